@@ -309,6 +309,57 @@ NEW_FRAMES_CURE = (
 )
 
 
+def step_frames(model: ir.Model, states: Sequence[State], places: Sequence[RowPlace], axis: str, graph: str) -> Dim:
+    """How many frames a call adds: by how much a cache grows, else what the graph joins to it along its frames axis.
+
+    What is attended to may be more, as frames of a look-ahead are that the next call is given again.
+
+    Raises:
+        Refused: no cache is joined along it.
+    """
+    along = {
+        state: frames_axis
+        for state in states
+        if state.cache == axis and (frames_axis := _graph_axis(state, places)) is not None
+    }
+    for state, frames_axis in along.items():
+        for value in _cut_from(house.outputs_named(model)[state.output]):
+            dims = house.dims_of(value)
+            grown = None if dims is None else grows_by(dims[frames_axis], axis) or _grown(dims[frames_axis], axis)
+            if grown is not None:
+                return grown
+    caches = {state.cache for state in states if state.cache is not None}
+    found = [new for state, frames_axis in along.items() for new in _joined(model, state, frames_axis)]
+    own = [new for new in found if not any(house.mentions(new, each) for each in caches)]
+    if found:
+        return (*own, *found)[0]  # the others count what another cache holds, too
+    raise Refused(f"no cache is joined along {axis!r} with new frames", cure=NEW_FRAMES_CURE).at(
+        graph=graph, axis=axis, stage="capture"
+    )
+
+
+def _cut_from(value: ir.Value) -> list[ir.Value]:
+    """A value, what it is cut from, and so on."""
+    found = [value]
+    for each in found:
+        maker = each.producer()
+        if maker is not None and house.is_op(maker, "Slice", "Identity") and maker.inputs[0] is not None:
+            found.append(maker.inputs[0])
+    return found
+
+
+def _joined(model: ir.Model, state: State, frames_axis: int) -> Iterator[Dim]:
+    """How many frames each Concat of a cache has beside it."""
+    kept = _kept_of(house.inputs_named(model)[state.input])
+    for node in [reader for value in kept for reader in house.consumers_of(value)]:
+        if house.is_op(node, "Concat"):
+            added = [house.dims_of(value) for value in node.inputs if value is not None and value not in kept]
+            sizes = [dims[frames_axis] if dims is not None else None for dims in added]
+            frames = [size for size in sizes if size is not None and not house.mentions(size, str(state.cache))]
+            if frames and len(frames) == len(sizes):
+                yield house.normal_form(sum(frames[1:], frames[0]))
+
+
 def _kept_of(cache: ir.Value) -> list[ir.Value]:
     """A cache, and what is left of it where the model cuts it before it joins the new frames."""
     found = [cache]
@@ -316,43 +367,6 @@ def _kept_of(cache: ir.Value) -> list[ir.Value]:
         readers = [node for node in house.consumers_of(value) if house.is_op(node, "Slice", "Identity")]
         found += [node.outputs[0] for node in readers if node.inputs[0] is value]
     return found
-
-
-def step_frames(model: ir.Model, states: Sequence[State], places: Sequence[RowPlace], axis: str, graph: str) -> Dim:
-    """How many frames a call adds: what the graph joins to a cache along its frames axis, or by how much it grows.
-
-    Raises:
-        Refused: no cache is joined along it.
-    """
-    inputs = house.inputs_named(model)
-    caches = {state.cache for state in states if state.cache is not None}
-    others: list[Dim] = []
-    for state in states:
-        frames_axis = _graph_axis(state, places)
-        if frames_axis is None or state.cache != axis:
-            continue
-        kept = _kept_of(inputs[state.input])
-        for node in [reader for value in kept for reader in house.consumers_of(value)]:
-            if not house.is_op(node, "Concat"):
-                continue
-            added = [house.dims_of(value) for value in node.inputs if value is not None and value not in kept]
-            sizes = [dims[frames_axis] if dims is not None else None for dims in added]
-            frames = [size for size in sizes if size is not None and not house.mentions(size, axis)]
-            if not frames or len(frames) < len(sizes):
-                continue
-            new = house.normal_form(sum(frames[1:], frames[0]))
-            if not any(house.mentions(new, each) for each in caches):  # else it is what another cache holds, too
-                return new
-            others.append(new)
-        back = house.dims_of(house.outputs_named(model)[state.output])
-        grown = None if back is None else (grows_by(back[frames_axis], axis) or _grown(back[frames_axis], axis))
-        if grown is not None:
-            return grown
-    if others:
-        return others[0]
-    raise Refused(f"no cache is joined along {axis!r} with new frames", cure=NEW_FRAMES_CURE).at(
-        graph=graph, axis=axis, stage="capture"
-    )
 
 
 def _grown(size: Dim, axis: str) -> Dim | None:

@@ -33,6 +33,7 @@ from compiler.capture.nested import arguments_of, leaves_of
 from compiler.capture.next_states import moved_on
 from compiler.capture.onnx_source.onnx_file import first_words, keep_numbers, read_onnx, require_runnable, write_source
 from compiler.capture.trial_calls import empty_states
+from compiler.capture.truths import select_truths
 from compiler.errors import CheckpointError, Place, RecipeError, Refused
 from compiler.ir import Dim
 from compiler.recipe.graph import Graph
@@ -203,6 +204,7 @@ def exported_module(module: torch.nn.Module, graph: str, spec: Graph, names: Seq
     _name_values(model.graph.outputs, spec.outputs)
     _part_names(model)
     _write_sources(model)
+    select_truths(model)
     _check_axes(model, spec, names, place, lambda size: fixing_line(trace, size))
     if spec.padded:  # the exporter has names of its own for them
         for value, name in zip(model.graph.inputs, names, strict=True):

@@ -92,6 +92,39 @@ def test_new_frames_are_told_from_what_another_cache_holds() -> None:
     assert [step_frames(model, states, (), axis, "net") for axis in ("bank", "cached")] == [1, 2]
 
 
+LOOK_AHEAD = """(float[batch,6,4] x, float[batch,cached,4] past) => (float[batch,q,4] y, float[batch,r,4] next_past)
+    <int64[1] first = {0}, int64[1] ahead = {-2}, int64[1] newest = {-8}, int64[1] end = {9223372036854775807},
+     int64[1] one = {1}>
+    {
+        y = Concat<axis = 1>(past, x)
+        BODY
+    }"""
+CUT = "heard = Slice(x, first, ahead, one)  all = Concat<axis = 1>(past, heard)" + (
+    "  next_past = Slice(all, newest, end, one)"
+)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "heard = Slice(x, first, ahead, one)  next_past = Concat<axis = 1>(past, heard)",
+        CUT,
+        "next_past = Slice(y, first, ahead, one)",
+    ],
+    ids=["whole", "cut to the newest", "cut from what is attended to"],
+)
+def test_frames_of_a_look_ahead_are_attended_to_and_not_kept(body: str) -> None:
+    model = parse(LOOK_AHEAD.replace("BODY", body))
+    infer_shapes(model)
+    assert step_frames(model, (State("past", "next_past", 1, "cached"),), (), "cached", "net") == 4
+
+
+def test_a_cut_to_as_many_frames_as_a_call_adds_hides_nothing() -> None:
+    model = parse(LOOK_AHEAD.replace("BODY", CUT).replace("newest = {-8}", "newest = {-4}"))
+    infer_shapes(model)
+    assert step_frames(model, (State("past", "next_past", 1, "cached"),), (), "cached", "net") == 4
+
+
 def test_new_frames_whose_number_no_size_tells_are_refused_by_what_takes_them() -> None:
     # regression: the message named a size that inference had made up, and a cure that was followed already
     model = parse(

@@ -1,0 +1,29 @@
+"""Selections of truths as the logic that they are: ONNX has a Where of them, runtimes have none.
+
+Before:
+    y = Where(condition, a, b)                                       # a and b of type bool
+After:
+    y = Or(And(condition, a), And(Not(condition), b))
+"""
+
+import onnx_ir as ir
+
+from compiler import ir as house
+
+STAMP = "capture"
+
+
+def select_truths(model: ir.Model) -> None:
+    """Write every selection of truths, in place."""
+    for node in house.nodes_of(model):
+        output = node.outputs[0]
+        if not house.is_op(node, "Where") or output.dtype != ir.DataType.BOOL:
+            continue
+        insert = house.Inserter(model, STAMP, before=node)
+        condition, first, second = node.inputs
+        name = str(output.name)
+        chosen = insert.op("And", [condition, first], name=f"{name}_chosen")
+        others = insert.op("Not", [condition], name=f"{name}_others")
+        left = insert.op("And", [others, second], name=f"{name}_left")
+        house.take_over(model, output, insert.op("Or", [chosen, left], name=f"{name}_selected", shape=output.shape))
+        model.graph.remove(node, safe=True)
