@@ -246,9 +246,13 @@ class Grower:
         self.states.append(drawn)
         return drawn
 
-    def window(self) -> Window:
-        """A cache axis: a new one, or one that other caches have, where as many frames come."""
-        frames = tuple(map(self.frames_of, range(1, self.chunk + 1)))
+    def window(self, frames: tuple[int, ...] | None = None) -> Window:
+        """A cache axis: a new one, or one that other caches have, where as many frames come.
+
+        Args:
+            frames: that a chunk of 1, 2, 3 and so on entries adds; all that come, where nothing is said.
+        """
+        frames = frames or tuple(map(self.frames_of, range(1, self.chunk + 1)))
         alike = [window for window in self.windows if window.frames == frames]
         if alike and self.chance(0.4):
             return alike[int(self.rng.integers(0, len(alike)))]

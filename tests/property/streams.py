@@ -8,9 +8,12 @@ padded place is filled with poison.
 
 import argparse
 import collections
+import contextlib
 import dataclasses
+import signal
 import sys
 import time
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from unittest import mock
 
@@ -30,6 +33,7 @@ from compiler.runners.stream import Runner, expected_states
 from compiler.stages import Array, Feed, Lowered
 from compiler.stages import Outcome as Done
 from compiler.verify.invariance_check import check_invariance
+from tests.property.stream_encoders import grow_encoder
 from tests.property.stream_first_calls import grow_with_first
 from tests.property.stream_graphs import feeds_of, grow
 from tests.property.stream_grower import WIDTH, Grown
@@ -39,7 +43,9 @@ ROWS = 3
 SERVED = 4
 """Every so many of the graphs are also served."""
 STARTED = 10
-"""Every so many have a first call that is a graph of its own."""
+"""Every so many have a first call that is a graph of its own, and as many are encoders."""
+LIMIT_S = 240.0
+"""Seconds of this process's own time that a graph may take: one that takes longer hangs."""
 
 FINE = ("accepted", "refused", "undefined")
 TOLERANCE = 1e-4
@@ -146,11 +152,13 @@ class AuthorsLoop:
 
 
 def drawn(seed: int) -> Grown:
-    """The graph of a seed, some with a first call of its own.
+    """The graph of a seed, some with a first call of its own, some an encoder with look-ahead or at two rates.
 
     Raises:
         pydantic.ValidationError: the recipe is refused.
     """
+    if seed % STARTED == STARTED - 2:
+        return grow_encoder(seed)
     return grow_with_first(seed) if seed % STARTED == STARTED - 1 else grow(seed)
 
 
@@ -305,9 +313,34 @@ def outcomes(seeds: Sequence[int]) -> Iterator[tuple[int, Outcome]]:
     """What becomes of the graphs of some seeds."""
     for seed in seeds:
         try:
-            yield seed, try_graph(seed)
+            with _limited(LIMIT_S):
+                outcome = try_graph(seed)
+            yield seed, outcome
+        except TimeoutError as late:
+            yield seed, Outcome("hang", str(late))
         except Exception as error:  # noqa: BLE001 - whatever it is, the seed is what a person needs
             yield seed, Outcome("error", f"{type(error).__name__}: {error}")
+
+
+@contextlib.contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """Raise where what is inside takes more of this process's own time, as a loop without an end does.
+
+    Raises:
+        TimeoutError: it does; says where it was.
+    """
+
+    def stop(number: int, frame: types.FrameType | None) -> None:
+        at = "" if frame is None else f", in {frame.f_code.co_name} of {frame.f_code.co_filename}:{frame.f_lineno}"
+        raise TimeoutError(f"more than {seconds:g} s{at}")
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def counted(found: Mapping[int, Outcome]) -> dict[str, int]:

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from tests.property import streams
 from tests.property.planted_streams import noticed
 from tests.property.stream_graphs import ALL, WITH_STATES, begin, feeds_of, grow
-from tests.property.streams import counted, outcomes, try_graph
+from tests.property.streams import Outcome, counted, outcomes, try_graph
 
 FEW = range(4)
 
@@ -26,6 +27,22 @@ def test_random_streams_are_their_authors() -> None:
     found = dict(outcomes(FEW))
     assert set(counted(found)) <= {"accepted", "refused"}, found
     assert counted(found)["accepted"] >= 2
+
+
+def test_random_encoders_are_their_authors() -> None:
+    found = dict(outcomes(range(8, 28, 10)))
+    assert counted(found) == {"accepted": 2}, found
+
+
+def test_a_graph_that_hangs_is_told_by_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def endless(seed: int) -> Outcome:
+        while True:
+            seed += 1
+
+    monkeypatch.setattr(streams, "LIMIT_S", 0.05)
+    monkeypatch.setattr(streams, "try_graph", endless)
+    [(seed, outcome)] = outcomes([7])
+    assert (seed, outcome.kind) == (7, "hang") and "in endless of" in outcome.told
 
 
 @pytest.mark.parametrize("weakness", QUICKLY_NOTICED)
