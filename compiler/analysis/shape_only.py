@@ -37,6 +37,7 @@ class ShapeOnly:
     """
 
     def __init__(self, values: Sequence[ir.Value]) -> None:
+        self.values = tuple(values)
         self.read: dict[ir.Value, tuple[Dim, ...]] = {}
         self.nodes = self._ancestors(values)
         self.names = sorted({name for dims in self.read.values() for dim in dims for name in symbols_of(dim)}, key=str)

@@ -8,7 +8,9 @@ derived one on the same sequences, cut into calls of random lengths, with caches
 2. What is cached, and what is answered, keeps its entries when other frames follow: the future is drawn anew, and
    replaced by the largest numbers that the input's type holds, and nothing of the past may move.
 3. What is answered moves with no frame that lies further ahead than the certificate says.
-4. Masks that the certificate speaks of are read off the whole graph: outside of them no weight is left.
+
+Sequences hold the numbers that the graph tells apart, as tokens that it takes for padding: as their beginning, and here
+and there. Other axes are as long as is told, as short as may be, and of a length that is drawn.
 """
 
 import dataclasses
@@ -20,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import onnxruntime
-from onnx import helper  # noqa: TID251 - nothing of the prover's vocabulary
+from onnx import helper, numpy_helper  # noqa: TID251 - nothing of the prover's vocabulary
 
 from compiler.checker.graph import Rejected
 
@@ -33,6 +35,16 @@ FRAMES = 23
 """Of the sequences that are run; fewer where the certificate holds for fewer."""
 
 ROWS = 2
+"""Of a batch, and the size of every other axis of which no largest is told."""
+
+MOST_ENTRIES = 64
+"""Of an axis besides that of frames, however many the certificate allows."""
+
+FEW = 8
+"""Numbers of a constant that the graph may tell apart from others."""
+
+COMPARING = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
+"""A list of its own: operators that tell numbers apart."""
 
 PICKING = frozenset(
     {"Cast", "Gather", "GatherND", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"}
@@ -60,8 +72,8 @@ def check_steps(
     Args:
         whole: the stateless graph, with axis names in the shapes of its inputs.
         steps: the derived graph.
-        certificate: `time`, `past`, `longest`, `chunk`, `look_ahead`, `first`, `caches` and `values`.
-        seeds: sequences.
+        certificate: `time`, `past`, `longest`, `largest`, `chunk`, `look_ahead`, `first`, `caches` and `values`.
+        seeds: sequences; one more where other axes have lengths.
 
     Returns:
         The number of values that were compared.
@@ -79,7 +91,7 @@ def check_steps(
     named += [each["value"] for each in certificate["caches"]]
     of_steps = [each["step"] for each in values]
     graphs = _Graphs(_session(whole, named), _session(steps, of_steps))
-    for seed in range(seeds):
+    for seed in range(seeds + bool(_other_axes(whole, certificate))):
         _Replay(whole, steps, certificate, graphs, seed).run()
     return len(values)
 
@@ -127,11 +139,56 @@ class _Replay:
         self.chunk = max(int(certificate["chunk"]), 1)
         self.recent = int(certificate["recent"])
         self.frames = min(max(FRAMES, 4 * self.chunk - 1, 3 * self.recent + 2), certificate["longest"])
-        self.sizes = {self.time: self.frames}
-        self.feeds = {value.name: self._drawn(value) for value in whole.graph.input}
+        self.told_apart = _told_apart(whole)
+        self.sizes: dict[str, int] = {}
+        self.feeds: dict[str, Array] = {}
+        self.answers = self._begun(seed)
 
     def _dims(self, value: onnx.ValueInfoProto) -> list[str | int]:
         return [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim]
+
+    def _sizes(self, seed: int) -> Iterator[dict[str, int]]:
+        """Lengths of axes: those of the seed, and the largest, should the graph not run with those."""
+        largest = _rows(self.whole, self.certificate) | _other_axes(self.whole, self.certificate)
+        if seed == 1:
+            yield {name: int(self.random.integers(1, size + 1)) for name, size in largest.items()}
+        elif seed > 1:
+            yield dict.fromkeys(largest, 1)
+        yield largest
+
+    def _begun(self, seed: int) -> dict[str, Array]:
+        """What the whole graph answers to a sequence, with the first lengths of other axes that it runs with."""
+        names = [each.name for each in self.graphs.whole.get_outputs()]
+        *others, last = self._sizes(seed)
+        for sizes in (*others, last):
+            self.sizes = {self.time: self.frames, **sizes}
+            self.feeds = {
+                value.name: self._telling(value, self._drawn(value), is_begun=seed % 2 == 0)
+                for value in self.whole.graph.input
+            }
+            try:
+                return dict(zip(names, self.graphs.whole.run(names, self.feeds), strict=True))
+            except Exception:
+                if sizes is last:
+                    raise
+        raise AssertionError("there are always lengths")
+
+    def _telling(self, value: onnx.ValueInfoProto, array: Array, *, is_begun: bool) -> Array:
+        """A sequence whose first row holds numbers that the graph tells apart: as its beginning, or here and there."""
+        dims = self._dims(value)
+        numbers = [False] if array.dtype.kind == "b" else self.told_apart
+        if array.dtype.kind in "iu":
+            legal = _legal(self.whole, value.name)
+            numbers = [each for each in numbers if each == int(each) and 0 <= each < legal]
+        if self.time not in dims or not numbers:
+            return array
+        count = int(self.random.integers(1, self.frames + 1))
+        there = np.arange(self.frames) < count if is_begun else self.random.random(self.frames) < 0.4
+        chosen = np.array(numbers)[self.random.integers(0, len(numbers), self.frames)].astype(array.dtype)
+        frames_last = np.moveaxis(array, dims.index(self.time), -1)
+        row = frames_last[0] if array.ndim > 1 else frames_last
+        row[..., there] = chosen[there]
+        return array
 
     def _drawn(self, value: onnx.ValueInfoProto) -> Array:
         shape = [each if isinstance(each, int) else self.sizes.get(each, ROWS) for each in self._dims(value)]
@@ -144,10 +201,8 @@ class _Replay:
 
     def run(self) -> None:
         """One sequence, whole and in calls; then its beginning with another future."""
-        names = [each.name for each in self.graphs.whole.get_outputs()]
-        answers = dict(zip(names, self.graphs.whole.run(names, self.feeds), strict=True))
-        self._in_calls(answers)
-        self._with_other_futures(answers)
+        self._in_calls(self.answers)
+        self._with_other_futures(self.answers)
 
     def _lengths(self) -> Iterator[int]:
         left = self.frames
@@ -174,7 +229,10 @@ class _Replay:
             at += count
 
     def _empty(self, value: onnx.ValueInfoProto) -> Array:
-        shape = [each if isinstance(each, int) else 0 if each == self.past else ROWS for each in self._dims(value)]
+        shape = [
+            each if isinstance(each, int) else 0 if each == self.past else self.sizes.get(each, ROWS)
+            for each in self._dims(value)
+        ]
         return np.zeros(shape, helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
 
     def _chunk(self, value: onnx.ValueInfoProto, at: int, count: int) -> Array:
@@ -265,7 +323,7 @@ class _Replay:
         array = self.feeds[value.name]
         if self.time not in dims:
             return array
-        axis, drawn = dims.index(self.time), self._drawn(value)
+        axis, drawn = dims.index(self.time), self._telling(value, self._drawn(value), is_begun=False)
         if array.dtype.kind == "f":
             drawn = drawn * np.asarray(100, array.dtype)
         return np.concatenate([array.take(range(at), axis), drawn.take(range(at, self.frames), axis)], axis)
@@ -297,6 +355,36 @@ def _names(model: onnx.ModelProto) -> set[str]:
 
 def _outputs(model: onnx.ModelProto) -> set[str]:
     return {value.name for value in model.graph.output}
+
+
+def _rows(model: onnx.ModelProto, certificate: Mapping[str, Any]) -> dict[str, int]:
+    """A few rows, fewer where the certificate holds for fewer, by the name of the first axis of inputs."""
+    shapes = [value.type.tensor_type.shape.dim for value in model.graph.input]
+    names = {dims[0].dim_param for dims in shapes if dims and dims[0].dim_param} - {certificate["time"]}
+    return {name: min(certificate["largest"].get(name, ROWS), ROWS + 1) for name in sorted(names)}
+
+
+def _other_axes(model: onnx.ModelProto, certificate: Mapping[str, Any]) -> dict[str, int]:
+    """The entries of axes that are neither rows nor frames, by name."""
+    shapes = [value.type.tensor_type.shape.dim for value in model.graph.input]
+    names = {dim.dim_param for dims in shapes for dim in list(dims)[1:] if dim.dim_param}
+    names -= {certificate["time"], *_rows(model, certificate)}
+    return {name: min(certificate["largest"].get(name, ROWS), MOST_ENTRIES) for name in sorted(names)}
+
+
+def _told_apart(model: onnx.ModelProto) -> list[float]:
+    """Numbers with which the graph compares others; of what is taken for a truth, zero."""
+    constants = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer if len(each.dims) <= 1}
+    found: set[float] = set()
+    for node in model.graph.node:
+        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+            constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+        elif node.op_type in COMPARING:
+            arrays = [constants[name] for name in node.input if name in constants]
+            found |= {float(each) for array in arrays if array.size <= FEW for each in array.reshape(-1)}
+        elif node.op_type == "Cast" and helper.get_node_attr_value(node, "to") == onnx.TensorProto.BOOL:
+            found.add(0.0)
+    return sorted(each for each in found if math.isfinite(each))
 
 
 def _session(model: onnx.ModelProto, names: Sequence[str]) -> onnxruntime.InferenceSession:

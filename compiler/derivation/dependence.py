@@ -99,6 +99,8 @@ class Along:
 
 Kind: TypeAlias = Literal["zero", "low"]
 
+KINDS: tuple[Kind, ...] = ("zero", "low")
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Outside:
@@ -111,7 +113,6 @@ class Outside:
         support: bool [longest, longest], of the frames of the longest sequence; that of a shorter one is its upper
             left part.
         level: of `low`, the largest number there.
-        made_by: names of the nodes that have masked.
         is_closed: whether rows in front of the frames hold nothing inside in columns of frames.
     """
 
@@ -120,7 +121,6 @@ class Outside:
     column: int
     support: npt.NDArray[np.bool_]
     level: float = 0.0
-    made_by: tuple[str, ...] = ()
     is_closed: bool = True
 
 
@@ -132,13 +132,11 @@ class Dependence:
         along: time axes by position.
         is_data: whether it depends on what callers feed; else on sizes and constants alone.
         whole: why every entry depends on the length of the sequence or on all of its frames, with the node; or None.
-        outside: what a mask has left, or None.
     """
 
     along: Mapping[int, Along] = dataclasses.field(default_factory=dict)
     is_data: bool = False
     whole: str | None = None
-    outside: Outside | None = None
 
 
 CONSTANT = Dependence()

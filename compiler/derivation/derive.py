@@ -163,15 +163,15 @@ def _certificate(judging: Judging, emission: Emission, time: str, past: str, lon
     reaches = [each.reach for value in results.values() for each in judging.of(value).along.values()]
     ahead = max((reach.high for reach in reaches if not reach.first), default=0)
     masks = [
-        {"value": str(value.name), "kind": fact.outside.kind, "made_by": list(fact.outside.made_by),
-         "reach": str(reach_of(fact.outside.support, judging.chunk)), "level": fact.outside.level}
+        {"value": str(value.name), "reach": str(reach_of(outside.support, judging.chunk))}
         for value, fact in judging.known.items()
-        if fact.outside is not None and fact.outside.kind == "zero"
-    ]  # fmt: skip
+        if fact.is_data and (outside := judging.masks.outside(value, "zero")) is not None
+    ]
     return {
         "time": time,
         "past": past,
         "longest": longest,
+        "largest": dict(judging.masks.most),
         "chunk": judging.chunk,
         "recent": emission.recent,
         "look_ahead": int(max(ahead, 0)),
@@ -184,7 +184,7 @@ def _certificate(judging: Judging, emission: Emission, time: str, past: str, lon
         "masks": masks,
         "values": values,
         "conditions": conditions(judging, list(results.values()), emission.caches.cached),
-        "assumes": ["scores are finite, and valid ones differ by less than half of what masked ones lie lower"],
+        "assumes": ["scores are finite, and differ by less than half of what hidden ones lie lower"],
     }  # fmt: skip
 
 

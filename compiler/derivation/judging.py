@@ -17,6 +17,7 @@ from compiler.derivation.dependence import (
     NOWHERE,
     Along,
     Dependence,
+    Kind,
     Outside,
     Reach,
     frames_kept,
@@ -51,6 +52,8 @@ WITHOUT_RULE = frozenset(
     {"Concat", "GatherElements", "GatherND", "Split", "Slice", "Pad", "Tile", "Hardmax", "ArgMax", "ArgMin"}
 )
 """A list of its own: operators that no rule follows where they act along time."""
+
+BLIND_CURE = "let the mask show every frame itself: mask & ~torch.eye(...) where it is true at what is hidden"
 
 CURE = "a stream is answered frame by frame: mask what comes later, or drop derive_steps and build whole utterances"
 
@@ -111,7 +114,7 @@ class Judging:
         marks: ir.Value | None = None,
     ) -> None:
         self.model, self.frames, self.longest, self.chunk = model, house.symbol(time), longest, chunk
-        self.masks = Masks(self.frames, longest, most or {})
+        self.masks = Masks(self, self.frames, longest, most or {})
         self.offences: list[Offence] = []
         self.known: dict[ir.Value, Dependence] = {}
         self.tables: dict[ir.Value, Placed] = {}
@@ -177,6 +180,8 @@ class Judging:
         found = self._followed(node)
         for value in outputs:
             self.known[value] = found
+        if is_data:
+            self.masks.note(node)
 
     def _followed(self, node: ir.Node) -> Dependence:
         try:
@@ -208,7 +213,7 @@ class Judging:
             return
         reason = self._unfollowed.pop(value)
         try:
-            table = placed(value, self.frames, self.longest)
+            table = placed(value, self.frames, self.longest, self.masks.most)
         except NotPlaced as never:
             if isinstance(reason, Refused):
                 place = reason.place
@@ -217,7 +222,7 @@ class Judging:
             self.known[value] = Dependence(self._made(value), whole=str(reason))
             return
         self.tables[value] = table
-        self.masks.evaluated[value] = table.array
+        self.masks.tables[value] = table.array
         self.known[value] = Dependence({at: each for at, each in self._made(value).items() if at in table.along})
 
     def _made(self, value: ir.Value) -> dict[int, Along]:
@@ -250,9 +255,7 @@ class Judging:
         before = [fact.along[at].factors if at in fact.along else (dim,) for at, dim in enumerate(shape)]
         places = regrouped(before, dims(node.outputs[0]), self.frames)
         along = {places[at][0]: dataclasses.replace(each, factors=places[at][1]) for at, each in fact.along.items()}
-        return dataclasses.replace(
-            fact, along=along, outside=_moved(fact.outside, {o: n for o, (n, _) in places.items()})
-        )
+        return dataclasses.replace(fact, along=along)
 
     def _reads_around(self, node: ir.Node) -> dict[int, Reach]:
         """By time axis of the operand, what is read along it besides the own frame."""
@@ -291,11 +294,9 @@ class Judging:
         self._require_sizes(node, operands)
         along = self._axes(node, links, facts, along)
         mixed = self._mixed(node, links, facts)
-        kept = {at: {0: at} for at in along if node.op_type == "Slice" and self.shifted.get(node) == at}
-        outside = self.masks.outside_of(node, self, dataclasses.replace(links, axes={**links.axes, **kept}))
         if mixed:
             along, whole = self._over_frames(node, links, facts, along, mixed, whole)
-        return Dependence(along, is_data, whole, outside)
+        return Dependence(along, is_data, whole)
 
     def _require_sizes(self, node: ir.Node, operands: Sequence[int]) -> None:
         """What is no data is a constant, or a size."""
@@ -369,8 +370,8 @@ class Judging:
         if is_lookup and facts[1].along and not (facts[0].is_data or facts[1].is_data):
             raise NotLinked("a table is looked up by places")
         if node.op_type == "Gather" and found:
-            places = None if node.inputs[1] is None else self.masks.array(node.inputs[1])
-            if facts[0].is_data or facts[1].is_data or places is None or (places < 0).any():
+            places = () if node.inputs[1] is None else self.masks.of(node.inputs[1]).spans
+            if facts[0].is_data or facts[1].is_data or any(not span.low >= 0 for span in places):
                 raise NotLinked("frames are looked up by a computed place")
             return []
         if found and node.op_type in WITHOUT_RULE:
@@ -392,16 +393,14 @@ class Judging:
         for group in mixed:
             if not all(facts[k].along[own].is_alone for k, own in group.items()):
                 raise NotLinked("frames are mixed along an axis that they share with others")
-            masked = _masked(facts, group, "low" if node.op_type == "Softmax" else "zero")
+            masked = self._masked(node, facts, group)
             beyond = hull(facts[k].along[own].reach for k, own in group.items())
             if masked is None:
                 if not any(facts[k].is_data for k in facts):
                     whole = whole or self._offend(node, EVERYWHERE, "computes with all places of the sequence")
                     continue
-                whole_reach = EVERYWHERE
-                along = {at: dataclasses.replace(each, reach=whole_reach) for at, each in along.items()}
-                why = f"reads all frames of the sequence, {whole_reach}"
-                offence = self._offend(node, whole_reach, why)
+                along = {at: dataclasses.replace(each, reach=EVERYWHERE) for at, each in along.items()}
+                offence = self._offend(node, EVERYWHERE, self._why_unmasked())
                 whole = whole or (None if along else offence)
                 continue
             operand, outside = masked
@@ -424,6 +423,55 @@ class Judging:
                 count = frames_kept(outside.support, self.chunk)
                 self.recent |= {(node, k, own): (count, operand, outside) for k, own in group.items()}
         return along, whole
+
+    def _masked(
+        self, node: ir.Node, facts: Mapping[int, Dependence], group: Mapping[int, int]
+    ) -> tuple[int, Outside] | None:
+        """The operand that is masked along an axis over which entries mix, and what its mask leaves, by its other axis.
+
+        Raises:
+            Refused: a softmax may find a row in which everything is hidden.
+        """
+        kind: Kind = "low" if node.op_type == "Softmax" else "zero"
+        for operand, own in group.items():
+            outside = self.masks.outside(node.inputs[operand], kind)
+            if outside is None:
+                continue
+            if outside.row == own:
+                is_closed = not any(each.before for each in facts[operand].along.values())
+                outside = dataclasses.replace(
+                    outside, row=outside.column, column=own, support=outside.support.T, is_closed=is_closed
+                )
+            if kind == "low" and any(fact.is_data for fact in facts.values()):
+                self._require_seeing(node, node.inputs[operand], outside)
+            return operand, outside
+        return None
+
+    def _require_seeing(self, node: ir.Node, scores: ir.Value | None, outside: Outside) -> None:
+        """Hold a softmax to rows that see something; one of hidden scores alone gives each of them a share."""
+        assert scores is not None
+        row = self.masks.blind_row(scores, outside.row, outside.column, is_guarded=_is_guarded(node.outputs[0]))
+        if row is None:
+            return
+        name = "the text in front of the frames" if row < 0 else f"frame {row}"
+        is_empty = row >= 0 and not outside.support[row, : row + 1].any()
+        why = "its mask shows it no frame up to its own" if is_empty else "data may hide all that its mask shows"
+        share = f"gives the hidden ones, at {outside.level:g}, a share"
+        given = "gives no number" if outside.level == -math.inf else share
+        place = Place(node=str(node.name), op=node.op_type, source=house.source_of(node), axis=str(self.frames))
+        cure = BLIND_CURE if is_empty else f"{BLIND_CURE}; or drop what hides padding, of which a stream has none"
+        raise Refused(
+            f"no steps can be derived: {name} may see nothing: {why}, and a softmax over hidden scores alone {given}",
+            cure=cure,
+            place=place,
+        )
+
+    def _why_unmasked(self) -> str:
+        why = f"reads all frames of the sequence, {EVERYWHERE}"
+        if not self.masks.unbounded:
+            return why
+        value, reason = next(iter(self.masks.unbounded.items()))
+        return f"{why}, for nothing is known of its mask {value.name}: {reason}"
 
     def _running(self, node: ir.Node, facts: Mapping[int, Dependence], along: Mapping[int, Along]) -> dict[int, Along]:
         """A running sum of what callers feed reads all that came before; of places it is a table."""
@@ -461,26 +509,13 @@ def _read(model: ir.Model, besides: ir.Value | None) -> list[ir.Node]:
     return [node for node in house.nodes_of(model) if node in found]
 
 
-def _moved(outside: Outside | None, places: Mapping[int, int]) -> Outside | None:
-    """What a mask has left, on other axes; None where one of them is gone."""
-    if outside is None or outside.row not in places or outside.column not in places:
-        return None
-    return dataclasses.replace(outside, row=places[outside.row], column=places[outside.column])
-
-
-def _masked(facts: Mapping[int, Dependence], group: Mapping[int, int], kind: str) -> tuple[int, Outside] | None:
-    """The operand that is masked along an axis over which entries mix, and what the mask leaves, by its other axis."""
-    for operand, own in group.items():
-        outside = facts[operand].outside
-        if outside is not None and outside.kind == kind:
-            if outside.column == own:
-                return operand, outside
-            if outside.row == own:
-                is_closed = not any(each.before for each in facts[operand].along.values())
-                return operand, dataclasses.replace(
-                    outside, row=outside.column, column=own, support=outside.support.T, is_closed=is_closed
-                )
-    return None
+def _is_guarded(weights: ir.Value) -> bool:
+    """Whether zeros are selected wherever a softmax gives no number."""
+    asked = {node.outputs[0] for node, _ in weights.uses() if node.op_type == "IsNaN"}
+    others = [(node, at) for node, at in weights.uses() if node.op_type != "IsNaN"]
+    selected = all(node.op_type == "Where" and at == 2 and node.inputs[0] in asked for node, at in others)
+    zeros = (house.array_of(node.inputs[1]) for node, _ in others) if selected else ()
+    return bool(others) and selected and all(zero is not None and not zero.any() for zero in zeros)
 
 
 def offenders(offences: Iterable[Offence]) -> str:

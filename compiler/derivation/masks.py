@@ -1,13 +1,12 @@
-"""Masks, evaluated: which pairs of places have weight zero, or so low a score that a softmax makes it zero.
+"""Masks: which pairs of places have weight zero, or so low a score that a softmax makes it zero.
 
-A mask is computed of places alone, so for a shorter sequence it is the upper left part of the longest one's, which is
-what is evaluated: whatever wrote it (comparisons, a table, a triangle, sums of ones), its support is read off. Where a
-prefix is joined to the frames, that is done for every number of entries that it may have.
+What is computed of places alone is evaluated: for a shorter sequence it is the upper left part of the longest one's, so
+that whatever wrote it (comparisons, a table, a triangle, sums of ones), it is read off. Where it changes with the size
+of another axis, or a prefix is joined to the frames, that is done for every size. What data decide is known by bounds.
 """
 
-import dataclasses
-import itertools
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,17 +15,33 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.shape_only import ShapeOnly
+from compiler.derivation.contents import Contents, Tables, beginning_behind, combined, moved, triangle, uniform
 from compiler.derivation.dependence import Dependence, Kind, Outside
-from compiler.derivation.links import Links, dims
+from compiler.derivation.links import dims
+from compiler.derivation.other_sizes import NotBounded, sizes_of
+from compiler.derivation.spans import (
+    LOW,
+    RULES,
+    SCORE,
+    TRUTH,
+    UNKNOWN,
+    ZERO,
+    Span,
+    cast,
+    of_data,
+    weighted,
+)
+from compiler.operator_traits import VIEWS
 
-LOW = -1.0e4
-"""A score of this or less is masked: behind a softmax it is exactly zero if valid scores differ by less."""
+MIXING = frozenset(
+    {
+        "AveragePool", "Conv", "ConvTranspose", "Einsum", "GRU", "Gemm", "GroupNormalization", "InstanceNormalization",
+        "LSTM", "LayerNormalization", "MatMul", "MatMulInteger", "RMSNormalization", "RNN",
+    }
+)  # fmt: skip
+"""A list of its own: operators whose results are scores, or what is made of scores, whatever they are computed of."""
 
-KEEPING = frozenset({"Cast", "Expand", "Identity", "Slice", "Softmax", "Transpose", "Trilu"})
-"""A list of its own: operators behind which entries outside of a mask may still be what they were."""
-
-COMBINING = frozenset({"Add", "Sub", "Mul", "Div", "And"})
-"""A list of its own: operators that mask by their second operand."""
+Array = npt.NDArray[Any]
 
 
 class Known(Protocol):
@@ -36,241 +51,246 @@ class Known(Protocol):
         """What is known of a value."""
         ...
 
-    def is_number(self, value: ir.Value | None) -> bool:
-        """Whether a value is computed of sizes alone."""
-        ...
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Inside:
-    """What a mask leaves of frames.
-
-    Attributes:
-        support: bool [longest, longest], of their rows and columns.
-        is_closed: whether rows in front of them have nothing in their columns.
-        level: the largest of the low numbers; -inf where there is none.
-    """
-
-    support: npt.NDArray[np.bool_]
-    is_closed: bool
-    level: float
-
 
 class Masks:
-    """Evaluates what is computed of places.
+    """Says what values may hold by their places.
 
     Args:
+        judging: what is known of their axes.
         frames: the number of frames.
-        longest: for which it is evaluated.
-        most: the largest sizes of axes that count entries of prefixes, by name.
+        longest: frames of the longest sequence.
+        most: the largest sizes of other axes, by name.
+
+    Attributes:
+        tables: what values of places hold that no rule follows.
+        unbounded: why nothing is known of a value that is computed of places.
     """
 
-    def __init__(self, frames: house.Dim, longest: int, most: Mapping[str, int]) -> None:
-        self.frames, self.longest, self.most = frames, longest, most
-        self.evaluated: dict[ir.Value, npt.NDArray[Any] | None] = {}
+    def __init__(self, judging: Known, frames: house.Dim, longest: int, most: Mapping[str, int]) -> None:
+        self.judging, self.frames, self.longest, self.most = judging, frames, longest, most
+        self.tables: dict[ir.Value, Array] = {}
+        self.unbounded: dict[ir.Value, str] = {}
+        self._known: dict[ir.Value, Contents] = {}
+        self._outsides: dict[tuple[ir.Value, Kind], Outside | None] = {}
+        self._hidden: dict[tuple[object, ...], tuple[Contents, Array]] = {}
 
-    def array(self, value: ir.Value) -> npt.NDArray[Any] | None:
-        """The entries of a value that depends on no data, for the longest sequence; None where they are not known."""
-        constant = house.array_of(value)
-        if constant is not None:
-            return constant
-        if value not in self.evaluated:
-            self.evaluated[value] = self._computed(value)
-        return self.evaluated[value]
+    def of(self, value: ir.Value) -> Contents:
+        """What a value may hold."""
+        if value not in self._known:
+            self._known[value] = self._first_seen(value)
+        return self._known[value]
 
-    def _computed(self, value: ir.Value) -> npt.NDArray[Any] | None:
-        try:
-            made = ShapeOnly([value])
-            return made.at({name: self.longest if name == self.frames else 1 for name in made.names})[0]
-        except ValueError:
+    def _first_seen(self, value: ir.Value) -> Contents:
+        array, rank = house.array_of(value), len(dims(value))
+        if array is not None:
+            return uniform(_span_of(array), rank)
+        if self.judging.of(value).is_data:
+            is_truth = value.dtype == ir.DataType.BOOL
+            return uniform(TRUTH if is_truth else SCORE, rank)
+        return self._evaluated(value) or uniform(UNKNOWN, rank)
+
+    # Of places alone
+
+    def _evaluated(self, value: ir.Value) -> Contents | None:
+        """What a value of places holds; None where that is not known."""
+        fact = self.judging.of(value)
+        if fact.whole is not None:
             return None
+        before = {axis: each.before for axis, each in sorted(fact.along.items()) if each.is_alone}
+        tables = Tables(self.longest, {axis: each != 0 for axis, each in before.items()})
+        try:
+            for array, prefixes in self._arrays(value, before):
+                if not tables.add(array, prefixes):
+                    return None
+        except ValueError:  # it depends on data, or does not run for some size
+            return None
+        except NotBounded as never:
+            self.unbounded[value] = str(never)
+            return None
+        return tables.contents()
 
-    def inside(
-        self, value: ir.Value, judging: Known, kept: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
-    ) -> Inside | None:
-        """What a value leaves of frames, by its first and its second axis of them; None where that is not known.
+    def _arrays(self, value: ir.Value, before: Mapping[int, house.Dim]) -> Iterator[tuple[Array, dict[int, int]]]:
+        """The entries of a value for the longest sequence, and those in front of its frames, for every other size."""
+        if value in self.tables:
+            yield self.tables[value], {axis: int(each) for axis, each in before.items()}
+            return
+        made = ShapeOnly([value])
+        for sizes in sizes_of(made, house.symbol(str(self.frames)), self.most):
+            lengths = {name: sizes.get(name, self.longest) for name in made.names}
+            counts = {axis: each if isinstance(each, int) else each.subs(sizes) for axis, each in before.items()}
+            if not all(isinstance(each, int) or each.is_number for each in counts.values()):
+                return
+            yield made.at(lengths)[0], {axis: int(each) for axis, each in counts.items()}
+
+    # Of data
+
+    def note(self, node: ir.Node) -> None:
+        """Say what the results of a node may hold that computes with data."""
+        for value in node.outputs:
+            if value.name and self.judging.of(value).is_data:
+                self._known[value] = self._followed(node, value) or self._of_data(node, value)
+
+    def _of_data(self, node: ir.Node, value: ir.Value) -> Contents:
+        rank, is_truth = len(house.dims_of(value) or ()), value.dtype == ir.DataType.BOOL
+        if node.op_type in MIXING:
+            return uniform(SCORE, rank)
+        if node.op_type in ("Softmax", "Sigmoid"):
+            return uniform(TRUTH, rank)
+        reals = (each for each in node.inputs if each is not None and each.dtype is not None)
+        operands = (self.of(each) for each in reals if each.dtype is not None and each.dtype.is_floating_point())
+        return uniform(of_data((span for each in operands for span in each.spans), is_truth=is_truth), rank)
+
+    def _followed(self, node: ir.Node, value: ir.Value) -> Contents | None:
+        """What entries become of which something is known; None where nothing is."""
+        if node.domain not in ("", "ai.onnx"):
+            return None
+        rank = len(dims(value))
+        if node.op_type in RULES:
+            return combined(RULES[node.op_type], [self._operand(node, at) for at in range(len(node.inputs))], rank)
+        given = self.of(node.inputs[0]) if node.inputs and node.inputs[0] is not None else None
+        if given is None:
+            return None
+        if node.op_type in ("Cast", "CastLike"):
+            kind = value.dtype or ir.DataType.UNDEFINED
+            to_truth, to_whole = kind == ir.DataType.BOOL, kind.is_integer()
+            return combined(lambda span: cast(span, to_truth=to_truth, to_whole=to_whole), [given], rank)
+        if node.op_type == "Softmax":
+            return self._softmax(node, given, rank)
+        if node.op_type == "Trilu":
+            return self._cut_to_triangle(node, given, rank)
+        axes = self._places(node, rank)
+        if axes is None:
+            return None
+        if node.op_type == "Slice":
+            given = self._behind_prefixes(node, given)
+        return moved(given, axes, rank)
+
+    def _operand(self, node: ir.Node, at: int) -> Contents:
+        value = node.inputs[at]
+        if value is not None:
+            return self.of(value)
+        return uniform(Span(-math.inf, -math.inf) if at == 1 else Span(math.inf, math.inf), 0)  # no bound of a Clip
+
+    def _places(self, node: ir.Node, rank: int) -> dict[int, int] | None:
+        """The axes of the first operand by those of the result; None where entries go elsewhere."""
+        operand = node.inputs[0]
+        before, after = self.judging.of(operand).along, self.judging.of(node.outputs[0]).along
+        if node.op_type in VIEWS or node.op_type == "Slice":
+            return dict(zip(sorted(after), sorted(before), strict=True)) if len(before) == len(after) else None
+        if node.op_type == "Transpose":
+            return dict(enumerate(house.ints_attribute(node, "perm") or tuple(reversed(range(rank)))))
+        own = len(dims(operand))
+        return {at + rank - own: at for at in range(own)} if node.op_type == "Expand" else None
+
+    def _behind_prefixes(self, node: ir.Node, given: Contents) -> Contents:
+        before, after = (self.judging.of(each).along for each in (node.inputs[0], node.outputs[0]))
+        for axis in before:
+            if axis in after and before[axis].before != 0 and after[axis].before == 0:
+                given = beginning_behind(given, axis)
+        return given
+
+    def _softmax(self, node: ir.Node, given: Contents, rank: int) -> Contents:
+        axis = house.int_attribute(node, "axis", -1) % rank
+        return combined(weighted, [given], rank) if given.covers(axis) else uniform(TRUTH, rank)
+
+    def _cut_to_triangle(self, node: ir.Node, given: Contents, rank: int) -> Contents | None:
+        along = self.judging.of(node.outputs[0]).along
+        diagonal = house.integers_of(node.inputs[1]) if len(node.inputs) > 1 and node.inputs[1] is not None else (0,)
+        are_frames = all(at in along and along[at].is_alone and along[at].before == 0 for at in (rank - 2, rank - 1))
+        if not are_frames or diagonal is None or not isinstance(diagonal[0], int):
+            return None
+        kept = triangle(self.longest, rank, diagonal[0], upper=bool(house.int_attribute(node, "upper", 1)))
+        return combined(lambda span, is_kept: span if is_kept != ZERO else ZERO, [given, kept], rank)
+
+    # What masks leave
+
+    def outside(self, value: ir.Value | None, kind: Kind) -> Outside | None:
+        """What lies outside of a mask along two axes of frames; None where no mask has left anything out.
 
         Args:
-            value: computed of places alone, along two axes of frames.
-            judging: what has been found out.
-            kept: of its entries, which are inside.
+            value: masked.
+            kind: what has to lie there.
         """
-        along = judging.of(value).along
+        if value is None or house.array_of(value) is not None:
+            return None
+        if (value, kind) not in self._outsides:
+            self._outsides[value, kind] = self._outside(value, kind)
+        return self._outsides[value, kind]
+
+    def _outside(self, value: ir.Value, kind: Kind) -> Outside | None:
+        along = self.judging.of(value).along
+        if len(along) != 2 or not all(each.is_alone for each in along.values()):
+            return None
         row, column = sorted(along)
-        support = np.zeros((self.longest, self.longest), np.bool_)
-        is_closed, level, count = True, -np.inf, 0
-        for array, befores in self._arrays(value, along[row].before, along[column].before):
-            if array is None:
-                return None
-            left = np.any(kept(array), axis=tuple(at for at in range(array.ndim) if at not in (row, column)))
-            if left.shape != tuple(self.longest + each for each in befores):
-                return None
-            support |= left[befores[0] :, befores[1] :]
-            is_closed &= not left[: befores[0], befores[1] :].any()
-            low = array[array <= LOW]
-            level, count = max(level, float(low.max()) if low.size else -np.inf), count + 1
-        return Inside(support, is_closed, level) if count else None
-
-    def _arrays(self, value: ir.Value, *befores: house.Dim) -> Iterator[tuple[npt.NDArray[Any] | None, list[int]]]:
-        """The entries of a value for the longest sequence and every number of entries in front of it."""
-        names = sorted({name for each in befores if not isinstance(each, int) for name in each.free_symbols}, key=str)
-        if not names:
-            yield self.array(value), [int(each) for each in befores]
-            return
-        try:
-            made = ShapeOnly([value])
-        except ValueError:
-            return
-        if any(str(name) not in self.most for name in names):
-            return
-        for sizes in itertools.product(*(range(1, self.most[str(name)] + 1) for name in names)):
-            given = dict(zip(names, sizes, strict=True))
-            lengths = {name: self.longest if name == self.frames else given.get(name, 1) for name in made.names}
-            try:
-                array = made.at(lengths)[0]
-            except ValueError:
-                array = None
-            yield array, [int(each if isinstance(each, int) else each.subs(given)) for each in befores]
-
-    def outside_of(self, node: ir.Node, judging: Known, links: Links) -> Outside | None:
-        """What a node leaves outside of a mask, its own or one in front of it."""
-        if node.op_type == "Where":
-            return self._selected(node, judging)
-        if node.op_type in COMBINING:
-            return self._combined(node, judging, links)
-        if node.op_type in ("Max", "Clip"):
-            return self._bounded(node, judging)
-        found = self._carried(node, judging, links) if node.op_type in KEEPING else None
-        if found is None or found.kind == "zero":
-            return found if node.op_type != "Softmax" else None
-        if node.op_type == "Softmax":
-            axis = house.int_attribute(node, "axis", -1) % len(dims(node.outputs[0]))
-            return dataclasses.replace(found, kind="zero", level=0.0) if axis == found.column else None
-        is_real = node.outputs[0].dtype is not None and node.outputs[0].dtype.is_floating_point()
-        return found if node.op_type != "Trilu" and is_real else None
-
-    def _carried(self, node: ir.Node, judging: Known, links: Links) -> Outside | None:
-        given = judging.of(node.inputs[0]).outside
-        back = {pairs[0]: at for at, pairs in links.axes.items() if 0 in pairs}
-        return None if given is None else _at(given, back)
-
-    def _bounded(self, node: ir.Node, judging: Known) -> Outside | None:
-        """Low numbers that are not let fall below another low number stay low."""
-        for value, others in (
-            (node.inputs[0], node.inputs[1:2]),
-            *((each, node.inputs[:1]) for each in node.inputs[1:]),
-        ):
-            given = judging.of(value).outside
-            bounds = [house.array_of(each) for each in others]
-            if given is None or given.kind != "low" or (node.op_type == "Clip" and value is not node.inputs[0]):
-                continue
-            if all(each is not None and each.size == 1 and float(each.reshape(-1)[0]) <= LOW for each in bounds):
-                level = max(given.level, *(float(each.reshape(-1)[0]) for each in bounds if each is not None))
-                spread = len(dims(node.outputs[0])) - len(dims(value))
-                return _spread(dataclasses.replace(given, level=level), spread)
-        return None
-
-    def _selected(self, node: ir.Node, judging: Known) -> Outside | None:
-        """A selection of scores under a mask, of zeros or low numbers elsewhere."""
-        condition, rank = node.inputs[0], len(dims(node.outputs[0]))
-        found: Outside | None = None
-        for chosen, other in ((1, 2), (2, 1)):
-            kind = self._kind(node.inputs[chosen])
-            value = node.inputs[other]
-            if kind is None or value is None or condition is None:
-                continue
-            given = _spread(judging.of(value).outside, rank - len(dims(value)))
-            given = given if given is not None and given.kind == kind[0] else None
-            own = None if judging.of(condition).is_data else self._of_condition(condition, rank, judging, chosen == 1)
-            if own is not None:
-                own = dataclasses.replace(own, kind=kind[0], level=kind[1], made_by=(str(node.name),))
-            found = found or _both(given, own)
-        return found
-
-    def _of_condition(self, condition: ir.Value, rank: int, judging: Known, turned: bool) -> Outside | None:
-        """Where a condition selects the scores: bool support; `turned` where it selects the other operand."""
-        along = sorted(judging.of(condition).along)
-        if judging.of(condition).whole is not None or len(along) != 2:
+        contents = self.of(value)
+        is_hidden = tuple(span.hides if kind == "low" else span == ZERO for span in contents.spans)
+        if not any(is_hidden):
             return None
-        inside = self.inside(condition, judging, lambda array: array.astype(bool) != turned)
-        if inside is None:
+        rows, columns = (int(along[axis].before != 0) for axis in (row, column))
+        size = self.longest + rows, self.longest + columns
+        hidden = self._where(contents, is_hidden, size, row, column)
+        support = ~hidden[rows:, columns:]
+        if support.all():
             return None
-        row, column = (rank + at - len(dims(condition)) for at in along)
-        return Outside("zero", row, column, inside.support, is_closed=inside.is_closed)
+        level = max(span.high for span, is_one in zip(contents.spans, is_hidden, strict=True) if is_one)
+        is_closed = bool(hidden[:rows, columns:].all())
+        return Outside(kind, row, column, support, level, is_closed)
 
-    def _kind(self, value: ir.Value | None) -> tuple[Kind, float] | None:
-        array = None if value is None else self.array(value)
-        if array is None or array.size == 0 or array.dtype.kind not in "fiub":
-            return None
-        if bool((array == 0).all()):
-            return "zero", 0.0
-        return ("low", float(array.max())) if bool((array <= LOW).all()) else None
+    def _where(
+        self, contents: Contents, chosen: tuple[bool, ...], size: tuple[int, int], row: int, column: int
+    ) -> Array:
+        """Where one of the chosen spans lies, by row and column; layers of a model share it."""
+        which = contents.which
+        key = (which.ctypes.data, which.shape, which.strides, chosen, size, row, column)
+        if key not in self._hidden:
+            self._hidden[key] = contents, _square(contents.where(chosen), size, row, column)
+        return self._hidden[key][1]
 
-    def _combined(self, node: ir.Node, judging: Known, links: Links) -> Outside | None:
-        """A mask that is added, or a factor of zero and one; a mask in front of either stays what it is."""
-        first, second = node.inputs[0], node.inputs[1]
-        assert first is not None and second is not None
-        rank = len(dims(node.outputs[0]))
-        is_sum = node.op_type in ("Add", "Sub")
-        found: Outside | None = None
-        for value, other in ((first, second), (second, first)):
-            if value is second and node.op_type in ("Sub", "Div"):
-                continue
-            given = _spread(judging.of(value).outside, rank - len(dims(value)))
-            if given is not None and given.kind == ("low" if is_sum else "zero"):
-                found = _both(found, given)
-            elif given is not None and not is_sum:  # a positive factor leaves low numbers low
-                found = _both(found, self._scaled(given, other, node.op_type == "Div"))
-            found = _both(found, self._added(node, value, rank, judging, is_sum))
-        return found
+    def blind_row(self, value: ir.Value, row: int, column: int, *, is_guarded: bool) -> int | None:
+        """The first row of which a softmax may find nothing but hidden scores; None where there is none.
 
-    def _scaled(self, given: Outside, other: ir.Value, divided: bool) -> Outside | None:
-        factor = house.array_of(other)
-        if factor is None or factor.size != 1 or not float(factor.reshape(-1)[0]) > 0:
-            return None
-        times = 1 / float(factor.reshape(-1)[0]) if divided else float(factor.reshape(-1)[0])
-        level = given.level * times
-        return dataclasses.replace(given, level=level) if level <= LOW else None
+        A row has to see something among the frames up to its own: a sequence may end with it.
 
-    def _added(self, node: ir.Node, value: ir.Value, rank: int, judging: Known, is_sum: bool) -> Outside | None:
-        """What an operand that is computed of places masks by itself."""
-        fact = judging.of(value)
-        along = sorted(fact.along)
-        if fact.is_data or fact.whole is not None or len(along) != 2 or judging.is_number(value):
-            return None
-        inside = self.inside(value, judging, lambda array: ~(array <= LOW) if is_sum else array != 0)
-        if inside is None or inside.support.all():
-            return None
-        row, column = (rank + at - len(dims(value)) for at in along)
-        kind: Kind = "low" if is_sum else "zero"
-        level = inside.level if is_sum else 0.0
-        return Outside(kind, row, column, inside.support, level, (str(node.name),), inside.is_closed)
+        Args:
+            value: scores.
+            row: axis of its rows.
+            column: axis over which the softmax goes.
+            is_guarded: whether what is no number behind the softmax becomes zero.
+
+        Returns:
+            The frame; -1 of what lies in front of them.
+        """
+        contents, along = self.of(value), self.judging.of(value).along
+        fronts = {axis: int(along[axis].before != 0) for axis in (row, column)}
+        rows, columns = (self.longest + fronts[axis] for axis in (row, column))
+        best, worst = np.full(rows, -np.inf), np.full(rows, -np.inf)
+        is_any = np.zeros(rows, np.bool_)
+        for at, span in enumerate(contents.spans):
+            alone = tuple(at == each for each in range(len(contents.spans)))
+            there = self._where(contents, alone, (rows, columns), row, column)
+            if span.hides:
+                is_there = there.any(axis=1)
+                worst = np.where(is_there, np.maximum(worst, span.high), worst)
+                is_any |= is_there
+            else:
+                is_there = np.tril(there, fronts[column] - fronts[row]).any(axis=1)
+                best = np.where(is_there, np.maximum(best, span.low), best)
+        is_number = best > -np.inf
+        shares = np.subtract(worst, best, out=np.zeros(rows), where=is_number) > LOW
+        blind = is_any & np.where(is_number, shares, (worst > -np.inf) | (not is_guarded))
+        return int(np.argmax(blind)) - fronts[row] if blind.any() else None
 
 
-def _spread(outside: Outside | None, shift: int) -> Outside | None:
-    if outside is None:
-        return None
-    return dataclasses.replace(outside, row=outside.row + shift, column=outside.column + shift)
+def _square(array: Array, size: tuple[int, int], row: int, column: int) -> Array:
+    """An array over two of its axes, the others of one entry."""
+    order = [row, column, *(axis for axis in range(array.ndim) if axis not in (row, column))]
+    turned = array.transpose(order)
+    return np.broadcast_to(turned.reshape(turned.shape[:2]), size)
 
 
-def _at(outside: Outside, back: dict[int, int]) -> Outside | None:
-    if outside.row not in back or outside.column not in back:
-        return None
-    return dataclasses.replace(outside, row=back[outside.row], column=back[outside.column])
-
-
-def _both(first: Outside | None, second: Outside | None) -> Outside | None:
-    """What is left inside of two masks."""
-    if first is None or second is None:
-        return first or second
-    if first.kind != second.kind:
-        return first
-    turned = (second.row, second.column) == (first.column, first.row)
-    if not turned and (second.row, second.column) != (first.row, first.column):
-        return first
-    support = first.support & (second.support.T if turned else second.support)
-    made = (*first.made_by, *(name for name in second.made_by if name not in first.made_by))
-    is_closed = first.is_closed or (second.is_closed and not turned)
-    return dataclasses.replace(
-        first, support=support, level=max(first.level, second.level), made_by=made, is_closed=is_closed
-    )
+def _span_of(array: Array) -> Span:
+    """The numbers of a constant."""
+    if array.size == 0 or array.dtype.kind not in "fiub":
+        return UNKNOWN
+    low, high = float(array.min()), float(array.max())
+    return UNKNOWN if math.isnan(low) or math.isnan(high) else Span(low, high)

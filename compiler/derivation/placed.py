@@ -8,6 +8,7 @@ function of its places: a value that hangs on the length of the sequence differs
 """
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,12 +20,13 @@ import sympy
 from compiler import ir as house
 from compiler.analysis.shape_only import ShapeOnly
 from compiler.derivation.links import dims
+from compiler.derivation.other_sizes import NotBounded, sizes_of
 from compiler.derivation.prefixes import before_frames
 
 Array = npt.NDArray[Any]
 
-OTHERS = (2, 3)
-"""Sizes of other axes, along which a value of places may only be repeated."""
+MOST_RUNS = 1024
+"""With every size of other axes at every length; where there are more, the shortest and the longest stand for all."""
 
 MOST_BYTES = 2**28
 """Of a table for the longest sequence."""
@@ -49,13 +51,14 @@ class Placed:
     prefixes: Mapping[int, int] = dataclasses.field(default_factory=dict)
 
 
-def placed(value: ir.Value, frames: sympy.Symbol, longest: int) -> Placed:
+def placed(value: ir.Value, frames: sympy.Symbol, longest: int, most: Mapping[str, int]) -> Placed:
     """Evaluate a value of places for all lengths.
 
     Args:
         value: it depends on sizes and constants alone.
         frames: the number of frames.
         longest: frames of the longest sequence.
+        most: the largest sizes of other axes, by name.
 
     Raises:
         NotPlaced: it is no beginning of itself on a longer sequence, or cannot be evaluated.
@@ -73,23 +76,29 @@ def placed(value: ir.Value, frames: sympy.Symbol, longest: int) -> Placed:
     except ValueError as error:
         raise NotPlaced(f"it cannot be evaluated: {error}") from None
 
-    def at(length: int, other: int) -> Array:
+    def at(length: int, sizes: Mapping[sympy.Symbol, int]) -> Array:
         try:
-            return made.at({name: length if name == frames else other for name in made.names})[0]
+            return made.at({name: sizes.get(name, length) for name in made.names})[0]
         except ValueError as error:
             raise NotPlaced(f"it cannot be evaluated for {length} frames: {' '.join(str(error).split())}") from None
 
-    whole = at(longest, 1)
+    ones = {name: 1 for name in made.names if name != frames}
+    whole = at(longest, ones)
     if whole.nbytes > MOST_BYTES:
         raise NotPlaced(f"a table of {whole.nbytes} bytes for {longest} frames is too large")
     for length in range(1, longest):
-        if not _same(at(length, 1), _beginning(whole, prefixes, length)):
+        if not _same(at(length, ones), _beginning(whole, prefixes, length)):
             raise NotPlaced(f"it is not the same for {length} frames and for {longest}")
-    for other in OTHERS if any(name != frames for name in made.names) else ():
-        for length in {1, min(2, longest), longest}:
-            found = at(length, other)
-            if not _same(found, np.broadcast_to(_beginning(whole, prefixes, length), found.shape)):
-                raise NotPlaced("it differs between rows, or with an axis that is not time")
+    try:
+        others = [sizes for sizes in sizes_of(made, frames, most) if sizes != ones]
+    except NotBounded as never:
+        raise NotPlaced(str(never)) from None
+    is_few = len(others) * longest <= MOST_RUNS
+    lengths = range(1, longest + 1) if is_few else sorted({1, min(2, longest), longest})
+    for sizes, length in itertools.product(others, lengths):
+        found = at(length, sizes)
+        if not _same(found, np.broadcast_to(_beginning(whole, prefixes, length), found.shape)):
+            raise NotPlaced("it differs between rows, or with an axis that is not time")
     return Placed(whole, tuple(prefixes), prefixes)
 
 

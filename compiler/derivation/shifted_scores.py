@@ -31,7 +31,7 @@ from compiler.analysis.index_map import FRAMES, ROWS, derive, never_negative
 from compiler.analysis.place_numbers import STEPS, uniform
 from compiler.analysis.rules.relative_shift import followers
 from compiler.analysis.shape_only import ShapeOnly
-from compiler.derivation.dependence import Outside
+from compiler.derivation.dependence import KINDS, Outside
 from compiler.derivation.judging import Judging
 from compiler.derivation.links import Links, NotLinked, dims, links_of, regrouped
 from compiler.derivation.placed import Array
@@ -168,7 +168,8 @@ def require_masked(judging: Judging, lookups: Sequence[Lookup]) -> set[ir.Value]
             found.add(value)
             for node in house.consumers_of(value):
                 made = node.outputs[0]
-                if _hides(judging.of(made).outside, len(dims(made)), lookup):
+                outsides = (judging.masks.outside(made, kind) for kind in KINDS)
+                if any(_hides(each, len(dims(made)), lookup) for each in outsides):
                     continue
                 if made.is_graph_output() or not _stays(node, value):
                     raise _unmasked(node, f"{node.op_type} reads those unmasked")

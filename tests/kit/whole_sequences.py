@@ -5,6 +5,7 @@ and is seen by all. What is drawn is written down in a `Drawing`.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,14 @@ LONGEST = 24
 LETTERS = 5
 """Of the longest text."""
 
+HEARD = 7
+"""Of the longest memory."""
+
+LARGEST = {"letters": LETTERS, "heard": HEARD}
+
+PADDING = 0
+"""The token that hides."""
+
 SHIFTED = ("moved", "skewed")
 """Scores by distance that are moved into place by pads and reshapes: of all distances, and of those behind alone."""
 
@@ -35,6 +44,12 @@ PREFIX = "prefix"
 """A mask that no drawing has: the first frames see each other."""
 CHUNKED = "chunked"
 """A mask under which frames see all of their chunk, and one chunk in front of it."""
+HARD_MASKS = ("strict", "behind", "first_by_memory", "band_by_memory")
+"""Other masks: under two of them some frame sees nothing, and two change with another axis."""
+HIDINGS = ("", "keys", "others", "rows")
+"""What padding tokens hide: nothing, themselves from all, themselves from all others, or all from themselves."""
+JOINS = ("behind", "before", "truths", "numbers")
+"""Where: in scores behind the mask, in those before it, or in the mask, of truths or of numbers."""
 WRITINGS = ("select", "add", "factor", "late")
 LOWS = (-np.inf, float(np.finfo(np.float32).min), -1.0e9)
 SPOILERS = (
@@ -102,6 +117,10 @@ class Drawing:
         text: what lies before the frames.
         local: what is in front of every attention: a convolution, or a recurrence.
         forgets: whether steps keep no more frames than sliding masks show.
+        hiding: what padding tokens hide besides.
+        join: where.
+        hidden: what scores become that they hide.
+        is_guarded: whether zeros are selected where a softmax gives no number.
     """
 
     positions: str = "none"
@@ -120,6 +139,15 @@ class Drawing:
     text: str = ""
     local: str = ""
     forgets: bool = False
+    hiding: str = ""
+    join: str = "behind"
+    hidden: float = -1.0e9
+    is_guarded: bool = False
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether there is another input with an axis of its own, by whose length the mask is made."""
+        return self.mask.endswith("by_memory")
 
     @property
     def chunk(self) -> int:
@@ -198,6 +226,36 @@ def drawn_sliding(seed: int, *, spoiled: bool) -> Drawing:
     return dataclasses.replace(drawing, spoiler=spoiler, forgets=True)
 
 
+def drawn_masks(seed: int, *, spoiled: bool) -> Drawing:
+    """A random drawing whose mask changes with another axis or with data; spoiled, a frame may see nothing."""
+    random = np.random.default_rng([seed, 3])
+
+    def one(of: Sequence[Any]) -> Any:
+        return of[int(random.integers(len(of)))]
+
+    drawing = Drawing(
+        str(one(("none", "rotary", "looked_up"))),
+        str(one(("compared", "triangle", "band", "table", *HARD_MASKS[2:]))),
+        str(one(("select", "add"))),
+        float(one(LOWS)),
+        int(random.integers(1, 3)),
+        width=int(random.integers(1, 6)),
+        seed=seed,
+        forgets=bool(random.integers(2)),
+        hiding=str(one(("", "others"))),
+        join=str(one(JOINS)),
+        hidden=float(one(LOWS)),
+        is_guarded=bool(random.integers(2)),
+    )
+    if drawing.mask == "first_by_memory" and drawing.width == 1:
+        drawing = dataclasses.replace(drawing, width=2)
+    if not spoiled:
+        return drawing
+    if random.integers(2):
+        return dataclasses.replace(drawing, hiding=str(one(HIDINGS[1:])), spoiler="hidden")
+    return dataclasses.replace(drawing, mask=str(one(HARD_MASKS[:2])), hiding=str(one(HIDINGS)), spoiler="blind")
+
+
 class _Writer:
     """Writes one graph."""
 
@@ -216,12 +274,16 @@ class _Writer:
             graph.inputs.append(self.text)
             self.letters = self.op("Squeeze", self.op("Shape", self.text, start=1, end=2))
             self.length = self.op("Add", self.letters, self.frames)
+        if drawing.has_memory:
+            kind = ir.TensorType(ir.DataType.INT64)
+            self.memory = ir.Value(name="memory", shape=ir.Shape(["batch", "heard"]), type=kind)
+            graph.inputs.append(self.memory)
         self.places = self.op("Range", self.number(0), self.length, self.number(1))
 
     def op(self, op_type: str, *operands: ir.Value | None, **attributes: int | str | Sequence[int]) -> ir.Value:
         kind = {"to": attributes["to"]} if op_type == "Cast" else {}
         value = self.insert.op(op_type, list(operands), attributes, name=op_type.lower())
-        if op_type in ("LessOrEqual", "Greater", "Less", "And", "Or", "Not", "Equal", "GreaterOrEqual"):
+        if op_type in ("LessOrEqual", "Greater", "Less", "And", "Or", "Not", "Equal", "GreaterOrEqual", "IsNaN"):
             value.dtype = ir.DataType.BOOL
         elif op_type == "Shape":
             value.dtype = ir.DataType.INT64
@@ -287,6 +349,18 @@ class _Writer:
             PREFIX: lambda: self.op(
                 "Or", self.op("LessOrEqual", columns, limit), self.op("Less", columns, self.number(drawing.width))
             ),
+            "strict": lambda: self.op("Less", columns, limit),
+            "behind": lambda: self.op("LessOrEqual", columns, self.op("Sub", rows, self.number(drawing.width))),
+            "first_by_memory": lambda: self.op(
+                "Or",
+                self.op("LessOrEqual", columns, limit),
+                self.op("Less", columns, self.op("Sub", self._heard(), self.number(drawing.width))),
+            ),
+            "band_by_memory": lambda: self.op(
+                "And",
+                self.op("LessOrEqual", columns, limit),
+                self.op("Greater", columns, self.op("Sub", rows, self._heard())),
+            ),
             "packed": lambda: self.op(
                 "And", self.op("LessOrEqual", columns, limit), self.op("Equal", self._sequences(1), self._sequences(0))
             ),
@@ -297,6 +371,9 @@ class _Writer:
             return mask
         mask = self.op("Or", mask, self.op("Less", columns, self.letters))
         return self.op("Or", mask, self.op("Less", rows, self.letters)) if drawing.spoiler == "text_hears" else mask
+
+    def _heard(self) -> ir.Value:
+        return self.op("Squeeze", self.op("Shape", self.memory, start=1, end=2))
 
     def _ahead(self) -> int:
         return self.drawing.width if self.drawing.spoiler == "ahead" else 0
@@ -451,19 +528,49 @@ class _Writer:
         drawing = self.drawing
         if drawing.spoiler == "no_mask":
             return self.op("Softmax", scores, axis=-1)
-        mask = self.mask()
+        mask, seen = self.mask(), self.seen()
+        if seen is not None and drawing.join == "before":
+            scores = self.op("Where", seen, scores, self.real(drawing.hidden))
+        elif seen is not None and drawing.join == "truths":
+            mask = self.op("And", mask, seen)
+        elif seen is not None and drawing.join == "numbers":
+            mask = self.op("Greater", self.op("Mul", self.floats(mask), self.floats(seen)), self.real(0.5))
         if drawing.spoiler == "soft_mask":
             return self.op("Softmax", self.op("Where", mask, scores, self.real(-3.0)), axis=-1)
-        if drawing.writing == "select":
-            return self.op("Softmax", self.op("Where", mask, scores, self.real(drawing.low)), axis=-1)
-        if drawing.writing == "add":
-            bias = self.op("Where", mask, self.real(0), self.real(drawing.low))
-            return self.op("Softmax", self.op("Add", scores, bias), axis=-1)
+        if drawing.writing in ("select", "add"):
+            return self.shares(self.masked(scores, mask), seen)
         grown = self.op("Exp", self.op("Tanh", scores))  # weights of no softmax: masked behind
         kept = self.floats(mask)
         if drawing.writing == "factor":
             return self.op("Mul", grown, kept)
         return self.op("Where", mask, grown, self.real(0))
+
+    def seen(self) -> ir.Value | None:
+        """What padding tokens leave to be seen, as truths [batch, 1, time or 1, time or 1]."""
+        if not self.drawing.hiding:
+            return None
+        kept = self.op("Not", self.op("Equal", self.tokens, self.number(PADDING)))
+        kept = self.op("Unsqueeze", kept, self.ints(1, 3 if self.drawing.hiding == "rows" else 2))
+        if self.drawing.hiding != "others":
+            return kept
+        return self.op("Or", kept, self.op("Equal", self.rows(), self.columns()))
+
+    def masked(self, scores: ir.Value, mask: ir.Value) -> ir.Value:
+        if self.drawing.writing == "select":
+            return self.op("Where", mask, scores, self.real(self.drawing.low))
+        if self.drawing.join == "numbers" and math.isfinite(self.drawing.low):
+            bias = self.op("Mul", self.op("Sub", self.real(1), self.floats(mask)), self.real(self.drawing.low))
+        else:
+            bias = self.op("Where", mask, self.real(0), self.real(self.drawing.low))
+        return self.op("Add", scores, bias)
+
+    def shares(self, scores: ir.Value, seen: ir.Value | None) -> ir.Value:
+        if seen is not None and self.drawing.join == "behind":
+            scores = self.op("Where", seen, scores, self.real(self.drawing.hidden))
+        weights = self.op("Softmax", scores, axis=-1)
+        if not self.drawing.is_guarded:
+            return weights
+        return self.op("Where", self.op("IsNaN", weights), self.real(0), weights)
 
     def forward_part(self, x: ir.Value) -> ir.Value:
         if self.drawing.flat:
@@ -568,6 +675,9 @@ class _Writer:
     def written(self) -> ir.Model:
         x = self.positioned(self.embedded())
         x = self.spoiled(x)
+        if self.drawing.has_memory:
+            heard = self.op("Gather", self.weights(LABELS, WIDTH), self.memory, axis=0)
+            x = self.op("Add", x, self.op("ReduceSum", heard, self.ints(1), keepdims=1))
         for _ in range(self.drawing.layers):
             if self.drawing.local:
                 x = self.op("Add", x, self.heard(x))

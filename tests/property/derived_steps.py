@@ -5,7 +5,8 @@
 Half of the graphs are streams, a third of them with a text before the frames; the other half are spoiled: their
 attention sees later frames, the text hears some, or something depends on the length of the sequence. Of the kind
 `chunks`, frames see all of their own chunk, and calls are of whole ones but for the last; of the kind `sliding`, steps
-forget what masks no longer show. A graph counts
+forget what masks no longer show; of the kind `masks`, these change with the length of another axis or with tokens that
+stand for padding, and some leave a frame nothing to see. A graph counts
 as unsound when steps are derived whose answers differ from the whole graph's, as disputed when the checker
 refuses what was derived, and as broken where anything ends in an error, or not within `--seconds`.
 """
@@ -27,11 +28,15 @@ from compiler.checker.steps import check_steps
 from compiler.derivation.derive import DerivedSteps, derive
 from compiler.errors import Refused
 from tests.kit.whole_sequences import (
+    HEARD,
     LABELS,
+    LARGEST,
     LETTERS,
+    PADDING,
     Drawing,
     drawn,
     drawn_in_chunks,
+    drawn_masks,
     drawn_sliding,
     in_calls,
     lengths_of_calls,
@@ -47,6 +52,7 @@ KINDS: Mapping[str, Callable[..., Drawing]] = {
     "frames": drawn,
     "chunks": drawn_in_chunks,
     "sliding": drawn_sliding,
+    "masks": drawn_masks,
 }
 """What is drawn, by the name on the command line."""
 
@@ -74,15 +80,18 @@ def tried(drawing: Drawing, *, derived_by: Derive = derive, checks: bool = True)
     asked = session(whole)  # of the graph as it is drawn
     random = np.random.default_rng(drawing.seed)
     try:
-        derived = derived_by(
-            whole, "time", "past", drawing.longest, {"letters": LETTERS}, drawing.chunk, forget=drawing.forgets
-        )
+        derived = derived_by(whole, "time", "past", drawing.longest, LARGEST, drawing.chunk, forget=drawing.forgets)
     except Refused as refused:
         return Trial("refused", refused.message)
     first = derived.certificate["first"]
     caches = {each.input: each.output for each in derived.cached}
     for frames in (drawing.longest, int(random.integers(2, drawing.longest))):
         feeds = {"tokens": random.integers(0, LABELS, (2, frames))}
+        if drawing.hiding:
+            feeds["tokens"][random.random((2, frames)) < 0.3] = PADDING
+            feeds["tokens"][0, : int(random.integers(frames + 1))] = PADDING
+        if drawing.has_memory:
+            feeds["memory"] = random.integers(0, LABELS, (2, int(random.integers(1, HEARD + 1))))
         if drawing.text:
             letters = LETTERS if drawing.text == "fixed" else int(random.integers(1, LETTERS + 1))
             feeds["text"] = random.integers(0, LABELS, (2, letters))
@@ -91,7 +100,9 @@ def tried(drawing: Drawing, *, derived_by: Derive = derive, checks: bool = True)
         if first > lengths[0]:
             lengths = [min(first, frames), *[1] * max(frames - first, 0)]
         got = in_calls(derived.model, caches, feeds, lengths)
-        worst = float(np.max(np.abs(got - expected))) / max(float(np.max(np.abs(expected))), 1.0)
+        numbers = expected[np.isfinite(expected)]
+        differences = np.abs(got - expected)[~(np.isnan(got) & np.isnan(expected))]
+        worst = float(differences.max(initial=0)) / max(float(np.abs(numbers).max(initial=0)), 1.0)
         if not worst <= TOLERANCE:
             return Trial("unsound", f"{worst:.3g} at calls of {lengths}")
     if checks:

@@ -20,7 +20,7 @@ import numpy as np
 
 from compiler.derivation.derive import derive
 from compiler.errors import Refused
-from tests.kit.whole_sequences import LETTERS, Drawing, whole_graph
+from tests.kit.whole_sequences import LARGEST, Drawing, whole_graph
 from tests.property.corpus import ROOT, Line, Tracer, written_by
 from tests.property.derived_steps import KINDS, tried
 from tests.property.equivalent import EQUIVALENT
@@ -30,9 +30,10 @@ from tests.property.mutations import Mutation, Stillborn, mutations_of, plant
 from tests.property.trial import Result, in_child
 
 CONDITIONS = (
-    "compiler/derivation/dependence.py", "compiler/derivation/judging.py", "compiler/derivation/links.py",
-    "compiler/derivation/masks.py", "compiler/derivation/placed.py", "compiler/derivation/prefixes.py",
-    "compiler/derivation/reading.py", "compiler/derivation/shifted_scores.py",
+    "compiler/derivation/contents.py", "compiler/derivation/dependence.py", "compiler/derivation/judging.py",
+    "compiler/derivation/links.py", "compiler/derivation/masks.py", "compiler/derivation/other_sizes.py",
+    "compiler/derivation/placed.py", "compiler/derivation/prefixes.py", "compiler/derivation/reading.py",
+    "compiler/derivation/shifted_scores.py", "compiler/derivation/spans.py",
 )  # fmt: skip
 """What says whether steps may be derived, and what every value reads."""
 
@@ -70,7 +71,7 @@ def look(drawing: Drawing) -> bytes:
     """What becomes of a graph, as a digest: of its steps and their certificate, or nothing where it is refused."""
     try:
         derived = derive(
-            whole_graph(drawing), "time", "past", drawing.longest, {"letters": LETTERS}, drawing.chunk,
+            whole_graph(drawing), "time", "past", drawing.longest, LARGEST, drawing.chunk,
             forget=drawing.forgets,
         )  # fmt: skip
     except Refused:

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from unittest import mock
 
@@ -12,8 +12,9 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
-from compiler.derivation import emission, judging, masks, placed, placing, reading, shifted_scores
-from compiler.derivation.dependence import Reach, frames_kept
+from compiler.analysis.shape_only import ShapeOnly
+from compiler.derivation import emission, judging, masks, placed, placing, reading, shifted_scores, spans
+from compiler.derivation.dependence import Outside, Reach, frames_kept
 from compiler.derivation.placed import Array
 from compiler.derivation.written_sizes import STAMP, Part, Sizes
 from compiler.ir import Dim
@@ -25,6 +26,7 @@ from tests.kit.whole_sequences import (
     Drawing,
     drawn,
     drawn_in_chunks,
+    drawn_masks,
     drawn_sliding,
 )
 from tests.property.derived_steps import Trial, tried
@@ -42,6 +44,12 @@ def test_steps_of_chunks_are_refused_or_right(seed: int) -> None:
 def test_steps_that_forget_are_refused_or_right(seed: int) -> None:
     found = tried(drawn_sliding(seed, spoiled=seed % 2 == 1))
     assert found.verdict == "accepted" if seed % 2 == 0 else found.verdict == "refused", found
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_steps_under_masks_of_data_and_other_axes_are_refused_or_right(seed: int) -> None:
+    found = tried(drawn_masks(seed, spoiled=seed % 2 == 1))
+    assert found.verdict == "accepted" if seed % 2 == 0 else found.verdict in ("accepted", "refused"), found
 
 
 @pytest.mark.parametrize("seed", FEW)
@@ -77,12 +85,30 @@ def _places_from_zero(self: Sizes, size: Dim) -> ir.Value:
     return RIGHT_SIZE(self, 0 if size == self.past else size)
 
 
-RIGHT_INSIDE = masks.Masks.inside
+RIGHT_OUTSIDE = masks.Masks.outside
 
 
-def _always_closed(self: masks.Masks, *given: Any) -> masks.Inside | None:
-    found = RIGHT_INSIDE(self, *given)
+def _always_closed(self: masks.Masks, *given: Any) -> Outside | None:
+    found = RIGHT_OUTSIDE(self, *given)
     return None if found is None else dataclasses.replace(found, is_closed=True)
+
+
+@contextlib.contextmanager
+def _any_score_hides() -> Iterator[None]:
+    hides = property(lambda span: span.high <= -1.0)
+    with mock.patch.object(spans.Span, "hides", hides), mock.patch.object(masks, "LOW", -1.0):
+        yield
+
+
+RIGHT_CHOSEN = spans.RULES["Where"]
+
+
+def _first_of_two(condition: spans.Span, first: spans.Span, second: spans.Span) -> spans.Span:
+    return first if condition == spans.TRUTH else RIGHT_CHOSEN(condition, first, second)
+
+
+def _of_one_entry(made: ShapeOnly, frames: Dim, *given: Any) -> list[dict[Dim, int]]:
+    return [{name: 1 for name in made.names if name != frames}]
 
 
 RIGHT_PLACES = Sizes.places
@@ -165,7 +191,23 @@ WEAKNESSES: dict[str, tuple[contextlib.AbstractContextManager[Any], Drawing]] = 
         mock.patch.object(Sizes, "places", _places_as_if_all_were_kept),
         Drawing(mask="band", width=4, positions="rotary", forgets=True),
     ),
-    "any score is low enough": (mock.patch.object(masks, "LOW", -1.0), Drawing(spoiler="soft_mask")),
+    "any score is low enough": (_any_score_hides(), Drawing(spoiler="soft_mask")),
+    "other axes have one entry": (
+        mock.patch.object(masks, "sizes_of", _of_one_entry),
+        Drawing(mask="first_by_memory", width=2, layers=2),
+    ),
+    "every frame sees something of its mask": (
+        mock.patch.object(masks.Masks, "blind_row", return_value=None),
+        Drawing(mask="strict", low=-1.0e9, layers=2),
+    ),
+    "every frame sees something of what data leave": (
+        mock.patch.object(masks.Masks, "blind_row", return_value=None),
+        Drawing(low=-1.0e9, hiding="keys", layers=2),
+    ),
+    "what data leave is seen": (
+        mock.patch.dict(spans.RULES, {"Where": _first_of_two}),
+        Drawing(low=-1.0e9, hiding="keys", layers=2, join="before"),
+    ),
     "means are no offence": (
         mock.patch.object(judging.Judging, "_over_frames", lambda self, n, li, f, along, m, whole: (along, whole)),
         Drawing(spoiler="mean"),
@@ -216,7 +258,7 @@ WEAKNESSES: dict[str, tuple[contextlib.AbstractContextManager[Any], Drawing]] = 
         Drawing(positions="skewed", mask=CHUNKED, width=4),
     ),
     "a text may hear": (
-        mock.patch.object(masks.Masks, "inside", _always_closed),
+        mock.patch.object(masks.Masks, "outside", _always_closed),
         Drawing(spoiler="text_hears", text="fixed", layers=2),
     ),
     "places behind a text begin at 0": (

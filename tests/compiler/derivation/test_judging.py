@@ -1,12 +1,25 @@
 """Every value's reach in graphs of all makes; what is no stream is told with the node that makes it none."""
 
+import dataclasses
+
+import numpy as np
 import pytest
 
 from compiler import ir as house
 from compiler.derivation.derive import derive
 from compiler.derivation.judging import Judging, offenders
 from compiler.errors import Refused
-from tests.kit.whole_sequences import CHUNKED, LONGEST, MASKS, POSITIONS, SHIFTED, WRITINGS, Drawing, whole_graph
+from tests.kit.whole_sequences import (
+    CHUNKED,
+    HEARD,
+    LONGEST,
+    MASKS,
+    POSITIONS,
+    SHIFTED,
+    WRITINGS,
+    Drawing,
+    whole_graph,
+)
 
 SPOILED = {
     "no_mask": ("Softmax", "reads all frames of the sequence"),
@@ -46,6 +59,56 @@ def test_masks_of_every_make_are_causal(mask: str) -> None:
     reach = judging.of(result).along[1].reach
     assert judging.offences == []
     assert (reach.low, reach.high) == ({"band": -3, "chunks": -7}.get(mask, -23), 0)
+
+
+BLIND = {
+    "its own frame is hidden": (Drawing(mask="strict", low=-1.0e9), "frame 0 may see nothing: its mask shows it no"),
+    "a window lies behind": (Drawing(mask="behind", width=2, low=-np.inf), r"no frame up to its own, and .* no number"),
+    "padding hides itself": (Drawing(low=-1.0e9, hiding="keys"), "frame 0 may see nothing: data may hide all that"),
+    "padding sees nothing": (Drawing(low=-1.0e9, hiding="rows", join="truths"), r"ones, at -1e\+09, a share"),
+    "a mask of both": (Drawing(low=-1.0e9, hiding="keys", join="numbers", writing="add"), "data may hide all that"),
+    "no number": (Drawing(hiding="keys", hidden=-np.inf), "data may hide all .* gives no number"),
+    "zeros, but of hidden ones": (Drawing(low=-1.0e9, hiding="keys", is_guarded=True), "data may hide all that"),
+}
+"""Drawings of which some frame may see nothing, and what is said of it."""
+
+
+@pytest.mark.parametrize("name", BLIND)
+def test_a_frame_that_may_see_nothing_is_refused_with_its_row(name: str) -> None:
+    drawing, said = BLIND[name]
+    with pytest.raises(Refused, match=said) as refused:
+        Judging(whole_graph(drawing), "time", LONGEST)
+    assert refused.value.place.op == "Softmax"
+    assert "let the mask show every frame itself" in str(refused.value.cure)
+
+
+SEEING = {
+    "itself": Drawing(low=-1.0e9, hiding="others", layers=2),
+    "zeros where there is no number": Drawing(hiding="keys", hidden=-np.inf, is_guarded=True),
+}
+
+
+@pytest.mark.parametrize("name", SEEING)
+@pytest.mark.parametrize("join", ["before", "behind"])
+def test_what_data_hide_is_followed(name: str, join: str) -> None:
+    judging = Judging(whole_graph(dataclasses.replace(SEEING[name], join=join)), "time", LONGEST)
+    assert judging.offences == []
+
+
+def test_a_future_that_is_hidden_last_and_lower_is_no_share() -> None:
+    drawing = Drawing(hiding="keys", hidden=-1.0e9, join="before")
+    assert Judging(whole_graph(drawing), "time", LONGEST).offences == []
+    with pytest.raises(Refused, match="data may hide all"):  # the future that padding hides lies no lower
+        Judging(whole_graph(dataclasses.replace(drawing, join="behind")), "time", LONGEST)
+
+
+def test_masks_by_another_axis_are_looked_at_for_all_its_sizes() -> None:
+    drawing = Drawing(mask="band_by_memory")
+    for most in (3, HEARD):
+        judging = Judging(whole_graph(drawing), "time", LONGEST, {"heard": most})
+        assert judging.of(judging.model.graph.outputs[0]).along[1].reach.low == 1 - most
+    judging = Judging(whole_graph(drawing), "time", LONGEST)
+    assert "changes with the length of axis heard, which has no largest size" in offenders(judging.offences)
 
 
 @pytest.mark.parametrize("writing", WRITINGS)

@@ -26,7 +26,7 @@ def test_what_no_rule_follows_is_evaluated() -> None:
         earlier = graph.op("Slice", before, graph.ints(0), graph.length_1)
         return graph.op("Sub", graph.places, earlier)
 
-    table = placed(made(changes), FRAMES, LONGEST)
+    table = placed(made(changes), FRAMES, LONGEST, {})
     assert table.along == (0,)
     assert np.array_equal(table.array, np.ones(LONGEST))
 
@@ -42,7 +42,7 @@ LENGTH_BOUND: dict[str, Callable[[PlaceGraph], ir.Value]] = {
 @pytest.mark.parametrize("name", LENGTH_BOUND)
 def test_what_hangs_on_the_length_is_none(name: str) -> None:
     with pytest.raises(NotPlaced, match=r"it is not the same for [0-9]+ frames and for"):
-        placed(made(LENGTH_BOUND[name]), FRAMES, LONGEST)
+        placed(made(LENGTH_BOUND[name]), FRAMES, LONGEST, {})
 
 
 def test_what_differs_between_rows_is_none() -> None:
@@ -51,20 +51,27 @@ def test_what_differs_between_rows_is_none() -> None:
         return graph.op("Add", each, graph.places)
 
     with pytest.raises(NotPlaced, match="differs between rows"):
-        placed(made(rows), FRAMES, LONGEST)
+        placed(made(rows), FRAMES, LONGEST, {"batch": 2})
+    with pytest.raises(NotPlaced, match="changes with the length of axis batch, which has no largest size"):
+        placed(made(rows), FRAMES, LONGEST, {})
+
+
+def test_what_differs_from_some_size_of_another_axis_on_is_none() -> None:
+    with pytest.raises(NotPlaced, match="differs between rows"):
+        placed(made(lambda g: g.op("Add", g.places, g.op("Div", g.rows, g.number(7)))), FRAMES, LONGEST, {"batch": 8})
 
 
 def test_what_lies_in_front_of_the_frames_is_part_of_the_table() -> None:
-    found = placed(made(lambda g: g.op("Concat", g.ints(-1), g.places, axis=0)), FRAMES, LONGEST)
+    found = placed(made(lambda g: g.op("Concat", g.ints(-1), g.places, axis=0)), FRAMES, LONGEST, {})
     assert found.prefixes == {0: 1}
     assert found.array.tolist() == [-1, *range(LONGEST)]
 
 
 def test_an_axis_of_other_entries_than_frames_is_none() -> None:
     with pytest.raises(NotPlaced, match=r"an axis of 2\*time entries is made"):
-        placed(made(lambda g: g.op("Concat", g.places, g.places, axis=0)), FRAMES, LONGEST)
+        placed(made(lambda g: g.op("Concat", g.places, g.places, axis=0)), FRAMES, LONGEST, {})
 
 
 def test_what_hangs_on_data_cannot_be_evaluated() -> None:
     with pytest.raises(NotPlaced, match="it cannot be evaluated"):
-        placed(made(lambda g: g.op("Abs", g.tokens)), FRAMES, LONGEST)
+        placed(made(lambda g: g.op("Abs", g.tokens)), FRAMES, LONGEST, {})
