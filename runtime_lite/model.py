@@ -21,6 +21,7 @@ from runtime_lite.format.arrays import Array
 from runtime_lite.format.cache_axis import not_yet
 from runtime_lite.format.checked_json import refuse
 from runtime_lite.format.graph_contract import check_contracts
+from runtime_lite.format.latencies import graph_at, latencies_of
 from runtime_lite.format.reader import Bundle
 from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.scheduling.task import BULK, CHUNK, INTERACTIVE, ServiceClass
@@ -191,6 +192,7 @@ class Model:
         graph: str | None = None,
         rows: int = 1,
         *,
+        latency: str | None = None,
         service: ServiceClass = CHUNK,
         priority: int = 0,
         credits: int = 8,
@@ -202,6 +204,7 @@ class Model:
         Args:
             graph: graph name; needed when the bundle has several. Without it wired ones run together.
             rows: rows of every feed, i.e. streams that move in lock-step.
+            latency: of a model that the bundle holds at several latencies, the name of one; see `latencies`.
             service: class of its chunks.
             priority: as for `submit`.
             credits: requests of the stream that may be alive at once; more are refused.
@@ -209,7 +212,8 @@ class Model:
             period_ms: a chunk will come so often: the stream is refused if the device could not carry it.
 
         Raises:
-            BadInput: the graph has no states, no bucket for that many rows, an option is wrong, or the model is closed.
+            BadInput: the graph has no states, no bucket for that many rows or not that latency, an option is wrong, or
+                the model is closed.
             Overloaded: all slots are taken, the device is full, or the runtime drains.
         """
 
@@ -228,7 +232,12 @@ class Model:
             options = StreamOptions(self._service(where, service, priority), credits, idle_ns, period_ns)
             return Stream(self._server, self._server.open_stream(version, runner, rows, options))
 
-        return self._with_version(graph, serve)
+        return self._with_version(graph, serve, latency)
+
+    @property
+    def latencies(self) -> Mapping[str, Mapping[str, str]]:
+        """By what the graphs of a model with several latencies are called together: its latencies, and their graphs."""
+        return latencies_of(self.bundle.manifest)
 
     def runner(self, graph: str | None = None) -> GraphRunner:
         """Return what runs one graph: the only one, or the named one."""
@@ -240,7 +249,9 @@ class Model:
         self._check_open()
         return self._asked(self._version, graph)
 
-    def _asked(self, version: Version, graph: str | None) -> Runnable:
+    def _asked(self, version: Version, graph: str | None, latency: str | None = None) -> Runnable:
+        if latency is not None or latencies_of(version.bundle.manifest):
+            graph = graph_at(str(self.bundle.path), version.bundle.manifest, graph, latency)
         if graph is None and version.pipeline is not None:
             return version.pipeline
         return self._runner(version, graph)
@@ -257,13 +268,15 @@ class Model:
             _refuse(str(self.bundle.path), f"the name of one of its graphs ({names})", "none", "pass graph=...")
         _refuse(str(self.bundle.path), f"one of its graphs ({names})", f"graph {show(graph)}", "correct the name")
 
-    def _with_version(self, graph: str | None, serve: Callable[[Version, Runnable], Answer]) -> Answer:
+    def _with_version(
+        self, graph: str | None, serve: Callable[[Version, Runnable], Answer], latency: str | None = None
+    ) -> Answer:
         """Serve with the version of now; once more if it was swapped meanwhile."""
         while True:
             self._check_open()
             version = self._version
             try:
-                return serve(version, self._asked(version, graph))
+                return serve(version, self._asked(version, graph, latency))
             except RetiredError:
                 continue
 

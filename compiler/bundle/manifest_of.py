@@ -9,6 +9,7 @@ from typing import Any
 from compiler.bundle.receipts import RECEIPTS, content_of_receipts
 from compiler.errors import Refused
 from compiler.ir import dims_of
+from compiler.recipe.graph import Graph as GraphSpec
 from compiler.recipe.load import LoadedRecipe
 from compiler.sizes.expressions import written
 from compiler.stages import Lowered
@@ -23,6 +24,7 @@ from runtime_lite.format.manifest import (
     Axis,
     FileEntry,
     Graph,
+    Latency,
     Manifest,
     Sources,
     State,
@@ -145,6 +147,7 @@ def bundle_files(
             graph_record(name, graph),
             flush=dict(loaded.recipe.graphs[name].flush),
             flush_values=dict(loaded.recipe.graphs[name].flush_values),
+            latency=_latency(loaded.recipe.graphs[name]),
         )
         for name, graph in graphs.items()
     }
@@ -171,6 +174,10 @@ def bundle_files(
     )
     manifest = _wired(loaded, manifest)
     return files | {MANIFEST_FILE: json_from_manifest(manifest)}
+
+
+def _latency(spec: GraphSpec) -> Latency | None:
+    return None if spec.latency is None else Latency(spec.latency.of, spec.latency.name)
 
 
 def _wired(loaded: LoadedRecipe, manifest: Manifest) -> Manifest:

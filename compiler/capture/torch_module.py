@@ -66,7 +66,7 @@ def load_module(places: RecipePlaces, graph: str, source: Source, key: str) -> t
     folders = places.search_path()
     factory = resolve(source.factory, folders, where)
     with importable(folders):
-        module = call(factory, where, RecipeError)
+        module = call(factory, where, RecipeError, keywords=source.arguments)
     if not isinstance(module, torch.nn.Module):
         raise RecipeError(
             f"{where}: expected {source.factory} to return a torch.nn.Module, got {type(module).__name__}",

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from compiler.did_you_mean import did_you_mean
 from compiler.recipe.field_types import Name, Positive, Record, TensorName, disagree
-from compiler.recipe.graph_parts import Axis, DeriveSteps, Input, PassSpec, ShareHeads, Source
+from compiler.recipe.graph_parts import Axis, DeriveSteps, Input, Latency, PassSpec, ShareHeads, Source
 from compiler.recipe.tree.standard_passes import STANDARD_PASSES
 from runtime_lite.format.arrays import holds
 
@@ -28,6 +28,7 @@ class Graph(Record):
         passes: the pipeline, in order; `STANDARD_PASSES` when the recipe lists none.
         flush: of a stream whose outputs lag, the entries that are fed at its end, by input: zeros, or `flush_values`.
         flush_values: the number that is fed there in place of 0, by input: what the model's author pads with.
+        latency: of a model that is built at several latencies, which of them this graph is.
     """
 
     source: Source
@@ -40,6 +41,7 @@ class Graph(Record):
     passes: tuple[PassSpec, ...] = tuple(PassSpec(name=name) for name in STANDARD_PASSES)
     flush: dict[TensorName, Positive] = Field(default_factory=dict)
     flush_values: dict[TensorName, float] = Field(default_factory=dict)
+    latency: Latency | None = None
 
     @pydantic.model_validator(mode="before")
     @classmethod

@@ -16,7 +16,8 @@ class Source(Record):
     """Where a graph comes from: a factory of a torch module (with its checkpoint), or an ONNX file.
 
     Attributes:
-        factory: callable without arguments that returns the `torch.nn.Module`.
+        factory: callable that returns the `torch.nn.Module`.
+        arguments: what the factory is called with, by name; nothing where it is left out.
         onnx: path of an ONNX file.
         checkpoint: path of the weights the factory's module loads; None keeps the factory's own.
         files: files and folders that the factory reads by itself; their content is part of the cache key.
@@ -24,6 +25,7 @@ class Source(Record):
     """
 
     factory: ObjectName | None = None
+    arguments: dict[Name, Any] = Field(default_factory=dict)
     onnx: FilePath | None = None
     checkpoint: FilePath | None = None
     files: tuple[FilePath, ...] = ()
@@ -34,6 +36,9 @@ class Source(Record):
         if (self.factory is None) == (self.onnx is None):
             got = "neither" if self.factory is None else "both"
             raise disagree(f"expected one of factory and onnx, got {got}", "name where the graph comes from")
+        if self.onnx is not None and self.arguments:
+            cure = "delete the key; an ONNX file is what it is"
+            raise disagree("expected no arguments beside onnx, got some", cure, "arguments")
         if self.onnx is not None and self.checkpoint is not None:
             cure = "delete the key; an ONNX file holds its own weights"
             raise disagree("expected no checkpoint beside onnx, got one", cure, "checkpoint")
@@ -41,6 +46,20 @@ class Source(Record):
             cure = "delete the key, or name the checkpoint that is to be converted"
             raise disagree("expected a checkpoint beside cast, got none", cure, "cast")
         return self
+
+
+class Latency(Record):
+    """Which of several latencies of one model a graph is; callers choose by name when they open a stream.
+
+    A graph with `latencies` is written out as a graph for each of them, which have this key.
+
+    Attributes:
+        of: what the graphs of the model are called together.
+        name: of the latency.
+    """
+
+    of: Name
+    name: Name
 
 
 class Input(Record):

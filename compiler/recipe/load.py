@@ -17,6 +17,7 @@ from compiler.errors import RecipeError
 from compiler.recipe.graph_parts import PassSpec
 from compiler.recipe.record import Recipe, Target
 from compiler.recipe.tree.keys import Key, require_filled, where
+from compiler.recipe.tree.latencies import expand_latencies
 from compiler.recipe.tree.located_yaml import Node, read_document
 from compiler.recipe.tree.messages import first_problem
 from compiler.recipe.tree.overrides import apply_override
@@ -105,6 +106,7 @@ def load_recipe(path_or_name: str, overrides: Sequence[str] = (), checkpoint: st
         tree = apply_override(tree, override)
         tree = add_default_passes(tree)
     require_filled(tree)
+    tree = add_default_passes(expand_latencies(tree))
     tree = normalize_specs(expand_name_ranges(tree))
     if checkpoint is not None:
         tree = replace_checkpoints(tree, checkpoint)

@@ -10,6 +10,7 @@ from compiler.did_you_mean import did_you_mean
 from compiler.recipe.field_types import FilePath, Name, ObjectName, Positive, Record, disagree
 from compiler.recipe.gates import Gates, TaskGate
 from compiler.recipe.graph import Graph
+from compiler.recipe.latencies import check_latencies
 from compiler.recipe.wiring import Wire, check_wiring
 
 FrontEndValue = int | float | str | bool
@@ -112,6 +113,7 @@ class Recipe(Record):
             if feeds is not None and isinstance(feeds.feeds, dict):
                 _check_graph_names(("data", key, "feeds"), feeds.feeds, self.graphs)
         check_wiring(self.wiring, self.graphs)
+        check_latencies(self.graphs, self.wiring)
         if bool(self.wiring) != (self.gates.pipeline is not None):
             expected, got = ("gates.pipeline", "none") if self.wiring else ("wiring", "gates.pipeline without it")
             message = f"expected {expected} for graphs that are held to a promise together, got {got}"

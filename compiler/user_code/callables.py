@@ -7,8 +7,9 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import runtime_lite
@@ -76,6 +77,7 @@ def call(
     kind: type[SlipwayError],
     *arguments: Any,
     named: Callable[..., Any] | None = None,
+    keywords: Mapping[str, Any] = MappingProxyType({}),
 ) -> Any:
     """Call the user's code; whatever it raises, `SystemExit` too, becomes one message of the given class.
 
@@ -85,10 +87,11 @@ def call(
         kind: class of the message.
         arguments: of the call.
         named: the user's callable, where `function` is ours and calls it.
+        keywords: arguments by name, as a recipe writes them; sequences arrive as lists.
     """
     try:
         with READ_TRACER.watching():
-            return function(*arguments)
+            return function(*arguments, **{name: _as_written(value) for name, value in keywords.items()})
     except SlipwayError:
         raise
     except (Exception, SystemExit) as error:
@@ -96,11 +99,20 @@ def call(
         cure = f"the exception came from {line or 'code that is not yours'}; mend it there"
         if not line and isinstance(error, TypeError):
             given = "nothing" if named is not None or not arguments else f"{len(arguments)} arguments"
+            if keywords:
+                given = f"the arguments {', '.join(keywords)}"
             cure = f"it is called with {given}: name a function that takes that, and calls this one with what it needs"
         raise kind(
             f"{where}: expected {function_name(named or function)} to return, got {type(error).__name__}: {error}",
             cure=cure,
         ) from error
+
+
+def _as_written(value: Any) -> Any:
+    """A value of a recipe, which is kept in tuples, with lists as its author wrote them."""
+    if isinstance(value, tuple | list):
+        return [_as_written(item) for item in value]
+    return {key: _as_written(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def function_name(function: Callable[..., Any]) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.initial_value import Initial, shape_of_initial
+from runtime_lite.format.latencies import latencies_of
 from runtime_lite.format.manifest import Graph, Tensor, bucket_name
 from runtime_lite.format.reader import Bundle
 
@@ -31,6 +32,9 @@ def describe_bundle(bundle: Bundle) -> str:
         f"  {bundle.path}\n  manifest sha256 {bundle.manifest_sha256}",
     ]
     parts += [_describe_graph(name, graph, bundle) for name, graph in manifest.graphs.items()]
+    if models := latencies_of(manifest):
+        rows = [(of, name, graph) for of, graphs in models.items() for name, graph in graphs.items()]
+        parts.append("latencies, one chosen by open_stream\n" + format_table(("model", "latency", "graph"), rows))
     if manifest.wiring:
         wires = [(f"{each.from_graph}.{each.output}", f"{each.to_graph}.{each.input}") for each in manifest.wiring]
         parts.append("wiring, run together as one request\n" + format_table(("output", "goes to"), wires))

@@ -9,7 +9,7 @@ from typing import Any
 
 from runtime_lite.format.checked_json import JsonValue
 
-OF_GRAPH: Mapping[str, Any] = {"flush": {}, "flush_values": {}, "options": {}}
+OF_GRAPH: Mapping[str, Any] = {"flush": {}, "flush_values": {}, "options": {}, "latency": None}
 """What a graph without the key means."""
 
 OF_CACHE: Mapping[str, Any] = {"added": None, "is_whole": False, "chunk": 1}

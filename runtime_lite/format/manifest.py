@@ -141,6 +141,19 @@ class Engine:
 
 
 @dataclass(frozen=True)
+class Latency:
+    """Which of several latencies of one model a graph is.
+
+    Attributes:
+        of: what the graphs of the model are called together; no graph of the bundle is called so.
+        name: of the latency; no two graphs of the model have the same.
+    """
+
+    of: str
+    name: str
+
+
+@dataclass(frozen=True)
 class Graph:
     """One graph of the bundle with all its buckets.
 
@@ -164,6 +177,7 @@ class Graph:
             lags.
         flush_values: the number that these entries are, by input; 0 for others.
         options: what the executor of the target is told about its graph files, e.g. what they compute in; free scalars.
+        latency: of a model that the bundle holds at several latencies, which of them this graph is; None of others.
     """
 
     target: str
@@ -183,6 +197,7 @@ class Graph:
     flush: Mapping[str, int] = field(default_factory=dict)
     flush_values: Mapping[str, float] = field(default_factory=dict)
     options: Mapping[str, Scalar] = field(default_factory=dict)
+    latency: Latency | None = None
 
     @property
     def row_buckets(self) -> tuple[int, ...]:

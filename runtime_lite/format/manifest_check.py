@@ -16,6 +16,7 @@ from runtime_lite.format.manifest import (
     MANIFEST_FILE,
     Artifact,
     Graph,
+    Latency,
     Manifest,
     State,
     Tensor,
@@ -41,6 +42,22 @@ def check_manifest(manifest: Manifest) -> None:
     for name, graph in manifest.graphs.items():
         _check_graph(f"{MANIFEST_FILE}.graphs.{name}", graph)
     check_wiring(f"{MANIFEST_FILE}.wiring", manifest)
+    _check_latencies(manifest)
+
+
+def _check_latencies(manifest: Manifest) -> None:
+    """Check that the graphs of a model with several latencies are told apart, and are fed by their callers alone."""
+    known: dict[Latency, str] = {}
+    for name, graph in manifest.graphs.items():
+        where = f"{MANIFEST_FILE}.graphs.{name}.latency"
+        if graph.latency is None:
+            continue
+        if graph.latency.of in manifest.graphs:
+            refuse(where, "a name that no graph has", show(graph.latency.of))
+        if known.setdefault(graph.latency, name) != name:
+            refuse(where, "another latency than that of every other graph", f"that of {known[graph.latency]!r}")
+        if any(name in (wire.from_graph, wire.to_graph) for wire in manifest.wiring):
+            refuse(where, "none in a graph that is wired", show(graph.latency.name))
 
 
 def _check_files(manifest: Manifest) -> None:

@@ -30,6 +30,7 @@ from runtime_lite.format.manifest import (
     Engine,
     FileEntry,
     Graph,
+    Latency,
     Manifest,
     Sources,
     State,
@@ -224,6 +225,13 @@ def _engine(value: JsonValue) -> Engine | None:
     )
 
 
+def _latency(value: JsonValue) -> Latency | None:
+    if value.value is None:
+        return None
+    value.keys_are([f.name for f in fields(Latency)])
+    return Latency(value.key("of").identifier(), value.key("name").identifier())
+
+
 def _graph(value: JsonValue) -> Graph:
     value = filled(value, OF_GRAPH).keys_are([f.name for f in fields(Graph)])
     batch_axis = value.key("batch_axis")
@@ -247,4 +255,5 @@ def _graph(value: JsonValue) -> Graph:
             lambda each: each.number(-MAX_NUMBER, MAX_NUMBER), keys=JsonValue.identifier
         ),
         options=value.key("options").table(JsonValue.scalar, keys=JsonValue.identifier),
+        latency=_latency(value.key("latency")),
     )

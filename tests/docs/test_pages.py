@@ -19,7 +19,9 @@ from tests.docs.workplace import NOT_RUN, Workplace, missing_lines, why_not_run
 
 PAGES = {path.relative_to(ROOT).as_posix(): path for path in pages.pages()}
 
-OF_A_GRAPH = frozenset({"source", "first_call", "inputs", "outputs", "axes", "share_heads", "derive_steps", "passes"})
+OF_A_GRAPH = frozenset(
+    {"source", "first_call", "inputs", "outputs", "axes", "share_heads", "derive_steps", "passes", "latencies"}
+)
 """Keys that a part of a recipe gives to the graph of the README's own model; others it gives to the recipe."""
 
 

@@ -20,6 +20,7 @@ from runtime_lite.format.manifest import (
     Axis,
     FileEntry,
     Graph,
+    Latency,
     Manifest,
     Scalar,
     Sources,
@@ -346,6 +347,21 @@ def write_double_bundle(directory: Path) -> Path:
 
 
 WIRES = (Wire("streaming", "y", "plain", "x"), Wire("streaming", "y", "ragged", "x"))
+
+
+def write_latencies_bundle(directory: Path, *, beside: bool = False) -> Path:
+    """Write a bundle of the model `asr` at the latencies `fast` and `exact`; the stateless graph may lie beside it."""
+    files, graphs = graph_files(), dict[str, Graph]()
+    for latency in ("fast", "exact"):
+        graph, name = streaming_graph(), f"asr_{latency}"
+        artifacts = [dataclasses.replace(each, file=f"{each.file}.{latency}.onnx") for each in graph.artifacts]
+        files |= {new.file: files[old.file] for old, new in zip(graph.artifacts, artifacts, strict=True)}
+        graphs[name] = dataclasses.replace(graph, artifacts=tuple(artifacts), latency=Latency("asr", latency))
+    files |= {"golden/streaming.npz": npz_from_golden(streaming_golden())}
+    if beside:
+        graphs["plain"] = plain_graph()
+        files |= {"golden/plain.npz": npz_from_golden(plain_golden())}
+    return write_bundle(directory, graphs, files)
 
 
 def write_wired_bundle(directory: Path, wiring: tuple[Wire, ...] = WIRES) -> Path:

@@ -1,0 +1,49 @@
+"""Which graph of a bundle runs a model at one of its latencies."""
+
+from collections.abc import Mapping
+
+from runtime_lite.errors import BadInput, show
+from runtime_lite.format.manifest import Manifest
+
+
+def latencies_of(manifest: Manifest) -> dict[str, dict[str, str]]:
+    """Return by model its latencies, in the order of the bundle, and the graph of each."""
+    found: dict[str, dict[str, str]] = {}
+    for name, graph in manifest.graphs.items():
+        if graph.latency is not None:
+            found.setdefault(graph.latency.of, {})[graph.latency.name] = name
+    return found
+
+
+def graph_at(where: str, manifest: Manifest, graph: str | None, latency: str | None) -> str | None:
+    """Return the name of the graph that a caller asks for; None where it names neither and needs not.
+
+    Args:
+        where: start of the message.
+        manifest: of the bundle.
+        graph: a graph, or what the graphs of one model are called together; None for the only one.
+        latency: of that model.
+
+    Raises:
+        BadInput: the model has no such latency or none at all, or has several and none was named.
+    """
+    models = latencies_of(manifest)
+    if graph is None and len(models) == 1 and (latency is not None or _is_all(models, manifest)):
+        graph = next(iter(models))
+    if latency is None and (not isinstance(graph, str) or graph not in models):
+        return graph
+    if not isinstance(graph, str) or graph not in models:
+        names = ", ".join(repr(name) for name in models) or "none"
+        expected, got = f"a model with several latencies ({names})", f"graph {show(graph)}"
+        raise BadInput(f"{where}: expected {expected} for latency={show(latency)}, got {got}; leave latency out")
+    known = models[graph]
+    if not isinstance(latency, str) or latency not in known:
+        expected = f"latency of {graph!r} as one of {', '.join(repr(name) for name in known)}"
+        got = "none" if latency is None else show(latency)
+        raise BadInput(f"{where}: expected {expected}, got {got}; pass latency=...")
+    return known[latency]
+
+
+def _is_all(models: Mapping[str, Mapping[str, str]], manifest: Manifest) -> bool:
+    """Whether the bundle holds nothing but one model at its latencies."""
+    return sum(len(graphs) for graphs in models.values()) == len(manifest.graphs)
