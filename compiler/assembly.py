@@ -27,6 +27,7 @@ from compiler.report.build_record import BuildRecord
 from compiler.report.progress import Progress
 from compiler.targets.base import Built, Target
 from compiler.targets.forms import Form
+from compiler.targets.weights_file import WeightsFile
 from compiler.verify.chunk_lengths import Flush
 from compiler.verify.gate import Artefacts, OriginalGraph, Phase, Shipped, ShippedGraph
 from compiler.verify.gates import run_gates
@@ -83,8 +84,11 @@ class Assembly:
 
     def emit(self) -> None:
         """Every graph's artefacts, in the folder."""
+        shared: dict[str, WeightsFile] = {}
         for name, lowering in self.lowerings.items():
-            built = lowering.emit()
+            latency = self.loaded.recipe.graphs[name].latency
+            weights = None if latency is None else shared.setdefault(latency.of, WeightsFile(f"{latency.of}.weights"))
+            built = lowering.emit(weights)
             write_files(self.folder, built.files)
             forms = lowering.target.plan
             graphs = {**self.shipped.graphs, name: _shipped_graph(lowering, forms, built, self.folder, self.loaded)}

@@ -14,6 +14,7 @@ What cannot be shown here is said: that the graph before the proof is the origin
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 import onnx
@@ -36,6 +37,7 @@ from compiler.sizes.expressions import expression, symbol
 from compiler.stages import Lowered, PaddedAxis, Pass, State
 from compiler.targets import placements
 from compiler.targets.static_graphs import write_static
+from compiler.targets.weights_file import WeightsFile
 from runtime_lite.errors import BundleRefused, show
 from runtime_lite.format.cache_axis import CacheAxis
 from runtime_lite.format.checked_json import refuse
@@ -284,15 +286,24 @@ def _build_again(
     _require(where, f"the caches {show(made_caches)}", shown_caches == made_caches, show(shown_caches))
     buckets = {axis: each.buckets for axis, each in graph.axes.items()}
     count = len({artifact.file for artifact in graph.artifacts})
-    built = write_static(target_of(bundle), lowered, buckets, opens_rows=count < len(graph.artifacts))
     shipped = {artifact.file: without_contract(bundle.read_file(artifact.file)) for artifact in graph.artifacts}
     shipped |= {path: bundle.read_file(path) for artifact in graph.artifacts for path in artifact.files}
+    weights = None if graph.latency is None else _shared_weights(graph, shipped)
+    opens_rows = count < len(graph.artifacts)
+    built = write_static(target_of(bundle), lowered, buckets, opens_rows=opens_rows, weights=weights)
     for file in sorted(built.files.keys() | shipped.keys()):
         if built.files.get(file) != shipped.get(file):
             other = {tool: made for tool, made in tool_versions().items() if bundle.manifest.tools.get(tool) != made}
             got = "another content" + (f" (made here with {show(other)})" if other else "")
             refuse(where, f"{file} as it follows from the graph that was proved", got, REBUILD)
     return f"{count} graph files follow from it byte for byte{f'; {unseen}' if measured else ''}"
+
+
+def _shared_weights(graph: Graph, shipped: Mapping[str, bytes]) -> WeightsFile:
+    """The weights that a graph has in common with others, as they ship: none that follows from its proof is added."""
+    [path] = {path for artifact in graph.artifacts for path in artifact.files}
+    content = [shipped[artifact.file] for artifact in graph.artifacts]
+    return WeightsFile.read_by(PurePosixPath(path).name, shipped[path], content)
 
 
 def _left_out(bundle: Bundle, file: str) -> Iterator[str]:

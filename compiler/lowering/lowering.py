@@ -34,6 +34,7 @@ from compiler.stages import Lowered, Outcome
 from compiler.targets.base import Built, Target
 from compiler.targets.formed_graphs import FormOutcome
 from compiler.targets.forms import SEARCH
+from compiler.targets.weights_file import WeightsFile
 from compiler.verify.differences import Difference
 from runtime_lite.format.canonical_json import canonical_json
 
@@ -249,13 +250,13 @@ class Lowering:
             return error
         return self.parity.explain(error, first.lowered, second.lowered, steps, limits, advance, optimize=True)
 
-    def emit(self) -> Built:
-        """The target's artefacts."""
+    def emit(self, weights: WeightsFile | None = None) -> Built:
+        """The target's artefacts; their weights go where those of other graphs are, if such a file is given."""
         with self.progress.stage(self.name, self.target.name) as handle:
             started = time.perf_counter()
             try:
                 check_buckets(self.final(), self.buckets)
-                built = self.target.emit(self.final(), self.buckets)
+                built = self.target.emit(self.final(), self.buckets, weights)
             except SlipwayError as error:
                 raise error.at(stage=self.target.name, graph=self.name) from None
             forms = [_report_of_form(self.name, each) for each in built.forms]

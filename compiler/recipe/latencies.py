@@ -50,7 +50,7 @@ def _check_alike(graphs: Mapping[str, Graph], first: str, name: str) -> None:
 
 def _interface(graph: Graph) -> tuple[dict[str, str], tuple[str, ...]]:
     carried = {given.state for given in graph.inputs.values()}
-    fed = {name: given.dtype for name, given in graph.inputs.items() if given.is_data}
+    fed = {name: str(given.dtype) for name, given in graph.inputs.items() if given.is_data}
     return fed, tuple(name for name in graph.outputs if name not in carried)
 
 

@@ -16,6 +16,7 @@ from compiler.spec import check_static
 from compiler.stages import Lowered, Pass
 from compiler.targets.formed_graphs import FormOutcome
 from compiler.targets.forms import SEARCH, STANDARD, Choice, Form, names_of, require_known
+from compiler.targets.weights_file import WeightsFile
 from runtime_lite.executors.executor import Executor, make_executor
 from runtime_lite.format.manifest import Engine, Scalar
 from runtime_lite.format.reader import Bundle
@@ -179,8 +180,15 @@ class Target(abc.ABC):
             check_static(each.model, each.graph)
 
     @abc.abstractmethod
-    def emit(self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:
+    def emit(
+        self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]], weights: WeightsFile | None = None
+    ) -> Built:
         """Write the graph for every combination of bucket sizes.
+
+        Args:
+            lowered: the graph.
+            buckets: sizes by axis.
+            weights: takes in the weights, where other graphs share them; a file of the graph's own where it is None.
 
         Raises:
             Refused: the graph is not legal for this target.

@@ -9,6 +9,7 @@ from compiler.errors import InternalError
 from compiler.runners.session import Session
 from compiler.stages import Lowered
 from compiler.targets.base import Built, Target
+from compiler.targets.weights_file import WeightsFile
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +20,9 @@ class Null(Target):
     ships: ClassVar[bool] = False
     packages: ClassVar[tuple[str, ...]] = ()
 
-    def emit(self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:
+    def emit(
+        self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]], weights: WeightsFile | None = None
+    ) -> Built:
         """Emit nothing."""
         return Built((), {}, {})
 

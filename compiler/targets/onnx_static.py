@@ -27,6 +27,7 @@ from compiler.stages import Lowered
 from compiler.targets.base import Built, Target
 from compiler.targets.forms import Form
 from compiler.targets.static_graphs import write_static
+from compiler.targets.weights_file import WeightsFile
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,13 +51,15 @@ class OnnxStatic(Target):
         Form(SpecializeFullCaches(), is_standard=True),
     )
 
-    def emit(self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:
+    def emit(
+        self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]], weights: WeightsFile | None = None
+    ) -> Built:
         """Freeze, check and write every combination of bucket sizes, all numbers of rows in one file where that holds.
 
         Raises:
             Refused: a dimension stays symbolic.
         """
-        return write_static(self, lowered, buckets, opens_rows=self.opens_rows)
+        return write_static(self, lowered, buckets, opens_rows=self.opens_rows, weights=weights)
 
     def open(self, path: Path) -> Session:
         """ONNX Runtime as it runs what ships."""

@@ -5,12 +5,8 @@ serves all numbers of rows: its batch axis stays open, everything else is a numb
 """
 
 import dataclasses
-import hashlib
 import itertools
 from collections.abc import Mapping
-
-import onnx
-import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.errors import Refused
@@ -18,41 +14,37 @@ from compiler.stages import Lowered, Refusal
 from compiler.targets.base import Built, Emitted, Target
 from compiler.targets.formed_graphs import formed, outcomes_of
 from compiler.targets.open_rows import open_rows
+from compiler.targets.weights_file import WeightsFile, places_read
 from runtime_lite.format.manifest import bucket_name
 
 Sizes = Mapping[str, int]
 
-INLINE_BYTES = 256
-"""Smaller constants stay in the graph file, where shape inference and folding can read them."""
-
-ALIGNMENT_BYTES = 4096
-"""Offsets of large tensors in the weights file: a page, so that ONNX Runtime can map them instead of copying."""
-
-LARGE_BYTES = 16 * ALIGNMENT_BYTES
-"""Smaller tensors are copied; a page of its own for each would be more than many of them hold."""
-
-SMALL_ALIGNMENT_BYTES = 64
-"""Offsets of the other tensors: a cache line."""
-
 
 def write_static(
-    target: Target, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]], *, opens_rows: bool = False
+    target: Target,
+    lowered: Lowered,
+    buckets: Mapping[str, tuple[int, ...]],
+    *,
+    opens_rows: bool = False,
+    weights: WeightsFile | None = None,
 ) -> Built:
     """Run the target's passes and forms for every combination of bucket sizes, let it look at the graphs, write them.
 
-    Writes `graphs/<graph>.<sizes>.onnx` and `graphs/<graph>.weights`. A file whose rows are open names the batch axis
-    without a size; where the graph does not allow that, every number of rows has a file, and the reason is kept.
+    Writes `graphs/<graph>.<sizes>.onnx` and `graphs/<graph>.weights`, or adds to the weights that are shared. A file
+    whose rows are open names the batch axis without a size; where the graph does not allow that, every number of rows
+    has a file, and the reason is kept.
 
     Args:
         target: what the graphs are for.
         lowered: the graph, all bucketed axes symbolic.
         buckets: sizes by axis.
         opens_rows: whether one file may serve all numbers of rows.
+        weights: takes in the weights, where other graphs share them; a file of the graph's own where it is None.
 
     Raises:
         Refused: the target does not take a graph.
     """
-    return write_prepared(target, prepare_static(target, lowered, buckets, opens_rows=opens_rows))
+    return write_prepared(target, prepare_static(target, lowered, buckets, opens_rows=opens_rows), weights)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,12 +78,13 @@ def prepare_static(
     return Prepared(lowered, tuple(graphs), is_open=False, refused=refused)
 
 
-def write_prepared(target: Target, prepared: Prepared) -> Built:
+def write_prepared(target: Target, prepared: Prepared, weights: WeightsFile | None = None) -> Built:
     """Apply the plan of a target to graphs that were prepared for it, let it look at them, and write them.
 
     Args:
         target: what the graphs are for.
         prepared: stays as it is.
+        weights: as in `write_static`.
 
     Raises:
         Refused: the target does not take a graph.
@@ -101,7 +94,7 @@ def write_prepared(target: Target, prepared: Prepared) -> Built:
     graphs = [(sizes, fixed, done[id(graph)]) for sizes, fixed, graph in prepared.graphs]
     if not prepared.is_open:
         target.accept([each.lowered for each in done.values()])
-    weights = _Weights(f"{lowered.graph}.weights")
+    weights = WeightsFile(f"{lowered.graph}.weights") if weights is None else weights
     files: dict[str, bytes] = {}
     artifacts = []
     for sizes, fixed, each in graphs:
@@ -152,34 +145,8 @@ def _combinations(buckets: Mapping[str, tuple[int, ...]]) -> list[dict[str, int]
     return [dict(zip(axes, sizes, strict=True)) for sizes in itertools.product(*buckets.values())]
 
 
-class _Weights:
-    """The weights of all buckets of a graph, each content once."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.content = bytearray()
-        self.offsets: dict[str, int] = {}
-
-    def externalise(self, model: ir.Model) -> bytes:
-        """Serialise a model with its large initializers moved here."""
-        proto = ir.serde.serialize_model(model)
-        for tensor in proto.graph.initializer:
-            data = tensor.raw_data
-            if len(data) <= INLINE_BYTES:
-                continue
-            offset = self._place(data)
-            length = len(data)
-            tensor.ClearField("raw_data")
-            tensor.data_location = onnx.TensorProto.EXTERNAL
-            for key, value in (("location", self.name), ("offset", str(offset)), ("length", str(length))):
-                tensor.external_data.add(key=key, value=value)
-        return bytes(proto.SerializeToString(deterministic=True))
-
-    def _place(self, data: bytes) -> int:
-        digest = hashlib.sha256(data).hexdigest()
-        if digest not in self.offsets:
-            alignment = ALIGNMENT_BYTES if len(data) >= LARGE_BYTES else SMALL_ALIGNMENT_BYTES
-            self.content.extend(bytes(-len(self.content) % alignment))
-            self.offsets[digest] = len(self.content)
-            self.content.extend(data)
-        return self.offsets[digest]
+def bytes_of_graphs(built: Built) -> int:
+    """Bytes of the graph files and of the weights that they read, also where other graphs share the file."""
+    graphs = {emitted.file: (built.files[emitted.file], emitted.files) for emitted in built.artifacts}
+    read = {(files, *place) for content, files in graphs.values() for place in places_read(content)}
+    return sum(len(content) for content, _ in graphs.values()) + sum(length for *_, length in read)

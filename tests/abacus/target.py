@@ -17,6 +17,7 @@ from compiler.stages import Array, Lowered, Pass
 from compiler.targets.base import Built, Compiled, Part, Target
 from compiler.targets.static_graphs import write_static
 from compiler.targets.toolchain import Toolchain
+from compiler.targets.weights_file import WeightsFile
 from runtime_lite.executors.executor import Executor
 from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.manifest import Engine, bucket_name
@@ -59,9 +60,11 @@ class Abacus(Target):
         for each in artifacts:
             require_supported(each.model, each.graph)
 
-    def emit(self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:
+    def emit(
+        self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]], weights: WeightsFile | None = None
+    ) -> Built:
         """Write graphs, and a plan with all that the vendor's compiler is told."""
-        built = write_static(self, lowered, buckets)
+        built = write_static(self, lowered, buckets, weights=weights)
         file = f"{self.name}/{lowered.graph}.plan.json"
         programs = [program_of(emitted.lowered.model, emitted.file) for emitted in built.artifacts]
         plan = canonical_json({"name": file, "frame": f"{self.rods} rods", "programs": programs})

@@ -22,6 +22,7 @@ from compiler.targets.openvino.kernels import integer_products
 from compiler.targets.openvino.parts import parts_of
 from compiler.targets.openvino.session import open_graph
 from compiler.targets.static_graphs import write_static
+from compiler.targets.weights_file import WeightsFile
 from runtime_lite.executors.openvino_graph import PRECISIONS
 
 
@@ -63,14 +64,16 @@ class Openvino(Target):
         """In float32."""
         return dataclasses.replace(self, precision="float32")
 
-    def emit(self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:
+    def emit(
+        self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]], weights: WeightsFile | None = None
+    ) -> Built:
         """Freeze, check and write every combination of bucket sizes, all numbers of rows in one file where that holds.
 
         Raises:
             Refused: a dimension stays symbolic, or something is computed in float64.
         """
         _refuse_doubles(lowered)
-        built = write_static(self, lowered, buckets, opens_rows=self.opens_rows)
+        built = write_static(self, lowered, buckets, opens_rows=self.opens_rows, weights=weights)
         return dataclasses.replace(built, options={"precision": self.precision})
 
     def open(self, path: Path) -> Session:

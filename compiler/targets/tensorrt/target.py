@@ -30,6 +30,7 @@ from compiler.targets.tensorrt.operators import needed_version
 from compiler.targets.tensorrt.parts import parts_here
 from compiler.targets.tensorrt.rule import DeviceLimits
 from compiler.targets.toolchain import Toolchain
+from compiler.targets.weights_file import WeightsFile
 from runtime_lite import errors
 from runtime_lite.executors import cuda, tensorrt_engine
 from runtime_lite.executors.executor import Executor, make_trusted_executor
@@ -136,13 +137,15 @@ class Tensorrt(Target):
         limits = DeviceLimits(self._capability, self.opset)
         require_buildable((each.model for each in artifacts), limits, artifacts[0].graph)
 
-    def emit(self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:
+    def emit(
+        self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]], weights: WeightsFile | None = None
+    ) -> Built:
         """Freeze, lint and write every combination of bucket sizes, and the plan to build them.
 
         Raises:
             Refused: a dimension stays symbolic, or TensorRT would not build the graph as it is; all reasons at once.
         """
-        built = write_static(self, lowered, buckets)
+        built = write_static(self, lowered, buckets, weights=weights)
         plan_file = f"{FOLDER}/{lowered.graph}.build_plan.json"
         needed = max((needed_version(emitted.lowered.model) for emitted in built.artifacts), key=number_of)
         plan = self._plan(lowered.graph, built, needed)

@@ -10,6 +10,7 @@ from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding, at_most
 from compiler.records.timings import Ratio
 from compiler.runners.stream import Advance
+from compiler.targets.static_graphs import bytes_of_graphs
 from compiler.verify.gate import Checked, Gate, Shipped
 from compiler.verify.gates.integer_kernels import is_rounded_here
 from compiler.verify.speed import measure_ratios
@@ -75,7 +76,7 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
             path.write_bytes(content)
         ships = (shipped.folder, graph.built.artifacts, shipped.open)
         ratios = measure_ratios(*ships, Path(scratch), exact.artifacts, graph.open_exact, gate.max_time_ratio)
-    size = sum(map(len, graph.built.files.values())) / sum(map(len, exact.files.values()))
+    size = bytes_of_graphs(graph.built) / bytes_of_graphs(exact)
     findings = check_ratios(gate, ratios, size, shipped.name)
     return Checked(findings, f"time {', '.join(map(str, ratios))} and size {size:.2f} of float")
 

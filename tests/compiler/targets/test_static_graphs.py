@@ -15,13 +15,8 @@ from compiler.runners.stream import Runner
 from compiler.stages import Lowered
 from compiler.targets.base import Built
 from compiler.targets.onnx_static import OnnxStatic
-from compiler.targets.static_graphs import (
-    ALIGNMENT_BYTES,
-    INLINE_BYTES,
-    LARGE_BYTES,
-    SMALL_ALIGNMENT_BYTES,
-    write_static,
-)
+from compiler.targets.static_graphs import write_static
+from compiler.targets.weights_file import ALIGNMENT_BYTES, INLINE_BYTES, LARGE_BYTES, SMALL_ALIGNMENT_BYTES
 from compiler.verify.differences import compare, worst_of
 from tests.kit.contract import content_of, recorded, weights_of
 from tests.kit.graphs import BATCH, copy_of, feeds_of, parse, streaming
