@@ -47,9 +47,15 @@ COMPARING = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqua
 """A list of its own: operators that tell numbers apart."""
 
 PICKING = frozenset(
-    {"Cast", "Gather", "GatherND", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"}
-)
+    {
+        "Cast", "Concat", "Expand", "Gather", "GatherND", "Identity", "Pad", "Reshape", "Slice", "Split", "Squeeze",
+        "Transpose", "Unsqueeze", "Where",
+    }
+)  # fmt: skip
 """A list of its own: operators whose results hold indices that they were given."""
+
+JOINING = frozenset({"Concat", "Where"})
+"""A list of its own: those that are given them by any operand, and not by the first alone."""
 
 
 PARTS = ("new", "recent", "first", "since", "all", "last", "state")
@@ -405,7 +411,8 @@ def _legal(model: onnx.ModelProto, name: str) -> int:
     names, least = {name}, 2**15
     sizes = {each.name: each.dims[0] for each in model.graph.initializer if each.dims}
     for node in model.graph.node:
-        if node.op_type in PICKING and node.input[0] in names:
+        given = node.input if node.op_type in JOINING else node.input[:1]
+        if node.op_type in PICKING and not names.isdisjoint(given):
             names |= set(node.output)
         if node.op_type == "Gather" and node.input[1] in names:
             least = min(least, sizes.get(node.input[0], least))

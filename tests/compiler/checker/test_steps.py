@@ -12,6 +12,7 @@ from compiler import ir as house
 from compiler.checker.graph import Rejected
 from compiler.checker.steps import check_steps
 from compiler.derivation.derive import derive
+from tests.kit.graphs import parse
 from tests.kit.whole_sequences import CHUNKED, LONGEST, Drawing, whole_graph
 
 Told = dict[str, Any]
@@ -27,6 +28,18 @@ def derived(drawing: Drawing) -> tuple[onnx.ModelProto, onnx.ModelProto, Told]:
 def test_what_holds_is_replayed() -> None:
     whole, steps, told = derived(Drawing(positions="rotary"))
     assert check_steps(whole, steps, told) == len(told["values"])
+
+
+def test_tokens_that_are_joined_and_moved_back_are_drawn_for_their_table() -> None:
+    model = parse("""(int64[batch,time] tokens, int64[batch,3] text) => (float[batch,time,2] y)
+        <float[4,2] table = {1, 2, 3, 4, 5, 6, 7, 8}, int64[4] one = {0, 1, 0, -1}, int64[1] three = {3},
+         int64[1] end = {9223372036854775807}, int64[1] axis = {1}>
+        { moved = Pad(tokens, one) both = Concat<axis = 1>(text, moved) found = Gather(table, both)
+          y = Slice(found, three, end, axis) }""")
+    house.infer_shapes(model)
+    made = derive(model, "time", "past", 8)
+    whole, steps = (ir.serde.serialize_model(each) for each in (model, made.model))
+    assert check_steps(whole, steps, made.certificate) == len(made.certificate["values"])
 
 
 def _value(told: Told, name: str) -> Told:

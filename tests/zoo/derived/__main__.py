@@ -20,8 +20,9 @@ ENCODERS = {family.name: family for family in ALL_FAMILIES}
 HEAD = """# The zoo of derived steps
 
 Decoders of the transformers package (`pip install -e .[zoo]`) in tiny configurations with random weights, exported as
-they are trained: whole sequences in, no cache. The recipe lists the inputs, two axes and `derive_steps`, as
-[streams](streams.md#models-that-take-whole-sequences) says, and nothing knows a family.
+they are trained, and at the end some that are written with torch alone: whole sequences in, no cache. The recipe lists
+the inputs, two axes and `derive_steps`, as [streams](streams.md#models-that-take-whole-sequences) says, and nothing
+knows a family.
 
 **Built** means: steps were derived and the passes of a build went through; the checker replayed every step of every
 certificate; three rows decoded greedily from prompts of their own lengths, one token per *step*, and all tokens and

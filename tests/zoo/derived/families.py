@@ -1,9 +1,10 @@
-"""Decoders of the transformers package as they are trained: whole sequences in, no cache."""
+"""Decoders as they are trained, of the transformers package and written with torch alone: no cache."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.zoo.derived.family import BATCH, TIME, Given, WholeFamily
+from tests.zoo.derived.written import BehindText, Predictor, TokenShift
 from tests.zoo.families_causal import BLOOM, GPT2, GPT_NEO, HEADS, LLAMA, MPT, MUSICGEN, OPT, SPECIAL, XGLM
 from tests.zoo.families_decoder import BART
 from tests.zoo.families_mel import WHISPER
@@ -197,5 +198,14 @@ FAMILIES = (
         {"codes": Given((BATCH, 2, TIME), "int64", 40), **MEMORY},
         "sinusoids",
         "codebooks, cross-attention",
+    ),
+    WholeFamily("token_shift", TokenShift, TOKENS, "none", "none, frames mixed with the one before"),
+    WholeFamily("two_layer_lstm", Predictor, TOKENS, "none", "none, two LSTM layers"),
+    WholeFamily(
+        "behind_text",
+        BehindText,
+        {"codes": Given((BATCH, TIME), "int64", 40), "text": Given((BATCH, 7), "int64", 40)},
+        "none",
+        "masks of a text of 7 letters and of audio, padded and joined",
     ),
 )

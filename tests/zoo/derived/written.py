@@ -1,0 +1,79 @@
+"""Decoders as their authors write them with torch alone: a token shift, a stack of recurrences, a text in front.
+
+Sources: receptance-weighted recurrences shift their tokens by a pad of one frame in front and -1 behind (Peng et al.
+2023, arXiv 2305.13048); a transducer predicts with two LSTM layers (Graves 2012, arXiv 1211.3711); a codec language
+model joins the masks of text and audio by pads (Wang et al. 2023, arXiv 2301.02111).
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+LABELS, WIDTH, HEADS = 40, 32, 4
+
+
+class _Decoder(nn.Module):
+    """Tokens to vectors, and vectors to scores."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.scores = nn.Embedding(LABELS, WIDTH), nn.Linear(WIDTH, LABELS)
+
+
+class TokenShift(_Decoder):
+    """The channel mixing of such a recurrence: every layer mixes a frame with the one before it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shift = nn.ZeroPad2d((0, 0, 1, -1))
+        self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(4))
+        self.mixes = nn.ParameterList(torch.rand(WIDTH) for _ in range(4))
+        self.keys = nn.ModuleList(nn.Linear(WIDTH, 2 * WIDTH) for _ in range(4))
+        self.values = nn.ModuleList(nn.Linear(2 * WIDTH, WIDTH) for _ in range(4))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens [batch, time]; scores [batch, time, 40]."""
+        x = self.embed(tokens)
+        for norm, mix, key, value in zip(self.norms, self.mixes, self.keys, self.values, strict=True):
+            y = norm(x)
+            y = y * mix + self.shift(y) * (1 - mix)
+            x = x + value(key(y).relu().square())
+        found: Tensor = self.scores(x)
+        return found
+
+
+class Predictor(_Decoder):
+    """The predictor of a transducer: two LSTM layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.LSTM(WIDTH, WIDTH, num_layers=2, batch_first=True)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens [batch, time]; scores [batch, time, 40]."""
+        heard, _ = self.layers(self.embed(tokens))
+        found: Tensor = self.scores(heard)
+        return found
+
+
+class BehindText(_Decoder):
+    """Audio behind a text: the masks of both are padded and joined, for torch's own attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.letters = nn.Embedding(LABELS, WIDTH)
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(WIDTH, HEADS, 2 * WIDTH, dropout=0.0, batch_first=True, norm_first=True)
+            for _ in range(2)
+        )
+
+    def forward(self, codes: Tensor, text: Tensor) -> Tensor:
+        """Codes [batch, time] and text [batch, letters]; scores [batch, time, 40]."""
+        letters, time = text.shape[1], codes.shape[1]
+        of_text = functional.pad(torch.zeros((letters, letters), dtype=torch.bool), (0, time), value=True)
+        of_audio = functional.pad(torch.triu(torch.ones(time, time, dtype=torch.bool), diagonal=1), (letters, 0))
+        x = torch.cat([self.letters(text), self.embed(codes)], dim=1)
+        for layer in self.layers:
+            x = layer(x, src_mask=torch.cat([of_text, of_audio]))
+        found: Tensor = self.scores(x[:, letters:])
+        return found
