@@ -31,7 +31,10 @@ class EveryLength:
         return self.cache.slots + 1
 
     def of(self, value: ir.Value) -> Array | None:
-        """A value at every length [lengths, ...]: of each its first row; None where it depends on something else."""
+        """A value at every length [lengths, ...]: of each its first row, as all are equal.
+
+        None where it depends on something else, or is no value of rows: entries of its first axis differ.
+        """
         if value not in self.known:
             self.known[value] = self._computed(value)
         return self.known[value]
@@ -53,7 +56,9 @@ class EveryLength:
         session, found = session_of(copy), []
         for length in range(self.count):
             found.append(session.run(None, {str(each.name): self._feed(each, length) for each in read})[0])
-        return np.concatenate([each[:1] for each in found]) if found[0].ndim else None
+        if not found[0].ndim or not all(np.array_equal(each, np.broadcast_to(each[:1], each.shape)) for each in found):
+            return None
+        return np.concatenate([each[:1] for each in found])
 
     def _feed(self, value: ir.Value, length: int) -> Array:
         """What an input holds at a length, the same for every row; one row where their number is open."""

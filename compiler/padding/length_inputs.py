@@ -4,30 +4,32 @@ Before:
     x [batch, time, 80], cache [batch, cache, W]
 After:
     the same, and time_length int64 [batch], real_length int64 [batch]; where the recipe names one, a mask of the cache
+
+Without a batch axis a call is one row, whatever its inputs have in front (rows of a fixed number, layers, frames): the
+lengths have one entry, which holds for all of it.
 """
 
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.analysis.facts import Fact, refuse
+from compiler.analysis.facts import refuse
 from compiler.ir import Dim
 from compiler.padding.valid_slots import Length, ValidSlots
 from compiler.stages import Lowered
 from runtime_lite.format.cache_axis import CacheAxis
 
 
-def with_length_inputs(lowered: Lowered, known: dict[ir.Value, Fact], stamp: str) -> ValidSlots:
+def with_length_inputs(lowered: Lowered, stamp: str) -> ValidSlots:
     """The length inputs, added to the graph, and the masks that are to be made of them.
 
     Args:
         lowered: the graph's record.
-        known: facts of its inputs.
         stamp: name of the pass.
 
     Raises:
-        Refused: the graph has a value of such a name, or rows that nobody declared.
+        Refused: the graph has a value of such a name.
     """
-    batch: str | int = lowered.batch_axis if lowered.batch_axis is not None else _fixed_rows(lowered.model, known)
+    batch: str | int = lowered.batch_axis if lowered.batch_axis is not None else 1
     lengths = []
     for each in lowered.padded_axes:
         lengths.append(Length(each.axis, _input(lowered.model, each.length_input, ir.DataType.INT64, [batch])))
@@ -40,21 +42,6 @@ def with_length_inputs(lowered: Lowered, known: dict[ir.Value, Fact], stamp: str
             mask = _input(lowered.model, cache.mask_input, ir.DataType.FLOAT, shape)
         lengths.append(Length(cache.axis, value, cache.slots, mask, size))
     return ValidSlots(lowered.model, lengths, batch, stamp)
-
-
-def _fixed_rows(model: ir.Model, known: dict[ir.Value, Fact]) -> int:
-    """The rows of a graph without a batch axis: the leading size of its padded inputs, or one that they are all of."""
-    first = [(str(dims[0]), fact) for value, fact in known.items() if fact.padded and (dims := house.dims_of(value))]
-    sizes = {size for size, _ in first}
-    is_named = any(not size.isdigit() and 0 not in dict(fact.axes) for size, fact in first)  # rows that nobody declared
-    if not is_named and not any(size.isdigit() and size != "1" for size in sizes):
-        return 1
-    if len(sizes) == 1 and not is_named:
-        return int(sizes.pop())
-    raise refuse(
-        f"the padded inputs have first axes {sorted(sizes)}",
-        "make the batch their first axis and declare it with buckets",
-    )
 
 
 def _input(model: ir.Model, name: str, dtype: ir.DataType, shape: list[int | str]) -> ir.Value:

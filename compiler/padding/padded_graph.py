@@ -49,7 +49,7 @@ class PaddedGraph:
     def __init__(self, lowered: Lowered, axes: Axes, stamp: str) -> None:
         self.model, self.axes, self.stamp = lowered.model, axes, stamp
         self.known = input_facts(self.model, axes)
-        self.valid_slots = with_length_inputs(lowered, self.known, stamp)
+        self.valid_slots = with_length_inputs(lowered, stamp)
         self.filled: dict[tuple[ir.Value, int, float], ir.Value] = {}
         self.steps: list[dict[str, Any]] = []
         self.becomes: dict[str, str] = {}

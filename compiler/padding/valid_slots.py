@@ -43,7 +43,7 @@ class ValidSlots:
     Args:
         model: the graph; nodes go in front of its first node.
         lengths: the length inputs.
-        batch: size of the batch: the axis name, or a number when the graph has no batch axis.
+        batch: size of the batch: the axis name, or 1 when the graph has no batch axis.
         stamp: name of the pass.
     """
 
@@ -175,10 +175,6 @@ class ValidSlots:
         assert layout is not None
         rows_axis = fact.rows_axis
         rows_layout = fact.axis(rows_axis) if rows_axis is not None else None
-        if isinstance(self.batch, int) and self.batch > 1:  # a fixed batch is not tracked; it comes first
-            if dims[0] != self.batch or axis == 0:
-                raise refuse(f"a mask for {self.batch} rows is needed on {dims[0]} entries", "keep the batch in front")
-            rows_axis, rows_layout = 0, (Rows(self.batch),)
         key = ("mask", layout, axis, rows_axis, rows_layout, len(dims))
         if key not in self.made:
             self.made[key] = self._shaped(layout, axis, rows_axis, rows_layout, len(dims))
@@ -190,6 +186,8 @@ class ValidSlots:
         if rows_axis is None:
             if isinstance(self.batch, str):
                 raise refuse("a mask per row is needed on a value that all rows share", "give the value a batch axis")
+            if len(layout) > 1:
+                base = self._spread(self._reshape(base, [-1], "mask_of_row"), layout, [_place_of_frames(layout)])
             return self._reshape(base, [1] * axis + [-1] + [1] * (rank - axis - 1), "mask")
         placed = {axis: layout} if axis == rows_axis else {axis: layout, rows_axis: rows_layout or ()}
         factors = [(at, factor) for at in sorted(placed) for factor in placed[at]]
@@ -242,6 +240,10 @@ class ValidSlots:
             position += len(placed[at])
         target = self.insert.op("Concat", sizes, {"axis": 0}, name="mask_target", dtype=ir.DataType.INT64)
         return self.insert.op("Reshape", [base, target], name="mask", dtype=ir.DataType.BOOL)
+
+
+def _place_of_frames(layout: Axis) -> int:
+    return next(at for at, factor in enumerate(layout) if isinstance(factor, Frames))
 
 
 def is_removed(value: ir.Value) -> bool:

@@ -189,27 +189,31 @@ class Runner:
             cache, new = self.lowered.cache_of(state), outputs[state.output]
             if cache is not None and cache.update == "append":
                 before = self.states[state.input]
-                self.states[state.input] = appended(state, before, new, self.lengths[cache.axis], after[cache.axis])
+                lengths = self.lengths[cache.axis], after[cache.axis]
+                self.states[state.input] = appended(self.lowered, state, before, new, *lengths)
             else:
                 self.states[state.input] = cut_to_slots(self.lowered, state, new)
         self.lengths |= after
         return outputs
 
 
-def appended(state: State, frames: Array, new: Array, before: Array, after: Array) -> Array:
+def appended(lowered: Lowered, state: State, frames: Array, new: Array, before: Array, after: Array) -> Array:
     """A state with new frames behind those that are valid.
 
     Args:
+        lowered: the graph.
         state: along a left-aligned cache.
-        frames: as it was, rows in front.
-        new: what a call gave, rows in front, valid frames first.
+        frames: as it was.
+        new: what a call gave, valid frames first.
         before: valid frames of every row, int64 [rows].
         after: the same with those of the call.
     """
     assert state.frames_axis is not None
-    found, behind = frames.copy(), (slice(None),) * (state.frames_axis - 1)
+    found = frames.copy()
     for row, (start, end) in enumerate(zip(before.tolist(), after.tolist(), strict=True)):
-        found[row][(*behind, slice(start, end))] = new[row][(*behind, slice(end - start))]
+        place, given = (_row_place(lowered, row, frames.ndim) for _ in range(2))
+        place[state.frames_axis], given[state.frames_axis] = slice(start, end), slice(end - start)
+        found[tuple(place)] = new[tuple(given)]
     return found
 
 
@@ -287,22 +291,29 @@ def poisoned(lowered: Lowered, full: Mapping[str, Array], active: Array, poisons
         if axis is not None and cache is not None:
             length = full[cache.length_input]
             for row in np.flatnonzero(active):
-                index: list[Any] = [slice(None)] * array.ndim
-                index[0], index[axis] = row, slice(0, cache.slots - int(length[row]))
+                index = _row_place(lowered, row, array.ndim)
+                index[axis] = slice(0, cache.slots - int(length[row]))
                 if cache.update != "append":  # whose free slots hold zeros, as the runtime keeps them
                     array[tuple(index)] = fills[row]
-        for place in _behind_chunks(lowered, name, full, active):
-            array[place] = fills[place[0]]
+        for row, place in _behind_chunks(lowered, name, full, active):
+            array[place] = fills[row]
         found[name] = array
     return found
 
 
-def _behind_chunks(lowered: Lowered, name: str, full: Mapping[str, Array], active: Array) -> Iterator[tuple[Any, ...]]:
-    """Where an input has padding behind the true length of a row in use; the row comes first."""
+def _row_place(lowered: Lowered, row: int, rank: int) -> list[Any]:
+    """Where a row lies in an array of so many axes; without a batch axis all of it is one row."""
+    return [slice(None) if lowered.batch_axis is None else row, *[slice(None)] * (rank - 1)]
+
+
+def _behind_chunks(
+    lowered: Lowered, name: str, full: Mapping[str, Array], active: Array
+) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """Rows in use, and where an input has padding behind the true length of each."""
     dims = caller_dims(lowered).get(name, ())
     for each in lowered.padded_axes:
         for at in [at for at, dim in enumerate(dims) if dim == house.symbol(each.axis)]:
             for row in np.flatnonzero(active):
-                place: list[Any] = [slice(None)] * len(dims)
-                place[0], place[at] = int(row), slice(int(full[each.length_input][row]), None)
-                yield tuple(place)
+                place = _row_place(lowered, int(row), len(dims))
+                place[at] = slice(int(full[each.length_input][row]), None)
+                yield int(row), tuple(place)

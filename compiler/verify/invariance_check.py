@@ -96,14 +96,18 @@ def _seen(runner: Runner, full: Feed, clean: Mapping[str, Array], active: Array)
 
 
 def _valid(runner: Runner, name: str, array: Array, full: Feed, active: Array) -> list[Array]:
-    """What is valid of an output, row by row where rows have chunks or caches of different lengths."""
-    kept = array if runner.lowered.batch_axis is None else array[active]
+    """What is valid of an output, row by row where rows have chunks or caches of different lengths.
+
+    Without a batch axis all of it is one row.
+    """
+    has_rows = runner.lowered.batch_axis is not None
+    kept = array[active] if has_rows else array
     lengths = {each.axis: full[each.length_input][active] for each in runner.lowered.padded_axes}
     window = _window_of(runner.lowered, name)
-    if (not lengths and window is None) or runner.lowered.batch_axis is None:
+    if not lengths and window is None:
         return [kept[runner.valid(name, kept, full)]]
-    rows = [{axis: int(each[row]) for axis, each in lengths.items()} for row in range(len(kept))]
-    parts = [kept[row : row + 1] for row in range(len(kept))]
+    rows = [{axis: int(each[row]) for axis, each in lengths.items()} for row in range(np.count_nonzero(active))]
+    parts = [kept[row : row + 1] for row in range(len(kept))] if has_rows else [kept]
     parts = [part[runner.chunks.valid(name, part, row)] for part, row in zip(parts, rows, strict=True)]
     if window is None:
         return parts

@@ -57,7 +57,7 @@ def _drawn(rng: np.random.Generator, names: tuple[str, ...]) -> str:
 
 
 def feeds_of(grown: Grown, rng: np.random.Generator, calls: int) -> list[dict[str, Array]]:
-    """A stream of one row, batch in front: some chunks are whole, some of any length."""
+    """A stream of one row, batch in front, or as callers give it whole: some chunks are whole, some of any length."""
     heard, feeds = 0, []
     for _ in range(calls):
         is_short = grown.is_ragged and rng.random() < 0.6
@@ -65,6 +65,6 @@ def feeds_of(grown: Grown, rng: np.random.Generator, calls: int) -> list[dict[st
         feed: dict[str, Array] = {"features": rng.standard_normal((1, length, WIDTH)).astype(np.float32)}
         for name, kind in grown.positions.items():
             feed[name] = np.array([heard if kind == "so far" else rng.integers(0, 60)], np.int64)
-        feeds.append(feed)
+        feeds.append(dict(grown.fed(feed)))
         heard += length
     return feeds

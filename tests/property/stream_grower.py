@@ -2,11 +2,11 @@
 
 Layers see every input with the batch in front, [batch, ...]. How the author has it is drawn here, once for the graph:
 the batch in front, the batch anywhere, or one row, with a 1 for the batch or without it; and states of one shape may
-lie in one tensor.
+lie in one tensor. The recipe gives the batch buckets, fixes it, writes its size as a number, or has none.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.recipe.graph import Graph
+from compiler.stages import Feed
 from tests.property.stream_misdeclared import misdeclare
 
 WIDTH = 4
@@ -21,6 +22,9 @@ OPSET = 20
 END = 2**63 - 1
 
 BATCH, CHUNK = "batch", "chunk"
+
+BUCKETED = 0.7
+"""Graphs whose batch has buckets."""
 
 MISDECLARED = 0.06
 """Recipes that say what the graph is not."""
@@ -82,6 +86,7 @@ class Grown:
         counts: by input that the bundle counts, what a chunk of 1, 2, 3 and so on entries adds.
         layers: names of the layers.
         first: the call that starts a stream, where it is a graph of its own.
+        whole: where the batch has no buckets, how callers feed it.
     """
 
     model: ir.Model
@@ -94,6 +99,37 @@ class Grown:
     counts: dict[str, tuple[int, ...]]
     layers: tuple[str, ...]
     first: ir.Model | None = None
+    whole: "Whole | None" = None
+
+    def fed(self, feed: Feed) -> Feed:
+        """A feed of one row, the batch in front, as callers give it."""
+        return feed if self.whole is None else self.whole.fed(feed)
+
+    def length_of(self, feed: Feed) -> int:
+        """The entries of a chunk, as callers give it."""
+        return feed["features"].shape[self.spec.inputs["features"].shape.index(CHUNK)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Whole:
+    """A graph whose recipe has no axis of rows: a call is given whole, as the author has it.
+
+    Attributes:
+        rows: of every call.
+        places: where every input has the batch; None where it has none.
+    """
+
+    rows: int
+    places: Mapping[str, int | None]
+
+    def fed(self, feed: Feed) -> Feed:
+        """A feed of one row, the batch in front, as callers give it: in every row once more, each a little other."""
+        found = {}
+        for name, array in feed.items():
+            rows = np.concatenate([array if array.dtype.kind != "f" else array + row for row in range(self.rows)])
+            place = self.places[name]
+            found[name] = np.asarray(rows[0]) if place is None else np.moveaxis(rows, 0, place)
+        return found
 
 
 class Grower:
@@ -105,6 +141,8 @@ class Grower:
         chunk: entries of a whole chunk.
         is_ragged: whether chunks may be shorter.
         form: `front`, `anywhere` or `one row`: where the author has the batch.
+        kind: `buckets`, `fixed`, or `number`, where the recipe names no batch.
+        rows: how many there are where the batch has no buckets.
         value: frames [batch, frames, width], which the next layer takes.
         frames_of: the frames of `value` for so many entries of a chunk.
     """
@@ -116,7 +154,15 @@ class Grower:
         self.model = ir.Model(ir.Graph([], [], nodes=[], opset_imports={"": OPSET}, name="grown"), ir_version=10)
         self.insert = house.Inserter(self.model, "grown")
         self.inputs: dict[str, dict[str, Any]] = {}
-        self.axes: dict[str, dict[str, Any]] = {BATCH: {"buckets": (1, 3)}, CHUNK: {"fixed": self.chunk}}
+        [apart] = rng.spawn(1)
+        self.kind = "buckets" if apart.random() < BUCKETED else str(apart.choice(["fixed", "number"]))
+        if self.form == "one row" and self.kind == "fixed":
+            self.kind = "number"
+        self.rows = 1 if self.form == "one row" else int(apart.choice([1, 1, 3]))
+        self.axes: dict[str, dict[str, Any]] = {CHUNK: {"fixed": self.chunk}}
+        if self.kind != "number":
+            self.axes[BATCH] = {"buckets": (1, 3)} if self.kind == "buckets" else {"fixed": self.rows}
+        self.row_places: dict[str, int | None] = {}
         if self.is_ragged:
             self.axes[CHUNK] = {"buckets": (self.chunk,), "length_input": "chunk_length"}
         self.windows: list[Window] = []
@@ -214,19 +260,19 @@ class Grower:
         """A new input, as layers see it; how the author has it is drawn."""
         at, is_absent = self._row_place(len(shape))
         rest = list(shape[1:])
-        row: list[int | str] = [1 if self.form == "one row" else BATCH]
+        row: list[int | str] = [1 if self.form == "one row" else self.rows if self.kind == "number" else BATCH]
         own = rest if is_absent else [*rest[:at], *row, *rest[at:]]
+        self.row_places[name] = None if is_absent else at
         value = ir.Value(name=name, shape=self._shape(own))
         value.dtype = TYPES[dtype]
         self.model.graph.inputs.append(value)
         house.names_taken(self.model.graph).add(name)
-        original = {} if self.form == "front" else {"original": tuple(own)}
+        original = {} if self.form == "front" or self.kind != "buckets" else {"original": tuple(own)}
+        shape = shape if self.kind == "buckets" else own
         self.inputs[name] = {"shape": tuple(shape), "dtype": dtype, **original, **said}
         if is_absent:
             return self.op("Unsqueeze", [value, self.integers(0)])
-        return (
-            value if at == 0 else self.op("Transpose", [value], perm=[at, *(i for i in range(len(shape)) if i != at)])
-        )
+        return value if at == 0 else self.op("Transpose", [value], perm=[at, *(i for i in range(len(own)) if i != at)])
 
     def _shape(self, own: Sequence[int | str]) -> ir.Shape:
         """The sizes of an input in the graph, as its author has it."""
@@ -305,7 +351,7 @@ class Grower:
         rows = self._give("scores", scores, is_absent=self.form == "one row" and self.is_ragged and self.chance(0.3))
         for number, group in enumerate(self._groups()):
             self._carry(f"state_{number}", group)
-        if not self.is_plain and self.chance(MISDECLARED):
+        if not self.is_plain and self.chance(MISDECLARED) and self.kind == "buckets":
             misdeclare(self.inputs, self.axes, self.rng)
             for value in self.model.graph.inputs:
                 given = self.inputs[str(value.name)]
@@ -320,8 +366,9 @@ class Grower:
         )
         house.infer_shapes(self.model)
         shortest = next(entries for entries in range(1, self.chunk + 1) if self.frames_of(entries) > 0)
-        drawn = (self.chunk, shortest, self.is_ragged, rows, self.positions, self.counts)
-        return Grown(self.model, spec, *drawn, layers=tuple(layers))
+        whole = None if self.kind == "buckets" else Whole(self.rows, self.row_places)
+        drawn = (self.chunk, shortest, self.is_ragged, rows if whole is None else 0, self.positions, self.counts)
+        return Grown(self.model, spec, *drawn, layers=tuple(layers), whole=whole)
 
     def _is_used(self, axis: str) -> bool:
         return any(axis in given["shape"] for given in self.inputs.values())
@@ -357,7 +404,7 @@ class Grower:
         if len(group) > 1:
             found = [self.op("Unsqueeze", [each, self.integers(at)]) for each in found]
             found = [self.op("Concat", found, axis=at)]
-        self._give(f"next_{name}", found[0], like=self.inputs[name])
+        self._give(f"next_{name}", found[0], like=name)
 
     def _parts(self, whole: ir.Value, at: int, count: int) -> list[ir.Value]:
         """Every state of those in one tensor."""
@@ -368,22 +415,16 @@ class Grower:
             return self._listed(whole, count, axis=at, keepdims=0)
         return [self.op("Squeeze", [each, self.integers(at)]) for each in self.pieces(whole, at, 1, count)]
 
-    def _give(
-        self, name: str, value: ir.Value, *, like: dict[str, Any] | None = None, is_absent: bool = False
-    ) -> int | None:
+    def _give(self, name: str, value: ir.Value, *, like: str | None = None, is_absent: bool = False) -> int | None:
         """An output, laid out as its input is, or as drawn; where it has the batch."""
-        at = 0
-        if like is not None and "original" in like:
-            own, shape = list(like["original"]), list(like["shape"])
-            is_absent, row = len(own) < len(shape), 1 if self.form == "one row" else BATCH
-            fits = (i for i, size in enumerate(own) if size == row and own[:i] + own[i + 1 :] == shape[1:])
-            at = 0 if is_absent else next(fits)
-        elif like is None and self.form == "anywhere":
-            at = int(self.rng.integers(0, 3))
+        place = self.row_places[like] if like is not None else 0
+        if like is None and self.form == "anywhere":
+            place = int(self.rng.integers(0, 3))
+        is_absent, at = is_absent or place is None, place or 0
         if is_absent:
             value = self.op("Squeeze", [value, self.integers(0)])
         elif at:
-            rank = 3 if like is None else len(like["shape"])
+            rank = 3 if like is None else len(self.inputs[like]["shape"])
             value = self.op("Transpose", [value], perm=[*range(1, at + 1), 0, *range(at + 1, rank)])
         if value in self.model.graph.outputs or value.producer() is None:
             value = self.op("Identity", [value])

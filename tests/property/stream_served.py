@@ -20,9 +20,8 @@ FLUSHED = 1
 
 def write_grown(folder: Path, grown: Grown, lowered: Lowered) -> Path:
     """The bundle of a lowered graph."""
-    batch = grown.spec.axes[BATCH].buckets
-    assert batch is not None
-    buckets = {BATCH: batch, **({CHUNK: (grown.chunk,)} if grown.is_ragged else {})}
+    batch = {} if grown.whole is not None else {BATCH: grown.spec.axes[BATCH].buckets or ()}
+    buckets = {**batch, **({CHUNK: (grown.chunk,)} if grown.is_ragged else {})}
     built = OnnxStatic().emit(lowered, buckets)
     golden = npz_from_golden(plain_golden())
     parts = GraphParts(lowered, lowered.parts, buckets, OnnxStatic.name, built, b"{}\n", golden)

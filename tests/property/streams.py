@@ -103,7 +103,7 @@ class AuthorsLoop:
         }
 
     def _beginning(self, size: int | str) -> int:
-        return size if isinstance(size, int) else 0 if size in self.slots else 1
+        return size if isinstance(size, int) else 0 if size in self.slots else self.grown.spec.axes[size].fixed or 1
 
     @property
     def states(self) -> dict[str, Array]:
@@ -113,8 +113,16 @@ class AuthorsLoop:
     def _row_place(self, name: str) -> int | None:
         return 0 if self.inputs[name].original is None else self.inputs[name].row_place
 
+    def _as_authored(self, name: str, array: Array) -> Array:
+        place = self._row_place(name)
+        if place is None:
+            return np.asarray(array[0])
+        return np.moveaxis(array, 0, place) if place else array
+
     def _in_front(self, array: Array, place: int | None) -> Array:
-        return array[np.newaxis] if place is None else np.moveaxis(array, place, 0)
+        if place is None:
+            return array[np.newaxis]
+        return np.moveaxis(array, place, 0) if place else array
 
     def push(self, feed: Feed) -> Array:
         """The scores of a chunk, the batch in front.
@@ -122,10 +130,7 @@ class AuthorsLoop:
         Raises:
             Undefined: there are none.
         """
-        given = {}
-        for name, array in feed.items():
-            place = self._row_place(name)
-            given[name] = array[0] if place is None else np.moveaxis(array, 0, place)
+        given = {name: self._as_authored(name, array) for name, array in feed.items()}
         if self.first is self.session:
             given |= self.carried
         names, session = [str(value.name) for value in self.grown.model.graph.outputs], self.first
@@ -143,7 +148,7 @@ class AuthorsLoop:
     def _next(self, name: str, results: Mapping[str, Array], feed: Feed) -> Array:
         given = self.inputs[name]
         if given.state is None:
-            return np.asarray(self.carried[name] + self.grown.counts[name][feed["features"].shape[1] - 1])
+            return np.asarray(self.carried[name] + self.grown.counts[name][self.grown.length_of(feed) - 1])
         array = np.asarray(results[given.state])
         for at, size in enumerate(self.own[name]):
             if size in self.slots:
@@ -255,12 +260,13 @@ def compare(grown: Grown, lowered: Lowered, rng: np.random.Generator, *, is_serv
     if minimum > grown.chunk:
         raise Refused(f"no chunk is as long as {minimum}")
     grown = dataclasses.replace(grown, shortest=max(minimum, grown.shortest))
-    rows = [feeds_of(grown, rng, int(rng.integers(4, 9))) for _ in range(ROWS)]
-    starts = [0, *(int(each) for each in rng.integers(0, 3, ROWS - 1))]
+    count = ROWS if grown.whole is None else 1
+    rows = [feeds_of(grown, rng, int(rng.integers(4, 9))) for _ in range(count)]
+    starts = [0, *(int(each) for each in rng.integers(0, 3, count - 1))]
     session = session_of(lowered.model)
     own = sessions_of(grown)
-    runner = Runner(lowered, session, ROWS, fill=float(rng.choice([0.0, 1e30, np.nan])))
-    loops = [AuthorsLoop(grown, own) for _ in range(ROWS)]
+    runner = Runner(lowered, session, count, fill=float(rng.choice([0.0, 1e30, np.nan])))
+    loops = [AuthorsLoop(grown, own) for _ in range(count)]
     idle = {name: np.zeros_like(array) for name, array in rows[0][0].items()}
     for call in range(min(start + len(chunks) for start, chunks in zip(starts, rows, strict=True))):
         for row in [row for row, start in enumerate(starts) if start == call]:
@@ -269,11 +275,14 @@ def compare(grown: Grown, lowered: Lowered, rng: np.random.Generator, *, is_serv
         truth = {row: loops[row].push(feeds[row]) for row, start in enumerate(starts) if call >= start}
         outputs = runner.step(side_by_side(lowered, feeds))
         for row, expected in truth.items():
-            got = outputs["scores"][row : row + 1, : expected.shape[1]]
+            got = outputs["scores"]
+            if grown.whole is None:
+                got = got[row : row + 1, : expected.shape[1]]
             _require_close(got, expected, f"scores of row {row} at call {call}")
             for name, state in expected_states(lowered, loops[row].states).items():
-                _require_close(runner.states[name][row : row + 1], state, f"{name} of row {row} at call {call}")
-    check_invariance(Runner(lowered, session, ROWS), rows[0][:5])
+                got = runner.states[name] if grown.whole is not None else runner.states[name][row : row + 1]
+                _require_close(got, state, f"{name} of row {row} at call {call}")
+    check_invariance(Runner(lowered, session, count), rows[0][:5])
     if is_served:
         _compare_served(grown, lowered, rows, starts, own)
 
@@ -285,7 +294,8 @@ def _compare_served(
     starts: Sequence[int],
     own: Sequence[onnxruntime.InferenceSession],
 ) -> None:
-    silence = {"features": np.zeros((1, FLUSHED, WIDTH), np.float32)}
+    chunk = grown.fed({"features": np.zeros((1, FLUSHED, WIDTH), np.float32)})
+    silence = {name: np.zeros_like(array) for name, array in chunk.items()}
     loops = [AuthorsLoop(grown, own) for _ in rows]
     truth = [[loop.push(feed) for feed in feeds] for loop, feeds in zip(loops, rows, strict=True)]
     if can_flush(grown):
@@ -296,8 +306,8 @@ def _compare_served(
 
 
 def _restart(runner: Runner, row: int) -> None:
-    """Let a row begin a new stream, whatever it has carried."""
-    for state in runner.lowered.states:
+    """Let a row begin a new stream, whatever it has carried; a call that is given whole is one that has just begun."""
+    for state in runner.lowered.states if runner.lowered.batch_axis is not None else ():
         runner.states[state.input][row] = runner.initial(state)[row]
     for lengths in runner.lengths.values():
         lengths[row] = 0

@@ -13,7 +13,7 @@ FEW = range(4)
 QUICKLY_NOTICED = {
     "the newest frames end one slot later": 0,
     "a call adds none": 0,
-    "the last entries are those of the slots": 17,
+    "the last entries are those of the slots": 20,
     "a recurrence runs over its padding": 3,
     "means are those of the slots": 4,
     "a state may hold any number of frames": 164,
@@ -63,6 +63,8 @@ def test_seeds_draw_every_layer_every_form_and_both_kinds_of_chunks() -> None:
     assert {name for _, names in drawn for name in names} == set(ALL)
     assert {grower.is_ragged for grower, _ in drawn} == {True, False}
     assert {grower.form for grower, _ in drawn} == {"front", "anywhere", "one row"}
+    assert {grower.kind for grower, _ in drawn} == {"buckets", "fixed", "number"}
+    assert {grower.rows for grower, _ in drawn if grower.kind != "buckets"} == {1, 3}
     assert all(set(names) & set(WITH_STATES) for _, names in drawn)
 
 

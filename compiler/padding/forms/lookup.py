@@ -41,10 +41,14 @@ def look_up_positions(site: Site) -> None:
     shape = [site.valid_slots.batch, *(str(size) if axis == at else _text(dims[axis]) for axis in range(1, len(dims)))]
     if isinstance(size, int):
         shape[at] = size
-    if array is not None and array.ndim == 3 and at == 1:
+    if array is not None and array.ndim == 3 and at == 1 and dims[0] == 1:
         rows = _needed_rows(site, array[0], size + first)
         table = site.insert.constant(np.ascontiguousarray(rows), f"{table.name}_rows")
         site.replace(0, site.insert.op("Gather", [table, positions], {"axis": 0}, name=name, shape=shape))
+        return
+    if site.valid_slots.batch == 1:  # what lies in front of the table's rows are no rows of a batch
+        own = site.insert.op("Squeeze", [positions, site.insert.int64s(0)], name="positions", dtype=positions.dtype)
+        site.replace(0, site.insert.op("Gather", [table, own], {"axis": at}, name=name, dtype=table.dtype))
         return
     if dims[0] != 1:
         table = _turned(site, table, [0, at, *(axis for axis in range(1, len(dims)) if axis != at)])

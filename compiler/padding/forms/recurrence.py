@@ -19,7 +19,7 @@ def sequence_lens(site: Site) -> None:
     assert frames is not None
     insert, places = site.insert, site.valid_slots
     lengths = places.count(frames.size, 1, 0, ir.DataType.INT32)
-    _, layout = rows_of(site, fixed_at=1)
+    _, layout = rows_of(site)
     if has_rows(layout):
         lengths = spread_rows(site, lengths, 1, layout)
     else:  # one row, of which X may hold several sequences of the same length

@@ -10,24 +10,18 @@ from compiler.analysis.layout import Axis, Rows
 from compiler.padding.forms.site import Site
 
 
-def rows_of(site: Site, *, fixed_at: int = 0) -> tuple[int | None, Axis]:
+def rows_of(site: Site) -> tuple[int | None, Axis]:
     """The axis of the first operand that holds the batch, and its layout; None when there is one row only.
-
-    Args:
-        site: the node.
-        fixed_at: where a fixed batch lies, which is not tracked.
 
     Raises:
         Refused: all rows share the operand, though each has lengths of its own.
     """
-    fact, batch = site.fact(), site.valid_slots.batch
+    fact = site.fact()
     axis = fact.rows_axis
     if axis is not None:
         return axis, fact.axis(axis) or ()
-    if batch == 1:
+    if site.valid_slots.batch == 1:
         return None, ()
-    if isinstance(batch, int) and site.dims()[fixed_at] == batch:
-        return fixed_at, (Rows(batch),)
     raise refuse(f"{site.node.op_type} of a value that all rows share", "give the value a batch axis")
 
 

@@ -36,6 +36,15 @@ def test_what_reads_something_else_is_not_known(value: str, settled: dict[str, i
     assert EveryLength(model, CACHE, settled).of(node_named(model, value).outputs[0]) is None
 
 
+def test_what_differs_along_its_first_axis_is_no_value_of_rows() -> None:
+    layers = (
+        f"(float[{BATCH},2] x, int64[1] length) => (int64[2] y) <int64[2] more = {{0, 1}}> {{ y = Add(length, more) }}"
+    )
+    cache = CacheAxis("cache", 3, 2, "length", None)
+    model = parse(layers)
+    assert EveryLength(model, cache, {}).of(node_named(model, "y").outputs[0]) is None
+
+
 def test_a_number_is_none_of_a_row() -> None:
     model = parse(
         f"(int64[{BATCH}] length) => (int64 y) <int64[1] zero = {{0}}> {{ y = ReduceSum<keepdims = 0>(length, zero) }}"

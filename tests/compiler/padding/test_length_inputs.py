@@ -5,9 +5,6 @@ import dataclasses
 import pytest
 
 from compiler import ir as house
-from compiler.analysis.layout import Side
-from compiler.analysis.propagate import Axes, input_facts
-from compiler.errors import Refused
 from compiler.padding.length_inputs import frames_of_call, with_length_inputs
 from compiler.padding.valid_slots import ValidSlots
 from compiler.stages import Lowered, PaddedAxis
@@ -17,11 +14,7 @@ TEXT = "(float[{rows},time,4] x) => (float[{rows},time,4] y) { y = Relu(x) }"
 
 
 def added(lowered: Lowered) -> ValidSlots:
-    sides = {each.axis: Side.LEFT for each in lowered.padded_axes} | {
-        cache.axis: Side(cache.side) for cache in lowered.caches
-    }
-    axes = Axes(lowered.batch_axis, sides)
-    return with_length_inputs(lowered, input_facts(lowered.model, axes), "pad_axes")
+    return with_length_inputs(lowered, "pad_axes")
 
 
 def padded(rows: str, batch: str | None) -> Lowered:
@@ -29,17 +22,16 @@ def padded(rows: str, batch: str | None) -> Lowered:
     return Lowered("tiny", parse(TEXT.replace("{rows}", rows)), batch_axis=batch, padded_axes=axes)
 
 
-@pytest.mark.parametrize(("rows", "batch", "expected"), [("batch", "batch", "batch"), ("1", None, 1), ("3", None, 3)])
-def test_every_row_has_a_true_length(rows: str, batch: str | None, expected: str | int) -> None:
+@pytest.mark.parametrize(
+    ("rows", "batch", "expected"), [("batch", "batch", "batch"), ("1", None, 1), ("3", None, 1), ("rows", None, 1)]
+)
+def test_rows_of_a_batch_have_true_lengths_and_a_call_without_it_has_one(
+    rows: str, batch: str | None, expected: str | int
+) -> None:
     lowered = padded(rows, batch)
     (length,) = added(lowered).lengths.values()
     assert length.value is house.inputs_named(lowered.model)["time_length"]
     assert [str(dim) for dim in length.value.shape or ()] == [str(expected)]
-
-
-def test_rows_that_nobody_declared_are_refused() -> None:
-    with pytest.raises(Refused, match="first axes"):
-        added(padded("rows", None))
 
 
 def test_a_cache_has_its_mask_where_the_recipe_names_one() -> None:

@@ -305,9 +305,11 @@ def test_a_name_that_is_taken_is_refused() -> None:
     verify_refusal(PadAxes(), lowered, message="has a value 'x' already", cure="another length_input")
 
 
-def test_caches_without_the_batch_in_front_are_refused() -> None:
-    lowered = dataclasses.replace(streaming(), batch_axis=None)
-    verify_refusal(PadAxes(), lowered, message="first axes", cure="declare it with buckets")
+def test_without_a_batch_axis_a_call_is_one_row() -> None:
+    lowered = PadAxes().apply(dataclasses.replace(copy_of(streaming()), batch_axis=None)).lowered
+    assert not lowered.rows_independent
+    (length,) = (value for value in lowered.model.graph.inputs if value.name == "real_length")
+    assert length.shape == [1]
 
 
 def test_half_precision_is_masked_in_half_precision() -> None:

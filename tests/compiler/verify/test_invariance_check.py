@@ -10,6 +10,7 @@ from compiler.runners.session import open_session
 from compiler.runners.stream import Runner
 from compiler.stages import Lowered, State
 from compiler.verify.invariance_check import POISONS, check_invariance
+from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.growing_stream import padded
 from tests.kit.models.tiny_task import one_recording
 
@@ -74,3 +75,31 @@ def test_every_content_comes_into_every_row(label: str, seen: str, batch: int) -
     feeds = [{"x": np.ones((1, 2), np.float32)}] * 6
     with pytest.raises(GateFailed, match=f"expected y unchanged by {label} in padded places"):
         check_invariance(Runner(lowered, open_session(house.serialized(model)), batch), feeds)
+
+
+ROWLESS = CacheAxis("cache", 4, 2, "valid", None)
+"""Of a graph without an axis of rows: a call is one row, whatever lies in front of the slots."""
+
+
+def rowless(front: int, body: str, result: str) -> Runner:
+    """A runner of a graph whose cache has layers, or one row, in front; what is cut off leaves at the call's end."""
+    head = f"(float[{front},4,2] past, float[{front},2,2] x, int64[1] valid) => (float[{front},4,2] next, {result} y)"
+    lines = "joined = Concat<axis = 1>(past, x)  next = Slice(joined, two, six, one)"
+    constants = "<int64[1] one = {1}, int64[1] two = {2}, int64[1] six = {6}, int64 second = {1}>"
+    text = f'<ir_version: 10, opset_import: ["" : 20]> layers {head} {constants} {{ {lines}  {body} }}'
+    model = ir.from_onnx_text(text)
+    lowered = Lowered("net", model, states=(State("past", "next", 1, "cache"),), caches=(ROWLESS,), is_padded=True)
+    return Runner(lowered, open_session(house.serialized(model)))
+
+
+@pytest.mark.parametrize("front", [1, 3])
+def test_free_slots_of_a_cache_without_rows_may_hold_anything(front: int) -> None:
+    feeds = [{"x": np.ones((front, 2, 2), np.float32)}] * 3
+    runner = rowless(front, "y = Identity(x)", f"float[{front},2,2]")
+    assert check_invariance(runner, feeds).calls == 3 * len(POISONS)
+
+
+def test_free_slots_of_every_layer_are_poisoned() -> None:
+    feeds = [{"x": np.ones((3, 2, 2), np.float32)}] * 3
+    with pytest.raises(GateFailed, match="expected y unchanged"):
+        check_invariance(rowless(3, "y = Gather<axis = 0>(past, second)", "float[4,2]"), feeds)
