@@ -290,13 +290,13 @@ def poisoned(lowered: Lowered, full: Mapping[str, Array], active: Array, poisons
         cache = lowered.cache_of(states[name]) if name in states else None
         if axis is not None and cache is not None:
             length = full[cache.length_input]
-            for row in np.flatnonzero(active):
-                index = _row_place(lowered, row, array.ndim)
-                index[axis] = slice(0, cache.slots - int(length[row]))
+            for used in map(int, np.flatnonzero(active)):
+                index = _row_place(lowered, used, array.ndim)
+                index[axis] = slice(0, cache.slots - int(length[used]))
                 if cache.update != "append":  # whose free slots hold zeros, as the runtime keeps them
-                    array[tuple(index)] = fills[row]
-        for row, place in _behind_chunks(lowered, name, full, active):
-            array[place] = fills[row]
+                    array[tuple(index)] = fills[used]
+        for used, place in _behind_chunks(lowered, name, full, active):
+            array[place] = fills[used]
         found[name] = array
     return found
 

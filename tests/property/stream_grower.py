@@ -107,7 +107,7 @@ class Grown:
 
     def length_of(self, feed: Feed) -> int:
         """The entries of a chunk, as callers give it."""
-        return feed["features"].shape[self.spec.inputs["features"].shape.index(CHUNK)]
+        return int(feed["features"].shape[self.spec.inputs["features"].shape.index(CHUNK)])
 
 
 @dataclasses.dataclass(frozen=True)
