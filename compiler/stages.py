@@ -158,6 +158,7 @@ class Lowered:
         rows_independent: whether rows of one batch are proved independent: the licence to batch.
         row_places: for a graph that is written for one row, every input and output that is to have a batch axis; else
             those that have it elsewhere than in front. add_batch_axis empties it.
+        ranges: the smallest and the largest of the whole numbers that inputs hold, as far as they are known.
         calibration: the recipe's own data, for passes that measure; None where the recipe has no calibration data.
         state_maps: from the original's states (cut to the slots of their caches) to the present ones, in order.
     """
@@ -174,6 +175,7 @@ class Lowered:
     is_padded: bool = False
     rows_independent: bool = False
     row_places: tuple[RowPlace, ...] = ()
+    ranges: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
     calibration: "Calibration | None" = dataclasses.field(default=None, repr=False, compare=False)
 
     @property

@@ -14,6 +14,7 @@ import onnx_ir as ir
 from compiler.analysis.facts import Clamp, Fact, Fill, Index, Need, Rewrite
 from compiler.analysis.interval import LONGEST, Interval
 from compiler.analysis.layout import Factor, Frames, Plain, Rows, Segment, Side
+from compiler.analysis.lookup_ranges import Ranges, assumed_ranges, told_ranges
 from compiler.analysis.propagate import Axes, Derivation, Judged
 from compiler.ir import Dim, dims_of, expression, source_of
 
@@ -34,6 +35,7 @@ def certificate(
     becomes: Mapping[str, str],
     states: Sequence[Mapping[str, Any]] = (),
     replaced: Sequence[Mapping[str, str]] = (),
+    ranges: Ranges | None = None,
 ) -> dict[str, Any]:
     """The whole certificate of one graph.
 
@@ -46,6 +48,7 @@ def certificate(
         becomes: values that another form computes now, by their old names.
         states: the states along caches: `input`, `output`, `axis`, `cache`, `slots`, and what a call `adds`.
         replaced: the other states, each of which has one size: `input` and `output`.
+        ranges: the whole numbers that inputs hold, as far as they are known.
     """
     return {
         "schema": SCHEMA,
@@ -57,9 +60,11 @@ def certificate(
         "becomes": dict(sorted(becomes.items())),
         "states": [dict(state) for state in states],
         "replaced": [dict(state) for state in replaced],
+        "ranges": told_ranges(ranges or {}),
         "assumes": [
             f"minimum <= true length <= slots <= {LONGEST:.0f} for every row and axis",
             *_assumed(steps),
+            *assumed_ranges(ranges or {}),
         ],
         "records": list(steps),
     }

@@ -10,6 +10,7 @@ from typing import Any
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.capture.fed_numbers import ranges_of_lookups
 from compiler.checker.graph import Rejected
 from compiler.checker.steps import check_steps
 from compiler.derivation.caching import CachedValue
@@ -62,7 +63,8 @@ def derived_model(model: ir.Model, graph: str, spec: Graph) -> DerivedModel:
         simplify_model(model)
         past = cache_axis_name(spec)
         steps = spec.derive_steps
-        derived = derive(model, steps.along, past, steps.window, _largest(spec), steps.chunk, forget=steps.forget)
+        most, ranges = _largest(spec), ranges_of_lookups(model, spec)
+        derived = derive(model, steps.along, past, steps.window, most, steps.chunk, forget=steps.forget, ranges=ranges)
     except SlipwayError as error:
         raise error.at(stage=STAGE, graph=graph) from None
     if derived.certificate["first"]:

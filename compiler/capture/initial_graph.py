@@ -7,9 +7,12 @@ import onnx_ir as ir
 import sympy
 
 from compiler import ir as house
+from compiler.analysis.lookup_ranges import Ranges
 from compiler.capture.appended_frames import append_frames
 from compiler.capture.counts import add_counts, count_states, frames_counted, start_counts
+from compiler.capture.fed_numbers import ranges_of_lookups
 from compiler.capture.kept_frames import keep_newest
+from compiler.capture.shapes_at_work import shapes_at_work
 from compiler.errors import Place, RecipeError, Refused
 from compiler.ir import Dim
 from compiler.recipe.graph import Graph
@@ -17,6 +20,9 @@ from compiler.recipe.load import RecipePlaces
 from compiler.sizes.growth import grows_by
 from compiler.stages import Lowered, PaddedAxis, RowPlace, State
 from runtime_lite.format.cache_axis import CacheAxis
+
+UNKNOWN = sympy.Dummy("unknown")
+"""A size that inference does not know."""
 
 
 def initial_graph(
@@ -74,7 +80,27 @@ def initial_graph(
             kept = {output: axis for output, axis in axes.items() if axis is not None}
             for each in (each for each in models if each is not None):
                 keep_newest(each, cache.slots, kept)
-    return Lowered(graph, model, first, states, caches, spec.batch, data_outputs, padded_axes=padded, row_places=rows)
+    ranges = _ranges(spec, graph, model, states)
+    return Lowered(
+        graph,
+        model,
+        first,
+        states,
+        caches,
+        spec.batch,
+        data_outputs,
+        padded_axes=padded,
+        row_places=rows,
+        ranges=ranges,
+    )
+
+
+def _ranges(spec: Graph, graph: str, model: ir.Model, states: Sequence[State]) -> Ranges:
+    """What whole numbers inputs hold; steps that are derived hold those of the whole graph, which were looked at."""
+    try:
+        return ranges_of_lookups(model, spec, states)
+    except Refused as refused:
+        raise refused.at(stage="capture", graph=graph) from None
 
 
 def _free(models: Sequence[ir.Model | None], name: str) -> None:
@@ -236,11 +262,29 @@ def _row_places(spec: Graph, model: ir.Model) -> tuple[RowPlace, ...]:
         return (*given.values(), *_rows_elsewhere(spec, model))
     inputs = given
     fed = {state.output: inputs[state.input].axis for state in states_of(spec)}
-    outputs = []
+    first = _first_sizes(spec, model)
+    outputs = [
+        RowPlace(name, fed[name] if name in fed else 0 if first[name] == 1 else None)
+        for name in house.outputs_named(model)
+    ]
+    return (*inputs.values(), *outputs)
+
+
+def _first_sizes(spec: Graph, model: ir.Model) -> dict[str, Dim | None]:
+    """The size of the first axis of every output; where inference does not know it, that of a call."""
+    found: dict[str, Dim | None] = {}
     for name, value in house.outputs_named(model).items():
         dims = house.dims_of(value)
-        outputs.append(RowPlace(name, fed[name] if name in fed else 0 if dims and dims[0] == 1 else None))
-    return (*inputs.values(), *outputs)
+        known = dims is not None and (not dims or isinstance(dims[0], int) or _is_named(dims[0], spec))
+        found[name] = (dims[0] if dims else None) if known and dims is not None else UNKNOWN
+    if UNKNOWN not in found.values():
+        return found
+    shapes = shapes_at_work(model, spec)
+    return {name: next(iter(shapes.get(name, ())), None) if size is UNKNOWN else size for name, size in found.items()}
+
+
+def _is_named(size: Dim, spec: Graph) -> bool:
+    return all(str(each) in spec.axes for each in sympy.sympify(size).free_symbols)
 
 
 def _rows_elsewhere(spec: Graph, model: ir.Model) -> Iterator[RowPlace]:

@@ -6,7 +6,8 @@ Of shorter ones nothing is claimed, so steps are not compared there. Where longe
 not to blame: then the shortest padded length was claimed wrongly, and that is judged as it stands.
 """
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from types import MappingProxyType
 
 from compiler.checker.graph import Graph
 from compiler.checker.meaning import Row, require_meaning
@@ -25,23 +26,27 @@ RowOf = Callable[[int, int], Row]
 """The lengths of one row: by how much longer the padded axes are than the shortest, and the size of free ones."""
 
 
-def free_size(graph: Graph, free: Set[str], row_of: RowOf) -> int:
+_NONE: Mapping[str, Sequence[int]] = MappingProxyType({})
+
+
+def free_size(graph: Graph, free: Set[str], row_of: RowOf, ranges: Mapping[str, Sequence[int]] = _NONE) -> int:
     """The first size of all free axes at which the original runs with padded axes of some length.
 
     Args:
         graph: the graph before padding.
         free: names of the axes that are as long in both programs.
         row_of: lengths of one row.
+        ranges: the smallest and the largest number of inputs.
     """
     known = free | set(row_of(0, SHORTEST))
     own = [size for size in sorted(graph.sizes) if names_in(size) & free and names_in(size) <= known]
     for size in TRIED if free else ():
-        if any(_runs(graph, own, row_of(more, size), row_of(more + 1, size)) for more in MORE):
+        if any(_runs(graph, own, row_of(more, size), row_of(more + 1, size), ranges) for more in MORE):
             return size
     return SHORTEST
 
 
-def _runs(graph: Graph, sizes: Sequence[str], row: Row, longer: Row) -> bool:
+def _runs(graph: Graph, sizes: Sequence[str], row: Row, longer: Row, ranges: Mapping[str, Sequence[int]]) -> bool:
     """Whether sizes of free axes have an entry, what is computed of lengths is finite, and the original runs.
 
     In this order: some kernels end the process where there are no entries.
@@ -51,7 +56,7 @@ def _runs(graph: Graph, sizes: Sequence[str], row: Row, longer: Row) -> bool:
             return False
         require_meaning(graph, row, longer)
         part = graph.part(graph.outputs, {})
-        part.run({name: ones_of(graph.dims(name), kind, row) for name, kind in part.sources.items()})
+        part.run({n: ones_of(graph.dims(n), kind, row, ranges.get(n)) for n, kind in part.sources.items()})
     except Exception:  # noqa: BLE001 - whatever stops the original
         return False
     return True

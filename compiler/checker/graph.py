@@ -36,6 +36,12 @@ class NoKernel(Rejected):
     cure = "compute it in float32, which has a kernel for every operator; what cannot be replayed is not shipped"
 
 
+class Unanswered(Rejected):
+    """A graph does not answer what it was fed, so that nothing is known of its certificate."""
+
+    cure = "write at every input the numbers that callers feed, as in range: [0, 1023]; all of them must be answered"
+
+
 class DoesNotRun(Exception):
     """A kernel stops at what it is fed: an index beyond a table, sizes that do not fit."""
 

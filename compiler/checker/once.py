@@ -34,7 +34,7 @@ ANEW = ((0, 1, 2), (), (1,), ())
 """Rows that begin, in every call of a replay; the others go on."""
 
 LEGAL_INDICES = 2
-"""Whole numbers are drawn below: a table has as many rows."""
+"""Whole numbers of which nothing is told are drawn below: a table has as many rows."""
 
 
 def check_once(before: onnx.ModelProto, after: onnx.ModelProto, record: Record, *, seeds: int = 2) -> int:
@@ -44,7 +44,8 @@ def check_once(before: onnx.ModelProto, after: onnx.ModelProto, record: Record, 
         before: the graph in which it is computed in every call, weights and the types of all values included.
         after: the graph that carries it.
         record: `inputs`, `batch`, `lengths` (per axis with slots, its `input` of true lengths and `minimum`), `slots`,
-            `begun` (`input` and `output` of the state that tells rows that begin), and `kept`, per value its name,
+            `begun` (`input` and `output` of the state that tells rows that begin), `ranges` (the smallest and the
+            largest number of inputs), and `kept`, per value its name,
             what `stands` for it, and `input` and `output` of its state.
         seeds: draws.
 
@@ -166,7 +167,8 @@ class _Once:
         shape = [size_of(dim, sizes) for dim in self.before.dims(name)[1:]]
         dtype = _dtype(self.before, name)
         is_whole = dtype.kind in "iub"
-        numbers = random.integers(0, LEGAL_INDICES, shape) if is_whole else random.uniform(-1, 1, shape)
+        low, high = self.record.get("ranges", {}).get(name, (0, LEGAL_INDICES - 1))  # of older ones none is told
+        numbers = random.integers(low, high + 1, shape) if is_whole else random.uniform(-1, 1, shape)
         return np.asarray(numbers).astype(dtype)
 
     def _fed(

@@ -54,6 +54,7 @@ class Replay:
         self.masks: Mapping[str, Sequence[str]] = certificate["mask_inputs"]
         self.becomes: Mapping[str, str] = certificate["becomes"]
         self.minimum: Mapping[str, int] = certificate["minimum"]
+        self.ranges: Mapping[str, Sequence[int]] = certificate.get("ranges", {})  # of older ones none is told
         self.made_by: dict[str, Record] = {
             name: each for each in certificate["records"] for name in each["outputs"] if name
         }
@@ -245,7 +246,7 @@ class Replay:
 
     def settle_free_axes(self) -> None:
         """Take axes that are as long in both programs so long that the original runs."""
-        self.free_size = free_size(self.before, self.free, self.alone)
+        self.free_size = free_size(self.before, self.free, self.alone, self.ranges)
 
     def alone(self, more: int, free: int | None = None) -> dict[str, int]:
         """The lengths of one row by itself, by so many longer than the shortest that is allowed."""

@@ -120,9 +120,15 @@ def size_of(size: str | int, values: Mapping[str, int]) -> int:
     return math.floor(fractions.Fraction(_arithmetic(_parsed(size), values))) if found is None else found
 
 
-def ones_of(dims: Sequence[str | int], kind: int, values: Mapping[str, int]) -> Array:
-    """Ones of a shape for sizes of its axes; `kind` is the element type, as in `onnx.TensorProto`."""
-    return np.ones([size_of(dim, values) for dim in dims], helper.tensor_dtype_to_np_dtype(kind))
+def ones_of(
+    dims: Sequence[str | int], kind: int, values: Mapping[str, int], span: Sequence[int] | None = None
+) -> Array:
+    """Ones of a shape for sizes of its axes, or the number of a range that is next to one.
+
+    `kind` is the element type, as in `onnx.TensorProto`.
+    """
+    number = 1 if span is None else min(max(1, span[0]), span[1])
+    return np.full([size_of(dim, values) for dim in dims], number, helper.tensor_dtype_to_np_dtype(kind))
 
 
 def names_in(size: str) -> set[str]:

@@ -58,7 +58,7 @@ def require_counted(before: Graph, after: Graph, certificate: Record, said: Mapp
         _require_one_size(before, after, state, said, sides)
     for state in states:
         _require_told(state, said.get(state["output"]), lengths)
-    _require_given(before, states, replaced, lengths)
+    _require_given(before, states, replaced, lengths, certificate.get("ranges", {}))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,12 +167,18 @@ def _require_told(state: Record, said: Said | None, lengths: _Lengths) -> None:
         _require_kept(state, size_of(size, row), row, where)
 
 
-def _require_given(before: Graph, states: Sequence[Record], replaced: Sequence[Record], lengths: _Lengths) -> None:
+def _require_given(
+    before: Graph,
+    states: Sequence[Record],
+    replaced: Sequence[Record],
+    lengths: _Lengths,
+    ranges: Mapping[str, Sequence[int]],
+) -> None:
     """What the original gives at work; nothing is claimed of lengths at which it does not run."""
     part = before.part([state["output"] for state in (*states, *replaced)], {})
     ran = 0
     for row in lengths.some():
-        feeds = {name: ones_of(before.dims(name), kind, row) for name, kind in part.sources.items()}
+        feeds = {name: ones_of(before.dims(name), kind, row, ranges.get(name)) for name, kind in part.sources.items()}
         try:
             results = part.run(feeds)
         except DoesNotRun:  # a table may end there

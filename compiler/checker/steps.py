@@ -24,7 +24,7 @@ import onnx
 import onnxruntime
 from onnx import helper, numpy_helper  # noqa: TID251 - nothing of the prover's vocabulary
 
-from compiler.checker.graph import Rejected
+from compiler.checker.graph import STOPPED, Rejected, Unanswered, read_by
 
 Array = npt.NDArray[Any]
 
@@ -46,16 +46,14 @@ FEW = 8
 COMPARING = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 """A list of its own: operators that tell numbers apart."""
 
-PICKING = frozenset(
-    {
-        "Cast", "Concat", "Expand", "Gather", "GatherND", "Identity", "Pad", "Reshape", "Slice", "Split", "Squeeze",
-        "Transpose", "Unsqueeze", "Where",
-    }
-)  # fmt: skip
-"""A list of its own: operators whose results hold indices that they were given."""
+PLACES = {"Gather": 1, "GatherElements": 1, "GatherND": 1, "ScatterElements": 1, "ScatterND": 1}
+"""A list of its own: the operand that holds places, by operator."""
 
-JOINING = frozenset({"Concat", "Where"})
-"""A list of its own: those that are given them by any operand, and not by the first alone."""
+PLACED, MANY = 2, 2**15
+"""Whole numbers of which nothing is told are below these: where places may follow from them, and where none do."""
+
+ENDS = 0.2
+"""The share of whole numbers that are an end of their range."""
 
 
 PARTS = ("new", "recent", "first", "since", "all", "last", "state")
@@ -148,6 +146,7 @@ class _Replay:
         self.told_apart = _told_apart(whole)
         self.sizes: dict[str, int] = {}
         self.feeds: dict[str, Array] = {}
+        self.ranges: Mapping[str, tuple[int, int]] = certificate.get("ranges", {})  # of older ones none is told
         self.answers = self._begun(seed)
 
     def _dims(self, value: onnx.ValueInfoProto) -> list[str | int]:
@@ -173,8 +172,8 @@ class _Replay:
                 for value in self.whole.graph.input
             }
             try:
-                return dict(zip(names, self.graphs.whole.run(names, self.feeds), strict=True))
-            except Exception:
+                return self._answered(names, self.feeds)
+            except Unanswered:
                 if sizes is last:
                     raise
         raise AssertionError("there are always lengths")
@@ -184,8 +183,8 @@ class _Replay:
         dims = self._dims(value)
         numbers = [False] if array.dtype.kind == "b" else self.told_apart
         if array.dtype.kind in "iu":
-            legal = _legal(self.whole, value.name)
-            numbers = [each for each in numbers if each == int(each) and 0 <= each < legal]
+            low, high = self._span(value.name)
+            numbers = [each for each in numbers if each == int(each) and low <= each <= high]
         if self.time not in dims or not numbers:
             return array
         count = int(self.random.integers(1, self.frames + 1))
@@ -199,16 +198,29 @@ class _Replay:
     def _drawn(self, value: onnx.ValueInfoProto) -> Array:
         shape = [each if isinstance(each, int) else self.sizes.get(each, ROWS) for each in self._dims(value)]
         kind = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-        if kind.kind == "f":
-            return self.random.standard_normal(shape).astype(kind)
         if kind.kind == "b":
             return self.random.random(shape) < 0.5
-        return self.random.integers(0, _legal(self.whole, value.name), shape).astype(kind)
+        if kind.kind == "f" and value.name not in self.ranges:
+            return self.random.standard_normal(shape).astype(kind)
+        return _within(self._span(value.name), shape, self.random).astype(kind)
+
+    def _span(self, name: str) -> tuple[int, int]:
+        """The smallest and the largest number of an input: as told, or small where places may follow from it."""
+        low, high = self.ranges.get(name, (0, (PLACED if _may_be_places(self.whole, name) else MANY) - 1))
+        return low, high
 
     def run(self) -> None:
         """One sequence, whole and in calls; then its beginning with another future."""
         self._in_calls(self.answers)
         self._with_other_futures(self.answers)
+
+    def _answered(self, names: Sequence[str], feeds: Mapping[str, Array]) -> dict[str, Array]:
+        try:
+            return dict(zip(names, self.graphs.whole.run(names, dict(feeds)), strict=True))
+        except STOPPED as error:
+            raise Unanswered(
+                f"the whole graph does not answer numbers within {self.ranges}: {str(error)[:300]}"
+            ) from None
 
     def _lengths(self) -> Iterator[int]:
         left = self.frames
@@ -228,7 +240,10 @@ class _Replay:
         at = 0
         for count in self._lengths():
             feed = {value.name: self._chunk(value, at, count) for value in self.whole.graph.input}
-            found = dict(zip(names, self.graphs.steps.run(names, {**feed, **states}), strict=True))
+            try:
+                found = dict(zip(names, self.graphs.steps.run(names, {**feed, **states}), strict=True))
+            except STOPPED as error:
+                raise Rejected(f"the derived graph does not run behind {at} frames: {str(error)[:300]}") from None
             for each in self.certificate["values"]:
                 self._compare(each, answers[each["value"]], found[each["step"]], at, count)
             states = {each["input"]: found[each["output"]] for each in self.certificate["caches"]}
@@ -321,7 +336,7 @@ class _Replay:
     def _answers_behind(self, names: Sequence[str], at: int) -> dict[str, Array]:
         """What the whole graph answers where other frames follow behind so many."""
         feeds = {value.name: self._other(value, at) for value in self.whole.graph.input}
-        return dict(zip(names, self.graphs.whole.run(names, feeds), strict=True))
+        return self._answered(names, feeds)
 
     def _other(self, value: onnx.ValueInfoProto, at: int) -> Array:
         """The same frames up to a place, and others behind."""
@@ -330,7 +345,7 @@ class _Replay:
         if self.time not in dims:
             return array
         axis, drawn = dims.index(self.time), self._telling(value, self._drawn(value), is_begun=False)
-        if array.dtype.kind == "f":
+        if array.dtype.kind == "f" and value.name not in self.ranges:
             drawn = drawn * np.asarray(100, array.dtype)
         return np.concatenate([array.take(range(at), axis), drawn.take(range(at, self.frames), axis)], axis)
 
@@ -406,14 +421,19 @@ def _session(model: onnx.ModelProto, names: Sequence[str]) -> onnxruntime.Infere
     return onnxruntime.InferenceSession(copy.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
-def _legal(model: onnx.ModelProto, name: str) -> int:
-    """Numbers below this are places of every table that an input is looked up in."""
-    names, least = {name}, 2**15
-    sizes = {each.name: each.dims[0] for each in model.graph.initializer if each.dims}
+def _within(span: Sequence[int], shape: Sequence[int], random: np.random.Generator) -> Array:
+    """Whole numbers of a range, its ends among them."""
+    low, high = span
+    numbers, ends = random.integers(low, high + 1, shape), random.choice(np.array([low, high]), shape)
+    return np.where(random.random(shape) < ENDS, ends, numbers)
+
+
+def _may_be_places(model: onnx.ModelProto, name: str) -> bool:
+    """Whether entries of anything are chosen by what is computed of an input."""
+    names = {name}
     for node in model.graph.node:
-        given = node.input if node.op_type in JOINING else node.input[:1]
-        if node.op_type in PICKING and not names.isdisjoint(given):
+        if node.op_type in PLACES and node.input[PLACES[node.op_type]] in names:
+            return True
+        if names & set(read_by(node)) and node.op_type not in ("Shape", "Size"):
             names |= set(node.output)
-        if node.op_type == "Gather" and node.input[1] in names:
-            least = min(least, sizes.get(node.input[0], least))
-    return least
+    return False

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.lengths import infer_settled
+from compiler.analysis.lookup_ranges import Ranges, assumed_ranges, lookup_ranges, told_ranges
 from compiler.derivation.caching import CachedValue
 from compiler.derivation.conditions import conditions
 from compiler.derivation.delays import write_delays
@@ -51,6 +52,7 @@ def derive(
     chunk: int = 1,
     *,
     forget: bool = False,
+    ranges: Ranges | None = None,
 ) -> DerivedSteps:
     """The graph of a call.
 
@@ -63,12 +65,15 @@ def derive(
         chunk: frames that may read each other: every call begins behind a multiple of it, and a shorter one is the
             last of its stream.
         forget: whether frames are forgotten that no later call reads, where masks slide along.
+        ranges: the whole numbers that inputs hold; None takes those at which tables have entries.
 
     Raises:
         Refused: attention is not causal, something depends on the length of the sequence, or has no rule.
     """
     write_delays(model, house.symbol(time))
     _require_lengths(model, time, longest, most or {})
+    if ranges is None:
+        ranges = lookup_ranges(model, {}, house.inputs_named(model), most or {})
     marks = _marks(model, time) if forget else None
     lookups = look_up(model, house.symbol(time), longest)
     judging = Judging(model, time, longest, most, chunk, marks)
@@ -85,7 +90,8 @@ def derive(
     emission = Emission(judging, past, marks)
     require_not_carried((each.value for each in emission.caches.cached), lookups)
     house.prune(emission.model)
-    certificate = _certificate(judging, emission, time, past, longest)
+    certificate = {**_certificate(judging, emission, time, past, longest), "ranges": told_ranges(ranges)}
+    certificate["assumes"] += assumed_ranges(ranges)
     certificate["values"] = in_terms_of_movements(certificate["values"], lookups, unmasked)
     restore(model, lookups)
     return DerivedSteps(emission.model, tuple(emission.caches.cached), certificate)

@@ -27,6 +27,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.analysis.lookup_ranges import told_ranges
 from compiler.analysis.same_every_call import SameEveryCall, same_every_call
 from compiler.errors import Place, RecipeError, Refused
 from compiler.ir import Dim
@@ -171,15 +172,17 @@ class _Writing:
 
     def record(self, states: Sequence[State]) -> dict[str, Any]:
         """What was written, for the checker: see `compiler.checker.once`."""
+        given = [str(each.name) for each in self.given]
         *kept, begun = [{"input": each.input, "output": each.output} for each in states]
         return {
             "kind": "once",
-            "inputs": [str(each.name) for each in self.given],
+            "inputs": given,
             "batch": str(self.lowered.batch_axis),
             "lengths": {
                 axis: {"input": each.length_input, "minimum": each.minimum} for axis, each in sorted(self.axes.items())
             },
             "slots": self.slots,
+            "ranges": told_ranges({name: span for name, span in self.lowered.ranges.items() if name in given}),
             "begun": begun,
             "kept": [
                 {"value": value, "stands": stands, **state}

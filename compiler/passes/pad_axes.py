@@ -93,7 +93,7 @@ class PadAxes:
             if length.mask is not None
         }
         carried = tuple(_carried(lowered)), tuple(_replaced(lowered))
-        proof = certificate(axes, work.steps, inputs, masks, least, work.becomes, *carried)
+        proof = certificate(axes, work.steps, inputs, masks, least, work.becomes, *carried, dict(lowered.ranges))
         return Outcome(done, matched=len(derivation.judged), rewritten=max(after - before, 0), records=(proof,))
 
 

@@ -75,7 +75,8 @@ class Input(Record):
             or an axis of the chunk; nobody feeds it. None for an offset that callers feed as data.
         original: the shape that the original takes, where it is written for one row: `shape` without its batch axis, or
             with a 1 for it anywhere; or with the batch axis elsewhere. None where the original has it in front.
-        range: the smallest and the largest number that callers feed; None takes them from the data.
+        range: the smallest and the largest number that callers feed, all of which must have entries in the tables that
+            they are looked up in; None takes them from the data, and of such whole numbers those that have entries.
         example: the number that is tried where no data are drawn, as `explain` draws none; None takes numbers of the
             range, or normal ones, and 1 of whole ones.
     """

@@ -90,6 +90,20 @@ OTHER_SPOILERS = ("no_mask", "mean", "norm", "scaled", "shifted", "future_sum", 
 FAR_SPOILERS = ("far_scaled", "far_turned", "far_cut")
 """What makes scores by distance other ones on sequences of another length."""
 
+TOKENS: Mapping[str, tuple[int, int]] = {
+    "plain": (0, LABELS - 1),
+    "clamped": (-1, LABELS - 1),
+    "replaced": (-100, LABELS - 1),
+    "offset": (0, LABELS - 1),
+    "shifted": (100, 100 + LABELS - 1),
+    "within": (-5, 3 * LABELS),
+}
+"""How tokens reach their table, and the numbers that callers feed: as they are, or clamped at 0; negative ones as 0; in
+two books of one table; counted from 100; or clamped at both ends."""
+
+BEYOND = "beyond"
+"""What makes a range one that cannot be: tokens beyond the table."""
+
 TEXT_SPOILERS = ("text_hears", "text_behind")
 """What makes a graph with a text no stream."""
 
@@ -121,6 +135,8 @@ class Drawing:
         join: where.
         hidden: what scores become that they hide.
         is_guarded: whether zeros are selected where a softmax gives no number.
+        tokens: how they reach their table.
+        declared: the range that a recipe tells of them, or None.
     """
 
     positions: str = "none"
@@ -143,11 +159,18 @@ class Drawing:
     join: str = "behind"
     hidden: float = -1.0e9
     is_guarded: bool = False
+    tokens: str = "plain"
+    declared: tuple[int, int] | None = None
 
     @property
     def has_memory(self) -> bool:
         """Whether there is another input with an axis of its own, by whose length the mask is made."""
         return self.mask.endswith("by_memory")
+
+    @property
+    def fed(self) -> tuple[int, int]:
+        """The smallest and the largest token that callers feed."""
+        return TOKENS[self.tokens]
 
     @property
     def chunk(self) -> int:
@@ -201,6 +224,17 @@ def drawn(seed: int, *, spoiled: bool) -> Drawing:
     return dataclasses.replace(
         drawing, text=text, spoiler=one(TEXT_SPOILERS) if is_spoiled_by_text else drawing.spoiler
     )
+
+
+def drawn_with_tokens(seed: int, *, spoiled: bool) -> Drawing:
+    """A random drawing whose tokens reach their table in some way, within a range or none; spoiled, beyond it."""
+    random = np.random.default_rng([seed, 3])
+    tokens = str(random.choice(sorted(set(TOKENS) - {"within"} if spoiled else TOKENS)))
+    low, high = TOKENS[tokens]
+    tight, half = (low, high), (low, low + (high - low) // 2)
+    told = (low, high + int(random.integers(1, 100))) if spoiled else (None, tight, half)[int(random.integers(3))]
+    drawing = drawn(seed, spoiled=False)
+    return dataclasses.replace(drawing, tokens=tokens, declared=told, spoiler=BEYOND if spoiled else "")
 
 
 def drawn_in_chunks(seed: int, *, spoiled: bool) -> Drawing:
@@ -666,11 +700,28 @@ class _Writer:
         return x
 
     def embedded(self) -> ir.Value:
-        frames = self.op("Gather", self.weights(LABELS, WIDTH), self.tokens, axis=0)
+        frames = self.looked_up()
         if not self.drawing.text:
             return frames
         both = self.op("Gather", self.weights(LABELS, WIDTH), self.text, axis=0), frames
         return self.op("Concat", *(both[::-1] if self.drawing.spoiler == "text_behind" else both), axis=1)
+
+    def looked_up(self) -> ir.Value:
+        tokens, zero = self.tokens, self.number(0)
+        match self.drawing.tokens:
+            case "clamped":
+                tokens = self.op("Max", tokens, zero)
+            case "within":
+                tokens = self.op("Clip", tokens, zero, self.number(LABELS - 1))
+            case "replaced":
+                tokens = self.op("Where", self.op("Less", tokens, zero), zero, tokens)
+            case "shifted":
+                tokens = self.op("Sub", tokens, self.number(100))
+            case "offset":
+                table, other = self.weights(2 * LABELS, WIDTH), self.op("Add", tokens, self.number(LABELS))
+                books = (self.op("Gather", table, each, axis=0) for each in (tokens, other))
+                return self.op("Add", *books)
+        return self.op("Gather", self.weights(LABELS, WIDTH), tokens, axis=0)
 
     def written(self) -> ir.Model:
         x = self.positioned(self.embedded())

@@ -6,7 +6,8 @@ Half of the graphs are streams, a third of them with a text before the frames; t
 attention sees later frames, the text hears some, or something depends on the length of the sequence. Of the kind
 `chunks`, frames see all of their own chunk, and calls are of whole ones but for the last; of the kind `sliding`, steps
 forget what masks no longer show; of the kind `masks`, these change with the length of another axis or with tokens that
-stand for padding, and some leave a frame nothing to see. A graph counts
+stand for padding, and some leave a frame nothing to see; of the kind `tokens`, tokens reach their table through a
+clamp, a selection or an offset, within a declared range or none, and spoiled, a range goes beyond it. A graph counts
 as unsound when steps are derived whose answers differ from the whole graph's, as disputed when the checker
 refuses what was derived, and as broken where anything ends in an error, or not within `--seconds`.
 """
@@ -23,11 +24,13 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.analysis.lookup_ranges import lookup_ranges
 from compiler.checker.graph import Rejected
 from compiler.checker.steps import check_steps
 from compiler.derivation.derive import DerivedSteps, derive
 from compiler.errors import Refused
 from tests.kit.whole_sequences import (
+    BEYOND,
     HEARD,
     LABELS,
     LARGEST,
@@ -38,6 +41,7 @@ from tests.kit.whole_sequences import (
     drawn_in_chunks,
     drawn_masks,
     drawn_sliding,
+    drawn_with_tokens,
     in_calls,
     lengths_of_calls,
     session,
@@ -53,6 +57,7 @@ KINDS: Mapping[str, Callable[..., Drawing]] = {
     "chunks": drawn_in_chunks,
     "sliding": drawn_sliding,
     "masks": drawn_masks,
+    "tokens": drawn_with_tokens,
 }
 """What is drawn, by the name on the command line."""
 
@@ -80,13 +85,20 @@ def tried(drawing: Drawing, *, derived_by: Derive = derive, checks: bool = True)
     asked = session(whole)  # of the graph as it is drawn
     random = np.random.default_rng(drawing.seed)
     try:
-        derived = derived_by(whole, "time", "past", drawing.longest, LARGEST, drawing.chunk, forget=drawing.forgets)
+        declared = {} if drawing.declared is None else {"tokens": drawing.declared}
+        ranges = lookup_ranges(whole, declared, house.inputs_named(whole), LARGEST)
+        derived = derived_by(
+            whole, "time", "past", drawing.longest, LARGEST, drawing.chunk, forget=drawing.forgets, ranges=ranges
+        )
     except Refused as refused:
         return Trial("refused", refused.message)
+    if drawing.spoiler == BEYOND:
+        return Trial("unsound", "a token without an entry in the table is taken")
     first = derived.certificate["first"]
     caches = {each.input: each.output for each in derived.cached}
     for frames in (drawing.longest, int(random.integers(2, drawing.longest))):
-        feeds = {"tokens": random.integers(0, LABELS, (2, frames))}
+        low, high = drawing.declared or drawing.fed
+        feeds = {"tokens": random.integers(low, high + 1, (2, frames))}
         if drawing.hiding:
             feeds["tokens"][random.random((2, frames)) < 0.3] = PADDING
             feeds["tokens"][0, : int(random.integers(frames + 1))] = PADDING

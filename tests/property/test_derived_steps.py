@@ -28,6 +28,7 @@ from tests.kit.whole_sequences import (
     drawn_in_chunks,
     drawn_masks,
     drawn_sliding,
+    drawn_with_tokens,
 )
 from tests.property.derived_steps import Trial, tried
 
@@ -50,6 +51,12 @@ def test_steps_that_forget_are_refused_or_right(seed: int) -> None:
 def test_steps_under_masks_of_data_and_other_axes_are_refused_or_right(seed: int) -> None:
     found = tried(drawn_masks(seed, spoiled=seed % 2 == 1))
     assert found.verdict == "accepted" if seed % 2 == 0 else found.verdict in ("accepted", "refused"), found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_tokens_are_held_to_their_table(seed: int) -> None:
+    found = tried(drawn_with_tokens(seed, spoiled=seed % 2 == 1))
+    assert found.verdict == "accepted" if seed % 2 == 0 else found.verdict == "refused", found
 
 
 @pytest.mark.parametrize("seed", FEW)

@@ -9,7 +9,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
-from compiler.checker.graph import Rejected
+from compiler.checker.graph import Rejected, Unanswered
 from compiler.checker.steps import check_steps
 from compiler.derivation.derive import derive
 from tests.kit.graphs import parse
@@ -90,3 +90,29 @@ def test_chunks_and_what_is_kept_are_not_believed(change: Told) -> None:
     assert check_steps(whole, steps, told) == len(told["values"])
     with pytest.raises(Rejected):
         check_steps(whole, steps, {**told, **change})
+
+
+CLAMPED = Drawing(tokens="clamped", declared=(-1, 12))
+
+
+def test_tokens_are_drawn_from_the_range_that_is_told() -> None:
+    whole, steps, told = derived(CLAMPED)
+    assert told["ranges"] == {"tokens": [0, 12]}
+    clamp = next(node for node in steps.graph.node if node.op_type == "Max")
+    clamp.op_type, clamp.input[1] = "Identity", ""
+    del clamp.input[1]
+    assert check_steps(whole, steps, told) > 0  # no token below 0 was told of
+    with pytest.raises(Rejected, match="is not the part of"):
+        check_steps(whole, steps, {**told, "ranges": {"tokens": [-1, 12]}})
+
+
+def test_a_range_that_the_whole_graph_does_not_answer_is_told_with_a_cure() -> None:
+    whole, steps, told = derived(CLAMPED)
+    with pytest.raises(Unanswered, match="does not answer numbers within") as unanswered:
+        check_steps(whole, steps, {**told, "ranges": {"tokens": [0, 40]}})
+    assert "range: [0, 1023]" in unanswered.value.cure
+
+
+def test_where_no_range_is_told_few_numbers_are_drawn_for_tables() -> None:
+    whole, steps, told = derived(Drawing(tokens="offset"))
+    assert check_steps(whole, steps, {name: each for name, each in told.items() if name != "ranges"}) > 0

@@ -1,0 +1,38 @@
+"""What a recipe says of the whole numbers that are fed, held to the tables that they are looked up in."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler.analysis.lookup_ranges import Carried, Ranges, lookup_ranges
+from compiler.recipe.graph import Graph
+from compiler.stages import State
+
+
+def ranges_of_lookups(model: ir.Model, spec: Graph, states: Sequence[State] = ()) -> Ranges:
+    """The whole numbers that inputs hold: what the recipe declares, or those at which tables have entries.
+
+    Args:
+        model: the captured graph, with shapes.
+        spec: its record.
+        states: that a stream carries.
+
+    Raises:
+        Refused: a declared number is looked up where a table has no entry.
+    """
+    declared = {name: given.range for name, given in spec.inputs.items() if given.range is not None}
+    fed = [name for name, given in spec.inputs.items() if given.is_data]
+    sizes = {name: axis.fixed for name, axis in spec.axes.items() if axis.fixed is not None}
+    carried = {each.input: Carried(each.output, _begins(each)) for each in states if _is_whole(model, each)}
+    return lookup_ranges(model, declared, fed, sizes, carried)
+
+
+def _is_whole(model: ir.Model, state: State) -> bool:
+    dtype = next((value.dtype for value in model.graph.inputs if value.name == state.input), None)
+    return dtype is not None and dtype.is_integer()
+
+
+def _begins(state: State) -> tuple[int, int]:
+    numbers = np.asarray(state.initial, np.int64)
+    return int(numbers.min()), int(numbers.max())
