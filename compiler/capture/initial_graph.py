@@ -21,6 +21,9 @@ from compiler.sizes.growth import grows_by
 from compiler.stages import Lowered, PaddedAxis, RowPlace, State
 from runtime_lite.format.cache_axis import CacheAxis
 
+ROWS = (3, 5)
+"""Of two calls that tell where an output has its rows."""
+
 UNKNOWN = sympy.Dummy("unknown")
 """A size that inference does not know."""
 
@@ -288,12 +291,26 @@ def _is_named(size: Dim, spec: Graph) -> bool:
 
 
 def _rows_elsewhere(spec: Graph, model: ir.Model) -> Iterator[RowPlace]:
-    """The outputs whose batch is not their first axis."""
-    for name, value in house.outputs_named(model).items():
-        dims = house.dims_of(value) or ()
-        places = [at for at, dim in enumerate(dims) if spec.batch is not None and dim == house.symbol(spec.batch)]
-        if len(places) == 1 and places[0] > 0:
-            yield RowPlace(name, places[0])
+    """The outputs whose batch is not their first axis: of states it is where they are fed, else where sizes say so."""
+    fed = {state.output: spec.inputs[state.input] for state in states_of(spec) if state.input in spec.inputs}
+    for name in house.outputs_named(model):
+        given = fed.get(name)
+        at = _batch_of(name, spec, model) if given is None else None if given.original is None else given.row_place
+        if at:
+            yield RowPlace(name, at)
+
+
+def _batch_of(name: str, spec: Graph, model: ir.Model) -> int | None:
+    """The axis of an output that is the batch; where inference knows no size of it, the one that grows with rows."""
+    dims = house.dims_of(house.outputs_named(model)[name])
+    if spec.batch is None:
+        return None
+    if dims is not None and all(isinstance(dim, int) or _is_named(dim, spec) for dim in dims):
+        places = [at for at, dim in enumerate(dims) if dim == house.symbol(spec.batch)]
+    else:
+        few, more = (shapes_at_work(model, spec, {spec.batch: rows}).get(name, ()) for rows in ROWS)
+        places = [at for at, sizes in enumerate(zip(few, more, strict=False)) if sizes == ROWS]
+    return places[0] if len(places) == 1 else None
 
 
 def _graph_axis(state: State, places: Sequence[RowPlace]) -> int | None:

@@ -59,7 +59,7 @@ class AddBatchAxis:
             raise Refused("the recipe names no batch axis", cure="give one axis buckets, in front of every input")
         if _has_rows(lowered.model, lowered.batch_axis):
             places = {each.tensor: each for each in lowered.row_places}
-            matched = sum(_move(model, places) for model in lowered.models)
+            matched = sum(_move(model, lowered.batch_axis, places) for model in lowered.models)
         else:
             forms = {each.tensor: Form(0, each.axis) for each in lowered.row_places}
             matched = sum(_add(model, lowered.batch_axis, forms) for model in lowered.models)
@@ -71,7 +71,7 @@ def _has_rows(model: ir.Model, batch: str) -> bool:
     return any(house.symbol(batch) in (house.dims_of(value) or ()) for value in model.graph.inputs)
 
 
-def _move(model: ir.Model, places: Mapping[str, RowPlace]) -> int:
+def _move(model: ir.Model, batch: str, places: Mapping[str, RowPlace]) -> int:
     """Put the batch in front of inputs and outputs that have it elsewhere; how many."""
     count = 0
     first = next(iter(model.graph), None)
@@ -92,6 +92,12 @@ def _move(model: ir.Model, places: Mapping[str, RowPlace]) -> int:
             continue
         place = places[name]
         assert place.axis is not None
+        if value.shape is None:
+            raise Refused(
+                f"nothing tells how many axes {name} has, whose batch lies behind another",
+                cure="give it a shape in the file, or transpose it before the model returns it",
+                place=Place(tensor=name, axis=batch),
+            )
         insert = house.Inserter(model, AddBatchAxis.name, source=house.source_of(value.producer()))
         front = insert.op("Transpose", [value], {"perm": moved(rank, place.axis, 0)}, name=f"{name}_in_front")
         value.name = house.fresh_name(model.graph, f"{name}_as_made")
