@@ -241,7 +241,8 @@ def for_capture(spec: Graph) -> Graph:
 
 def for_data(spec: Graph) -> Graph:
     """As far as feeds must fit it: inputs and axes."""
-    return for_capture(spec).model_copy(update={"source": Source.model_construct(), "first_call": None, "outputs": ()})
+    fed = spec.without_constants
+    return for_capture(fed).model_copy(update={"source": Source.model_construct(), "first_call": None, "outputs": ()})
 
 
 def for_lowering(spec: Graph) -> Graph:
@@ -250,7 +251,8 @@ def for_lowering(spec: Graph) -> Graph:
         name: axis.model_copy(update={"buckets": None if axis.buckets is None else (1,)})
         for name, axis in spec.axes.items()
     }
-    return spec.model_copy(update={"axes": axes, "passes": (), "flush": {}, "flush_values": {}})
+    fed = spec.without_constants
+    return fed.model_copy(update={"axes": axes, "passes": (), "flush": {}, "flush_values": {}})
 
 
 def task_for_lowering(gate: TaskGate | None) -> TaskGate | None:

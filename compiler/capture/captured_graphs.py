@@ -18,6 +18,7 @@ from compiler import ir as house
 from compiler.cache.dependencies import ABSENT, hash_path
 from compiler.cache.results import Code, StageResults
 from compiler.cache.store import stage_key
+from compiler.capture.constant_inputs import constants_of, fix_inputs
 from compiler.capture.derived_steps import DerivedModel, derived_model
 from compiler.capture.equal_heads import merge_equal_heads
 from compiler.capture.trial_calls import TrialCalls
@@ -45,6 +46,7 @@ def source_files(places: RecipePlaces, graph: str, spec: Graph) -> list[Path]:
             continue
         found += [] if source.checkpoint is None else [places.locate(source.checkpoint)]
         found += [] if source.onnx is None else _with_weights(places.locate(source.onnx))
+        found += [places.locate(given.constant) for given in spec.inputs.values() if isinstance(given.constant, str)]
         found += locate_files(places, source.files, "graphs", graph, key)
     return found
 
@@ -103,7 +105,7 @@ class CapturedGraphs:
             else:
                 self._models, made = self._capture()
                 if self.inputs.spec.share_heads is not None:
-                    merge_equal_heads(self._models[0], self.graph, self.inputs.spec)
+                    merge_equal_heads(self._models[0], self.graph, self.inputs.spec.without_constants)
                 if self.inputs.spec.derive_steps is not None:
                     self._models = self._derive(self._models[0]), None
                 content = [house.serialized(model) if model is not None else b"" for model in self._models]
@@ -116,7 +118,7 @@ class CapturedGraphs:
             handle.finish(StageReport(self.graph, "capture", seconds, cached=is_cached, detail=told))
 
     def _derive(self, model: ir.Model) -> ir.Model:
-        self._derived = derived_model(model, self.graph, self.inputs.spec)
+        self._derived = derived_model(model, self.graph, self.inputs.spec.without_constants)
         return self._derived.model
 
     def _derivation(self) -> dict[str, bytes]:
@@ -175,6 +177,7 @@ class CapturedGraphs:
         """The graphs of both calls, and a digest of the modules they were captured from."""
         with shielded():  # a signal in the middle of importing the framework would end the process without a word
             from compiler.capture import module_call, module_contents, torch_module  # only when it must capture
+            from compiler.capture.fixed_arguments import load_fixed
 
         spec = self.inputs.spec
         source, first = spec.source, spec.first_call
@@ -186,10 +189,12 @@ class CapturedGraphs:
             )
         if source.onnx is not None:
             model = torch_module.capture_onnx(self.places.locate(source.onnx), self.graph, spec)
+            fix_inputs(model, constants_of(self.places, self.graph, spec))
             return (model, None if first is None or first.onnx is None else self._first_onnx(first.onnx)), ""
-        module = torch_module.load_module(self.places, self.graph, source, "source")
+        module = load_fixed(self.places, self.graph, spec, "source")
         made = module_contents.digest_of_module(module)
-        first_module = None if first is None else torch_module.load_module(self.places, self.graph, first, "first_call")
+        first_module = None if first is None else load_fixed(self.places, self.graph, spec, "first_call")
+        spec = spec.without_constants
         later = functools.partial(module_call.called, module, outputs=spec.outputs)
         starts = (
             None if first_module is None else functools.partial(module_call.called, first_module, outputs=spec.outputs)
@@ -207,6 +212,8 @@ class CapturedGraphs:
 
         spec = self.inputs.spec
         inputs = {name: spec.inputs[name] for name in torch_module.first_call_inputs(spec)}
-        return torch_module.capture_onnx(
+        model = torch_module.capture_onnx(
             self.places.locate(path), self.graph, spec.model_copy(update={"inputs": inputs})
         )
+        fix_inputs(model, constants_of(self.places, self.graph, spec))
+        return model

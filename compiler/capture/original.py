@@ -66,7 +66,7 @@ class Original:
     ) -> None:
         recipe = loaded.recipe
         self.places, self.name, self.passes, self.progress = loaded.places, name, spec.passes, progress
-        self.spec, self.gate = for_lowering(spec), recipe.gates.parity[name]
+        self.given, self.spec, self.gate = spec, for_lowering(spec), recipe.gates.parity[name]
         self.buckets = {n: axis.buckets for n, axis in spec.axes.items() if axis.buckets is not None}
         self.results = StageResults(cache, loaded.path.parent)
         self.surroundings = surroundings_of(loaded)
@@ -94,7 +94,7 @@ class Original:
 
     def source_files(self) -> list[Path]:
         """Checkpoints, ONNX files with the files that hold their weights, and files that the recipe names."""
-        return source_files(self.places, self.name, self.spec)
+        return source_files(self.places, self.name, self.given)
 
     def code(self) -> Code:
         """The factories, and whether the recipe names the files that they read."""
@@ -151,7 +151,7 @@ class Original:
 
     @functools.cached_property
     def _reference(self) -> Reference:
-        return reference_of(self.places, self.name, self.spec, self.start, self.captured.whole)
+        return reference_of(self.places, self.name, self.spec, self.start, self.captured.whole, self.given)
 
     def fault(self, feeds: Sequence[Feed]) -> SlipwayError | None:
         """Why the captured graph does not answer these calls as the original; see `original_fault`."""

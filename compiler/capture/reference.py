@@ -36,6 +36,7 @@ def reference_of(
     spec: Graph,
     start: Callable[[], Lowered],
     whole: Callable[[], ir.Model],
+    given: Graph,
 ) -> Reference:
     """The original of a graph in its own framework; its caches are cut to their slots.
 
@@ -45,21 +46,23 @@ def reference_of(
         spec: its record.
         start: the captured graph, which an ONNX file is compared with itself by.
         whole: the captured graph of whole sequences, where steps are derived of it.
+        given: the record as it was written, with the inputs that are fixed to constants.
     """
     with shielded():  # a signal in the middle of importing the framework would end the process without a word
         from compiler.capture import torch_module  # only when it must capture or compare
+        from compiler.capture.fixed_arguments import load_fixed
 
     if spec.derive_steps is not None:
         if spec.source.onnx is not None:
             return PrefixReference(graph, spec, whole(), None)
-        module = torch_module.load_module(places, graph, spec.source, "source")
+        module = load_fixed(places, graph, given, "source")
         return PrefixReference(graph, spec, whole(), torch_module.whole_call(module, spec), [module])
     if spec.source.onnx is not None:
         return OnnxReference(start())
     first, started = spec.first_call, start()
     return torch_module.TorchReference(
-        torch_module.load_module(places, graph, spec.source, "source"),
-        None if first is None else torch_module.load_module(places, graph, first, "first_call"),
+        load_fixed(places, graph, given, "source"),
+        None if first is None else load_fixed(places, graph, given, "first_call"),
         spec,
         states_of(spec),
         started.row_places,

@@ -81,6 +81,7 @@ class Graph(Record):
         _check_shared(self)
         _check_originals(self)
         _check_rows(self)
+        _check_constants(self)
         return self
 
     @property
@@ -98,6 +99,12 @@ class Graph(Record):
     def caches(self) -> dict[str, Axis]:
         """The axes along which states keep frames, by name."""
         return {name: axis for name, axis in self.axes.items() if axis.window is not None}
+
+    @property
+    def without_constants(self) -> Self:
+        """The graph as it is once inputs that are fixed to a constant are none."""
+        inputs = {name: given for name, given in self.inputs.items() if given.constant is None}
+        return self if len(inputs) == len(self.inputs) else self.model_copy(update={"inputs": inputs})
 
     @property
     def fed_alike(self) -> tuple[str, ...]:
@@ -159,12 +166,19 @@ def _check_rows(graph: Graph) -> None:
     if graph.batch is None or graph.is_for_one_row:
         return
     for name, given in graph.inputs.items():
-        if not given.shape or isinstance(given.shape[0], int):
+        if given.constant is None and (not given.shape or isinstance(given.shape[0], int)):
             got = f"[{', '.join(map(str, given.shape))}]"
             message = f"expected {graph.batch!r}, the axis with buckets, in front, got {got}"
             cure = "write it there; for a model of one row, write beside every shape the one that it takes, as in "
             cure += f"original: {got}"
             raise disagree(message, cure, "inputs", name, "shape")
+
+
+def _check_constants(graph: Graph) -> None:
+    """Something is fed besides."""
+    if not graph.without_constants.inputs:
+        message = "expected an input that is fed or carried, got constants alone"
+        raise disagree(message, "delete constant where callers feed the input", "inputs")
 
 
 def _counts_rows(axis: Any) -> bool:
@@ -371,7 +385,7 @@ def _check_originals(graph: Graph) -> None:
     if not given:
         return
     for name, spec in graph.inputs.items():
-        if spec.original is None and not graph.is_for_one_row:
+        if spec.constant is not None or (spec.original is None and not graph.is_for_one_row):
             continue
         first = spec.shape[0] if spec.shape else None
         if first is None or first != graph.batch:

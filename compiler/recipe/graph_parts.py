@@ -1,5 +1,6 @@
 """What a graph of a recipe is declared with: where it comes from, its inputs, its axes, its passes."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 import pydantic
@@ -7,6 +8,7 @@ from pydantic import Field
 
 from compiler.recipe.field_types import Dtype, FilePath, Name, ObjectName, Positive, Record, TensorName, disagree
 from runtime_lite.format.arrays import holds
+from runtime_lite.format.initial_value import numbers_of_initial, shape_of_initial
 
 CACHE_DEFAULTS = {"length_input": "real_length", "update": "replace"}
 """Of a window; an axis with buckets has a length input only where the recipe asks for it."""
@@ -79,6 +81,8 @@ class Input(Record):
             they are looked up in; None takes them from the data, and of such whole numbers those that have entries.
         example: the number that is tried where no data are drawn, as `explain` draws none; None takes numbers of the
             range, or normal ones, and 1 of whole ones.
+        constant: what the model is given here in every call, and nobody feeds: the input is no input of the bundle. A
+            number for all entries, lists as deep as the shape, or the path of a `.npy` file; None where it is fed.
     """
 
     shape: tuple[Positive | Name, ...]
@@ -90,6 +94,23 @@ class Input(Record):
     original: tuple[Positive | Name, ...] | None = None
     range: tuple[float, ...] | None = None
     example: float | None = None
+    constant: bool | int | float | FilePath | tuple[Any, ...] | None = None
+
+    @pydantic.model_validator(mode="after")
+    def _hold_constant(self) -> Self:
+        if self.constant is None:
+            return self
+        other = next((key for key in FED_KEYS if getattr(self, key) is not None), None)
+        if other is not None:
+            message = f"expected nothing beside constant that says what is fed, got {other}"
+            raise disagree(message, "keep one of the two", "constant")
+        if axes := [dim for dim in self.shape if isinstance(dim, str)]:
+            message = f"expected numbers in the shape of a constant, got {axes[0]!r}"
+            cure = "write its sizes; what the model takes for every row is one constant, as in shape: [1]"
+            raise disagree(message, cure, "shape")
+        if not isinstance(self.constant, str):
+            check_constant(self.constant, self.shape, self.dtype)
+        return self
 
     @pydantic.model_validator(mode="after")
     def _hold_range(self) -> Self:
@@ -126,7 +147,7 @@ class Input(Record):
     @property
     def is_data(self) -> bool:
         """Whether callers feed it."""
-        return not self.is_carried and self.mask_of is None and self.length_of is None
+        return not self.is_carried and self.mask_of is None and self.length_of is None and self.constant is None
 
     @property
     def is_carried(self) -> bool:
@@ -142,6 +163,30 @@ class Input(Record):
             return None
         places = (i for i, size in enumerate(original) if size in rows and original[:i] + original[i + 1 :] == rest)
         return next(places)
+
+
+FED_KEYS = ("state", "mask_of", "length_of", "counts", "original", "range", "example")
+"""What says of an input how it is fed."""
+
+
+def check_constant(constant: Any, shape: Sequence[int | str], dtype: str) -> None:
+    """Hold what is written for a constant to its shape and type: a number, or lists as deep as the shape.
+
+    Raises:
+        PydanticCustomError: another shape, or a number that the type does not have.
+    """
+    sizes = shape_of_initial(constant)
+    if sizes is None or (sizes and sizes != tuple(shape)):
+        got = "lists of different lengths" if sizes is None else f"lists of shape {list(sizes)}"
+        raise disagree(
+            f"expected a number, or lists of shape {list(shape)}, got {got}", "write one of both", "constant"
+        )
+    for number in numbers_of_initial(constant):
+        kind = "float32" if dtype == "bfloat16" else dtype
+        is_number = type(number) in ((bool,) if dtype == "bool" else (int, float))
+        if not is_number or not holds(kind, float(number)):
+            message = f"expected numbers that {dtype} has, got {number!r}"
+            raise disagree(message, "write one that it has, or the type that the model takes", "constant")
 
 
 class Axis(Record):

@@ -237,6 +237,9 @@ EXAMPLES: Mapping[str, Example] = {
     ),
     "Input.range": Example("[-1.0, 1.0]", f"{GRAPH}.inputs.features.range"),
     "Input.example": Example("0.5", f"{GRAPH}.inputs.features.example"),
+    "Input.constant": Example(
+        "0.5", f"{GRAPH}.inputs.features.constant", (f"{GRAPH}.inputs.features.shape=[1, 8, 40]",)
+    ),
     "Axis.fixed": Example("1", f"{GRAPH}.axes.batch.fixed", (f"{GRAPH}.axes.batch.buckets=null",)),
     "Axis.buckets": Example("[1, 4, 16]", f"{GRAPH}.axes.batch.buckets"),
     "Axis.window": Example("128", f"{GRAPH}.axes.cached.window"),

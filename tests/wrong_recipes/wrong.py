@@ -55,6 +55,8 @@ WRONG: tuple[Wrong, ...] = (
     Wrong("a length named as an input", CACHED, "cached: {window: 8, length_input: offset}"),
     Wrong("one name for length and mask", CACHED, "cached: {window: 8, length_input: n, mask_input: n}"),
     Wrong("a mask of no padded axis", OFFSET, OFFSET.replace("counts: cached", "mask_of: cached")),
+    Wrong("a constant along the rows", FEATURES, FEATURES.replace("range: [0.0, 1.0]", "constant: 0.5")),
+    Wrong("a constant that is counted, too", "counts: cached}", "counts: cached, constant: 3}"),
     # states
     Wrong("a state that is no output", "state: next_cache", "state: new_cache"),
     Wrong("an output listed twice", "[logits, next_cache]", "[next_cache, next_cache]"),

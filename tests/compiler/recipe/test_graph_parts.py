@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import pydantic
 import pytest
 
+from compiler.recipe.graph_parts import Input
 from compiler.recipe.load import load_recipe
 from tests.kit.recipes import changed, refusal, write
 
@@ -97,13 +99,18 @@ def test_contradiction_is_answered_with_line_key_and_cure(old: str, new: str, me
         ("example: .nan", "features.example: expected a finite number, got .nan"),
         ("example: half", "features.example: expected a number, got 'half'"),
         ("example: 1.0e+39", "features.example: expected a number that float32 has, got 1e+39; write one"),
+        ("constant: 1.0", "features.shape: expected numbers in the shape of a constant, got 'batch'; write its sizes"),
+        (
+            "constant: 1.0, range: [0.0, 1.0]",
+            "features.constant: expected nothing beside constant that says what is fed, got range; keep one",
+        ),
         (
             "range: [-1.0, 1.0], example: 2",
             "features.example: expected a number from -1 to 1, the declared range, got 2; write one that callers feed",
         ),
     ],
 )
-def test_wrong_range_or_example_is_refused_with_its_line(given: str, message: str, tmp_path: Path) -> None:
+def test_wrong_range_example_or_constant_is_refused_with_its_line(given: str, message: str, tmp_path: Path) -> None:
     text = changed(
         "features: {shape: [batch, 67, 80], dtype: float32}",
         f"features: {{shape: [batch, 67, 80], dtype: float32, {given}}}",
@@ -129,3 +136,37 @@ def test_range_is_of_numbers_that_callers_feed(tmp_path: Path) -> None:
     assert "expected whole numbers for int64, got [0.5, 2]; round them" in refusal(tmp_path, whole)
     good = changed("dtype: float32}\n      cache", "dtype: float32, range: [-1, 1.0]}\n      cache")
     assert load_recipe(write(tmp_path, good)).recipe.graphs["encoder"].inputs["features"].range == (-1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "constant", "words"),
+    [
+        ("int64", (), 16000.5, "expected numbers that int64 has, got 16000.5"),
+        ("int8", (), 16000, "expected numbers that int8 has, got 16000"),
+        ("int64", (), True, "expected numbers that int64 has, got True"),
+        ("bool", (1,), 1, "expected numbers that bool has, got 1"),
+        ("float32", (2,), (1.0, 2.0, 3.0), r"or lists of shape \[2\], got lists of shape \[3\]"),
+        ("float32", (2, 2), ((1.0,), (1.0, 2.0)), "got lists of different lengths"),
+        ("float32", (2,), ("1", 2.0), "got '1'"),
+    ],
+)
+def test_a_constant_has_the_shape_and_the_type_of_its_input(
+    dtype: str, shape: tuple[int, ...], constant: object, words: str
+) -> None:
+    with pytest.raises(pydantic.ValidationError, match=words):
+        Input.model_validate({"shape": shape, "dtype": dtype, "constant": constant})
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "constant"),
+    [
+        ("int64", (), 16000),
+        ("bool", (), False),
+        ("float32", (2,), (1, 2.5)),
+        ("bfloat16", (), 0.5),
+        ("int8", (1,), "x.npy"),
+    ],
+)
+def test_a_constant_is_fed_by_nobody(dtype: str, shape: tuple[int, ...], constant: object) -> None:
+    given = Input.model_validate({"shape": shape, "dtype": dtype, "constant": constant})
+    assert not given.is_data and not given.is_carried

@@ -1,0 +1,61 @@
+"""Inputs that a recipe fixes to a constant: read, and written into an ONNX graph in their place."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.errors import RecipeError
+from compiler.recipe.graph import Graph
+from compiler.recipe.graph_parts import Input
+from compiler.recipe.load import RecipePlaces
+from compiler.stages import Array
+from compiler.user_code.callables import shown_path
+
+
+def constants_of(places: RecipePlaces, graph: str, spec: Graph) -> dict[str, Array]:
+    """What inputs hold that are fixed to a constant, by name.
+
+    Args:
+        places: of the recipe.
+        graph: its name.
+        spec: its record.
+
+    Raises:
+        RecipeError: a file is missing, or holds another shape or type.
+    """
+    fixed = {name: given for name, given in spec.inputs.items() if given.constant is not None}
+    return {name: _array(places, graph, name, given) for name, given in fixed.items()}
+
+
+def _array(places: RecipePlaces, graph: str, name: str, given: Input) -> Array:
+    dtype = ir.DataType[given.dtype.upper().replace("FLOAT32", "FLOAT").replace("FLOAT64", "DOUBLE")].numpy()
+    shape = [int(size) for size in given.shape]
+    if not isinstance(given.constant, str):
+        return np.array(np.broadcast_to(np.asarray(given.constant), shape).astype(dtype))
+    path, where = places.locate(given.constant), places.where("graphs", graph, "inputs", name, "constant")
+    try:
+        array = np.load(path, allow_pickle=False)
+    except Exception as error:  # whatever a file of unknown origin makes the parser raise
+        raise RecipeError(
+            f"{where}: expected an array at {shown_path(path)}, got {str(error)[:200]}", cure="write it with numpy.save"
+        ) from error
+    if not isinstance(array, np.ndarray) or list(array.shape) != shape or array.dtype != dtype:
+        got = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else "several arrays"
+        raise RecipeError(
+            f"{where}: expected {given.dtype} {shape} in {shown_path(path)}, got {got}",
+            cure="write the shape and dtype of the file, or save it with those of the model",
+        )
+    return array
+
+
+def fix_inputs(model: ir.Model, constants: Mapping[str, Array]) -> None:
+    """Let inputs of a graph be constants, in place."""
+    inputs = house.inputs_named(model)
+    for name, array in constants.items():
+        value = inputs[name]
+        model.graph.inputs.remove(value)
+        value.const_value = ir.tensor(array, name=name)
+        value.shape = ir.Shape(array.shape)
+        model.graph.register_initializer(value)

@@ -1,0 +1,65 @@
+"""A module some of whose arguments are fixed to constants: whoever calls it gives the others alone."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from compiler.capture.constant_inputs import constants_of
+from compiler.capture.nested import arguments_of
+from compiler.capture.torch_module import first_call_inputs, load_module
+from compiler.recipe.graph import Graph
+from compiler.recipe.load import RecipePlaces
+from compiler.stages import Array
+
+NUMBERS = (bool, int, float)
+"""Annotations of parameters that take a number of Python in the place of a tensor."""
+
+
+def load_fixed(places: RecipePlaces, graph: str, spec: Graph, key: str) -> torch.nn.Module:
+    """The module of one call form, whose forward takes what is not fixed.
+
+    Args:
+        places: of the recipe.
+        graph: its name.
+        spec: its record, constants included.
+        key: `source` or `first_call`.
+
+    Raises:
+        RecipeError: as `load_module` and `constants_of` do, to which the others belong.
+    """
+    source = spec.source if key == "source" else spec.first_call
+    assert source is not None
+    module = load_module(places, graph, source, key)
+    constants = constants_of(places, graph, spec)
+    if constants:
+        names = list(spec.inputs) if key == "source" else list(first_call_inputs(spec))
+        fix_arguments(module, names, constants)
+    return module
+
+
+def fix_arguments(module: torch.nn.Module, names: Sequence[str], constants: Mapping[str, Array]) -> None:
+    """Let a module's forward take the inputs that are not constants, side by side.
+
+    Args:
+        module: changed; its parameters and their names stay.
+        names: all inputs, in the order of forward.
+        constants: by name; a parameter that is annotated as a number of Python is given one.
+    """
+    forward = module.forward
+    parameters = inspect.signature(forward).parameters
+    fixed = {name: _given(array, parameters.get(name)) for name, array in constants.items()}
+
+    def forward_of_the_others(*leaves: Any) -> Any:
+        others = iter(leaves)
+        given = [fixed[name] if name in fixed else next(others) for name in names]
+        return forward(*arguments_of(forward, names, given))
+
+    vars(module)["forward"] = forward_of_the_others
+
+
+def _given(array: Array, parameter: inspect.Parameter | None) -> Any:
+    wanted = None if parameter is None else parameter.annotation
+    is_number = wanted in NUMBERS or wanted in [kind.__name__ for kind in NUMBERS]
+    return array.item() if is_number and array.size == 1 else torch.from_numpy(array)
