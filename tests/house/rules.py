@@ -758,6 +758,7 @@ NOT_IN_RUNTIME = frozenset({"compiler", "onnx", "onnx_ir", "onnxscript", "pydant
 FRAMEWORK = "torch"
 FRAMEWORK_FILES = (
     "compiler/capture/exported_graph.py",
+    "compiler/capture/fixed_arguments.py",
     "compiler/capture/module_call.py",
     "compiler/capture/module_contents.py",
     "compiler/capture/original_fault.py",
