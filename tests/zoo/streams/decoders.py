@@ -268,7 +268,106 @@ class Stateless(nn.Module):
         return (torch.relu(self.c(self.e(t).transpose(1, 2))).transpose(1, 2), t[:, 1:])
 
 
+class BlankPredictor(nn.Module):
+    """Two tokens behind each other, of which blanks of -1 are looked up as 0 and count for nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.e = nn.Embedding(20, 8)
+        self.c = nn.Conv1d(8, 8, 2, groups=4, bias=False)
+
+    def forward(self, token: Any, context: Any) -> Any:
+        t = torch.cat([context, token], 1)
+        x = self.e(t.clamp(min=0)) * (t >= 0).unsqueeze(2)
+        return (torch.relu(self.c(x.transpose(1, 2))).transpose(1, 2), t[:, 1:])
+
+
+class Codebooks(nn.Module):
+    """One table for all codebooks, each at an offset of its own; a code of -1 is to come yet and counts for nothing.
+
+    The first codebook is a step ahead of the others, whose codes wait in a state.
+    """
+
+    offset: Tensor
+
+    def __init__(self, books: Any = 3, codes: Any = 10) -> None:
+        super().__init__()
+        self.e = nn.Embedding(books * codes, WIDTH)
+        self.a = Attention()
+        self.n = nn.LayerNorm(WIDTH)
+        self.o = nn.Linear(WIDTH, books * codes)
+        self.register_buffer("offset", torch.arange(books)[:, None] * codes)
+
+    def forward(self, code: Any, late: Any, k: Any, v: Any) -> Any:
+        delayed = torch.cat([code[:, :1], late], 1)
+        x = self.e(torch.where(delayed < 0, 0, delayed) + self.offset) * (delayed >= 0).unsqueeze(3)
+        x = x.sum(1)
+        h = self.n(x)
+        k = torch.cat([k, heads(self.a.k(h))], 2)
+        v = torch.cat([v, heads(self.a.v(h))], 2)
+        x = x + self.a.o(merge(functional.scaled_dot_product_attention(heads(self.a.q(h)), k, v)))
+        return (self.o(x).unflatten(2, (3, 10)), code[:, 1:], k, v)
+
+
+class SlowFast(nn.Module):
+    """A slow transformer over frames of summed codes, and a fast one over the codebooks of each frame."""
+
+    offset: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text, self.codes, self.fast = nn.Embedding(30, WIDTH), nn.Embedding(40, WIDTH), nn.Embedding(10, WIDTH)
+        self.a, self.b = Attention(), Attention()
+        self.o = nn.Linear(WIDTH, 10)
+        self.register_buffer("offset", torch.arange(4)[:, None] * 10)
+
+    def forward(self, token: Any, code: Any, k: Any, v: Any) -> Any:
+        is_code = (token >= 20) & (token < 30)
+        x = self.text(token) + self.codes(code + self.offset).sum(1) * is_code.unsqueeze(2)
+        k = torch.cat([k, heads(self.a.k(x))], 2)
+        v = torch.cat([v, heads(self.a.v(x))], 2)
+        x = x + self.a.o(merge(functional.scaled_dot_product_attention(heads(self.a.q(x)), k, v)))
+        f = torch.cat([x, self.fast(code[:, :, 0])], 1)
+        seen = torch.ones(5, 5, dtype=torch.bool).tril()
+        q, own, value = heads(self.b.q(f)), heads(self.b.k(f)), heads(self.b.v(f))
+        f = f + self.b.o(merge(functional.scaled_dot_product_attention(q, own, value, attn_mask=seen)))
+        return (self.o(f), k, v)
+
+
 FAMILIES = (
+    StepFamily(
+        "transducer_blank",
+        BlankPredictor,
+        {
+            "token": data("batch", 1, dtype="int64", above=-1, below=20),
+            "context": state("cn", "batch", 1, dtype="int64"),
+        },
+        ("y", "cn"),
+    ),
+    StepFamily(
+        "codebooks_delayed",
+        Codebooks,
+        {
+            "code": data("batch", 3, 1, dtype="int64", above=-1, below=10),
+            "late": state("next_late", "batch", 2, 1, dtype="int64"),
+            "k": state("kn", "batch", 2, "cached", 4),
+            "v": state("vn", "batch", 2, "cached", 4),
+        },
+        ("y", "next_late", "kn", "vn"),
+        windows={"cached": 16},
+    ),
+    StepFamily(
+        "slow_fast",
+        SlowFast,
+        {
+            "token": data("batch", 1, dtype="int64", below=30),
+            "code": data("batch", 4, 1, dtype="int64", below=10),
+            "k": state("kn", "batch", 2, "cached", 4),
+            "v": state("vn", "batch", 2, "cached", 4),
+        },
+        ("y", "kn", "vn"),
+        windows={"cached": 16},
+    ),
     StepFamily(
         "decoder_kv_tuple",
         KvTuple,

@@ -21,6 +21,7 @@ class Given:
         state: the output that is fed back, or None.
         dtype: element type.
         original: the shape of a model that is written for one row, or None.
+        above: for indices, the inclusive lower bound; other than 0, the recipe declares the range.
         below: for indices, the exclusive upper bound.
         counts: whether it holds the places of its frames in the stream.
     """
@@ -29,6 +30,7 @@ class Given:
     state: str | None = None
     dtype: str = "float32"
     original: tuple[int | str, ...] | None = None
+    above: int = 0
     below: int | None = None
     counts: bool = False
 
@@ -37,6 +39,8 @@ class Given:
         """As in the recipe."""
         found: dict[str, Any] = {"shape": self.shape, "dtype": self.dtype}
         found |= {} if self.state is None else {"state": self.state}
+        if self.above and self.below is not None:
+            found["range"] = (float(self.above), float(self.below - 1))
         return found | ({} if self.original is None else {"original": self.original})
 
 
@@ -97,4 +101,4 @@ class StepFamily:
 def _drawn(given: Given, sizes: list[int], rng: np.random.Generator, call: int) -> np.ndarray:
     if given.counts:
         return (call * sizes[-1] + np.arange(sizes[-1])).reshape(sizes)
-    return rng.standard_normal(sizes) if given.below is None else rng.integers(0, given.below, sizes)
+    return rng.standard_normal(sizes) if given.below is None else rng.integers(given.above, given.below, sizes)

@@ -85,9 +85,11 @@ def _compare(lowered: Lowered, alone: Sequence[Sequence[OriginalCall]], calls: i
     worst = 0.0
     for call in range(calls):
         for row in [row for row, age in enumerate(AGES) if age == call]:
-            for values in (runner.states, runner.lengths):
-                for name, array in list(values.items()):
-                    values[name] = np.where(_row(row, array), np.zeros_like(array), array)
+            for state in lowered.states:
+                array = runner.states[state.input]
+                runner.states[state.input] = np.where(_row(row, array), runner.initial(state), array)
+            for axis, lengths in list(runner.lengths.items()):
+                runner.lengths[axis] = np.where(_row(row, lengths), 0, lengths)
         ages = [call - age for age in AGES]
         feed = _joined([alone[row][max(age, 0)].feed for row, age in enumerate(ages)])
         full = runner.full_feed(feed)
