@@ -87,7 +87,8 @@ class PaddedAxis:
         mask_inputs: inputs that are 1 at valid places; made from the length, so callers do not feed them.
         length_inputs: inputs of the model that hold the true length.
         minimum: the smallest true length for which the graph has a meaning.
-        maximum: the largest number of slots that the model's tables have rows for, or None.
+        maximum: the largest number of slots that the model's tables and types have room for, or None.
+        limited_by: the node that has no room for more, for people to read; empty without a maximum.
     """
 
     axis: str
@@ -96,6 +97,7 @@ class PaddedAxis:
     length_inputs: tuple[str, ...] = ()
     minimum: int = 1
     maximum: int | None = None
+    limited_by: str = ""
 
 
 def require_lowered(cache: CacheAxis) -> None:

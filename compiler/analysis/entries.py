@@ -22,12 +22,10 @@ from compiler.ir import array_of, dims_of, int_attribute, integers_of, ints_attr
 from compiler.operator_traits import COMPARISONS
 from compiler.sizes.expressions import Dim, normal_form
 from compiler.sizes.growth import never_negative
+from compiler.sizes.held_numbers import can_hold
 
 FURTHEST = 2**31 - 1
 """Numbers from here on are beyond every length."""
-
-EXACT = {ir.DataType.FLOAT: 2**24, ir.DataType.DOUBLE: 2**53, ir.DataType.FLOAT16: 2**11, ir.DataType.BFLOAT16: 2**8}
-"""Whole numbers up to here are the same in a type of floating point."""
 
 PLACES = tuple(sympy.Symbol(f"place{axis}", integer=True, nonnegative=True) for axis in range(12))
 """The place of an entry along every axis."""
@@ -86,7 +84,10 @@ class Entries:
         rule = None if node is None or node.domain not in ("", "ai.onnx") else RULES.get(node.op_type)
         if node is None or rule is None:
             raise Unknown
-        return rule(self, node)
+        entry = rule(self, node)
+        if isinstance(entry, sympy.Basic) and not can_hold(value.dtype, normal_form(entry)):
+            raise Unknown  # lengths and places wrap around from some on, or are rounded
+        return entry
 
     def numbers(self, node: ir.Node) -> list[sympy.Expr]:
         """The entries of a node's operands at the places of its output.
@@ -287,9 +288,7 @@ def _cast(entries: Entries, node: ir.Node) -> Entry:
     if to == ir.DataType.BOOL:
         return entry if isinstance(entry, bool) else not _compared("Equal", _number(entry), _dims(node.inputs[0]))
     number = sympy.Integer(entry) if isinstance(entry, bool) else _number(entry)
-    if to.is_integer():
-        return number
-    if not number.is_Integer or abs(int(number)) > EXACT.get(to, 0):
+    if not to.is_integer() and not number.is_Integer:
         raise Unknown  # lengths are rounded from some on
     return number
 

@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Sequence
 
 import numpy as np
+import onnx_ir as ir
 
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, VALID, Fact, Verdict, refuse
@@ -17,7 +18,7 @@ from compiler.analysis.rules import RULES, elementwise
 from compiler.analysis.rules.length import is_known
 from compiler.analysis.transfer import whole_range
 from compiler.errors import Refused
-from compiler.ir import dims_of
+from compiler.ir import array_of, dims_of
 from compiler.operator_traits import MAKING, RANDOM, SIZED_BY_OPERANDS, SLIDING
 from compiler.sizes.expressions import Dim
 
@@ -38,11 +39,37 @@ def judge(case: Case) -> Verdict:
     Raises:
         Refused: no rule, or the rule does not hold; node, op and source line are left to the caller.
     """
+    _require_type(case)
     _require_room(case)
     meant = needs_of(case)
     verdict = _ruled(case)
     return dataclasses.replace(verdict, at_least_one=(*verdict.at_least_one, *meant)) if meant else verdict
 
+
+def _require_type(case: Case) -> None:
+    """Refuse what is computed in a type that no run can hand out, so that nothing of it can be compared.
+
+    Raises:
+        Refused: an operand or a result has such a type, as bfloat16.
+    """
+    if not case.tracked:
+        return
+    for value in (*case.node.inputs, *case.node.outputs):
+        if value is not None and value.dtype in UNSEEN and array_of(value) is None:
+            raise refuse(
+                f"{case.op} computes in {value.dtype}, whose values ONNX Runtime does not hand out",
+                "load the model in float32, and leave it to the recipe to round (lower_precision)",
+            )
+
+
+UNSEEN = frozenset(
+    {
+        ir.DataType.BFLOAT16, ir.DataType.FLOAT4E2M1, ir.DataType.FLOAT8E4M3FN, ir.DataType.FLOAT8E4M3FNUZ,
+        ir.DataType.FLOAT8E5M2, ir.DataType.FLOAT8E5M2FNUZ, ir.DataType.FLOAT8E8M0, ir.DataType.INT2, ir.DataType.INT4,
+        ir.DataType.UINT2, ir.DataType.UINT4,
+    }
+)  # fmt: skip
+"""Types for which NumPy has none of its own."""
 
 MEETING = frozenset(
     {key for key, rule in elementwise.TABLE.items() if rule not in (elementwise.cast, elementwise.clip)}

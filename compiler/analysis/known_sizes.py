@@ -16,6 +16,7 @@ import sympy
 from compiler.ir import array_of, dims_of, dims_read, int_attribute, integers_of
 from compiler.sizes.expressions import Dim, normal_form
 from compiler.sizes.growth import agree, truncated
+from compiler.sizes.held_numbers import can_hold
 
 MOST = 64
 """Elements of a value that is followed as numbers; shapes, bounds and pads have fewer."""
@@ -93,10 +94,10 @@ def _found(value: ir.Value, seen: Numbers) -> tuple[Dim, ...] | None:
     if array is not None:
         return _elements(array)
     known = integers_of(value)
-    if known is not None and not any(is_placeholder(name) for number in known for name in names_in(number)):
-        return known
-    node = value.producer()
-    return None if node is None or node.domain not in ("", "ai.onnx") else _computed(node, seen)
+    if known is None or any(is_placeholder(name) for number in known for name in names_in(number)):
+        node = value.producer()
+        known = None if node is None or node.domain not in ("", "ai.onnx") else _computed(node, seen)
+    return known if known is None or all(can_hold(value.dtype, number) for number in known) else None
 
 
 def _elements(array: np.ndarray) -> tuple[Dim, ...] | None:
@@ -120,8 +121,10 @@ def _computed(node: ir.Node, seen: Numbers) -> tuple[Dim, ...] | None:
         return None
     known = [each for each in operands if each is not None]
     match node.op_type:
-        case "Identity" | "Cast" | "Squeeze" | "Unsqueeze" | "Reshape":
+        case "Identity" | "Squeeze" | "Unsqueeze" | "Reshape":
             return known[0]
+        case "Cast":
+            return _converted(node, known[0])
         case "Concat":
             return tuple(number for each in known for number in each)
         case "Gather":
@@ -149,10 +152,25 @@ def _computed(node: ir.Node, seen: Numbers) -> tuple[Dim, ...] | None:
     return _arithmetic(node, known)
 
 
+def _converted(node: ir.Node, known: tuple[Dim, ...]) -> tuple[Dim, ...] | None:
+    """Numbers in another type: of fractions integers keep what lies in front of the point."""
+    output = node.outputs[0].dtype
+    if output is None or not output.is_integer() or all(map(_is_whole, known)):
+        return known
+    whole = [truncated(*sympy.fraction(sympy.together(number))) for number in known]
+    return None if None in whole else tuple(_plain(number) for number in whole if number is not None)
+
+
+def _is_whole(number: Dim) -> bool:
+    return isinstance(number, int) or bool(number.is_integer)
+
+
 def _arithmetic(node: ir.Node, known: list[tuple[Dim, ...]]) -> tuple[Dim, ...] | None:
     length = max(len(each) for each in known)
     if any(len(each) not in (1, length) for each in known):
         return None
+    if not all(_is_whole(number) for each in known for number in each):
+        return None  # sums and products of fractions are rounded: 49 * (1 / 49) is less than 1
     columns = [each * length if len(each) == 1 else each for each in known]
     found = [_entry(node, [column[at] for column in columns]) for at in range(length)]
     return None if any(each is None for each in found) else tuple(each for each in found if each is not None)

@@ -20,6 +20,7 @@ from compiler.errors import Refused
 from compiler.ir import Dim, dims_of, is_op, symbol
 from compiler.operator_traits import VIEWS
 from compiler.sizes.growth import never_falls
+from compiler.sizes.held_numbers import holds_lengths
 
 COPYING = VIEWS | {"Cast", "Expand"}
 """Operators that give of one number everywhere one number everywhere."""
@@ -230,7 +231,9 @@ def uniform_source(value: ir.Value | None) -> ir.Value | None:
     if value is None or dims is None or all(dim == 1 for dim in dims):
         return value if dims is not None else None
     node = value.producer()
-    return uniform_source(node.inputs[0]) if is_op(node, *COPYING) and node is not None else None
+    if node is None or not is_op(node, *COPYING) or (value.dtype is not None and not holds_lengths(value.dtype)):
+        return None
+    return uniform_source(node.inputs[0])
 
 
 def _content(size: Dim | None) -> Interval:

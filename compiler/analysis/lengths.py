@@ -1,7 +1,9 @@
 """The lengths for which a proof holds: the shortest that give every size an entry, the longest that tables allow."""
 
+import dataclasses
+import functools
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 
 import onnx_ir as ir
 import onnx_shape_inference
@@ -9,15 +11,40 @@ import sympy
 
 from compiler import ir as house
 from compiler.analysis.facts import refuse
-from compiler.analysis.known_sizes import at_zero
+from compiler.analysis.known_sizes import Numbers, at_zero, numbers_of
 from compiler.analysis.layout import symbols_of
 from compiler.analysis.propagate import Derivation
 from compiler.ir import Dim, symbol
 from compiler.sizes.expressions import bounds_of_cut, normal_form, remainder_by
-from compiler.sizes.growth import agree_up_to, never_falls
+from compiler.sizes.growth import agree_up_to, never_falls, never_negative
+from compiler.sizes.held_numbers import held_numbers
 
 Limit = tuple[sympy.Expr, int]
 """A size that may not exceed a number: rows looked up in a table of so many. One that falls asks for long inputs."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Longest:
+    """The longest that an axis may be.
+
+    Attributes:
+        slots: its entries.
+        size: the size that would be too large for longer ones.
+        most: the largest that it may be.
+        node: the node that computes it, or takes as many entries.
+    """
+
+    slots: int
+    size: sympy.Expr
+    most: int
+    node: ir.Node
+
+    def __str__(self) -> str:
+        node, output = self.node, self.node.outputs[0]
+        held = f"entries of {self.most}" if house.is_op(node, "Slice") else f"as {output.dtype}, up to {self.most}"
+        where = house.source_of(node)
+        return f"{node.op_type} {node.name} takes {self.size} {held}{where and f' ({where})'}"
+
 
 SETTLED = (sympy.Min, sympy.Max, sympy.floor)
 """What a limit may settle in a size."""
@@ -26,7 +53,7 @@ FURTHEST = 2**20
 """Lengths up to here are tried: 65 seconds of audio at 16 kHz."""
 
 
-def least_lengths(derivation: Derivation, start: Mapping[str, int], limits: Sequence[Limit] = ()) -> dict[str, int]:
+def least_lengths(derivation: Derivation, start: Mapping[str, int], limits: Collection[Limit] = ()) -> dict[str, int]:
     """The smallest length per padded axis from which on every size in `at_least_one` is 1 or more.
 
     Args:
@@ -86,8 +113,8 @@ def _holds(size: sympy.Expr, name: str, length: int) -> bool:
     return bool(size.subs(symbol(name), length) >= 1)
 
 
-def infer_settled(model: ir.Model, behind: Collection[str] = ()) -> tuple[Limit, ...]:
-    """Infer shapes, reading `table[:size]` as `size` entries; the sizes that tables limit.
+def infer_settled(model: ir.Model, behind: Collection[str] = ()) -> dict[Limit, ir.Node]:
+    """Infer shapes, reading `table[:size]` as `size` entries; the sizes that tables and types limit, and where.
 
     Args:
         model: the graph.
@@ -103,13 +130,14 @@ def infer_settled(model: ir.Model, behind: Collection[str] = ()) -> tuple[Limit,
         house.prune(model)
         house.forget_shapes(model)
         house.infer_shapes(model)
-    limits = {
-        limit: None
-        for node in model.graph
-        for limit in (*_limits(node), *_last_entries(node, behind), *_first_entries(node, behind))
-    }
-    remainders = {limit: quotient for node in model.graph for limit, quotient in _remainders(node, behind)}
-    limits |= dict.fromkeys(remainders)
+    limits: dict[Limit, ir.Node] = {}
+    remainders: dict[Limit, sympy.Expr] = {}
+    for node in model.graph:
+        for limit in (*_limits(node), *_last_entries(node, behind), *_first_entries(node, behind)):
+            limits.setdefault(limit, node)
+        for limit, quotient in _remainders(node, behind):
+            limits.setdefault(limit, node)
+            remainders[limit] = quotient
     if limits:
         settled: dict[sympy.Expr, sympy.Expr] = dict.fromkeys(remainders.values(), sympy.Integer(0))
         for size, most in limits:
@@ -120,7 +148,51 @@ def infer_settled(model: ir.Model, behind: Collection[str] = ()) -> tuple[Limit,
         for node in model.graph:
             for output in node.outputs:
                 _settle(output, settled)
-    return tuple(limits)
+    return _limits_of_types(model) | limits
+
+
+def _limits_of_types(model: ir.Model) -> dict[Limit, ir.Node]:
+    """Sizes that must not outgrow the type that they are computed in: integers wrap around, other types round.
+
+    What is rounded is asked for where integers are made of it; as data it is computed again of true lengths.
+    """
+    limits: dict[Limit, ir.Node] = {}
+    known: Numbers = {}
+    for node in model.graph:
+        output = node.outputs[0]
+        if not _is_integer(output) or house.array_of(output) is not None or numbers_of(output, known) is None:
+            continue
+        for value in (output, *_rounded(node)):
+            for limit in (each for number in numbers_of(value, known) or () for each in _held(number, value.dtype)):
+                limits.setdefault(limit, value.producer() or node)
+    return limits
+
+
+def _is_integer(value: ir.Value) -> bool:
+    return value.dtype is not None and value.dtype.is_integer()
+
+
+def _rounded(node: ir.Node) -> list[ir.Value]:
+    """The values that are no integers of which a node makes some."""
+    found: dict[ir.Value, None] = {}
+    waiting = [node]
+    while waiting:
+        values = [value for value in waiting.pop().inputs if value is not None and not _is_integer(value)]
+        waiting += [maker for value in values if value not in found and (maker := value.producer()) is not None]
+        found |= dict.fromkeys(values)
+    return list(found)
+
+
+@functools.lru_cache(maxsize=4096)
+def _held(number: Dim, dtype: ir.DataType | None) -> tuple[Limit, ...]:
+    """What keeps a number within its type, where some length leads out of it."""
+    names = symbols_of(number)
+    if isinstance(number, int) or dtype is None or len(names) != 1:
+        return ()
+    least, most = held_numbers(dtype)
+    far = number.subs(dict.fromkeys(names, FURTHEST))
+    below = far < least or (least == 0 and not never_negative(normal_form(number), 1))
+    return (*([(number, most)] if far > most else []), *([(-number, -least)] if below else []))
 
 
 def _divide_sizes(model: ir.Model) -> int:
@@ -286,17 +358,18 @@ def _text(size: Dim) -> int | str:
     return size if isinstance(size, int) else int(size) if size.is_Integer else str(size)
 
 
-def longest_lengths(limits: Sequence[Limit], names: Collection[str]) -> dict[str, int]:
-    """The largest number of slots per axis for which every limited size fits its table."""
-    most: dict[str, int] = {}
-    for size, rows in limits:
+def longest_lengths(limits: Mapping[Limit, ir.Node], names: Collection[str]) -> dict[str, Longest]:
+    """The largest number of slots per axis for which every limited size fits its table or type."""
+    most: dict[str, Longest] = {}
+    for (size, rows), node in limits.items():
         for name in names:
             if size.free_symbols == {symbol(name)} and bool(size.subs(symbol(name), FURTHEST) > rows):
                 low, high = 0, FURTHEST
                 while high - low > 1:
                     middle = (low + high) // 2
                     low, high = (middle, high) if bool(size.subs(symbol(name), middle) <= rows) else (low, middle)
-                most[name] = min(most.get(name, low), low)
+                if name not in most or low < most[name].slots:
+                    most[name] = Longest(low, size, rows, node)
     return most
 
 

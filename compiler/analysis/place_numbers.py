@@ -5,6 +5,7 @@
 """
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -18,6 +19,7 @@ from compiler.ir import array_of, attribute, dims_of, int_attribute, ints_attrib
 from compiler.operator_traits import PICKING
 from compiler.sizes.expressions import Dim
 from compiler.sizes.growth import function_of
+from compiler.sizes.held_numbers import can_hold
 
 Array: TypeAlias = np.ndarray
 Sizes: TypeAlias = Mapping[sympy.Basic, int]
@@ -201,9 +203,16 @@ def uniform(value: ir.Value | None) -> float | None:
     if is_op(node, "Cast") and value is not None and value.dtype is not None:
         assert node is not None
         found = uniform(node.inputs[0])
-        return None if found is None else float(np.asarray(found).astype(value.dtype.numpy()))
+        if found is None or not _is_held(value.dtype, found):
+            return None
+        return float(np.asarray(found).astype(value.dtype.numpy()))
     if is_op(node, "ConstantOfShape"):
         assert node is not None
         given = attribute(node, "value")
         return float(given.numpy().reshape(-1)[0]) if isinstance(given, ir.TensorProtocol) else 0.0
     return None
+
+
+def _is_held(dtype: ir.DataType, number: float) -> bool:
+    """Whether a type holds a number, but for its fraction: what integers have no room for each runtime casts anew."""
+    return not dtype.is_integer() or (math.isfinite(number) and can_hold(dtype, int(number)))

@@ -21,6 +21,7 @@ from compiler.analysis.place_numbers import uniform
 from compiler.analysis.transfer import limits_of
 from compiler.ir import Dim, array_of, dims_of, int_attribute, is_op
 from compiler.operator_traits import OF_POSITIONS
+from compiler.sizes.held_numbers import holds_lengths
 
 MOVING = frozenset({"Expand", "Identity", "Squeeze", "Transpose", "Unsqueeze"})
 """A list of its own: operators after which every entry still lies at the slot that its axes say."""
@@ -122,7 +123,7 @@ def _entrywise(case: Case, node: ir.Node, depth: int) -> sympy.Expr | None:
     if not any(known):
         return sympy.Integer(0)
     dtype = node.outputs[0].dtype
-    if dtype is None or not dtype.is_integer():
+    if dtype is None or not dtype.is_integer() or not holds_lengths(dtype):
         return None
     if is_op(node, "Add", "Sub"):
         return sympy.expand(known[0] + known[1] if is_op(node, "Add") else known[0] - known[1])

@@ -8,7 +8,7 @@ import onnx_ir as ir
 from compiler.capture.counts import frames_counted
 from compiler.capture.initial_graph import added_by_call, states_of
 from compiler.capture.prefix_reference import PrefixReference
-from compiler.errors import Place, RecipeError
+from compiler.errors import Place, RecipeError, Refused
 from compiler.interruption import shielded
 from compiler.recipe.graph import Graph
 from compiler.recipe.load import RecipePlaces
@@ -87,6 +87,8 @@ class OnnxReference:
         for count, feed in enumerate(feeds):
             try:
                 outputs = runner.step(feed)
+            except Refused:
+                raise
             except Exception as error:
                 raise self._failed(f"at chained step {count}", error) from error
             yield outputs, dict(runner.states)

@@ -15,10 +15,12 @@ def check_buckets(lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> N
     for each in lowered.padded_axes:
         for slots in buckets[each.axis]:
             if slots < each.minimum or slots > (each.maximum or slots):
-                limit = f"at least {each.minimum}" if slots < each.minimum else f"at most {each.maximum}"
+                is_short = slots < each.minimum
+                limit = f"at least {each.minimum}" if is_short else f"at most {each.maximum}"
+                by = f": {each.limited_by}" if each.limited_by and not is_short else ""
                 raise Refused(
-                    f"expected buckets of {each.axis} of {limit}, for which the proof holds, got {slots}",
-                    cure="drop the bucket",
+                    f"expected buckets of {each.axis} of {limit}, for which the proof holds, got {slots}{by}",
+                    cure="drop the bucket" + (", or give the model a larger table or type" if by else ""),
                 ).at(axis=each.axis)
     rows = buckets.get(lowered.batch_axis or "", (1,))
     if rows[-1] > 1 and not lowered.rows_independent:

@@ -106,8 +106,8 @@ class ComputeOnce:
             lowered,
             states=(*lowered.states, *states),
             padded_axes=tuple(
-                dataclasses.replace(each, maximum=min(each.maximum or self.slots, self.slots))
-                if each.axis in axes
+                dataclasses.replace(each, maximum=self.slots, limited_by="")
+                if each.axis in axes and (each.maximum is None or each.maximum > self.slots)
                 else each
                 for each in lowered.padded_axes
             ),

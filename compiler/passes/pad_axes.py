@@ -27,13 +27,13 @@ from compiler import ir as house
 from compiler.analysis.certificate import certificate, records
 from compiler.analysis.garbage_collection import paused
 from compiler.analysis.layout import Side
-from compiler.analysis.lengths import infer_settled, least_lengths, longest_lengths
+from compiler.analysis.lengths import Longest, infer_settled, least_lengths, longest_lengths
 from compiler.analysis.propagate import Axes, Derivation, propagate
 from compiler.errors import Place, Refused
 from compiler.ir import OLDEST_OPSET
 from compiler.padding.outputs import check_empty, check_outputs
 from compiler.padding.padded_graph import PaddedGraph
-from compiler.stages import Array, Lowered, Outcome, StateMap, require_lowered, right_aligned
+from compiler.stages import Array, Lowered, Outcome, PaddedAxis, StateMap, require_lowered, right_aligned
 from runtime_lite.format.cache_axis import CacheAxis
 
 
@@ -66,6 +66,7 @@ class PadAxes:
         work.write(derivation)
         least = least_lengths(derivation, {axis: int(side is Side.LEFT) for axis, side in axes.sides.items()}, limits)
         most = longest_lengths(limits, axes.sides)
+        _check_slots(lowered.caches, most)
         for cache in lowered.caches:
             check_empty(least[cache.axis], cache)
         if lowered.caches:
@@ -79,8 +80,7 @@ class PadAxes:
         done = dataclasses.replace(
             lowered,
             padded_axes=tuple(
-                dataclasses.replace(each, minimum=least[each.axis], maximum=most.get(each.axis))
-                for each in lowered.padded_axes
+                _limited(dataclasses.replace(each, minimum=least[each.axis]), most) for each in lowered.padded_axes
             ),
             is_padded=True,
             rows_independent=lowered.batch_axis is not None,
@@ -95,6 +95,28 @@ class PadAxes:
         carried = tuple(_carried(lowered)), tuple(_replaced(lowered))
         proof = certificate(axes, work.steps, inputs, masks, least, work.becomes, *carried, dict(lowered.ranges))
         return Outcome(done, matched=len(derivation.judged), rewritten=max(after - before, 0), records=(proof,))
+
+
+def _limited(axis: PaddedAxis, most: Mapping[str, Longest]) -> PaddedAxis:
+    """An axis with its largest number of slots, and what limits it."""
+    longest = most.get(axis.axis)
+    return axis if longest is None else dataclasses.replace(axis, maximum=longest.slots, limited_by=str(longest))
+
+
+def _check_slots(caches: Sequence[CacheAxis], most: Mapping[str, Longest]) -> None:
+    """The slots of caches fit the tables and types of the graph.
+
+    Raises:
+        Refused: a cache has more.
+    """
+    for cache in caches:
+        longest = most.get(cache.axis)
+        if longest is not None and longest.slots < cache.slots:
+            raise Refused(
+                f"expected at most {longest.slots} slots, got {cache.slots}: {longest}",
+                cure="choose a smaller window, or give the model a larger table or type",
+                place=Place(axis=cache.axis),
+            )
 
 
 def derive_tolerantly(lowered: Lowered) -> tuple[Derivation, tuple[dict[str, Any], ...]]:

@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.errors import DataError, Place
+from compiler.errors import DataError, Place, Refused
 from compiler.runners.callers_view import caller_dims, for_callers
 from compiler.runners.session import Session
 from compiler.sizes.expressions import Dim
@@ -187,7 +187,12 @@ class RowsRunner:
         sizes = {**lengths, **({} if self.batch is None else {self.batch: 1})}
         place = []
         for dim in self.formulas[name]:
-            size = size_of(dim, sizes)
+            try:
+                size = size_of(dim, sizes)
+            except Refused as refused:
+                maker = house.outputs_named(self.lowered.model)[name].producer()
+                places = {"node": str(maker.name), "op": maker.op_type} if maker is not None else {}
+                raise refused.at(tensor=name, **places, source=house.source_of(maker)) from None
             has_rows = self.batch is not None and house.mentions(dim, self.batch)
             place.append(slice(row * size, (row + 1) * size) if has_rows else slice(size))
         return tuple(place)
@@ -204,5 +209,17 @@ def _dtype(value: ir.Value) -> np.dtype:
 
 
 def size_of(dim: Dim, sizes: Mapping[str, int]) -> int:
-    """A dimension at given sizes of its axes."""
-    return dim if isinstance(dim, int) else int(dim.subs({house.symbol(name): size for name, size in sizes.items()}))
+    """A dimension at given sizes of its axes.
+
+    Raises:
+        Refused: it does not follow from these.
+    """
+    if isinstance(dim, int):
+        return dim
+    size = dim.subs({house.symbol(name): size for name, size in sizes.items()})
+    if not size.is_number:
+        raise Refused(
+            f"expected sizes that follow from {', '.join(sizes)}, got an axis of {dim} entries",
+            cure="compute sizes of the lengths of inputs, in int64, or declare the axis in the recipe",
+        )
+    return int(size)

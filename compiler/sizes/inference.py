@@ -6,7 +6,6 @@ import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
-import numpy as np
 import onnx_ir as ir
 import onnx_shape_inference
 import sympy
@@ -15,6 +14,7 @@ from onnx_shape_inference import ShapeInferenceContext, _broadcast, _registry, _
 
 from compiler.sizes.expressions import bounds_of_cut, entries_between, expression, normal_form, remainder_by
 from compiler.sizes.growth import never_negative, truncated
+from compiler.sizes.held_numbers import can_hold
 
 Size = int | ir.SymbolicDim
 Sizes = list[Size]
@@ -116,12 +116,9 @@ _note = ShapeInferenceContext.set_symbolic_value
 
 
 def _note_what_fits(context: ShapeInferenceContext, value: ir.Value, data: Sizes) -> None:
-    """Note what a value holds, unless it wraps around: the library computes without bounds, and fails to write it."""
-    if value.dtype is not None and value.dtype.is_integer():
-        held = np.iinfo(value.dtype.numpy())
-        if any(isinstance(number, int) and not held.min <= number <= held.max for number in data):
-            return
-    _note(context, value, data)
+    """Note what a value holds, unless its type cannot hold it: the library computes without bounds."""
+    if all(can_hold(value.dtype, number if isinstance(number, int) else _expression(number)) for number in data):
+        _note(context, value, data)
 
 
 def _where_it_can(known: Inference) -> Inference:

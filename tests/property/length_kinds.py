@@ -250,10 +250,40 @@ def _shared(garden: Garden) -> None:
     garden.keep(garden.op("Add", [found, made]), False)
 
 
+NARROW = {
+    ir.DataType.INT8: 50, ir.DataType.UINT8: 100, ir.DataType.INT16: 20_000, ir.DataType.UINT16: 40_000,
+    ir.DataType.FLOAT16: 1_001, ir.DataType.BFLOAT16: 129, BOOL: 1, FLOAT: 2**23 + 1, INT32: 2**30,
+}  # fmt: skip
+"""Types, and multiples of lengths that they outgrow at once."""
+
+
+@since(13)
+def _outgrown(garden: Garden) -> None:
+    """A multiple of the length, in a type that it outgrows, as data, as a bound of a mask or of a cut."""
+    found = garden.pick(False)
+    dtype = list(NARROW)[int(garden.rng.integers(0, len(NARROW)))]
+    many = garden.whole("Mul", [garden.length(found.value, False), garden.insert.int64s(NARROW[dtype])])
+    narrow = garden.op("Cast", [many], {"to": dtype}, dtype)
+    if dtype == INT32:
+        narrow = garden.op("Add", [narrow, narrow], dtype=dtype)
+    back = garden.op("Cast", [narrow], {"to": ir.DataType.INT64}, ir.DataType.INT64)
+    few = garden.whole("Mod", [back, garden.insert.int64s(int(garden.rng.integers(3, 8)))])
+    match int(garden.rng.integers(0, 3)):
+        case 0:
+            made = garden.op("Add", [found.value, _float(garden, few)])
+        case 1:
+            seen = garden.op("Less", [_places(garden, found.value), few], dtype=BOOL)
+            mask = garden.op("Unsqueeze", [seen, garden.insert.int64s(0, 2)], dtype=BOOL)
+            made = garden.op("Where", [mask, found.value, garden.scalar(0.0, FLOAT)])
+        case _:
+            made = garden.op("Slice", [found.value, garden.insert.int64s(0), few, garden.insert.int64s(1)])
+    garden.keep(made, False)
+
+
 LENGTH_KINDS: Kinds = (
     (_recurrence, 1.5), (_reverse_sequence, 1), (_length_as_data, 2), (_returned_lengths, 0.7), (_positions, 2),
     (_below_a_number, 1), (_own_entry, 1.5), (_looked_up, 1.5), (_rolled, 1), (_turned, 1), (_scattered, 0.7),
-    (_interpolated, 0.7), (_shared, 1),
+    (_interpolated, 0.7), (_shared, 1), (_outgrown, 1),
 )  # fmt: skip
 """What grows of lengths; kinds with declared ones need rows."""
 

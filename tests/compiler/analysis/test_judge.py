@@ -81,3 +81,12 @@ def test_a_tensor_of_which_not_even_the_axes_are_counted_is_refused() -> None:
     given.node.outputs[0].shape = None
     with pytest.raises(Refused, match="does not know how many axes"):
         judge(given)
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float8e4m3fn", "int4"])
+def test_types_that_no_run_hands_out_are_refused(kind: str) -> None:
+    to = {"bfloat16": 16, "float8e4m3fn": 17, "int4": 22}[kind]
+    text = f"(float[batch,4] x) => ({kind}[batch,4] y) {{ y = Cast<to = {to}>(x) }}"
+    with pytest.raises(Refused, match=f"Cast computes in {kind.upper()}, .*; load the model in float32"):
+        judge(case(text, "y", make_fact({0: (Rows(symbol("batch")),)}, lambda region: ANYTHING)))
+    assert judge(case(text, "y", Fact())).outputs[0].is_plain

@@ -1,5 +1,6 @@
 """Sizes: equal ones are recognised, quotients are exact or none, and small values are read through their producers."""
 
+import onnx_ir as ir
 import pytest
 import sympy
 
@@ -49,6 +50,9 @@ LINES = {
         sympy.floor((TIME + 1) / 2),
     ),
     "sum = Identity(numbers)": (3, -1),
+    "a = Cast<to = 6>(n)  sum = Cast<to = 7>(a)": (TIME,),
+    "f = Cast<to = 1>(n)  g = Cast<to = 1>(two)  h = Div(f, g)  sum = Cast<to = 7>(h)": (expression("time//2"),),
+    "a = Cast<to = 3>(two)  sum = Cast<to = 7>(a)": (2,),
 }
 
 
@@ -57,7 +61,23 @@ def test_what_small_values_hold(lines: str, expected: tuple[sympy.Expr | int, ..
     assert _read(lines) == expected
 
 
-UNKNOWN = ["sum = Add(n, given)", "sum = Exp(half)", "sum = Mul(half, half)", "sum = Gather(n, two)"]
+NARROW = [
+    f"a = Cast<to = {int(dtype)}>(n)  sum = Cast<to = 7>(a)"
+    for dtype in (
+        ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT16, ir.DataType.UINT16, ir.DataType.FLOAT16,
+        ir.DataType.BFLOAT16, ir.DataType.BOOL,
+    )
+]  # fmt: skip
+
+UNKNOWN = [
+    *NARROW,
+    "a = Cast<to = 1>(n)  b = Cast<to = 1>(one)  c = Add(b, pair)  d = Div(a, c)  e = Mul(d, c)  sum = Floor(e)",
+    "a = Cast<to = 3>(numbers)  b = Cast<to = 2>(a)  sum = Cast<to = 7>(b)",
+    "sum = Add(n, given)",
+    "sum = Exp(half)",
+    "sum = Mul(half, half)",
+    "sum = Gather(n, two)",
+]
 
 
 @pytest.mark.parametrize("lines", UNKNOWN)

@@ -1,9 +1,12 @@
 """Which lengths a proof holds for."""
 
+from collections.abc import Mapping
+
+import onnx_ir as ir
 import pytest
 
 from compiler.analysis.layout import Side
-from compiler.analysis.lengths import infer_settled, keeps_all_counted, least_lengths, longest_lengths, smallest
+from compiler.analysis.lengths import Limit, infer_settled, keeps_all_counted, least_lengths, longest_lengths, smallest
 from compiler.analysis.propagate import Axes, input_facts, propagate
 from compiler.ir import dims_of, expression, symbol
 from tests.kit.graphs import parse, random_weights
@@ -17,7 +20,11 @@ def test_rows_of_a_table_limit_the_length_and_keep_its_size() -> None:
         random_weights({"table": (1, 9, 4)}),
     )
     limits = infer_settled(model)
-    assert longest_lengths(limits, ["time"]) == {"time": 9}
+    longest = longest_lengths(limits, ["time"])["time"]
+    assert (longest.slots, str(longest)) == (
+        9,
+        "Slice rows_slice takes time entries of 9 (tiny.py:2 in forward: Slice)",
+    )
     rows = next(node for node in model.graph if node.op_type == "Slice").outputs[0]
     assert dims_of(rows) == (1, symbol("time"), 4)
 
@@ -28,8 +35,8 @@ def test_a_limit_is_found_again_after_sizes_were_settled() -> None:
         { n = Shape<start = 1, end = 2>(x)  most = Min(n, rows)  y = Slice(table, zero, most) }""",
         random_weights({"table": (9,)}),
     )
-    assert longest_lengths(infer_settled(model), ["time"]) == {"time": 9}
-    assert longest_lengths(infer_settled(model), ["time"]) == {"time": 9}
+    assert _longest(infer_settled(model)) == 9
+    assert _longest(infer_settled(model)) == 9
     assert dims_of(model.graph.outputs[0]) == (symbol("time"),)
 
 
@@ -52,10 +59,46 @@ def test_a_choice_between_two_programs_limits_the_length(body: str, size: str, l
     )
     limits = infer_settled(model)
     assert dims_of(model.graph.outputs[0]) == (expression(size),)
-    assert longest_lengths(limits, ["time"]).get("time") == most
+    assert _longest(limits) == most
     axes = Axes("batch", {"time": Side.LEFT})
     derivation = propagate(model, axes, input_facts(model, axes), tolerant=True)
     assert least_lengths(derivation, {"time": 1}, limits) == {"time": least}
+
+
+def _longest(limits: Mapping[Limit, ir.Node]) -> int | None:
+    longest = longest_lengths(limits, ["time"]).get("time")
+    return None if longest is None else longest.slots
+
+
+@pytest.mark.parametrize(
+    ("body", "most"),
+    [
+        ("a = Cast<to = 6>(n)  b = Mul(a, a)  y = Cast<to = 7>(b)", 46340),
+        ("h = Mul(n, hop)  a = Cast<to = 1>(h)  y = Cast<to = 7>(a)", 93206),
+        ("a = Cast<to = 6>(n)  y = Cast<to = 7>(a)", None),
+        ("h = Mul(n, hop)  y = Cast<to = 1>(h)", None),
+    ],
+)
+def test_sizes_do_not_outgrow_their_type(body: str, most: int | None) -> None:
+    model = parse(
+        f"(float[batch,time] x) => (int64[1] y) <int64[1] hop = {{180}}> {{ n = Shape<start = 1, end = 2>(x)  {body} }}"
+    )
+    limits = infer_settled(model)
+    assert _longest(limits) == most
+    if most == 46340:
+        assert str(longest_lengths(limits, ["time"])["time"]).startswith(
+            "Mul b_mul takes time**2 as INT32, up to 2147483647"
+        )
+
+
+def test_unsigned_sizes_do_not_fall_below_zero() -> None:
+    model = parse(
+        """(float[batch,time] x) => (uint64[1] y) <uint64[1] five = {5}>
+        { n = Shape<start = 1, end = 2>(x)  a = Cast<to = 13>(n)  y = Sub(a, five) }"""
+    )
+    limits = infer_settled(model)
+    derivation = propagate(model, axes := Axes("batch", {"time": Side.LEFT}), input_facts(model, axes), tolerant=True)
+    assert least_lengths(derivation, {"time": 1}, limits) == {"time": 5}
 
 
 @pytest.mark.parametrize(("attributes", "least"), [("", 3), ("dilations = [2]", 5), ("pads = [1, 1]", 1)])

@@ -32,3 +32,11 @@ def test_several_rows_need_a_proof() -> None:
     check_buckets(alone, {"time": (8,), BATCH: (1,)})
     with pytest.raises(Refused, match="expected a proof that rows are independent for buckets of 4 rows"):
         check_buckets(alone, {"time": (8,), BATCH: (1, 4)})
+
+
+def test_what_limits_a_length_is_named() -> None:
+    axis = PaddedAxis("time", "time_length", maximum=32, limited_by="Slice rows takes time entries of 32")
+    with pytest.raises(
+        Refused, match=r"at most 32, .* got 64: Slice rows takes time entries of 32; drop the bucket, or"
+    ):
+        check_buckets(lowered(padded_axes=(axis,)), {"time": (64,), BATCH: (1,)})
