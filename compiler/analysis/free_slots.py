@@ -19,6 +19,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.every_length import EveryLength
 from compiler.operator_traits import OF_ALIKE_SHAPES
+from compiler.operator_views import slice_of
 from compiler.runners.coded_states import Codes, grid_of
 from compiler.stages import Lowered
 
@@ -211,18 +212,13 @@ def _joined(node: ir.Node, operand: int, slots: Slots) -> Next:
 
 
 def _cut(node: ir.Node, operand: int, slots: Slots) -> Next:
-    bounds = [house.array_of(value) for value in node.inputs[1:]]
-    if len(bounds) < 3 or any(each is None for each in bounds):
+    view = slice_of(node)
+    found = None if view is None else view.cuts(house.integers_of)
+    cuts = {cut.axis: cut.numbers for cut in found or ()}
+    if not cuts or 0 in cuts or None in cuts.values():
         return None
-    starts, ends, axes, steps = [*bounds, np.ones_like(bounds[0])][:4]
-    rank = len(node.outputs[0].shape or ())
-    cuts = {
-        axis % rank: slice(*bound)
-        for *bound, axis in zip(*(np.asarray(each).tolist() for each in (starts, ends, steps, axes)), strict=True)
-    }
-    if 0 in cuts:
-        return None
-    which = slots.which[:, cuts[slots.axis]] if slots.axis in cuts else slots.which
+    kept = cuts.get(slots.axis)
+    which = slots.which if kept is None else slots.which[:, kept]
     return [(node.outputs[0], Slots(slots.axis, which))]
 
 

@@ -21,6 +21,7 @@ import sympy
 from compiler.analysis.known_sizes import numbers_of
 from compiler.analysis.place_numbers import pad_value, uniform
 from compiler.ir import Dim, attribute, dims_of, int_attribute, ints_attribute, is_op
+from compiler.operator_views import slice_of
 
 FRAMES, ROWS = sympy.symbols("frames rows", integer=True, positive=True)
 """The number of frames that all sizes are made of, and of rows."""
@@ -185,15 +186,16 @@ class _Movement:
         return [sympy.Integer(each) for each in given] or None
 
     def _slice(self) -> tuple[sympy.Expr, ...]:
-        starts, ends = self._numbers(1, "starts") or [], self._numbers(2, "ends") or []
-        axes = self._numbers(3, "axes") or [sympy.Integer(at) for at in range(len(starts))]
-        steps = self._numbers(4) or [sympy.Integer(1)] * len(starts)
+        view = slice_of(self.node)
+        cuts = None if view is None else view.cuts(numbers_of)
+        if cuts is None:
+            raise ValueError("the axes of Slice are not known")
         shape, self.offsets = list(self.before), [sympy.Integer(0)] * len(self.before)
-        for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-            if step != 1:
-                raise ValueError("in steps")
-            at = int(axis) % len(shape)
-            first, last = self._bound(start, shape[at]), self._bound(end, shape[at])
+        for cut in cuts:
+            if cut.step != 1 or cut.start is None or cut.end is None:
+                raise ValueError("in steps, or by bounds that are not known")
+            at = cut.axis
+            first, last = (self._bound(_size(each, self.known), shape[at]) for each in (cut.start, cut.end))
             if not never_negative(sympy.expand(last - first - 1), (), ()):
                 raise ValueError(f"{last - first} entries")
             self.offsets[at], shape[at] = first, sympy.expand(last - first)

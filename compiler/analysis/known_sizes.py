@@ -14,6 +14,7 @@ import onnx_ir as ir
 import sympy
 
 from compiler.ir import array_of, dims_of, dims_read, int_attribute, integers_of
+from compiler.operator_views import slice_of
 from compiler.sizes.expressions import Dim, normal_form
 from compiler.sizes.growth import agree, truncated
 from compiler.sizes.held_numbers import can_hold
@@ -134,11 +135,9 @@ def _computed(node: ir.Node, seen: Numbers) -> tuple[Dim, ...] | None:
             usable = rank == 1 and inside and len(picked) == len(known[1])
             return tuple(known[0][at] for at in picked) if usable else None
         case "Slice":
-            bounds = [number for each in known[1:] for number in each]
-            if len(bounds) not in (2, 3, 4) or not all(isinstance(bound, int) for bound in bounds):
-                return None
-            step = bounds[3] if len(bounds) == 4 else 1
-            return known[0][slice(bounds[0], bounds[1], step)]
+            view = slice_of(node)
+            cut = None if view is None else view.only_cut(lambda value: _numbers(value, seen))
+            return None if cut is None or cut.numbers is None else known[0][cut.numbers]
         case "Neg":
             return tuple(-number for number in known[0])
         case "Floor":

@@ -15,6 +15,7 @@ from compiler.analysis.known_sizes import Numbers, at_zero, numbers_of
 from compiler.analysis.layout import symbols_of
 from compiler.analysis.propagate import Derivation
 from compiler.ir import Dim, symbol
+from compiler.operator_views import slice_of
 from compiler.sizes.expressions import bounds_of_cut, normal_form, remainder_by
 from compiler.sizes.growth import agree_up_to, never_falls, never_negative
 from compiler.sizes.held_numbers import held_numbers
@@ -241,12 +242,12 @@ def _dims(value: ir.Value | None) -> tuple[Dim, ...]:
 
 def _cuts(node: ir.Node) -> Iterator[tuple[Dim, Dim, int, Dim]]:
     """Of every axis that a Slice names: first entry, end, the axis, and how many entries it has."""
-    if not house.is_op(node, "Slice") or not (before := _dims(node.inputs[0])):
+    view = slice_of(node)
+    if view is None or not (before := _dims(view.data)):
         return
-    starts, ends, axes = (house.integers_of(value) for value in (*node.inputs, None, None, None)[1:4])
-    for start, end, axis in zip(starts or (), ends or (), axes or (), strict=False):
-        if isinstance(axis, int):
-            yield start, end, axis, before[axis]
+    for cut in view.cuts(house.integers_of) or ():
+        if cut.start is not None and cut.end is not None:
+            yield cut.start, cut.end, cut.axis, before[cut.axis]
 
 
 def _grows_behind(rows: Dim, behind: Collection[str]) -> bool:

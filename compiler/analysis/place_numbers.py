@@ -17,6 +17,7 @@ from compiler.analysis.known_sizes import numbers_of
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Side
 from compiler.ir import array_of, attribute, dims_of, int_attribute, ints_attribute, is_op
 from compiler.operator_traits import PICKING
+from compiler.operator_views import slice_of
 from compiler.sizes.expressions import Dim
 from compiler.sizes.growth import function_of
 from compiler.sizes.held_numbers import can_hold
@@ -118,15 +119,21 @@ def _flatten(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Ar
 
 
 def _slice(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:
-    starts, ends = _integers(node, 1, "starts", sizes) or [], _integers(node, 2, "ends", sizes) or []
-    axes = _integers(node, 3, "axes", sizes) or list(range(len(starts)))
-    steps = _integers(node, 4, "steps", sizes) or [1] * len(starts)
-    cuts = [slice(None)] * array.ndim
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        if step < 1:
-            raise ValueError("backwards")
-        cuts[axis] = slice(start, end, step)
-    return array[tuple(cuts)]
+    view = slice_of(node)
+    cuts = None if view is None else view.cuts(lambda value: _read(value, sizes))
+    kept = [slice(None)] * array.ndim
+    for cut in cuts or ():
+        if cut.numbers is None or cut.numbers.step < 1:
+            raise ValueError("backwards, or by bounds that are not known")
+        kept[cut.axis] = cut.numbers
+    if cuts is None:
+        raise ValueError("the axes of Slice are not known")
+    return array[tuple(kept)]
+
+
+def _read(value: ir.Value, sizes: Sizes) -> list[int] | None:
+    numbers = numbers_of(value)
+    return None if numbers is None else [number(each, sizes) for each in numbers]
 
 
 def _pad(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:

@@ -24,6 +24,7 @@ from compiler.analysis.layout import Axis, Frames, Segment, size_of, suffix, sym
 from compiler.analysis.place_numbers import uniform
 from compiler.ir import Dim, array_of, dims_of, int_attribute, integers_of, ints_attribute, is_op, symbol
 from compiler.operator_traits import CASTS, OF_POSITIONS, VIEWS
+from compiler.operator_views import Cut, slice_of
 from compiler.sizes.expressions import normal_form
 from compiler.sizes.growth import never_negative
 
@@ -289,41 +290,35 @@ def parted(layout: Axis, sizes: Sequence[Dim]) -> list[Axis | None] | None:
 
 
 def _cut(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
-    bounds = [array_of(each) for each in node.inputs[1:] if each is not None]
-    named = bounds[2] if len(bounds) > 2 else np.arange(len(dims))
-    if _is_turn(bounds, dims):
-        axis = int(bounds[2][0] if len(bounds) > 2 and bounds[2] is not None else 0) % len(dims)
-        return _turned(planner.plan(node.inputs[0], layouts), axis)
+    view = slice_of(node)
+    cuts = None if view is None else view.cuts(integers_of)
+    if cuts is not None and len(cuts) == 1 and _is_turn(cuts[0]):
+        return _turned(planner.plan(node.inputs[0], layouts), cuts[0].axis)
     run = _run(node, dims)
     if run is not None:
         axis, first = run
         layout = layouts[axis] or (Frames((Segment(dims[axis]),)),)
         source = [*layouts[:axis], suffix(_dims(node, 0)[axis]), *layouts[axis + 1 :]]
         return _begun_later(planner.plan(node.inputs[0], source), axis, first, layout)
-    if any(each is None for each in bounds) or named is None or any(layouts[int(at)] is not None for at in named):
+    if cuts is None or any(cut.numbers is None or layouts[cut.axis] is not None for cut in cuts):
         raise refuse("Slice of what follows from axis lengths is used as data", CURE)
     return _applied(planner, node, layouts, dims, [(0, layouts)])
 
 
-def _is_turn(bounds: Sequence[np.ndarray | None], dims: Sequence[Dim]) -> bool:
+def _is_turn(cut: Cut) -> bool:
     """Whether a Slice turns one whole axis round."""
-    if len(bounds) < 4 or any(each is None or each.size != 1 for each in bounds):
-        return False
-    start, end, _, step = (int(each.item()) for each in bounds if each is not None)
-    return (start, step) == (-1, -1) and end < -LONGEST
+    return (cut.start, cut.step) == (-1, -1) and isinstance(cut.end, int) and cut.end < -LONGEST
 
 
 def _run(node: ir.Node, dims: Sequence[Dim]) -> tuple[int, Dim] | None:
     """The axis of which a Slice keeps neighbours, and the first of them, where both move with lengths; else None."""
-    bounds = [numbers_of(each) for each in node.inputs[1:] if each is not None]
-    if len(bounds) < 3 or any(each is None or len(each) != 1 for each in bounds):
+    view = slice_of(node)
+    cut = None if view is None else view.only_cut(numbers_of)
+    if cut is None or cut.start is None or cut.end is None or cut.step != 1:
         return None
-    start, end, axis, step = (*(each[0] for each in bounds if each is not None), 1)[:4]
-    if not isinstance(axis, int) or step != 1:
-        return None
-    at = axis % len(dims)
+    at = cut.axis
     size = _dims(node, 0)[at]
-    first, last = (_from_front(each, size) for each in (start, end))
+    first, last = (_from_front(each, size) for each in (cut.start, cut.end))
     inside = all(never_negative(each) for each in (first, normal_form(size - last)))
     moves = not isinstance(size, int) and same(normal_form(last - first), dims[at])
     return (at, first) if inside and moves else None

@@ -17,6 +17,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.operator_views import slice_of
 from compiler.stages import Array, Lowered, State, StateMap
 from runtime_lite.format.initial_value import Initial, array_of_initial, initial_of_array
 
@@ -136,9 +137,9 @@ class _Context:
         axis = self.order[house.int_attribute(self.joined, "axis", 0)]
         joined = insert.op("Concat", parts, {"axis": axis}, name=f"{value.name}_in_order", dtype=value.dtype)
         joined.shape = self._turned(value)
-        axes = insert.int64s(*(self.order[at] for at in _axes(self.cut) or ()))
-        bounds = [*self.cut.inputs[1:3], axes, *self.cut.inputs[4:]]
-        cut = insert.op("Slice", [joined, *bounds], name=f"{kept.name}_in_order", dtype=kept.dtype)
+        view, axes = slice_of(self.cut), insert.int64s(*(self.order[at] for at in _axes(self.cut) or ()))
+        assert view is not None
+        cut = insert.op("Slice", view.along(joined, axes), name=f"{kept.name}_in_order", dtype=kept.dtype)
         cut.shape = self._turned(kept)
         turned = insert.op("Transpose", [joined], {"perm": self.order}, name=f"{value.name}_turned", dtype=value.dtype)
         turned.shape = value.shape
@@ -151,9 +152,8 @@ class _Context:
 
 def _axes(cut: ir.Node) -> Order | None:
     """The axes that a Slice names, counted from the front."""
-    named = house.integers_of(cut.inputs[3]) if len(cut.inputs) > 3 else None
-    rank, axes = len(cut.outputs[0].shape or ()), [axis for axis in named or () if isinstance(axis, int)]
-    return tuple(axis % rank for axis in axes) if rank and axes and len(axes) == len(named or ()) else None
+    view = slice_of(cut)
+    return None if view is None or view.data.shape is None else view.axes_cut(house.integers_of)
 
 
 def _turned(initial: Initial, context: _Context) -> Initial:

@@ -10,6 +10,7 @@ import sympy
 from compiler import ir as house
 from compiler.ir import Dim
 from compiler.operator_traits import ENTRYWISE, REDUCTIONS
+from compiler.operator_views import slice_of
 
 RULE_CURE = (
     "write that part with operators of which one frame is computed of one frame, or as attention under a mask; or "
@@ -244,13 +245,9 @@ def _is_turned(node: ir.Node, axis: int) -> bool:
             return pads is None
         at = list(axes).index(axis)
         return pads[at] != 0 or pads[at + len(pads) // 2] != 0
-    if not house.is_op(node, "Slice"):
-        return False
-    named = house.integers_of(node.inputs[3]) if len(node.inputs) > 3 and node.inputs[3] is not None else None
-    starts = house.integers_of(node.inputs[1]) or ()
-    axes = list(range(len(starts))) if named is None else [int(e) % rank for e in named if isinstance(e, int)]
-    steps = house.integers_of(node.inputs[4]) if len(node.inputs) > 4 and node.inputs[4] is not None else None
-    return axis in axes and steps is not None and steps[axes.index(axis)] != 1
+    view = slice_of(node)
+    cuts = () if view is None else view.cuts(house.integers_of)
+    return cuts is None or any(cut.axis == axis and cut.step != 1 for cut in cuts)
 
 
 def _windowed(node: ir.Node) -> Links:

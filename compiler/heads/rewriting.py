@@ -22,6 +22,7 @@ from compiler.heads.ordering import in_order
 from compiler.heads.probing import Affine
 from compiler.heads.shared_maps import Array, Maps
 from compiler.heads.site import Site
+from compiler.operator_views import slice_of
 
 Partition = Sequence[Sequence[int]]
 
@@ -141,16 +142,12 @@ def _counts(shape: ir.Node, axis: int, rank: int) -> bool:
 
 def _cut_out(node: ir.Node, entries: list[int]) -> list[int] | None:
     """The entries of a vector that a node gives; None where it is not known."""
-    bounds = [None if value is None else house.array_of(value) for value in node.inputs[1:]]
-    if not bounds or any(each is None for each in bounds):
-        return None
-    first, *others = [np.asarray(each).reshape(-1).tolist() for each in bounds]
     if house.is_op(node, "Gather"):
-        return [entries[at] for at in first]
-    if house.is_op(node, "Slice") and len(first) == 1:
-        step = others[2][0] if len(others) == 3 else 1
-        return entries[first[0] : others[0][0] : step]
-    return None
+        places = house.array_of(node.inputs[1])
+        return None if places is None else [entries[at] for at in places.reshape(-1).tolist()]
+    view = slice_of(node)
+    cut = None if view is None else view.only_cut(house.integers_of)
+    return None if cut is None or cut.numbers is None else entries[cut.numbers]
 
 
 def _head_axis(value: ir.Value, heads: int) -> int | None:

@@ -32,6 +32,7 @@ from compiler import ir as house
 from compiler.analysis.entries import counted_axis
 from compiler.errors import Place
 from compiler.operator_traits import BASIC_ARITHMETIC
+from compiler.operator_views import slice_of
 from compiler.simplification.positions import count_from_zero, count_whole_numbers
 from compiler.stages import Lowered, Outcome, Refusal
 
@@ -114,13 +115,11 @@ def _prefix_length(node: ir.Node) -> ir.Value | None:
         return None
     if house.is_op(node, "Gather") and house.int_attribute(node, "axis", 0) == 0:
         return _range_end(node.inputs[1])
-    if house.is_op(node, "Slice") and len(node.inputs) > 3:
-        starts, axes = house.integers_of(node.inputs[1]), house.integers_of(node.inputs[3])
-        steps = house.integers_of(node.inputs[4]) if len(node.inputs) > 4 else (1,)
-        ends = house.integers_of(node.inputs[2])
-        computed = house.array_of(node.inputs[2]) is None and ends is not None and len(ends) == 1
-        return node.inputs[2] if starts == (0,) and axes == (0,) and steps == (1,) and computed else None
-    return None
+    view = slice_of(node)
+    cut = None if view is None else view.only_cut(house.integers_of)
+    if view is None or cut is None or cut.end is None or house.array_of(view.ends) is not None:
+        return None
+    return view.ends if (cut.axis, cut.start, cut.step) == (0, 0, 1) else None
 
 
 def _range_end(indices: ir.Value | None) -> ir.Value | None:

@@ -26,6 +26,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.every_length import EveryLength
 from compiler.analysis.free_slots import Slots, selected_slots
+from compiler.operator_views import slice_of
 from compiler.stages import Lowered, Outcome
 
 
@@ -136,11 +137,11 @@ class _Folding:
             return self._joined(node)
         if house.is_op(node, "Slice") and node.inputs[0] is not None:
             given = self.zeros(node.inputs[0])
-            bounds = [house.integers_of(each) for each in node.inputs[1:4]]
-            if given is None or len(node.inputs) > 4 or any(each is None or len(each) != 1 for each in bounds):
+            view = slice_of(node)
+            cut = None if view is None else view.only_cut(house.integers_of)
+            if given is None or cut is None or cut.numbers is None:
                 return None
-            start, end, axis = (int(each[0]) for each in bounds if each is not None and isinstance(each[0], int))
-            return Slots(given.axis, given.which[:, start:end]) if axis == given.axis else given
+            return Slots(given.axis, given.which[:, cut.numbers]) if cut.axis == given.axis else given
         return None
 
     def _joined(self, node: ir.Node) -> Slots | None:

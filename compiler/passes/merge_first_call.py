@@ -29,6 +29,7 @@ from compiler import ir as house
 from compiler.analysis.equal_rows import EqualRows
 from compiler.errors import Place, Refused
 from compiler.operator_traits import BROADCASTING, ENTRYWISE, PICKING, REARRANGING
+from compiler.operator_views import slice_of
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.simplify import simplify_model
 from compiler.stages import Lowered, Outcome
@@ -107,11 +108,10 @@ def _canonical(model: ir.Model, lowered: Lowered, zeros: Collection[str] = ()) -
 
 def _keeps_all(node: ir.Node) -> bool:
     """Whether a Slice forwards gives as many entries as it is given."""
-    given, kept = node.inputs[0], node.outputs[0]
-    assert given is not None
-    steps = None if len(node.inputs) < 5 else node.inputs[4]
-    forwards = steps is None or ((array := house.array_of(steps)) is not None and bool((array == 1).all()))
-    sizes = house.dims_of(given)
+    view, kept = slice_of(node), node.outputs[0]
+    cuts = None if view is None else view.cuts(house.integers_of)
+    forwards = cuts is not None and all(cut.step == 1 for cut in cuts)
+    sizes = None if view is None else house.dims_of(view.data)
     return forwards and sizes is not None and sizes == house.dims_of(kept) and not kept.is_graph_output()
 
 

@@ -24,6 +24,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.errors import Place, Refused
+from compiler.operator_views import slice_of
 from compiler.passes.unstack_states import require_number_of_states
 from compiler.passes.window_states import rename_output
 from compiler.runners.coded_states import codes_of
@@ -225,16 +226,19 @@ class _Shift:
 
 def _shift(output: ir.Value, old: ir.Value, state: State) -> _Shift | None:
     cut = output.producer()
-    if state.frames_axis is None or not house.is_op(cut, "Slice") or cut is None or cut.inputs[0] is None:
+    view = slice_of(cut)
+    if state.frames_axis is None or view is None:
         return None
-    join = cut.inputs[0].producer()
-    bounds = [house.integers_of(value) for value in cut.inputs[1:4]]
+    join = view.data.producer()
     if not house.is_op(join, "Concat") or join is None or len(join.inputs) != 2 or join.inputs[0] is not old:
         return None
     frames, new = (old.shape or ())[state.frames_axis], join.inputs[1]
     if new is None or not isinstance(frames, int) or house.int_attribute(join, "axis", 0) != state.frames_axis:
         return None
-    start, end, axis = (b[0] if b is not None and len(b) == 1 else None for b in bounds)
-    if not isinstance(start, int) or axis != state.frames_axis or end != start + frames or start > frames:
+    kept = view.only_cut(house.integers_of)
+    if kept is None or not isinstance(kept.start, int) or (kept.axis, kept.step) != (state.frames_axis, 1):
+        return None
+    start = kept.start
+    if kept.end != start + frames or not 0 <= start <= frames:
         return None
     return _Shift(new, start, frames) if new.shape is not None and new.shape[state.frames_axis] == start else None

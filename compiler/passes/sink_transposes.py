@@ -27,6 +27,7 @@ from compiler import ir as house
 from compiler.carrying.turned import Order, in_front, order_alone, order_of, turn_states
 from compiler.ir import Dim
 from compiler.operator_traits import OF_ALIKE_SHAPES
+from compiler.operator_views import slice_of
 from compiler.rounds import Rounds, until_settled
 from compiler.stages import Lowered, Outcome
 
@@ -169,9 +170,10 @@ def _operands(model: ir.Model, node: ir.Node, order: Order) -> list[ir.Value | N
     """What a node reads as it was in front of the transposes; None where they differ, or more were turned behind it."""
     insert = house.Inserter(model, SinkTransposes.name, before=node)
     if house.is_op(node, "Slice"):
-        axes = _axes_of(node)
-        places = None if axes is None else insert.int64s(*(order[axis] for axis in axes))
-        return None if places is None else [in_front(node.inputs[0]), *node.inputs[1:3], places, *node.inputs[4:]]
+        view, axes = slice_of(node), _axes_of(node)
+        if view is None or axes is None:
+            return None
+        return view.along(in_front(view.data), insert.int64s(*(order[axis] for axis in axes)))
     if house.is_op(node, "Clip", "Split"):
         return [in_front(node.inputs[0]), *node.inputs[1:]]
     values = [value for value in node.inputs if value is not None]
@@ -196,11 +198,10 @@ def _turned_part(insert: house.Inserter, value: ir.Value, back: Order) -> ir.Val
     return turned
 
 
-def _axes_of(node: ir.Node) -> list[int] | None:
+def _axes_of(node: ir.Node) -> tuple[int, ...] | None:
     """The axes of a Slice, where they are known."""
-    axes = house.integers_of(node.inputs[3]) if len(node.inputs) > 3 else None
-    numbers = [axis for axis in axes or () if isinstance(axis, int)]
-    return numbers if numbers and len(numbers) == len(axes or ()) else None
+    view = slice_of(node)
+    return None if view is None else view.axes_cut(house.integers_of)
 
 
 def _spread(insert: house.Inserter, value: ir.Value, order: Order) -> ir.Value:

@@ -21,6 +21,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.errors import Place, RecipeError
+from compiler.operator_views import slice_of
 from compiler.stages import Array, Lowered, Outcome, Refusal, State, StateMap
 from runtime_lite.format.initial_value import Initial, initial_of_array
 
@@ -200,17 +201,17 @@ def _taken(node: ir.Node, value: ir.Value, axis: int) -> Iterator[tuple[ir.Value
         index = house.array_of(node.inputs[1])
         if index is not None and index.size == 1 and index.ndim < 2:
             yield node.outputs[0], int(index.reshape(())), axis if index.ndim else None
-    elif house.is_op(node, "Slice") and (start := _single(node, axis, rank)) is not None:
+    elif house.is_op(node, "Slice") and (start := _single(node, axis)) is not None:
         yield node.outputs[0], start, axis
 
 
-def _single(node: ir.Node, axis: int, rank: int) -> int | None:
+def _single(node: ir.Node, axis: int) -> int | None:
     """The place of the one entry that a slice along an axis keeps."""
-    bounds = [house.integers_of(each) for each in node.inputs[1:]]
-    if len(bounds) < 3 or any(each is None or len(each) != 1 or not isinstance(each[0], int) for each in bounds):
+    view = slice_of(node)
+    cut = None if view is None else view.only_cut(house.integers_of)
+    if cut is None or not isinstance(cut.start, int) or cut.start < 0:
         return None
-    start, end, along, step = (int(each[0]) for each in [*bounds, (1,)][:4] if each is not None)
-    return start if (along % rank, step, end) == (axis, 1, start + 1) and start >= 0 else None
+    return cut.start if (cut.axis, cut.step, cut.end) == (axis, 1, cut.start + 1) else None
 
 
 def _write(model: ir.Model, stack: _Stack) -> Iterator[State]:

@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.operator_views import slice_of
 from compiler.simplification.constants import constant_of
 from compiler.simplification.rules import Candidate, Rule, dtype_of
 
@@ -41,18 +42,12 @@ def squeeze(candidate: Candidate) -> ir.Value | None:
 
 def _cut_before(candidate: Candidate, cut: ir.Node, value: ir.Value | None, added: list[int]) -> ir.Value | None:
     """The same entries of what has the axes not yet, where all are counted from the front."""
-    along = [] if len(cut.inputs) < 4 else _along(cut)
-    if not along or min(*along, *added) < 0 or set(along) & set(added):
+    view = slice_of(cut)
+    along = None if view is None else view.axes_cut(house.integers_of)
+    if view is None or along is None or min(added) < 0 or set(along) & set(added):
         return None
     axes = candidate.insert.int64s(*(axis - sum(each < axis for each in added) for axis in along))
-    bounds = [*cut.inputs[1:3], axes, *cut.inputs[4:]]
-    return candidate.insert.op("Slice", [value, *bounds], name="piece", dtype=dtype_of(candidate))
-
-
-def _along(cut: ir.Node) -> list[int]:
-    """Axes of a cut in the order of its bounds; none where they are not known."""
-    axes = constant_of(cut.inputs[3])
-    return [] if axes is None else [int(axis) for axis in axes.reshape(-1)]
+    return candidate.insert.op("Slice", view.along(value, axes), name="piece", dtype=dtype_of(candidate))
 
 
 def _added(node: ir.Node) -> list[int] | None:

@@ -39,6 +39,7 @@ import sympy
 from compiler import ir as house
 from compiler.analysis.known_sizes import MOST, Numbers, numbers_of
 from compiler.operator_traits import RECURRENCES
+from compiler.operator_views import slice_of
 from compiler.simplification.constants import constant_of, fold
 from compiler.sizes.expressions import Dim
 from compiler.sizes.growth import never_negative
@@ -266,23 +267,21 @@ def cut(candidate: Candidate) -> ir.Value | None:
 
 
 def _everything(candidate: Candidate) -> ir.Value | None:
-    value = candidate.value(0)
-    starts, ends = candidate.constant(1), candidate.constant(2)
-    if value is None or starts is None or ends is None or not starts.size:
+    view = slice_of(candidate.node)
+    cuts = None if view is None else view.cuts(house.integers_of)
+    if view is None or cuts is None:
         return None
-    axes, steps = (candidate.constant(at) if candidate.value(at) is not None else fill for at, fill in (
-        (3, np.arange(starts.size)), (4, np.ones(starts.size, np.int64))))  # fmt: skip
-    if axes is None or steps is None or (steps != 1).any():
-        return None
-    dims = list(value.shape) if value.shape is not None else None
-    far = np.iinfo(ends.dtype).max
-    for axis, start, end in zip(axes.reshape(-1), starts.reshape(-1), ends.reshape(-1), strict=True):
-        dim = None if dims is None else dims[int(axis)]
-        from_the_first = start == 0 or (isinstance(dim, int) and start <= -dim)
-        to_the_last = end == far or (isinstance(dim, int) and end >= dim)
+    dims = None if view.data.shape is None else list(view.data.shape)
+    far = {ir.DataType.INT32: 2**31 - 1}.get(view.ends.dtype or ir.DataType.INT64, house.END)
+    for cut in cuts:
+        dim, kept = None if dims is None else dims[cut.axis], cut.numbers
+        if kept is None or kept.step != 1:
+            return None
+        from_the_first = kept.start == 0 or (isinstance(dim, int) and kept.start <= -dim)
+        to_the_last = kept.stop == far or (isinstance(dim, int) and kept.stop >= dim)
         if not (from_the_first and to_the_last):
             return None
-    return value
+    return view.data
 
 
 def _padded_less(candidate: Candidate) -> ir.Value | None:

@@ -12,7 +12,8 @@ import sympy
 from onnx_ir import _symbolic_shapes as _sizes_as_text
 from onnx_shape_inference import ShapeInferenceContext, _broadcast, _registry, _symbolic_shapes
 
-from compiler.sizes.expressions import bounds_of_cut, entries_between, expression, normal_form, remainder_by
+from compiler.operator_views import Cut, Slice, slice_of
+from compiler.sizes.expressions import Dim, bounds_of_cut, entries_between, expression, normal_form, remainder_by
 from compiler.sizes.growth import never_negative, truncated
 from compiler.sizes.held_numbers import can_hold
 
@@ -209,75 +210,70 @@ def _cut(context: ShapeInferenceContext, node: ir.Node) -> None:
     data, output = node.inputs[0], node.outputs[0]
     if output.shape is not None:
         output.shape = ir.Shape([_as_counted(dim) for dim in output.shape])
-    given = [context.get_symbolic_value(value) for value in node.inputs[1:] if value is not None]
-    if data is None or data.shape is None or len(given) < 2:
+    view = slice_of(node)
+    if view is None or data is None or data.shape is None:
         return
-    _keep_uncut(output, data.shape, given[2] if len(given) > 2 else None)
-    if None in given:
+
+    def read(value: ir.Value) -> list[Dim | None] | None:
+        numbers = context.get_symbolic_value(value)
+        return None if numbers is None else [_number(number) for number in numbers]
+
+    cuts = view.cuts(read)
+    if cuts is None or output.shape is None:  # the library takes axes that it cannot read for the first ones
+        output.shape = ir.Shape([context.new_symbolic_dim() for _ in data.shape])
+    if cuts is None:
         return
-    known = [each for each in given if each is not None]
-    _cut_short(node, data.shape, known)
-    if len(known) < 3:
+    kept = {cut.axis for cut in cuts}
+    output.shape = ir.Shape([mine if at in kept else data.shape[at] for at, mine in enumerate(output.shape)])
+    _pick(context, view, output, cuts)
+    if any(None in (cut.start, cut.end, cut.step) for cut in cuts):
         return
-    starts, ends, axes, *steps = known
-    if _turns_round(starts, ends, steps[0] if steps else ()):
+    _cut_short(output, data.shape, cuts)
+    if _turns_round(cuts):
         output.shape = ir.Shape(list(data.shape))
-    if steps and any(step != 1 for step in steps[0]):
+    if any(cut.step != 1 for cut in cuts):
         return
     dims = list(data.shape)
-    for start, end, axis in zip(starts, ends, axes, strict=True):
-        rows = dims[axis] if isinstance(axis, int) else None
-        if isinstance(rows, ir.SymbolicDim) and isinstance(axis, int) and _keeps_last(start, end, rows):
-            dims[axis] = _dim_of(-_expression(start))
-            continue
-        if isinstance(rows, ir.SymbolicDim) and isinstance(axis, int) and _is_open(output, axis):
-            size = _at_most(start, end, rows)
-            if size is not None:
-                dims[axis] = _dim_of(size)
-                continue
-        if isinstance(rows, ir.SymbolicDim) and isinstance(axis, int):
-            size = _within(_expression(start), _expression(end), rows)
-            if size is None:
-                return
-            dims[axis] = _dim_of(size)
-            continue
-        if not isinstance(rows, int) or not isinstance(axis, int) or isinstance(start, int):
+    for cut in cuts:
+        size = _size_of_cut(cut, dims[cut.axis], is_open=_is_open(output, cut.axis))
+        if size is None:
             return
-        bounds = bounds_of_cut(_expression(start), _expression(end), rows)
-        if bounds is None:
-            return
-        size = bounds[1] - bounds[0]
-        dims[axis] = _dim_of(size)
+        dims[cut.axis] = _dim_of(size)
     output.shape = ir.Shape(dims)
 
 
-def _keep_uncut(output: ir.Value, shape: ir.Shape, axes: Sizes | None) -> None:
-    """Axes that a cut does not name are as they were: where a bound is computed, the library makes up names for all."""
-    cut = {axis % len(shape) for axis in axes or () if isinstance(axis, int)}
-    if output.shape is not None and axes is not None and len(cut) == len(axes):
-        output.shape = ir.Shape([mine if at in cut else shape[at] for at, mine in enumerate(output.shape)])
+def _pick(context: ShapeInferenceContext, view: Slice, output: ir.Value, cuts: Sequence[Cut]) -> None:
+    """Numbers cut out of others, backwards, too: the library takes an end in front of the first one for the first."""
+    numbers = context.get_symbolic_value(view.data)
+    is_list = view.data.shape is not None and len(view.data.shape) == 1
+    if numbers is not None and is_list and cuts[0].numbers is not None:
+        context.set_symbolic_value(output, numbers[cuts[0].numbers])
 
 
-def _cut_short(node: ir.Node, shape: ir.Shape, given: Sequence[Sizes]) -> None:
+def _size_of_cut(cut: Cut, rows: Size, *, is_open: bool) -> sympy.Expr | None:
+    """The entries between two bounds; None where that is left to what the library says."""
+    start, end = (sympy.sympify(each) for each in (cut.start, cut.end))
+    if isinstance(rows, ir.SymbolicDim):
+        if _keeps_last(start, end, rows):
+            return -start
+        size = _at_most(start, end, rows) if is_open else None
+        return _within(start, end, rows) if size is None else size
+    bounds = None if start.is_Integer else bounds_of_cut(start, end, rows)
+    return None if bounds is None else bounds[1] - bounds[0]
+
+
+def _cut_short(output: ir.Value, shape: ir.Shape, cuts: Sequence[Cut]) -> None:
     """x[:, 0:1000] has as many entries as x where x is shorter: the library takes fixed bounds as within the axis."""
-    output = node.outputs[0]
-    if output.shape is None:
-        return
-    starts, ends = given[:2]
-    axes = given[2] if len(given) > 2 else list(range(len(starts)))
-    steps = given[3] if len(given) > 3 else [1] * len(starts)
-    dims = list(output.shape)
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        fixed = isinstance(start, int) and isinstance(end, int) and isinstance(axis, int) and isinstance(step, int)
-        rows = shape[int(str(axis))] if fixed else 0
-        if isinstance(rows, int) or not fixed or not isinstance(dims[int(str(axis))], int):
+    dims = list(output.shape or ())
+    for cut in cuts:
+        rows, fixed = shape[cut.axis], cut.numbers
+        if isinstance(rows, int) or fixed is None or not isinstance(dims[cut.axis], int):
             continue
-        first, last, stride = int(str(start)), int(str(end)), int(str(step))
-        if rows.value is None or stride < 1 or first < 0:
-            dims[int(str(axis))] = ir.SymbolicDim(None)
-        elif last > first and not never_negative(normal_form(_expression(rows) - last), 1):
-            read = sympy.Max(0, sympy.Min(_expression(rows), last) - first)
-            dims[int(str(axis))] = _dim_of(sympy.ceiling(read / stride))
+        if rows.value is None or fixed.step < 1 or fixed.start < 0:
+            dims[cut.axis] = ir.SymbolicDim(None)
+        elif fixed.stop > fixed.start and not never_negative(normal_form(_expression(rows) - fixed.stop), 1):
+            read = sympy.Max(0, sympy.Min(_expression(rows), fixed.stop) - fixed.start)
+            dims[cut.axis] = _dim_of(sympy.ceiling(read / fixed.step))
     output.shape = ir.Shape(dims)
 
 
@@ -404,25 +400,27 @@ def _window_length(node: ir.Node) -> int | None:
     return size if isinstance(size, int) else None
 
 
-def _turns_round(starts: Sizes, ends: Sizes, steps: Sequence[int | ir.SymbolicDim]) -> bool:
+def _turns_round(cuts: Sequence[Cut]) -> bool:
     """Whether whole axes are reversed, from the last entry to the first."""
-    far = [isinstance(end, int) and end <= -(2**31 - 1) for end in ends]
-    return bool(steps) and all(start == step == -1 for start, step in zip(starts, steps, strict=True)) and all(far)
+    return all(
+        (cut.start, cut.step) == (-1, -1) and isinstance(cut.end, int) and cut.end <= -(2**31 - 1) for cut in cuts
+    )
 
 
-def _keeps_last(start: int | ir.SymbolicDim, end: int | ir.SymbolicDim, rows: ir.SymbolicDim) -> bool:
+def _keeps_last(start: sympy.Expr, end: sympy.Expr, rows: ir.SymbolicDim) -> bool:
     """Whether a cut keeps entries at the end of an axis that has at least as many at every length.
 
     So many are a number, or counted, as in x[-n:] of what n entries were joined to; without any it would keep all.
     """
-    if not isinstance(end, int) or end < 2**31 - 1 or rows.value is None or not _is_known(start):
+    if not end.is_Integer or end < 2**31 - 1 or rows.value is None:
         return False
-    count = -_expression(start)
+    count = -start
     return never_negative(normal_form(count - 1), 1) and bool((_expression(rows) - count).is_nonnegative)
 
 
-def _is_known(size: Size) -> bool:
-    return isinstance(size, int) or size.value is not None
+def _number(size: Size) -> Dim | None:
+    """A size as a number or an expression; None where it is not known."""
+    return size if isinstance(size, int) else None if size.value is None else expression(size.value)
 
 
 def _is_open(output: ir.Value, axis: int) -> bool:
@@ -431,9 +429,9 @@ def _is_open(output: ir.Value, axis: int) -> bool:
     return not isinstance(dim, int) and (dim is None or dim.value is None or dim.value.startswith("_d"))
 
 
-def _at_most(start: int | ir.SymbolicDim, end: int | ir.SymbolicDim, rows: ir.SymbolicDim) -> sympy.Expr | None:
+def _at_most(start: sympy.Expr, end: sympy.Expr, rows: ir.SymbolicDim) -> sympy.Expr | None:
     """x[a:b] and x[-n:] have as many entries as there are, up to b - a or n."""
-    if rows.value is None or not isinstance(start, int) or not isinstance(end, int):
+    if rows.value is None or not start.is_Integer or not end.is_Integer:
         return None
     size, is_far = _expression(rows), end >= 2**31 - 1
     if start < 0 and is_far:

@@ -37,6 +37,7 @@ from compiler.analysis.rules.movement import restated
 from compiler.analysis.rules.row_lookup import run_of
 from compiler.errors import Refused
 from compiler.ir import Dim, dims_of, is_op
+from compiler.operator_views import slice_of
 from compiler.sizes.expressions import entries_between, normal_form
 from compiler.sizes.growth import never_falls, never_negative
 
@@ -253,16 +254,18 @@ def _cuts(case: Case) -> dict[int, Cut]:
     Raises:
         Refused: a bound depends on data.
     """
-    starts, ends, axes, steps = (numbers_of(case.node.inputs[at]) if case.has(at) else None for at in range(1, 5))
-    if starts is None or ends is None or (case.has(3) and axes is None) or (case.has(4) and steps is None):
-        raise refuse("Slice with bounds computed from data", "slice by constants or sizes")
-    axes = axes if axes is not None else tuple(range(len(starts)))
+    view = slice_of(case.node)
     cuts: dict[int, Cut] = {}
-    for start, end, axis, step in zip(starts, ends, axes, steps or (1,) * len(starts), strict=True):
-        if not isinstance(step, int) or not isinstance(axis, int):
+    for cut in (None if view is None else view.cuts(numbers_of)) or ():
+        start, end, step = cut.start, cut.end, cut.step
+        if start is None or end is None or step is None:
+            raise refuse("Slice with bounds computed from data", "slice by constants or sizes")
+        if not isinstance(step, int):
             raise refuse("Slice with computed axes or steps", "give axes and steps as constants")
         far = isinstance(end, int) and (end >= TO_THE_END if step > 0 else end <= -TO_THE_END)
-        cuts[axis % case.rank()] = Cut(start, None if far else end, step)
+        cuts[cut.axis] = Cut(start, None if far else end, step)
+    if not cuts:
+        raise refuse("Slice with computed axes or steps", "give axes and steps as constants")
     return cuts
 
 

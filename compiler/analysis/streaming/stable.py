@@ -14,6 +14,7 @@ from compiler import ir as house
 from compiler.analysis.pointwise import pointwise_axes
 from compiler.errors import Place
 from compiler.operator_traits import RANDOM
+from compiler.operator_views import slice_of
 from compiler.stages import Lowered, Refusal, State
 from runtime_lite.format.cache_axis import CacheAxis
 
@@ -182,16 +183,12 @@ def keeps_last(node: ir.Node, axis: int, count: house.Dim, size: house.Dim) -> b
         count: how many entries are the last.
         size: how many there are.
     """
-    value = node.inputs[0] if house.is_op(node, "Slice") else None
-    if value is None or value.shape is None:
+    view = slice_of(node)
+    cut = None if view is None or view.data.shape is None else view.only_cut(house.integers_of)
+    if cut is None or (cut.axis, cut.step) != (axis, 1):
         return False
-    starts, ends = house.integers_of(node.inputs[1]), house.integers_of(node.inputs[2])
-    axes = house.integers_of(node.inputs[3]) if len(node.inputs) > 3 else (0,)
-    steps = house.integers_of(node.inputs[4]) if len(node.inputs) > 4 and node.inputs[4] is not None else (1,)
-    if starts is None or ends is None or axes is None or len(starts) != 1 or steps != (1,):
-        return False
-    to_the_end = ends[0] == size or (isinstance(ends[0], int) and ends[0] >= TO_THE_END)
-    return axes[0] in (axis, axis - len(value.shape)) and to_the_end and starts[0] in (size - count, -count)
+    to_the_end = cut.end == size or (isinstance(cut.end, int) and cut.end >= TO_THE_END)
+    return to_the_end and cut.start in (size - count, -count)
 
 
 def find_caches(lowered: Lowered, along: CacheAxis) -> tuple[tuple[Cache, ...], tuple[Refusal, ...]]:
@@ -252,11 +249,12 @@ def _why_carried_as_it_is(readers: list[ir.Node], output: ir.Value, axis: int) -
 def _takes_a_part(node: ir.Node, axis: int) -> bool:
     """Whether a node reads some entries of a cache along another axis than its frames."""
     if house.is_op(node, "Slice"):
-        cut = (house.integers_of(node.inputs[3]) if len(node.inputs) > 3 else None) or ()
+        view = slice_of(node)
+        cut = (None if view is None else view.axes_cut(house.integers_of)) or ()
     else:
         cut = (house.int_attribute(node, "axis", 0),) if house.is_op(node, "Gather", "Split", "SplitToSequence") else ()
     rank = len(node.inputs[0].shape or ()) if node.inputs[0] is not None else 0
-    return any(isinstance(each, int) and each % max(rank, 1) != axis for each in cut)
+    return any(each % max(rank, 1) != axis for each in cut)
 
 
 def reads_rows_and_frames(node: ir.Node, axis: int | None, rows: str) -> bool:

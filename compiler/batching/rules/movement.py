@@ -9,6 +9,7 @@ from compiler.analysis.sums import sum_of
 from compiler.batching.form import INSERTED, Form, in_place
 from compiler.batching.lifter import LiftedNode
 from compiler.ir import Dim
+from compiler.operator_views import slice_of
 
 
 def transpose(lifted: LiftedNode) -> None:
@@ -176,13 +177,9 @@ def cut(lifted: LiftedNode) -> None:
     if lifted.rows and 0 not in lifted.rows and _cut_for_rows(lifted):
         return
     lifted.require_shared(1, 2, 3, 4, what="its bounds")
-    rank, place = lifted.rank(), lifted.place()
-    (count,) = lifted.dims(1)
-    if lifted.has(3):
-        axes = tuple(axis % rank for axis in lifted.constants(3, "axes"))
-    elif isinstance(count, int):
-        axes = tuple(range(count))
-    else:
+    place, view = lifted.place(), slice_of(lifted.node, lifted.rank())
+    axes = None if view is None else view.axes_cut(house.integers_of)
+    if axes is None:
         raise refuse("Slice along unknown axes", "give axes as constants")
     form = INSERTED if place is None or place in axes else in_place(place)
     lifted.read(0, form)
@@ -198,11 +195,11 @@ def _cut_for_rows(lifted: LiftedNode) -> bool:
     """
     start = lifted.value(1)
     count = _count_between(lifted, start, lifted.value(2))
-    axes = house.integers_of(lifted.value(3)) if lifted.has(3) else (0,)
-    steps = house.integers_of(lifted.value(4)) if lifted.has(4) else (1,)
-    if count is None or axes is None or len(axes) != 1 or not isinstance(axes[0], int) or steps != (1,):
+    view = slice_of(lifted.node, lifted.rank())
+    kept = None if view is None else view.only_cut(house.integers_of)
+    if count is None or kept is None or kept.step != 1:
         return False
-    axis, kind, name = axes[0] % lifted.rank(), start.dtype, lifted.node.outputs[0].name
+    axis, kind, name = kept.axis, start.dtype, lifted.node.outputs[0].name
     if kind is None or lifted.dims(1) != (1,):
         return False
     insert = lifted.insert

@@ -26,6 +26,7 @@ from compiler.analysis.row_numbers import (
 )
 from compiler.ir import Dim
 from compiler.operator_traits import OF_POSITIONS
+from compiler.operator_views import slice_of
 from compiler.padding.forms.row_layout import spread_rows
 from compiler.padding.forms.site import Form, Site
 
@@ -236,7 +237,7 @@ class Writer:
                 ]
                 return self._op("Concat", rows, {"axis": attributes["axis"] % rank + 1}, dtype)
             case "Slice":
-                return self._sliced(node, values[0], rank)
+                return self._sliced(node, values[0])
             case "GatherND":
                 return self._op("GatherND", [node.inputs[0], self._legal(values[0], node)], dtype=dtype)
             case "Gather":
@@ -266,11 +267,11 @@ class Writer:
         none = self._op("Equal", [value, zero], dtype=ir.DataType.BOOL)
         return self._op("Where", [none, one, value], dtype=value.dtype)
 
-    def _sliced(self, node: ir.Node, value: ir.Value, rank: int) -> ir.Value:
-        named = house.array_of(node.inputs[3]) if len(node.inputs) > 3 else None
-        axes = np.arange(rank) if named is None else named
-        behind = self.insert.constant(np.asarray(axes, np.int64) % rank + 1, "axes")
-        return self._op("Slice", [value, *node.inputs[1:3], behind, *node.inputs[4:5]], dtype=value.dtype)
+    def _sliced(self, node: ir.Node, value: ir.Value) -> ir.Value:
+        view = slice_of(node)
+        axes = None if view is None else view.axes_cut(house.integers_of)
+        assert view is not None and axes is not None, "the plan of a Slice knows its axes"
+        return self._op("Slice", view.along(value, self.insert.int64s(*(at + 1 for at in axes))), dtype=value.dtype)
 
     def _legal(self, index: ir.Value, node: ir.Node) -> ir.Value:
         """Rows of a table: legal ones choose the row that they chose, negative ones included, others any."""

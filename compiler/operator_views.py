@@ -1,0 +1,112 @@
+"""What a node does, read in one place whatever its spelling: operands left out, axes counted from the back.
+
+    Slice(x, starts, ends), Slice(x, starts, ends, "", steps), axes [-1] or [2]:  one view, with axes from the front
+
+A reader says what an operand holds, so that whoever asks decides how much is known of it.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import onnx_ir as ir
+import sympy
+
+Number: TypeAlias = int | sympy.Expr
+"""A whole number, or what follows from lengths."""
+
+Reader: TypeAlias = Callable[[ir.Value], Sequence[Number | None] | None]
+"""The whole numbers that an operand holds, in order; None for one, or for all, that are not known."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cut:
+    """What a Slice keeps of one axis.
+
+    Attributes:
+        axis: counted from the front.
+        start: the first entry; negative ones count from the end. None where it is not known.
+        end: the entry after the last, likewise.
+        step: the distance of kept entries, likewise.
+    """
+
+    axis: int
+    start: Number | None
+    end: Number | None
+    step: Number | None
+
+    @property
+    def numbers(self) -> slice | None:
+        """The entries that are kept, where all bounds are numbers."""
+        start, end, step = self.start, self.end, self.step
+        known = isinstance(start, int) and isinstance(end, int) and isinstance(step, int)
+        return slice(start, end, step) if known else None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Slice:
+    """ai.onnx Slice 10, 11 and 13.
+
+    Attributes:
+        data: what is cut.
+        starts: the first entries.
+        ends: the entries after the last.
+        axes: the axes that are cut; None for the first ones, as many as there are starts.
+        steps: distances of kept entries; None for 1.
+        rank: how many axes the data have; None where it is not known.
+    """
+
+    data: ir.Value
+    starts: ir.Value
+    ends: ir.Value
+    axes: ir.Value | None
+    steps: ir.Value | None
+    rank: int | None
+
+    def axes_cut(self, read: Reader) -> tuple[int, ...] | None:
+        """The axes that are cut, from the front, in the order of the bounds; None where they are not known."""
+        if self.axes is None:
+            shape = self.starts.shape
+            count = shape[0] if shape is not None and len(shape) == 1 else len(read(self.starts) or ())
+            return tuple(range(count)) if isinstance(count, int) and count else None
+        named, rank = read(self.axes) or (), self.rank
+        axes = [axis for axis in named if isinstance(axis, int) and (axis >= 0 or rank is not None)]
+        known = bool(axes) and len(axes) == len(named)
+        return tuple(axis + (rank or 0) * (axis < 0) for axis in axes) if known else None
+
+    def cuts(self, read: Reader) -> tuple[Cut, ...] | None:
+        """What is kept of every axis that is cut, in the order of the bounds; None where the axes are not known."""
+        axes = self.axes_cut(read)
+        if axes is None:
+            return None
+        unknown = [None] * len(axes)
+        starts, ends = read(self.starts) or unknown, read(self.ends) or unknown
+        steps = [1] * len(axes) if self.steps is None else read(self.steps) or unknown
+        if {len(starts), len(ends), len(steps)} != {len(axes)}:
+            return None
+        return tuple(map(Cut, axes, starts, ends, steps))
+
+    def only_cut(self, read: Reader) -> Cut | None:
+        """What is kept of the only axis that is cut; None where there are several, or it is not known."""
+        cuts = self.cuts(read)
+        return cuts[0] if cuts is not None and len(cuts) == 1 else None
+
+    def along(self, data: ir.Value | None, axes: ir.Value) -> list[ir.Value | None]:
+        """The operands of a Slice of other data by the same bounds along other axes."""
+        return [data, self.starts, self.ends, axes, *([] if self.steps is None else [self.steps])]
+
+
+def slice_of(node: ir.Node | None, rank: int | None = None) -> Slice | None:
+    """The view of a Slice; None of other nodes, and of those that older operator sets spell with attributes.
+
+    Args:
+        node: any node.
+        rank: how many axes the data have; by default as their shape says.
+    """
+    if node is None or node.op_type != "Slice" or node.domain not in ("", "ai.onnx") or len(node.inputs) < 3:
+        return None
+    data, starts, ends, axes, steps = (*node.inputs, None, None)[:5]
+    if data is None or starts is None or ends is None:
+        return None
+    known = len(data.shape) if rank is None and data.shape is not None else rank
+    return Slice(data, starts, ends, axes, steps, known)

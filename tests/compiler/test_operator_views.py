@@ -1,0 +1,51 @@
+"""Every legal spelling of an operator gives the same view."""
+
+import itertools
+
+import pytest
+
+from compiler import ir as house
+from compiler.operator_views import Cut, slice_of
+from tests.kit.graphs import node_named, parse
+
+
+def _spellings() -> list[str]:
+    """Slice of the first two axes in every spelling; an operand at the end is left out or not there."""
+    found = []
+    for axes, steps in itertools.product(["", "front", "back"], ["", "ones"]):
+        operands = ["x", "starts", "ends", axes, steps]
+        found.append(", ".join(operands))
+        while not operands[-1]:
+            operands.pop()
+            found.append(", ".join(operands))
+    return list(dict.fromkeys(found))
+
+
+@pytest.mark.parametrize("operands", _spellings())
+def test_spellings_of_a_slice(operands: str) -> None:
+    assert _cuts(operands) == (Cut(0, 1, 5, 1), Cut(1, -3, house.END, 1))
+
+
+def _cuts(operands: str) -> tuple[Cut, ...] | None:
+    model = parse(
+        f"""(float[batch,time,8] x, int64[2] given) => (float[a,b,8] y)
+        <int64[2] starts = {{1, -3}}, int64[2] ends = {{5, {house.END}}}, int64[2] front = {{0, 1}},
+         int64[2] back = {{-3, -2}}, int64[2] ones = {{1, 1}}, int64[1] one = {{1}}, int64[2] third = {{2, -2}}>
+        {{ y = Slice({operands}) }}"""
+    )
+    view = slice_of(node_named(model, "y"))
+    assert view is not None
+    return view.cuts(house.integers_of)
+
+
+def test_what_is_not_known() -> None:
+    assert _cuts("x, starts, given") == (Cut(0, 1, None, 1), Cut(1, -3, None, 1))
+    assert _cuts("x, given, ends, third, starts") == (Cut(2, None, 5, 1), Cut(1, None, house.END, -3))
+    assert _cuts("x, starts, ends, given") is None
+    assert _cuts("x, starts, ends, one") is None
+    assert Cut(0, None, 3, 1).numbers is None and Cut(0, -1, 3, -1).numbers == slice(-1, 3, -1)
+
+
+def test_other_nodes_have_no_view() -> None:
+    model = parse("(float[4] x) => (float[4] y) { y = Relu(x) }")
+    assert slice_of(node_named(model, "y")) is None and slice_of(None) is None
