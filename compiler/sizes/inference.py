@@ -30,12 +30,33 @@ def infer(model: ir.Model) -> None:
 
     The library knows of the extensions while the call lasts, and is as it was afterwards.
     """
+    for value in (*model.graph.inputs, *(output for node in model.graph.all_nodes() for output in node.outputs)):
+        _forget_unreadable(value)
     with _LOCK, _taught():
         # Names that it adopts from equalities cost most of its time, and no proof needs them.
         onnx_shape_inference.infer_symbolic_shapes(model, adopt_declared_symbols=False)
     for node in model.graph:
         for output in node.outputs:
             _write_numbers(output)
+
+
+def _forget_unreadable(value: ir.Value) -> None:
+    """Sizes in functions that the library cannot read are not known: exporters write any that their language has."""
+    dims = () if value.shape is None else tuple(value.shape)
+    if any(isinstance(dim, ir.SymbolicDim) and not _is_readable(dim.value) for dim in dims):
+        known = [dim if isinstance(dim, int) or _is_readable(dim.value) else None for dim in dims]
+        value.shape = ir.Shape(known)
+
+
+@functools.lru_cache(maxsize=100_000)
+def _is_readable(text: str | None) -> bool:
+    if text is None or text.isidentifier():
+        return True
+    try:
+        _symbolic_shapes.parse_symbolic_expression(text)
+    except ValueError as error:
+        return "Unknown function" not in str(error)
+    return True
 
 
 def _write_numbers(value: ir.Value) -> None:

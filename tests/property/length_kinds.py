@@ -2,7 +2,7 @@
 
 import onnx_ir as ir
 
-from tests.property.garden import WIDTH, Garden, Kinds, since
+from tests.property.garden import WIDTH, Garden, Grown, Kinds, since
 
 FLOAT, BOOL, INT32 = ir.DataType.FLOAT, ir.DataType.BOOL, ir.DataType.INT32
 
@@ -267,7 +267,24 @@ def _outgrown(garden: Garden) -> None:
     if dtype == INT32:
         narrow = garden.op("Add", [narrow, narrow], dtype=dtype)
     back = garden.op("Cast", [narrow], {"to": ir.DataType.INT64}, ir.DataType.INT64)
-    few = garden.whole("Mod", [back, garden.insert.int64s(int(garden.rng.integers(3, 8)))])
+    _use(garden, found, garden.whole("Mod", [back, garden.insert.int64s(int(garden.rng.integers(3, 8)))]))
+
+
+@since(13)
+def _rounded(garden: Garden) -> None:
+    """A part of the length, rounded up, down, to the nearest, or towards 0, likewise."""
+    found = garden.pick(False)
+    part = garden.scalar(float(garden.rng.choice([0.5, 1 / 3, 0.1, 2.0, 3.0, 49.0])), FLOAT)
+    share = garden.op(str(garden.rng.choice(["Div", "Mul"])), [_float(garden, garden.length(found.value, False)), part])
+    if garden.rng.integers(0, 2):
+        share = garden.op(str(garden.rng.choice(["Mul", "Sub"])), [share, part])
+    op = str(garden.rng.choice(["Ceil", "Floor", "Round", "Identity"]))
+    whole = garden.op("Cast", [garden.op(op, [share])], {"to": ir.DataType.INT64}, ir.DataType.INT64)
+    _use(garden, found, whole if garden.rng.integers(0, 2) else _any_number(garden, whole))
+
+
+def _use(garden: Garden, found: Grown, few: ir.Value) -> None:
+    """Use a number of one entry as data, as a bound of a mask or of a cut."""
     match int(garden.rng.integers(0, 3)):
         case 0:
             made = garden.op("Add", [found.value, _float(garden, few)])
@@ -283,9 +300,12 @@ def _outgrown(garden: Garden) -> None:
 LENGTH_KINDS: Kinds = (
     (_recurrence, 1.5), (_reverse_sequence, 1), (_length_as_data, 2), (_returned_lengths, 0.7), (_positions, 2),
     (_below_a_number, 1), (_own_entry, 1.5), (_looked_up, 1.5), (_rolled, 1), (_turned, 1), (_scattered, 0.7),
-    (_interpolated, 0.7), (_shared, 1), (_outgrown, 1),
+    (_interpolated, 0.7), (_shared, 1),
 )  # fmt: skip
 """What grows of lengths; kinds with declared ones need rows."""
+
+SIZE_KINDS: Kinds = ((_outgrown, 6), (_rounded, 6))
+"""What grows of lengths in types that hold none, or of parts of lengths."""
 
 DECLARING = (_recurrence, _reverse_sequence, _length_as_data, _returned_lengths, _below_a_number, _own_entry)
 """Kinds that read declared lengths, which graphs of one row have not."""

@@ -12,7 +12,7 @@ from tests.property.spelling import Respelling
 
 @pytest.mark.parametrize("first", [0, 6, 12])
 def test_the_same_is_proved_of_every_spelling(first: int) -> None:
-    assert {compare(seed) for seed in range(first, first + 6)} <= {"accepted", "refused", "as before"}
+    assert {compare(seed) for seed in range(first, first + 4)} <= {"accepted", "refused", "as before"}
 
 
 @pytest.mark.slow

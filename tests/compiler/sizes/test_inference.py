@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
@@ -256,3 +257,20 @@ def test_pieces_counted_from_the_end_have_sizes_where_their_number_is_known(piec
         }}"""
     shape = house.dims_of(next(node for node in parse(text).graph if node.op_type == "SequenceAt").outputs[0])
     assert f"[{','.join(map(str, shape or ()))}]" == size
+
+
+def test_sizes_that_cannot_be_read_are_inferred_anew() -> None:
+    model = parse("(float[batch,time] x) => (float[batch,time] y) { z = Relu(x)  y = Neg(z) }")
+    first = next(iter(model.graph)).outputs[0]
+    first.shape = ir.Shape(["batch", "8 - Min(8, CeilToInt(IntTrueDiv(u0, 4)))"])
+    house.infer_shapes(model)
+    assert house.dims_of(first) == (house.symbol("batch"), house.symbol("time"))
+
+
+def test_numbers_are_cut_out_backwards() -> None:
+    model = parse(
+        """(float[batch,time,4] x) => (int64[3] y)
+        <int64[1] last = {-1}, int64[1] front = {-5}, int64[1] zero = {0}, int64[1] back = {-1}>
+        { n = Shape(x)  y = Slice(n, last, front, , back) }"""
+    )
+    assert house.integers_of(model.graph.outputs[0]) == (4, house.symbol("time"), house.symbol("batch"))
