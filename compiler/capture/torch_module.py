@@ -32,6 +32,7 @@ from compiler.capture.module_call import called, shown_feed
 from compiler.capture.nested import arguments_of, leaves_of
 from compiler.capture.next_states import moved_on
 from compiler.capture.onnx_source.onnx_file import first_words, keep_numbers, read_onnx, require_runnable, write_source
+from compiler.capture.short_tables import short_table
 from compiler.capture.trial_calls import empty_states
 from compiler.capture.truths import select_truths
 from compiler.errors import CheckpointError, Place, RecipeError, Refused
@@ -194,9 +195,10 @@ def exported_module(module: torch.nn.Module, graph: str, spec: Graph, names: Seq
         cure = "rewrite that operation, or the shapes it is given, so that torch.onnx.export takes it; see -v"
         if packing := packing_line(module):
             line, cure = packing, PACKED_CURE
-        raise Refused(
-            f"the exporter cannot capture the model: {words}", cure=cure, place=dataclasses.replace(place, source=line)
-        ) from error
+        refused = short_table(error, _shapes(module), spec.axes)
+        refused = refused or Refused(f"the exporter cannot capture the model: {words}", cure=cure)
+        refused.place = dataclasses.replace(place, source=line)
+        raise refused from error
     assert program is not None and program.exported_program is not None
     model = program.model
     _name_values(model.graph.inputs, names)
@@ -211,6 +213,11 @@ def exported_module(module: torch.nn.Module, graph: str, spec: Graph, names: Seq
             value.shape = ir.Shape(_captured_shape(spec, spec.inputs[name]))
         keep_numbers(model)
     return Exported(model, program.exported_program)
+
+
+def _shapes(module: torch.nn.Module) -> dict[str, tuple[int, ...]]:
+    """The shapes of parameters and buffers, by name."""
+    return {name: tuple(each.shape) for name, each in (*module.named_parameters(), *module.named_buffers())}
 
 
 def capture_onnx(path: Path, graph: str, spec: Graph) -> ir.Model:
