@@ -207,7 +207,7 @@ def test_split_at_the_border_of_segments() -> None:
 
 
 UNKNOWN = Operand((1,), ir.DataType.INT64)
-TABLE = constant(np.ones((1, 9, 2)))
+TABLE = constant(np.arange(18.0).reshape(1, 9, 2))
 
 REFUSED = [
     (Node("Concat", [along(LEFT), along(RIGHT)], {"axis": 2}), "laid out [time, left] and [time, right] along axis 1"),
