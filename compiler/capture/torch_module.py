@@ -33,6 +33,7 @@ from compiler.capture.nested import arguments_of, leaves_of
 from compiler.capture.next_states import moved_on
 from compiler.capture.onnx_source.onnx_file import first_words, keep_numbers, read_onnx, require_runnable, write_source
 from compiler.capture.short_tables import short_table
+from compiler.capture.traced_recurrences import recurrences_of_any_length
 from compiler.capture.trial_calls import empty_states
 from compiler.capture.truths import select_truths
 from compiler.errors import CheckpointError, Place, RecipeError, Refused
@@ -167,19 +168,12 @@ def exported_module(module: torch.nn.Module, graph: str, spec: Graph, names: Seq
     arguments = _arguments(module, spec, names)
 
     def trace() -> object:
-        with _flat(module, names), _kept_environment(), torch.no_grad(), _quiet(), READ_TRACER.watching():
+        with _tracing(module, names):
             shapes = (_dynamic_shapes(spec, names),)
             return torch.export.export(module, arguments, dynamic_shapes=shapes, strict=False)
 
     try:
-        with (
-            _flat(module, names),
-            _kept_environment(),
-            _written_out(),
-            torch.no_grad(),
-            _quiet(),
-            READ_TRACER.watching(),
-        ):
+        with _tracing(module, names):
             program = torch.onnx.export(
                 module,
                 arguments,
@@ -374,6 +368,21 @@ def _dynamic_shapes(spec: Graph, names: Sequence[str]) -> tuple[dict[int, Any], 
         named = [(i, d) for i, d in enumerate(shape) if isinstance(d, str)]
         shapes.append({i: dims.setdefault(d, _dim(d, spec)) for i, d in named})
     return tuple(shapes)
+
+
+@contextlib.contextmanager
+def _tracing(module: torch.nn.Module, names: Sequence[str]) -> Iterator[None]:
+    """What the exporter traces, and in which surroundings: whoever traces once more sees the same."""
+    with (
+        _flat(module, names),
+        _kept_environment(),
+        _written_out(),
+        recurrences_of_any_length(),
+        torch.no_grad(),
+        _quiet(),
+        READ_TRACER.watching(),
+    ):
+        yield
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """Modules and files on their way in: what is written on the graph, and what is refused before it goes further."""
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -208,7 +209,11 @@ def test_layers_of_attention_are_captured_operator_by_operator() -> None:
     assert torch.backends.mha.get_fastpath_enabled()
 
 
-def test_frames_behind_a_recurrence_are_those_of_any_utterance() -> None:
+def test_frames_behind_a_recurrence_are_those_of_any_utterance_although_another_was_unrolled_before() -> None:
+    with torch.no_grad(), contextlib.suppress(Exception):
+        torch.export.export(
+            Recurrent().eval(), (torch.zeros(2, 3, 4),), dynamic_shapes=({1: torch.export.Dim.DYNAMIC},)
+        )
     axes = {**BATCH, "time": Axis(buckets=(5, 8), length_input="time_length")}
     spec = graph({"x": Input(shape=("batch", "time", 4), dtype="float32")}, ("y",), axes)
     model = torch_module.capture_module(Recurrent().eval(), "net", spec, ["x"])

@@ -1,0 +1,29 @@
+"""LSTMs and GRUs traced for every number of frames, however often this process has traced some before.
+
+The framework unrolls them over the frames of the example unless other kernels are registered while it traces. Its
+exporter registers these, but an operator keeps the kernel that it ran last, and does not look again.
+"""
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+from torch.export._patches import register_gru_while_loop_decomposition, register_lstm_while_loop_decomposition
+
+RECURRENCES = (torch.ops.aten.lstm.input, torch.ops.aten.gru.input)
+
+
+@contextlib.contextmanager
+def recurrences_of_any_length() -> Iterator[None]:
+    """Register what traces recurrences without unrolling them, and have it looked up."""
+    with register_lstm_while_loop_decomposition(), register_gru_while_loop_decomposition():
+        _forget_kernels()
+        try:
+            yield
+        finally:
+            _forget_kernels()
+
+
+def _forget_kernels() -> None:
+    for operator in RECURRENCES:
+        operator._dispatch_cache.clear()

@@ -1,0 +1,41 @@
+"""Recurrences traced one after the other in one process."""
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from compiler.capture.traced_recurrences import RECURRENCES, recurrences_of_any_length
+
+
+class Recurrent(nn.Module):
+    """A recurrence over frames of four features."""
+
+    def __init__(self, kind: type[nn.LSTM] | type[nn.GRU]) -> None:
+        super().__init__()
+        self.network: Any = kind(4, 4, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.network(x)[0]  # type: ignore[no-any-return]
+
+
+def traced(module: nn.Module) -> int | torch.SymInt:
+    """The frames of the result as they are traced."""
+    shapes = ({1: torch.export.Dim.DYNAMIC},)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.export.export(module.eval(), (torch.zeros(2, 7, 4),), dynamic_shapes=shapes, strict=False)
+    (result,) = next(iter(reversed(program.graph.nodes))).args[0]
+    return result.meta["val"].shape[1]  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_recurrences_have_any_length_behind_others_that_were_unrolled(kind: type[nn.LSTM] | type[nn.GRU]) -> None:
+    with pytest.raises(Exception, match="specialized it to be a constant"):
+        traced(Recurrent(kind))
+    for _ in range(2):
+        with recurrences_of_any_length():
+            assert isinstance(traced(Recurrent(kind)), torch.SymInt)
+    assert not any(operator._dispatch_cache for operator in RECURRENCES), "what is looked up next is what is registered"
