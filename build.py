@@ -233,7 +233,13 @@ def _explain_padding(options: argparse.Namespace) -> int:
     if options.html is not None:
         require_place("--html", options.html, is_page)
     request = Request(
-        options.axis, options.window, options.batch, masks=options.mask, lengths=options.length, states=options.state
+        options.axis,
+        options.window,
+        options.batch,
+        masks=options.mask,
+        pad_masks=options.pad_mask,
+        lengths=options.length,
+        states=options.state,
     )
     if options.recipe is None:
         lowered, passes = from_file(Path(options.graph), request)

@@ -146,7 +146,8 @@ def _full_feeds(lowered: Lowered, sizes: Mapping[str, int]) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     full = {each.length_input: sizes[each.axis] for each in lowered.padded_axes}
     full |= {cache.length_input: cache.slots for cache in lowered.caches}
-    masks = {cache.mask_input for cache in lowered.caches}
+    masks = {cache.mask_input: 1 for cache in lowered.caches}
+    masks |= {name: number for each in lowered.padded_axes for name, number in each.masks.items()}
     feeds: dict[str, Any] = {}
     for value in lowered.model.graph.inputs:
         shape, name = [int(str(dim)) for dim in value.shape or ()], str(value.name)
@@ -154,8 +155,8 @@ def _full_feeds(lowered: Lowered, sizes: Mapping[str, int]) -> dict[str, Any]:
         kind = value.dtype.numpy()
         if name in full:
             feeds[name] = np.full(shape, full[name], kind)
-        elif name in masks or name in {mask for each in lowered.padded_axes for mask in each.mask_inputs}:
-            feeds[name] = np.ones(shape, kind)
+        elif name in masks:
+            feeds[name] = np.full(shape, masks[name], kind)
         else:
             feeds[name] = (rng.standard_normal(shape) if kind.kind == "f" else np.ones(shape)).astype(kind)
     return feeds

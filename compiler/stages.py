@@ -85,6 +85,7 @@ class PaddedAxis:
         axis: name in the recipe; after pad_axes it counts slots wherever a shape mentions it.
         length_input: name of the input with the true lengths, int64 [batch].
         mask_inputs: inputs that are 1 at valid places; made from the length, so callers do not feed them.
+        pad_mask_inputs: the same of those that are 0 at valid places.
         length_inputs: inputs of the model that hold the true length.
         minimum: the smallest true length for which the graph has a meaning.
         maximum: the largest number of slots that the model's tables and types have room for, or None.
@@ -94,10 +95,16 @@ class PaddedAxis:
     axis: str
     length_input: str
     mask_inputs: tuple[str, ...] = ()
+    pad_mask_inputs: tuple[str, ...] = ()
     length_inputs: tuple[str, ...] = ()
     minimum: int = 1
     maximum: int | None = None
     limited_by: str = ""
+
+    @property
+    def masks(self) -> dict[str, int]:
+        """What masks hold at valid places, by the name of the input."""
+        return dict.fromkeys(self.mask_inputs, 1) | dict.fromkeys(self.pad_mask_inputs, 0)
 
 
 def require_lowered(cache: CacheAxis) -> None:

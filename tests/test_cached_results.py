@@ -236,6 +236,11 @@ def graph(recipe: Any) -> Any:
     return recipe["graphs"]["net"]
 
 
+def _inverted(given: Any) -> None:
+    """A mask that is 0 at valid places in the place of one that is 1."""
+    given["pad_mask_of"] = given.pop("mask_of")
+
+
 def at(*keys: Any, value: Any = None) -> Callable[[Any], None]:
     """Set what is below keys, or delete it."""
 
@@ -318,6 +323,7 @@ CHANGES: dict[str, list[Change]] = {
     "Input.range": [("stream", at(*INPUTS, "features", "range", value=[-8.0, 8.0]))],
     "Input.example": [("stream", at(*INPUTS, "features", "example", value=0.5))],
     "Input.mask_of": [("masked", at(*INPUTS, "mask", "mask_of"))],
+    "Input.pad_mask_of": [("masked", lambda r: _inverted(graph(r)["inputs"]["mask"]))],
     "Input.counts": [("stream", at(*INPUTS, "features", "counts", value="cache"))],
     "Input.length_of": [("masked", at(*INPUTS, "count", "length_of"))],
     "Input.original": [

@@ -74,6 +74,8 @@ class Entries:
             return _of_array(array)
         if value in self.filled:
             number = sympy.sympify(self.filled[value])
+            if value.dtype == ir.DataType.BOOL:
+                return bool(number)
             if not number.is_Integer and (value.dtype is None or not value.dtype.is_integer()):
                 raise Unknown  # lengths are rounded from some on
             return number

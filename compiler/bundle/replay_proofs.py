@@ -336,4 +336,9 @@ def _state(known: Mapping[str, Any]) -> State:
 
 def _padded_axis(known: Mapping[str, Any]) -> PaddedAxis:
     axis = PaddedAxis(**known)
-    return dataclasses.replace(axis, mask_inputs=tuple(axis.mask_inputs), length_inputs=tuple(axis.length_inputs))
+    return dataclasses.replace(
+        axis,
+        mask_inputs=tuple(axis.mask_inputs),
+        pad_mask_inputs=tuple(axis.pad_mask_inputs),
+        length_inputs=tuple(axis.length_inputs),
+    )

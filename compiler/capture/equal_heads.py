@@ -115,10 +115,9 @@ def _example(spec: Graph) -> Feed:
     feed = {}
     for name, given in spec.inputs.items():
         shape = [dim if isinstance(dim, int) else spec.axes[dim].fixed or sizes[dim] for dim in given.shape]
-        if given.mask_of is not None or given.dtype == "bool":
-            feed[name] = np.ones(shape, given.dtype)
-        elif given.length_of is not None:
-            feed[name] = np.full(shape, sizes[given.length_of], given.dtype)
+        number = given.without_padding(sizes)
+        if number is not None or given.dtype == "bool":
+            feed[name] = np.full(shape, 1 if number is None else number, given.dtype)
         elif given.dtype.startswith("float"):
             feed[name] = random.standard_normal(shape).astype(given.dtype)
         else:

@@ -137,6 +137,7 @@ def _padded_axis(spec: Graph, axis: str) -> PaddedAxis:
         axis,
         length_input,
         mask_inputs=tuple(name for name, given in spec.inputs.items() if given.mask_of == axis),
+        pad_mask_inputs=tuple(name for name, given in spec.inputs.items() if given.pad_mask_of == axis),
         length_inputs=tuple(name for name, given in spec.inputs.items() if given.length_of == axis),
     )
 

@@ -343,8 +343,9 @@ def _example(spec: Graph, given: Input, seed: int, sizes: Mapping[str, int]) -> 
     shape = [dim if isinstance(dim, int) else sizes[dim] for dim in _captured_shape(spec, given)]
     generator = torch.Generator().manual_seed(seed)
     dtype = getattr(torch, given.dtype)
-    if given.mask_of is not None or given.length_of is not None:  # nothing of an example is padding
-        return torch.full(shape, 1 if given.length_of is None else sizes[given.length_of], dtype=dtype)
+    number = given.without_padding(sizes)
+    if number is not None:  # nothing of an example is padding
+        return torch.full(shape, number, dtype=dtype)
     if dtype.is_floating_point:
         return torch.randn(shape, generator=generator).to(dtype)
     return torch.ones(shape, dtype=dtype)

@@ -198,6 +198,7 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
         ("--window", "AXIS=FRAMES", "a cache axis, whose valid frames lie last"),
         ("--state", "INPUT=OUTPUT", "a cache and the output that feeds it"),
         ("--mask", "INPUT=AXIS", "an input of the model that is 1 at valid places"),
+        ("--pad-mask", "INPUT=AXIS", "an input of the model that is 0 at valid places"),
         ("--length", "INPUT=AXIS", "an input of the model that holds true lengths"),
     ):
         parser.add_argument(option, action="append", default=[], metavar=metavar, help=f"{summary}; repeatable")

@@ -21,6 +21,9 @@ KEPT = frozenset(
 )
 """Words for what a model keeps from call to call."""
 
+PADDING = frozenset({"pad", "padding", "padded"})
+"""Words of masks that say where nothing is."""
+
 LENGTH = frozenset({"len", "lens", "length", "lengths"})
 
 START, END = frozenset({"0", "t"}), frozenset({"n", "1", "t"})
@@ -202,10 +205,12 @@ def _sizes(tensor: Tensor) -> tuple[object, ...]:
     return (*tensor.dims, tensor.dtype)
 
 
-def is_mask(tensor: Tensor) -> bool:
-    """Whether it sounds like 1 at valid places; masks of padding say the opposite."""
+def mask_key(tensor: Tensor) -> str | None:
+    """How a recipe names a mask that sounds like one: of valid places, or of padding; None of what is no mask."""
     words = set(words_of(tensor.name))
-    return "mask" in words and words.isdisjoint({"pad", "padding", "padded"}) and len(tensor.dims) > 1
+    if "mask" not in words or len(tensor.dims) < 2:
+        return None
+    return "mask_of" if words.isdisjoint(PADDING) else "pad_mask_of"
 
 
 def is_length(tensor: Tensor) -> bool:

@@ -268,7 +268,7 @@ def _axes(lowered: Lowered) -> tuple[ShownAxis, ...]:
                 inputs[name].append(f"{value.name} {shape_text(value)}")
     for each in lowered.padded_axes:
         present = house.inputs_named(lowered.model)
-        inputs[each.axis] += [f"{name}: made from the lengths" for name in each.mask_inputs if name not in present]
+        inputs[each.axis] += [f"{name}: made from the lengths" for name in each.masks if name not in present]
     return tuple(ShownAxis(name, SIDES[side.value], tuple(inputs[name])) for name, side in sides.items())
 
 

@@ -40,6 +40,7 @@ class Request:
         windows: `AXIS=FRAMES` of a cache axis, whose valid frames lie last.
         batch: the axis of rows.
         masks: `INPUT=AXIS` of inputs that are 1 at valid places.
+        pad_masks: `INPUT=AXIS` of inputs that are 0 at valid places.
         lengths: `INPUT=AXIS` of inputs that hold true lengths.
         states: `INPUT=OUTPUT` of caches.
     """
@@ -48,6 +49,7 @@ class Request:
     windows: Sequence[str] = ()
     batch: str | None = None
     masks: Sequence[str] = ()
+    pad_masks: Sequence[str] = ()
     lengths: Sequence[str] = ()
     states: Sequence[str] = ()
 
@@ -118,7 +120,8 @@ def from_recipe(
     shown = shown_path(loaded.path)
     if graph not in graphs:
         raise RecipeError(f"{shown}: expected one of its graphs, got {graph!r}", cure=did_you_mean(graph, graphs))
-    if request.windows or request.states or request.masks or request.lengths or request.batch is not None:
+    named = (request.windows, request.states, request.masks, request.pad_masks, request.lengths)
+    if any(named) or request.batch is not None:
         raise RecipeError(
             "--recipe: expected no other option on axes than --axis, got one",
             cure="write windows, states, masks, lengths and the batch into the recipe",
@@ -147,12 +150,14 @@ def padded_axes(model: ir.Model, request: Request) -> tuple[PaddedAxis, ...]:
     """
     inputs = house.inputs_named(model)
     masks = _pairs("--mask", request.masks, inputs, request.axes)
+    pad_masks = _pairs("--pad-mask", request.pad_masks, inputs, request.axes)
     lengths = _pairs("--length", request.lengths, inputs, request.axes)
     return tuple(
         PaddedAxis(
             axis,
             _free_name(f"{axis}_length", inputs),
             mask_inputs=tuple(name for name, of in masks if of == axis),
+            pad_mask_inputs=tuple(name for name, of in pad_masks if of == axis),
             length_inputs=tuple(name for name, of in lengths if of == axis),
         )
         for axis in request.axes

@@ -12,8 +12,8 @@ Requires: symbolic shapes; which inputs are masks of which axis, and which hold 
 Ensures: no such input is left; pad_axes then masks what needs one, once.
 Keeps: every mask that does not follow from masks and lengths alone, such as a causal one.
 Numerics: exact; selecting by true, multiplying by one and adding zero change nothing.
-Source: the unpadded program of one row alone is fed ones and its length. What follows from masks and lengths alone is
-    derived in symbols; what holds one number at every place and length is that number.
+Source: the unpadded program of one row alone is fed masks without padding and its length. What follows from masks and
+    lengths alone is derived in symbols; what holds one number at every place and length is that number.
 """
 
 import dataclasses
@@ -69,7 +69,7 @@ def _folded(model: ir.Model, axes: Sequence[PaddedAxis]) -> int:
     inputs = house.inputs_named(model)
     filled: dict[ir.Value, Dim] = {}
     for axis in axes:
-        filled |= {inputs[name]: 1 for name in axis.mask_inputs if name in inputs}
+        filled |= {inputs[name]: number for name, number in axis.masks.items() if name in inputs}
         filled |= {inputs[name]: house.symbol(axis.axis) for name in axis.length_inputs if name in inputs}
     infer = infer_settled if axes else house.infer_shapes
     infer(model)
@@ -85,7 +85,7 @@ class _Folding:
     def __init__(self, model: ir.Model, filled: Mapping[ir.Value, Dim], lengths: frozenset[str]) -> None:
         self.model, self.filled, self.lengths = model, filled, lengths
         self.uniform: dict[ir.Value, np.ndarray] = {
-            value: np.ones((), _numpy(value)) for value, number in filled.items() if number == 1
+            value: np.full((), number, _numpy(value)) for value, number in filled.items() if isinstance(number, int)
         }
         self.empty: set[ir.Value] = set()
         self.derived = self._derived()

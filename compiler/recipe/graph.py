@@ -202,7 +202,7 @@ def _in_front(given: Any, batch: str) -> Any:
 def _named_lengths(inputs: dict[Any, Any], axes: dict[Any, Any]) -> dict[Any, Any]:
     """The axes, with the default of length_input where the model takes a mask or a length."""
     named = dict(axes)
-    for key in ("mask_of", "length_of"):  # the name of an input wins
+    for key in ("mask_of", "pad_mask_of", "length_of"):  # the name of an input wins
         for name, given in inputs.items():
             axis = given.get(key) if isinstance(given, dict) else None
             wanted = axes.get(axis) if isinstance(axis, str) else None
@@ -219,7 +219,7 @@ def _check_padded(graph: Graph) -> None:
         cure = "give each other axis a window where a state grows along it, a length_input where rows differ, or fix it"
         raise disagree(message, cure, "axes", bare[-1])
     for name, given in graph.inputs.items():
-        for key in ("mask_of", "length_of"):
+        for key in ("mask_of", "pad_mask_of", "length_of"):
             axis = getattr(given, key)
             if axis is not None and axis not in graph.padded:
                 message = f"expected an axis with buckets and a length per row, got {axis!r}"
@@ -227,15 +227,15 @@ def _check_padded(graph: Graph) -> None:
                 if axis in graph.caches:
                     cure = "delete the key: nobody masks the free slots of a window, or counts them, but the bundle"
                 raise disagree(message, cure, "inputs", name, key)
-        if given.mask_of is not None and given.mask_of not in given.shape:
-            message = f"expected the axis {given.mask_of!r} in the shape of its mask, got {list(given.shape)}"
+        if given.mask_axis is not None and given.mask_axis not in given.shape:
+            message = f"expected the axis {given.mask_axis!r} in the shape of its mask, got {list(given.shape)}"
             raise disagree(message, "write the mask's shape", "inputs", name, "shape")
         if given.length_of is not None and not given.dtype.startswith(("int", "uint")):
             message = f"expected a type of integers for lengths, got {given.dtype}"
             raise disagree(message, "write the model's type", "inputs", name, "dtype")
-        roles = (given.state, given.mask_of, given.length_of, given.counts)
+        roles = (given.state, given.mask_of, given.pad_mask_of, given.length_of, given.counts)
         if len([each for each in roles if each is not None]) > 1:
-            message = "expected one of state, mask_of, length_of and counts, got several"
+            message = "expected one of state, mask_of, pad_mask_of, length_of and counts, got several"
             raise disagree(message, "keep the one that says where its value comes from", "inputs", name)
     _check_chunks(graph)
     added = [name for axis in graph.axes.values() for name in (axis.length_input, axis.mask_input) if name is not None]

@@ -1,6 +1,6 @@
 """What a graph of a recipe is declared with: where it comes from, its inputs, its axes, its passes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 import pydantic
@@ -72,6 +72,8 @@ class Input(Record):
         dtype: element type.
         state: name of the output whose value is fed back here by the next call; None for data.
         mask_of: the padded axis of which the model takes a mask here, 1 at valid places; made from the lengths.
+        pad_mask_of: the same of a mask that is 0 at valid places and anything else where there is padding, as torch's
+            `key_padding_mask` is, of truths or of numbers that are added to scores.
         length_of: the padded axis whose true length the model takes here; it becomes the axis' length input.
         counts: the axis whose frames of all calls before are counted here, from 0 at the start of a stream: a window,
             or an axis of the chunk; nobody feeds it. None for an offset that callers feed as data.
@@ -89,6 +91,7 @@ class Input(Record):
     dtype: Dtype
     state: TensorName | None = None
     mask_of: Name | None = None
+    pad_mask_of: Name | None = None
     length_of: Name | None = None
     counts: Name | None = None
     original: tuple[Positive | Name, ...] | None = None
@@ -147,7 +150,22 @@ class Input(Record):
     @property
     def is_data(self) -> bool:
         """Whether callers feed it."""
-        return not self.is_carried and self.mask_of is None and self.length_of is None and self.constant is None
+        return not self.is_carried and self.mask_axis is None and self.length_of is None and self.constant is None
+
+    @property
+    def mask_axis(self) -> str | None:
+        """The axis of which it is a mask, of either kind."""
+        return self.mask_of if self.mask_of is not None else self.pad_mask_of
+
+    def without_padding(self, sizes: Mapping[str, int]) -> int | None:
+        """The number that a mask or length holds everywhere where nothing is padding; None of every other input.
+
+        Args:
+            sizes: lengths of axes, by name; 1 of those that are not among them.
+        """
+        if self.length_of is not None:
+            return sizes.get(self.length_of, 1)
+        return None if self.mask_axis is None else int(self.pad_mask_of is None)
 
     @property
     def is_carried(self) -> bool:

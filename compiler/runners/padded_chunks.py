@@ -65,14 +65,15 @@ class PaddedChunks:
         return full | self._told(lengths, slots)
 
     def _told(self, lengths: Mapping[str, Array], slots: Mapping[str, int]) -> dict[str, Array]:
-        """The true lengths, and what the model takes of them while nothing is padding: lengths, and masks of ones."""
+        """The true lengths, and what the model takes of them while nothing is padding: lengths, and masks."""
         told: dict[str, Array] = {each.length_input: lengths[each.axis] for each in self.lowered.padded_axes}
         named = {**slots, **self._rows_by_name()}
         for each in self.lowered.padded_axes:
-            for name in {*each.length_inputs, *each.mask_inputs} & self.inputs.keys():
+            for name in {*each.length_inputs, *each.masks} & self.inputs.keys():
                 dtype, shape = self.inputs[name].dtype, tuple(size_of(dim, named) for dim in self.dims[name])
                 assert dtype is not None
-                given = lengths[each.axis].reshape(shape) if name in each.length_inputs else np.ones(shape)
+                number = each.masks.get(name)
+                given = lengths[each.axis].reshape(shape) if number is None else np.full(shape, number)
                 told[name] = given.astype(dtype.numpy())
         return told
 

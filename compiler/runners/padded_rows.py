@@ -138,8 +138,8 @@ class RowsRunner:
             counted = np.array([row[each.axis] for row in (*lengths, *free)])
             for name in {each.length_input, *each.length_inputs} & self.inputs.keys():
                 full[name] = counted.astype(_dtype(self.inputs[name])).reshape(self._shape(name, sizes))
-            for name in {*each.mask_inputs} & self.inputs.keys():
-                full[name] = np.ones(self._shape(name, sizes), _dtype(self.inputs[name]))
+            for name in each.masks.keys() & self.inputs.keys():
+                full[name] = np.full(self._shape(name, sizes), each.masks[name], _dtype(self.inputs[name]))
         for name in self.inputs.keys() - full.keys() - set(given):
             full[name] = self._side_by_side(name, [row[name] for row in rows], sizes, fill)
         return full

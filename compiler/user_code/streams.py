@@ -213,22 +213,22 @@ def _size(dim: int | str, spec: Graph) -> int | None:
 
 
 def completed(feed: Feed, spec: Graph) -> dict[str, Array]:
-    """A feed with what callers do not give: masks of ones and lengths, as for a row without padding.
+    """A feed with what callers do not give: masks and lengths, as for a row without padding.
 
     Args:
         feed: data inputs, and maybe states.
         spec: the graph.
     """
-    sizes = {spec.batch: 1} | {name: axis.fixed for name, axis in spec.axes.items() if axis.fixed is not None}
+    sizes = {name: axis.fixed for name, axis in spec.axes.items() if axis.fixed is not None}
     for name, array in feed.items():
         dims = spec.inputs[name].shape if name in spec.inputs else ()
         sizes |= {dim: size for dim, size in zip(dims, array.shape, strict=False) if isinstance(dim, str)}
     full = dict(feed)
     for name, given in spec.inputs.items():
-        if given.mask_of is None and given.length_of is None:
-            continue
-        shape = [dim if isinstance(dim, int) else sizes.get(dim) or 1 for dim in given.shape]
-        full[name] = np.full(shape, 1 if given.length_of is None else sizes.get(given.length_of) or 1, given.dtype)
+        number = given.without_padding(sizes)
+        if number is not None:
+            shape = [dim if isinstance(dim, int) else sizes.get(dim, 1) for dim in given.shape]
+            full[name] = np.full(shape, number, given.dtype)
     return full
 
 

@@ -31,9 +31,8 @@ def alone(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The model on one row without padding."""
     length = features.shape[1]
     with torch.no_grad():
-        labels, topic = tiny_offline.build().eval()(
-            torch.from_numpy(features), torch.ones(1, length, dtype=torch.int64), torch.tensor([length])
-        )
+        mask = torch.ones(1, length, dtype=torch.int64)
+        labels, topic = tiny_offline.build().eval()(torch.from_numpy(features), mask, mask == 0, torch.tensor([length]))
     return labels.numpy(), topic.numpy()
 
 

@@ -228,6 +228,7 @@ EXAMPLES: Mapping[str, Example] = {
     "Input.dtype": Example("float32", f"{GRAPH}.inputs.features.dtype"),
     "Input.state": Example("next_cache", f"{GRAPH}.inputs.cache.state"),
     "Input.mask_of": Example("time", f"{TAGGER}.inputs.mask.mask_of"),
+    "Input.pad_mask_of": Example("time", f"{TAGGER}.inputs.hidden.pad_mask_of"),
     "Input.counts": Example("cached", "graphs.spotter.inputs.offset.counts"),
     "Input.length_of": Example("time", f"{TAGGER}.inputs.lengths.length_of"),
     "Input.original": Example(

@@ -16,7 +16,7 @@ import sympy
 from compiler.capture.onnx_source.onnx_file import first_words
 from compiler.commands.example_feeds import shape_in
 from compiler.commands.onnx_signature import Signature, Tensor
-from compiler.commands.tensor_roles import is_length, is_mask
+from compiler.commands.tensor_roles import is_length, mask_key
 from compiler.did_you_mean import did_you_mean
 from compiler.errors import Place, RecipeError
 from compiler.interruption import shielded
@@ -143,8 +143,9 @@ def _example(tensor: Tensor, sizes: Mapping[str, int]) -> Array:
     if is_length(tensor):
         others = [size for name, size in sizes.items() if name not in tensor.axes and name != "batch"]
         return np.full(shape, min(others, default=1), dtype)
-    if is_mask(tensor) or dtype.kind not in "fc":
-        return np.full(shape, 1 if is_mask(tensor) else 0, dtype)
+    key = mask_key(tensor)
+    if key is not None or dtype.kind not in "fc":
+        return np.full(shape, int(key == "mask_of"), dtype)
     return np.random.default_rng(0).standard_normal(shape).astype(dtype)
 
 

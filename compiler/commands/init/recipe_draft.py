@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from compiler.commands.onnx_signature import Signature, Tensor
 from compiler.commands.shared_axes import is_made_up
-from compiler.commands.tensor_roles import Carried, carried_states, is_length, is_mask, unpaired_states, words_of
+from compiler.commands.tensor_roles import Carried, carried_states, is_length, mask_key, unpaired_states, words_of
 from compiler.recipe.graph_parts import CACHE_DEFAULTS
 from compiler.recipe.tree.keys import TODO
 from compiler.sizes.expressions import Dim, symbol
@@ -163,8 +163,10 @@ def _role(
         state = carried[tensor.name]
         return ("state", state.output), f"guessed: a state, fed by {state.output}, as {state.reason}"
     own = [dim for dim in shape if dim in padded]
-    if is_mask(tensor) and own:
-        return ("mask_of", str(own[-1])), f"guessed: 1 at valid places of {own[-1]}, as its name says mask"
+    key = mask_key(tensor)
+    if key is not None and own:
+        said = "1 at valid places" if key == "mask_of" else "0 at valid places"
+        return (key, str(own[-1])), f"guessed: {said} of {own[-1]}, as its name says {' '.join(words_of(tensor.name))}"
     if is_length(tensor) and padded:
         words = set(words_of(tensor.name))
         of = next((axis for axis in padded if words & set(words_of(axis))), padded[0] if len(padded) == 1 else None)

@@ -3,7 +3,7 @@
 import pytest
 
 from compiler.commands.onnx_signature import Signature, Tensor
-from compiler.commands.tensor_roles import carried_states, is_length, is_mask, unpaired_states
+from compiler.commands.tensor_roles import carried_states, is_length, mask_key, unpaired_states
 from compiler.sizes.expressions import expression
 
 
@@ -109,8 +109,10 @@ def test_a_state_of_another_type_stays_data() -> None:
 
 
 def test_masks_and_lengths_are_known_by_name_and_type() -> None:
-    assert is_mask(tensor("mask[batch,time]", "int64"))
-    assert not is_mask(tensor("padding_mask[batch,time]", "bool"))
+    assert mask_key(tensor("mask[batch,time]", "int64")) == "mask_of"
+    assert mask_key(tensor("padding_mask[batch,time]", "bool")) == "pad_mask_of"
+    assert mask_key(tensor("mask[batch]", "int64")) is None
+    assert mask_key(tensor("padded[batch,time]")) is None
     assert is_length(tensor("feature_lengths[batch]", "int64"))
     assert not is_length(tensor("feature_lengths[batch]"))
     assert not is_length(tensor("lengths[batch,time]", "int64"))

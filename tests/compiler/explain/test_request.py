@@ -12,7 +12,8 @@ from compiler.passes.pad_axes import PadAxes
 from compiler.stages import State
 from tests.kit.graphs import parse, streaming
 
-MASKED = """(float[batch,time,2] x, float[batch,time] mask, int64[batch] length, float[batch,time,heads] bias)
+MASKED = """(float[batch,time,2] x, float[batch,time] mask, bool[batch,time] hidden, int64[batch] length,
+    float[batch,time,heads] bias)
 => (float[batch,time,heads] y) { y = Relu(bias) }"""
 
 
@@ -23,10 +24,10 @@ def write(folder: Path, model: ir.Model) -> Path:
 
 
 def test_masks_and_lengths_belong_to_their_axis(tmp_path: Path) -> None:
-    request = Request(axes=["time"], masks=["mask=time"], lengths=["length=time"])
+    request = Request(axes=["time"], masks=["mask=time"], pad_masks=["hidden=time"], lengths=["length=time"])
     lowered, passes = from_file(write(tmp_path, parse(MASKED)), request)
     (axis,) = lowered.padded_axes
-    assert (axis.axis, axis.mask_inputs, axis.length_inputs) == ("time", ("mask",), ("length",))
+    assert (axis.axis, axis.masks, axis.length_inputs) == ("time", {"mask": 1, "hidden": 0}, ("length",))
     assert (lowered.graph, lowered.batch_axis, lowered.data_outputs) == ("net", "batch", ("y",))
     names = [each.name for each in passes]
     assert names[0] == "simplify" and "fold_mask_inputs" in names and names[-1] == PadAxes.name
@@ -62,7 +63,7 @@ def test_unknown_names_are_answered_with_the_known_ones(tmp_path: Path) -> None:
     path = write(tmp_path, parse(MASKED))
     with pytest.raises(RecipeError, match="known: batch, heads, time"):
         from_file(path, Request(axes=["frames"]))
-    with pytest.raises(RecipeError, match="known: bias, length, mask, x"):
+    with pytest.raises(RecipeError, match="known: bias, hidden, length, mask, x"):
         from_file(path, Request(axes=["time"], masks=["masc=time"]))
     with pytest.raises(RecipeError, match="known: y"):
         from_file(path, Request(windows=["time=3"], states=["x=z"]))

@@ -61,6 +61,50 @@ def masked(name: str) -> Lowered:
     return Lowered("tiny", model, batch_axis="batch", padded_axes=(axis,))
 
 
+PAD_BODIES = {
+    "selected": ("bool", "u = Unsqueeze(mask, first)  y = Where(u, low, s)", []),
+    "added": ("float", "u = Unsqueeze(mask, first)  y = Add(s, u)", []),
+    "turned and multiplied": (
+        "float16",
+        "i = Cast<to = 1>(mask)  m = Sub(one, i)  u = Unsqueeze(m, first)  y = Mul(s, u)",
+        [],
+    ),
+    "turned, counted and compared with places": (
+        "bool",
+        "i = Not(mask)  k = Cast<to = 7>(i)  n = ReduceSum(k, first)  t = Shape<start = 1, end = 2>(s)"
+        "  z0 = Constant<value_int = 0>()  o1 = Constant<value_int = 1>()  none = Constant<value_ints = [0]>()"
+        "  e = Squeeze(t, none)  places = Range(z0, e, o1)  v = Less(places, n)  u = Unsqueeze(v, first)"
+        "  y = Where(u, s, low)",
+        [],
+    ),
+    "read by something else": (
+        "float",
+        "u = Unsqueeze(mask, first)  p = MatMul(u, s)  y = Sub(s, p)",
+        ["MatMul", "Sub"],
+    ),
+    "counted": (
+        "float",
+        "n = ReduceSum(mask, axis)  u = Unsqueeze(n, first)  y = Sub(s, u)",
+        ["ReduceSum", "Unsqueeze", "Sub"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAD_BODIES)
+def test_the_graph_without_a_mask_of_padding_is_the_graph_fed_with_zeros(name: str) -> None:
+    dtype, body, wanted = PAD_BODIES[name]
+    head = HEAD.replace("<float low", "<int64[1] axis = {{1}}, float low").format(dtype=dtype)
+    model = parse(f"{head} {{ {body.replace('y =', 'z =')}  y = Identity(z) }}")
+    s = np.random.default_rng(0).standard_normal((2, 5, 5)).astype(np.float32)
+    kind = {"bool": np.bool_, "float": np.float32, "float16": np.float16}[dtype]
+    expected = run_model(model, {"s": s, "mask": np.zeros((2, 5), kind)})
+    axis = PaddedAxis("time", "time_length", pad_mask_inputs=("mask",))
+    folded = FoldMaskInputs().apply(Lowered("tiny", model, batch_axis="batch", padded_axes=(axis,))).lowered.model
+    assert [str(value.name) for value in folded.graph.inputs] == ["s"]
+    np.testing.assert_array_equal(run_model(folded, {"s": s})["y"], expected["y"])
+    assert [op for op in ops_of(folded) if op not in ("Identity", "Shape", "Concat", "Expand")] == wanted
+
+
 @pytest.mark.parametrize("name", BODIES)
 def test_the_graph_without_the_mask_is_the_graph_fed_with_ones(name: str) -> None:
     lowered = masked(name)

@@ -157,6 +157,7 @@ def test_chunks_of_any_length_beside_states(tmp_path: Path) -> None:
 BESIDE_CHUNKS = {
     "first call": ('source: {factory: "m:f"}', 'source: {factory: "m:f"}\n    first_call: {factory: "m:first"}'),
     "mask": ("    outputs:", "      mask: {shape: [batch, chunk], dtype: int64, mask_of: chunk}\n    outputs:"),
+    "pad mask": ("    outputs:", "      mask: {shape: [batch, chunk], dtype: bool, pad_mask_of: chunk}\n    outputs:"),
     "length": ("    outputs:", "      chunk_length: {shape: [batch], dtype: int64, length_of: chunk}\n    outputs:"),
     "count": ("    outputs:", "      offset: {shape: [batch], dtype: int64, counts: chunk}\n    outputs:"),
 }
@@ -216,7 +217,11 @@ def test_a_count_may_stand_beside_a_first_call(tmp_path: Path) -> None:
             "shape: expected shape [batch], a count of its own for every row, ",
         ),
         ("[batch], dtype: int64", "[batch], dtype: float32", "expected int32 or int64 for a count, got float32"),
-        ("counts: cache", "counts: cache, state: logits", "expected one of state, mask_of, length_of and counts"),
+        (
+            "counts: cache",
+            "counts: cache, state: logits",
+            "expected one of state, mask_of, pad_mask_of, length_of and counts",
+        ),
         ("counts: cache", "counts: cache, range: [0, 9]", "expected a range for numbers that callers feed"),
     ],
 )

@@ -89,12 +89,15 @@ def test_each_chunk_runs_in_the_smallest_graph_that_holds_it() -> None:
 
 
 MASKED = """
-(float[batch,chunk,4] features, float[batch,chunk] mask, int32[batch] seen, float[batch,cache,4] keys)
+(float[batch,chunk,4] features, float[batch,chunk] mask, bool[batch,chunk] hidden, int32[batch] seen,
+    float[batch,cache,4] keys)
     => (float[batch,chunk,4] logits, float[batch,all,4] next_keys)
-<int64[1] last = {-1}, int64[1] one = {1}, int64 zero = {0}, int64 step = {1}, int64[1] front = {0}>
+<int64[1] last = {-1}, int64[1] one = {1}, int64 zero = {0}, int64 step = {1}, int64[1] front = {0}, float none = {0.0}>
 {
     wide = Unsqueeze(mask, last)
-    heard = Mul(features, wide)
+    masked = Mul(features, wide)
+    padding = Unsqueeze(hidden, last)
+    heard = Where(padding, none, masked)
     size = Shape<start = 1, end = 2>(features)
     length = Squeeze(size, front)
     places = Range(zero, length, step)
@@ -123,13 +126,14 @@ def masked() -> Lowered:
         caches=(CacheAxis("cache", SLOTS, 1, "real_length", None, added="chunk"),),
         batch_axis="batch",
         data_outputs=("logits",),
-        padded_axes=(PaddedAxis("chunk", "seen", mask_inputs=("mask",), length_inputs=("seen",)),),
+        padded_axes=(PaddedAxis("chunk", "seen", ("mask",), ("hidden",), ("seen",)),),
     )
 
 
 def test_masks_and_lengths_that_the_model_takes_of_its_chunk_are_made_and_leave_the_graph() -> None:
     full = PaddedChunks(masked(), caller_dims(masked()), 1).padded(chunk(3, 0))
     assert (full["mask"].tolist(), full["seen"].tolist(), str(full["seen"].dtype)) == ([[1, 1, 1]], [3], "int32")
+    assert (full["hidden"].tolist(), str(full["hidden"].dtype)) == ([[False] * 3], "bool")
     lowered = FoldMaskInputs().apply(masked()).lowered
     assert set(house.inputs_named(lowered.model)) == {"features", "keys"}
     original, runner = runner_of(masked()), runner_of(WindowStates().apply(PadAxes().apply(lowered).lowered).lowered)

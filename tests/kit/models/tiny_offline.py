@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class Net(nn.Module):
-    """Convolution to half the frames, masked attention over the frames, and one answer for the whole utterance."""
+    """Convolution to half the frames, attention over frames under two masks, and one answer for the whole utterance."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -17,9 +17,10 @@ class Net(nn.Module):
         self.label = nn.Linear(8, 5)
         self.topic = nn.Linear(4, 3)
 
-    def forward(self, features: Tensor, mask: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, features: Tensor, mask: Tensor, hidden: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         query, key, value = self.attend(features).chunk(3, dim=-1)
         scores = query @ key.transpose(1, 2) + (1.0 - mask.unsqueeze(1).to(query.dtype)) * -1e30
+        scores = scores.masked_fill(hidden.unsqueeze(1), float("-inf"))
         x = features + torch.softmax(scores, dim=-1) @ value
         labels = self.label(torch.relu(self.shorten(x.transpose(1, 2))).transpose(1, 2))
         mean = (x * mask.unsqueeze(-1)).sum(1) / lengths.unsqueeze(-1)

@@ -61,6 +61,8 @@ def test_whole_utterances_have_lengths_and_masks() -> None:
     found = draft(["x[batch,time,80]", mask, length], ["y[batch,time,9]"])
     assert axes(found)["time"] == {"buckets": (128, 256, 512)}
     assert roles(found) == {"x": None, "mask": ("mask_of", "time"), "lengths": ("length_of", "time")}
+    padding = draft(["x[batch,time,80]", tensor("key_padding_mask[batch,time]", "bool")], ["y[batch,time,9]"])
+    assert roles(padding) == {"x": None, "key_padding_mask": ("pad_mask_of", "time")}
     bare = draft(["x[batch,time,80]"], ["y[batch,time // 2,9]"])
     assert axes(bare)["time"] == {"buckets": (128, 256, 512), "length_input": "time_length"}
     assert bare.steps == 8
