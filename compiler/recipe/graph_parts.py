@@ -183,7 +183,7 @@ class Input(Record):
         return next(places)
 
 
-FED_KEYS = ("state", "mask_of", "length_of", "counts", "original", "range", "example")
+FED_KEYS = ("state", "mask_of", "pad_mask_of", "length_of", "counts", "original", "range", "example")
 """What says of an input how it is fed."""
 
 
