@@ -14,6 +14,10 @@ Before:
     p = Range(offset - cached, offset + 4, 1); q = Range(Cast<float>(0), Cast<float>(length), Cast<float>(1))
 After:
     p = Add(offset - cached, Range(0, cached + 4, 1)); q = Cast<float>(Range(0, length, 1))
+Before:
+    rows = Slice(table [1, rows, channels], offset, offset + length, axis 1)
+After:
+    rows = Gather(table, offset + Range(0, length, 1), axis 1)
 
 Requires: symbolic shapes; constant tables.
 Ensures: lookups it rewrote are what pad_axes looks up per segment and per batch row.
@@ -33,7 +37,7 @@ from compiler.analysis.entries import counted_axis
 from compiler.errors import Place
 from compiler.operator_traits import BASIC_ARITHMETIC
 from compiler.operator_views import slice_of
-from compiler.simplification.positions import count_from_zero, count_whole_numbers
+from compiler.simplification.positions import count_from_zero, count_whole_numbers, look_up_run
 from compiler.stages import Lowered, Outcome, Refusal
 
 LEADING_FREE = frozenset({"Identity", "Cast", "Relu", "Sigmoid", "Tanh", "Gelu", "LayerNormalization", "Neg"})
@@ -79,7 +83,7 @@ class CanonicalizePositions:
 def count_plainly(model: ir.Model) -> int:
     """Let positions be whole numbers from 0 on, with what is added to them behind; how many were others."""
     found = 0
-    for rule in (count_whole_numbers, count_from_zero):
+    for rule in (count_whole_numbers, count_from_zero, look_up_run):
         count = sum(rule(model, node, CanonicalizePositions.name) for node in house.nodes_of(model))
         if count:
             house.prune(model)

@@ -3,11 +3,14 @@
 Before:
     p = Range(Cast<float>(0), Cast<float>(total), Cast<float>(1))
     q = Range(offset - cached, offset + 4, 1)
+    rows = Slice(table, offset, offset + time)
 After:
     p = Cast<float>(Range(0, total, 1))
     q = Add(offset - cached, Range(0, cached + 4, 1))
+    rows = Gather(table, Add(offset, Range(0, time, 1)))
 
-Exact: a float holds every whole number that it counts up to 2**24, and both count as many.
+Exact: a float holds every whole number that it counts up to 2**24, and both count as many. A run of rows that ends
+behind the table fails then, where the Slice has fewer rows than it says.
 """
 
 import numpy as np
@@ -15,6 +18,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.sums import WHOLE, Sum, sum_of
+from compiler.operator_views import slice_of
 
 
 def count_whole_numbers(model: ir.Model, node: ir.Node, stamp: str) -> bool:
@@ -52,21 +56,41 @@ def _whole_number(value: ir.Value | None) -> ir.Value | int | None:
 def count_from_zero(model: ir.Model, node: ir.Node, stamp: str) -> bool:
     """Count from 0 and add the start, where start and end are data that they have in common; whether it was so."""
     output = node.outputs[0]
-    if not house.is_op(node, "Range") or output.dtype not in WHOLE or house.integers_of(node.inputs[2]) != (1,):
+    if not house.is_op(node, "Range") or house.integers_of(node.inputs[2]) != (1,):
         return False
-    start, end = node.inputs[0], node.inputs[1]
-    if start is None or end is None or house.integers_of(start) is not None:
+    run = _run_between(house.Inserter(model, stamp, before=node), node.inputs[0], node.inputs[1], str(output.name))
+    if run is None:
         return False
-    count = sum_of(end).minus(sum_of(start))
-    if any(house.integers_of(term) is None for term in count.terms):
+    house.take_over(model, output, run)
+    return True
+
+
+def look_up_run(model: ir.Model, node: ir.Node, stamp: str) -> bool:
+    """Look rows of a constant table up that a Slice cuts from a start on that is data; whether it was such a cut."""
+    output, view = node.outputs[0], slice_of(node)
+    cut = None if view is None else view.only_cut(house.integers_of)
+    if view is None or cut is None or cut.step != 1 or house.array_of(view.data) is None:
         return False
     insert = house.Inserter(model, stamp, before=node)
-    assert output.dtype is not None
-    numbers = [insert.constant(_scalar(each, output.dtype), "number") for each in (0, 1)]
-    size = _written(insert, count, output.dtype)
-    run = insert.op("Range", [numbers[0], size, numbers[1]], name=f"{output.name}_from_0", dtype=output.dtype)
-    house.take_over(model, output, insert.op("Add", [start, run], name=f"{output.name}_moved", dtype=output.dtype))
+    places = _run_between(insert, view.starts, view.ends, str(output.name))
+    if places is None:
+        return False
+    rows = insert.op("Gather", [view.data, places], {"axis": cut.axis}, name=f"{output.name}_rows", dtype=output.dtype)
+    house.take_over(model, output, rows)
     return True
+
+
+def _run_between(insert: house.Inserter, start: ir.Value | None, end: ir.Value | None, name: str) -> ir.Value | None:
+    """A start that is data and 0, 1, 2 and so on added, as many as sizes say lie between it and the end; else None."""
+    if start is None or end is None or start.dtype not in WHOLE or house.integers_of(start) is not None:
+        return None
+    count = sum_of(end).minus(sum_of(start))
+    if any(house.integers_of(term) is None for term in count.terms):
+        return None
+    numbers = [insert.constant(_scalar(each, start.dtype), "number") for each in (0, 1)]
+    size = _written(insert, count, start.dtype)
+    run = insert.op("Range", [numbers[0], size, numbers[1]], name=f"{name}_from_0", dtype=start.dtype)
+    return insert.op("Add", [start, run], name=f"{name}_moved", dtype=start.dtype)
 
 
 def _written(insert: house.Inserter, count: Sum, dtype: ir.DataType) -> ir.Value:

@@ -1,11 +1,9 @@
 """Operators that move entries: reshapes, transposes, joins, cuts and paddings."""
 
 import numpy as np
-import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.facts import refuse
-from compiler.analysis.sums import sum_of
 from compiler.batching.form import INSERTED, Form, in_place
 from compiler.batching.lifter import LiftedNode
 from compiler.ir import Dim
@@ -173,9 +171,7 @@ def split(lifted: LiftedNode) -> None:
 
 
 def cut(lifted: LiftedNode) -> None:
-    """Slice; of what all rows share, as a table, each row may take its own run of entries."""
-    if lifted.rows and 0 not in lifted.rows and _cut_for_rows(lifted):
-        return
+    """Slice; rows that each take a run of entries of their own are looked up by `canonicalize_positions`."""
     lifted.require_shared(1, 2, 3, 4, what="its bounds")
     place, view = lifted.place(), slice_of(lifted.node, lifted.rank())
     axes = None if view is None else view.axes_cut(house.integers_of)
@@ -186,39 +182,6 @@ def cut(lifted: LiftedNode) -> None:
     if form == INSERTED:
         lifted.give(3, np.array([axis + 1 for axis in axes], np.int64))
     lifted.keep(form)
-
-
-def _cut_for_rows(lifted: LiftedNode) -> bool:
-    """Look entries [start, start + count) up for each row; whether the Slice was such a cut.
-
-    Where a run begins before the first entry or ends behind the last one, the original has fewer entries than it says.
-    """
-    start = lifted.value(1)
-    count = _count_between(lifted, start, lifted.value(2))
-    view = slice_of(lifted.node, lifted.rank())
-    kept = None if view is None else view.only_cut(house.integers_of)
-    if count is None or kept is None or kept.step != 1:
-        return False
-    axis, kind, name = kept.axis, start.dtype, lifted.node.outputs[0].name
-    if kind is None or lifted.dims(1) != (1,):
-        return False
-    insert = lifted.insert
-    numbers = insert.constant(np.arange(count, dtype=kind.numpy()), f"{name}_run")
-    places = insert.op("Add", [lifted.tensor(1, INSERTED), numbers], name=f"{name}_places", dtype=kind)
-    found = insert.op("Gather", [lifted.value(0), places], {"axis": axis}, name=f"{name}_of_rows")
-    lifted.become(found, Form(axis, None))
-    return True
-
-
-def _count_between(lifted: LiftedNode, start: ir.Value, end: ir.Value) -> int | None:
-    """How many entries lie between two bounds where that is a positive constant, else None."""
-    known = lifted.lifter.dims
-
-    def dims(value: ir.Value) -> tuple[Dim, ...] | None:
-        return known[value] if value in known else house.dims_of(value)
-
-    count = sum_of(end, dims).minus(sum_of(start, dims))
-    return count.constant if not count.terms and count.constant > 0 else None
 
 
 def pad(lifted: LiftedNode) -> None:

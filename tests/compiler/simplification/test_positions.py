@@ -1,12 +1,13 @@
 """Positions counted otherwise are those counted from 0 in whole numbers."""
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
 from compiler.runners.session import open_session
-from compiler.simplification.positions import count_from_zero, count_whole_numbers
-from tests.kit.graphs import ops_of, parse
+from compiler.simplification.positions import count_from_zero, count_whole_numbers, look_up_run
+from tests.kit.graphs import ops_of, parse, random_weights
 
 
 def graph(body: str) -> str:
@@ -77,3 +78,59 @@ def test_others_stay(name: str) -> None:
     (node,) = [each for each in model.graph if each.op_type == "Range"]
     assert not count_from_zero(model, node, "test") and not count_whole_numbers(model, node, "test")
     assert ops_of(model) == before
+
+
+def cut_table(ends: str, rows: str, axis: int) -> ir.Model:
+    """Y = table[:, first:last], with the ends as written."""
+    text = f"""(float[cached,2] x, int64 offset, int64 other, float[12,12,2] table) => (float[a,b,c] y)
+    <int64 four = {{4}}, int64 nothing = {{0}}, int64[1] axis = {{{axis}}}, int64[1] one = {{1}}> {{
+        shape = Shape<start = 0, end = 1>(x)
+        cached = Squeeze(shape)
+        {ends}
+        front = Reshape(first, one)
+        list = Reshape(last, one)
+        only = Gather(list, nothing)
+        back = Reshape(only, one)
+        y = Slice({rows}, front, back, axis)
+    }}"""
+    model = parse(text, random_weights({"table": (12, 12, 2)}))
+    house.infer_shapes(model)
+    return model
+
+
+RUNS = {
+    "of a fixed number": "first = Identity(offset)  last = Add(four, offset)",
+    "of as many as are cached": "first = Identity(offset)  last = Add(offset, cached)",
+    "over cached and new ones": "first = Sub(offset, cached)  last = Add(offset, four)",
+    "of none": "first = Identity(offset)  last = Sub(offset, four)",
+}
+
+
+@pytest.mark.parametrize("axis", [0, 1, -2])
+@pytest.mark.parametrize("name", RUNS)
+def test_rows_of_a_table_from_a_start_that_is_data_are_looked_up(name: str, axis: int) -> None:
+    model = cut_table(RUNS[name], "table", axis)
+    before = house.clone(model)
+    (node,) = [each for each in model.graph if each.op_type == "Slice"]
+    assert look_up_run(model, node, "test")
+    house.prune(model)
+    assert "Slice" not in ops_of(model)
+    for cached, offset in ((3, 7), (1, 4), (5, 5)):
+        feed = {"x": np.zeros((cached, 2), np.float32), "offset": np.array(offset), "other": np.array(1)}
+        runs = [open_session(house.serialized(each)).run(["y"], feed)[0] for each in (before, model)]
+        np.testing.assert_array_equal(*runs)
+
+
+@pytest.mark.parametrize(
+    ("ends", "rows"),
+    [
+        ("first = Identity(offset)  last = Add(other, four)", "table"),
+        ("first = Identity(offset)  last = Add(offset, offset)", "table"),
+        ("first = Identity(nothing)  last = Add(nothing, cached)", "table"),
+        ("first = Identity(offset)  last = Add(offset, four)  wide = Unsqueeze(x, one)", "wide"),
+    ],
+)
+def test_other_cuts_stay(ends: str, rows: str) -> None:
+    model = cut_table(ends, rows, 0)
+    (node,) = [each for each in model.graph if each.op_type == "Slice"]
+    assert not look_up_run(model, node, "test")

@@ -167,23 +167,6 @@ def test_a_cut_that_names_no_axes() -> None:
     check("1,3,4", 0, "Slice(x, f, e)", "int64[2] f = {0, 1}, int64[2] e = {1, 3}")
 
 
-@pytest.mark.parametrize("end", ["Add(at, count)", "Add(count, at)"])
-@pytest.mark.parametrize(("axis", "table"), [(0, "9,4"), (1, "2,9,4"), (-2, "2,9,4")])
-def test_a_run_of_a_table_that_begins_elsewhere_in_every_row(axis: int, table: str, end: str) -> None:
-    text = f"""(float[3,4] x, int64 at, float[{table}] table) => (float[o] y)
-    <int64 count = {{3}}, int64 nothing = {{0}}, int64[1] axis = {{{axis}}}, int64[1] one = {{1}}> {{
-        end = {end}
-        front = Reshape(at, one)
-        list = Reshape(end, one)
-        only = Gather(list, nothing)
-        back = Reshape(only, one)
-        run = Slice(table, front, back, axis)
-        y = Add(x, run)
-    }}"""
-    weights = random_weights({"table": tuple(map(int, table.split(",")))})
-    check_rows(one_row(text, {"x": None, "at": None, "y": None}, weights))
-
-
 @pytest.mark.parametrize("end", ["Add(at, at)", "Sub(at, count)", "Add(other, count)"])
 def test_a_run_of_another_length_in_every_row_is_refused(end: str) -> None:
     text = f"""(int64 at, int64 other, float[9,4] table) => (float[o] y)
