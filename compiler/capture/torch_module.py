@@ -27,12 +27,12 @@ from compiler import ir as house
 from compiler.cache.read_tracer import READ_TRACER
 from compiler.capture.exported_graph import Exported, require_opened
 from compiler.capture.fixed_sizes import fixing_line
+from compiler.capture.inconsistent_sizes import inconsistent_sizes
 from compiler.capture.meeting_sizes import require_sizes_that_meet
 from compiler.capture.module_call import called, shown_feed
 from compiler.capture.nested import arguments_of, leaves_of
 from compiler.capture.next_states import moved_on
 from compiler.capture.onnx_source.onnx_file import first_words, keep_numbers, read_onnx, require_runnable, write_source
-from compiler.capture.short_tables import short_table
 from compiler.capture.traced_recurrences import recurrences_of_any_length
 from compiler.capture.trial_calls import empty_states
 from compiler.capture.truths import select_truths
@@ -189,7 +189,7 @@ def exported_module(module: torch.nn.Module, graph: str, spec: Graph, names: Seq
         cure = "rewrite that operation, or the shapes it is given, so that torch.onnx.export takes it; see -v"
         if packing := packing_line(module):
             line, cure = packing, PACKED_CURE
-        refused = short_table(error, _shapes(module), spec.axes)
+        refused = inconsistent_sizes(error, _shapes(module), spec.axes)
         refused = refused or Refused(f"the exporter cannot capture the model: {words}", cure=cure)
         refused.place = dataclasses.replace(place, source=line)
         raise refused from error

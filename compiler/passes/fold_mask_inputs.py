@@ -210,6 +210,7 @@ class _Folding:
             "Expand", [count, shape], name=f"{output.name}_count", shape=output.shape, dtype=output.dtype
         )
         ir.convenience.replace_all_uses_with(output, spread)
+        self._count_the_longest(spread, count)
         return True
 
     def _kept(self, node: ir.Node) -> ir.Value | None:
@@ -265,6 +266,30 @@ class _Folding:
         )
         for use in readers:
             use.node.replace_input_with(use.idx, spread)
+        if not isinstance(number, int):
+            self._count_the_longest(spread, single)
+
+    def _count_the_longest(self, lengths: ir.Value, single: ir.Value) -> None:
+        """Let the longest of the lengths, or of what is computed of them, be that of the one row that there is.
+
+        A mask is often made of as many entries as `lengths.max()` says: of one unpadded row those are its own.
+        """
+        alike = {lengths: single}
+        for node in house.nodes_of(self.model):
+            numbers = [value if value is None else alike.get(value, value) for value in node.inputs]
+            if not any(value in alike for value in node.inputs) or node.outputs[0].is_graph_output():
+                continue
+            output, insert = node.outputs[0], house.Inserter(self.model, FoldMaskInputs.name, before=node)
+            if house.is_op(node, "ReduceMax", "ReduceMin") and all(dim == 1 for dim in house.dims_of(output) or ()):
+                shape = insert.int64s(*(1 for _ in house.dims_of(output) or ()))
+                kept = insert.op("Reshape", [numbers[0], shape], name="longest", shape=output.shape, dtype=output.dtype)
+                ir.convenience.replace_all_uses_with(output, kept)
+            elif node.op_type in OF_POSITIONS and all(each in alike.values() or _is_single(each) for each in numbers):
+                attributes = node.attributes.values()
+                single_node = ir.Node(node.domain, node.op_type, numbers, attributes, num_outputs=1)
+                insert.place(single_node)
+                alike[output] = single_node.outputs[0]
+                alike[output].shape, alike[output].type = ir.Shape([1]), output.type
 
     def _shape(self, insert: house.Inserter, value: ir.Value) -> ir.Value:
         dims = house.dims_of(value)
@@ -299,6 +324,11 @@ class _Folding:
             if not dim.is_Symbol
             else sizes[str(dim)]
         )
+
+
+def _is_single(value: ir.Value | None) -> bool:
+    """Whether a value is one number, which stands for all where it meets a row of equal ones."""
+    return value is not None and house.dims_of(value) in ((), (1,))
 
 
 def _numpy(value: ir.Value) -> np.dtype[np.generic]:

@@ -135,6 +135,27 @@ def test_lengths_leave_the_graph() -> None:
     np.testing.assert_array_equal(run_model(model, {"x": x})["y"], expected)
 
 
+@pytest.mark.parametrize(
+    "longest",
+    [
+        "m = ReduceMax<keepdims = 0>(lengths)",
+        "l = Add(lengths, one)  h = Sub(l, one)  k = ReduceMax(h)  m = Squeeze(k)",
+        "h = Cast<to = 6>(lengths)  k = ReduceMax(h)  i = Squeeze(k)  m = Cast<to = 7>(i)",
+    ],
+)
+def test_a_mask_of_as_many_entries_as_the_longest_row_is_one_of_the_row(longest: str) -> None:
+    model = parse(
+        f"""(float[batch,time,4] x, int64[batch] lengths) => (float[batch,time,4] y)
+        <int64 one = {{1}}, int64[1] last = {{1}}, int64[1] two = {{2}}, float none = {{0.0}}> {{
+        {longest}  z = Constant<value_int = 0>()  places = Range(z, m, one)  n = Unsqueeze(lengths, last)
+        late = GreaterOrEqual(places, n)  w = Unsqueeze(late, two)  y = Where(w, none, x) }}"""
+    )
+    axis = PaddedAxis("time", "time_length", (), ("lengths",))
+    folded = FoldMaskInputs().apply(Lowered("net", model, batch_axis="batch", padded_axes=(axis,))).lowered
+    assert [value.name for value in folded.model.graph.inputs] == ["x"]
+    assert PadAxes().apply(folded).lowered.is_padded
+
+
 def test_a_window_of_the_past_stays() -> None:
     """A comparison with a constant holds for short inputs alone."""
     body = (
