@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.capture.fed_numbers import ranges_of_lookups
+from compiler.capture.initial_graph import padded_axes_of
 from compiler.checker.graph import Rejected
 from compiler.checker.steps import check_steps
 from compiler.derivation.caching import CachedValue
@@ -18,6 +19,7 @@ from compiler.derivation.derive import derive
 from compiler.errors import GateFailed, Place, Refused, SlipwayError
 from compiler.passes.canonicalize_attention import CanonicalizeAttention
 from compiler.passes.canonicalize_positions import count_plainly
+from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.simplify import simplify_model
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Axis, Input
@@ -58,6 +60,7 @@ def derived_model(model: ir.Model, graph: str, spec: Graph) -> DerivedModel:
     assert spec.derive_steps is not None
     try:
         simplify_model(model)
+        FoldMaskInputs().apply(Lowered(graph, model, padded_axes=padded_axes_of(spec)))  # no call has padding
         CanonicalizeAttention().apply(Lowered(graph, model))
         count_plainly(model)
         simplify_model(model)

@@ -72,7 +72,7 @@ def initial_graph(
         _check_rows_first(model, spec.batch, {each.tensor for each in rows}, graph)
     fed_back = {state.output for state in states}
     data_outputs = tuple(name for name in spec.outputs if name not in fed_back)
-    padded = tuple(_padded_axis(spec, name) for name in spec.padded)
+    padded = padded_axes_of(spec)
     for axis in spec.axes.values():
         for name in (axis.length_input, axis.mask_input):
             if name is not None and name not in spec.inputs and name not in spec.outputs:
@@ -128,6 +128,11 @@ def states_of(spec: Graph) -> tuple[State, ...]:
             caches = ((at, dim) for at, dim in enumerate(given.shape) if isinstance(dim, str) and dim in spec.caches)
             found.append(State(name, given.state, *next(caches, (None, None))))
     return (*found, *count_states(spec))
+
+
+def padded_axes_of(spec: Graph) -> tuple[PaddedAxis, ...]:
+    """The axes with a length per row, and the masks and lengths that the model takes of each."""
+    return tuple(_padded_axis(spec, axis) for axis in spec.padded)
 
 
 def _padded_axis(spec: Graph, axis: str) -> PaddedAxis:

@@ -13,6 +13,7 @@ from compiler.ir import Dim
 from compiler.recipe.graph import Graph
 from compiler.runners.session import session_of
 from compiler.stages import Array, Feed
+from compiler.user_code.streams import completed
 
 Call = Callable[[Feed], Mapping[str, Array]]
 """Outputs of whole sequences, by name."""
@@ -25,7 +26,7 @@ class PrefixReference:
         graph: its name.
         spec: its record, caches among its inputs and outputs.
         whole: the captured graph of whole sequences, whose outputs hold what is cached.
-        call: the original; None where the captured graph itself is it.
+        call: the original, given its masks and lengths, too; None where the captured graph itself is it.
         modules: of torch, which the call asks.
     """
 
@@ -33,7 +34,8 @@ class PrefixReference:
         self, graph: str, spec: Graph, whole: ir.Model, call: Call | None, modules: Sequence[Any] = ()
     ) -> None:
         assert spec.derive_steps is not None
-        self.graph, self.axis, self.window = graph, spec.derive_steps.along, spec.derive_steps.window
+        self.graph, self.spec = graph, spec
+        self.axis, self.window = spec.derive_steps.along, spec.derive_steps.window
         self.session, self.call, self.modules = session_of(whole, optimize=False), call, modules
         frames = house.symbol(self.axis)
         self.along = {
@@ -53,7 +55,7 @@ class PrefixReference:
             self._require_room(heard)
             found = dict(zip(self.outputs, self.session.run(self.outputs, dict(heard)), strict=True))
             if self.call is not None:
-                found |= self.call(heard)
+                found |= self.call(completed(heard, self.spec))
             outputs = {
                 name: array if name in self.states else self._newest(name, array, count)
                 for name, array in found.items()

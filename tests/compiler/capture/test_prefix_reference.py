@@ -1,5 +1,7 @@
 """The original of derived steps: it is given everything heard so far, and refuses what no cache holds."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -8,6 +10,7 @@ from compiler import ir as house
 from compiler.capture.derived_steps import derived_model, with_caches
 from compiler.capture.prefix_reference import PrefixReference
 from compiler.errors import DataError
+from compiler.recipe.graph_parts import Input
 from tests.compiler.capture.test_derived_steps import WINDOW, spec
 from tests.kit.whole_sequences import LABELS, Drawing, session, whole_graph
 
@@ -44,6 +47,35 @@ def test_an_output_may_have_several_entries_for_every_frame() -> None:
     got = [outputs["scores_in_a_row"] for outputs, _ in answers]
     assert [each.shape[1] for each in got] == [4 * LABELS, 3 * LABELS]
     assert np.allclose(np.concatenate(got, axis=1), expected, atol=1e-6)
+
+
+def test_masks_and_lengths_of_the_frames_leave_the_graph_and_are_made_for_the_original() -> None:
+    """A call has no padding, so that no row is left that sees nothing; the original takes masks of all it is given."""
+    whole = whole_graph(Drawing())
+    hidden = ir.val("hidden", ir.DataType.BOOL, ["batch", "time"])
+    (scores,) = [node for node in whole.graph if node.op_type == "Softmax"]
+    insert = house.Inserter(whole, "masked", before=scores)
+    low, wide = (
+        insert.constant(np.float32(-np.inf), "low"),
+        insert.op("Unsqueeze", [hidden, insert.int64s(1)], name="h"),
+    )
+    scores.replace_input_with(0, insert.op("Where", [wide, low, scores.inputs[0]], name="s", dtype=ir.DataType.FLOAT))
+    whole.graph.inputs.append(hidden)
+    house.infer_shapes(whole)
+    masked = Input(shape=("batch", "time"), dtype="bool", pad_mask_of="time")
+    one = spec().model_copy(update={"inputs": {**spec().inputs, "hidden": masked}})
+    derived = derived_model(whole, "net", one)
+    assert "hidden" not in house.inputs_named(derived.whole) | house.inputs_named(derived.model)
+    asked: list[dict[str, np.ndarray]] = []
+
+    def call(feed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        asked.append(dict(feed))
+        return {}
+
+    tokens = np.random.default_rng(0).integers(0, LABELS, (1, 7))
+    feeds = [{"tokens": tokens[:, :4]}, {"tokens": tokens[:, 4:]}]
+    list(PrefixReference("net", with_caches(one, derived.model), derived.whole, call).run(feeds))
+    assert [feed["hidden"].tolist() for feed in asked] == [[[False] * 4], [[False] * 7]]
 
 
 def test_more_frames_than_the_window_are_refused() -> None:
