@@ -139,6 +139,15 @@ def stays_below(value: ir.Value, size: Dim) -> bool:
         return False
 
 
+def number_everywhere(value: ir.Value) -> sympy.Expr | None:
+    """The number over axis names that a value holds at every place; None where it is not derived, or differs."""
+    try:
+        held = _number(Entries().of(value))
+    except Unknown:
+        return None
+    return held if _is_alike(held) else None
+
+
 def uniform_values(values: Sequence[ir.Value], filled: Mapping[ir.Value, Dim]) -> dict[ir.Value, np.ndarray]:
     """Those of the values that hold one number at every place for all lengths, with the number.
 

@@ -15,10 +15,12 @@ import onnx_ir as ir
 import sympy
 
 from compiler.analysis.case import Case
+from compiler.analysis.entries import number_everywhere
 from compiler.analysis.facts import refuse
 from compiler.analysis.known_sizes import is_placeholder, numbers_of, same
 from compiler.analysis.layout import Side, symbols_of
 from compiler.analysis.shape_only import Lengths, ShapeOnly
+from compiler.ir import dims_of
 from compiler.sizes.expressions import Dim, symbol
 from compiler.sizes.growth import never_falls, never_negative
 
@@ -47,7 +49,7 @@ def needs_of(case: Case) -> tuple[Dim, ...]:
         return _needs_of_number(case, DIVISORS[case.op], 1, divides=True)
     if case.op in ROOTS:
         return _needs_of_number(case, 0, ROOTS[case.op], divides=False)
-    if case.op == "Pow" and case.fact(0).is_number and all(dim == 1 for dim in case.out_dims()):
+    if case.op == "Pow" and case.fact(0).is_number and _is_of_rows(case, case.out_dims()):
         return _first(case, case.node.outputs[0], lambda power, _: bool(np.isfinite(power).all()))
     if case.op == "Gather" and case.array(0) is not None and case.has(1) and case.fact(1).is_number:
         return legal_from(case, 1, [case.dims(0)[case.axis_attribute("axis", 0)]])
@@ -80,12 +82,12 @@ def _needs_of_number(case: Case, operand: int, least: int, *, divides: bool) -> 
     value = case.node.inputs[operand]
     if value is None or not case.fact(operand).is_number:
         return ()
-    known = numbers_of(value)
+    known = numbers_of(value) or _alike(case, value)
     found = [None] if known is None else [_needs_of_size(case, size, least, divides=divides) for size in known]
     sizes = [size for each in found if each is not None for size in each]
     if None not in found:
         return tuple(sizes)
-    if any(dim != 1 for dim in case.dims(operand)):
+    if not _is_of_rows(case, case.dims(operand)):
         return tuple(sizes)  # of positions, some of which the original leaves without a value at every length
     whole = value.dtype is not None and value.dtype.is_integer()
     if divides and whole:
@@ -99,6 +101,19 @@ def _needs_of_number(case: Case, operand: int, least: int, *, divides: bool) -> 
         return bool(np.isfinite(array).all() and kept.all())
 
     return (*sizes, *_first(case, value, meets))
+
+
+def _is_of_rows(case: Case, dims: Sequence[Dim]) -> bool:
+    """Whether a value has one entry in every row."""
+    return all(dim == 1 or str(dim) == case.batch for dim in dims)
+
+
+def _alike(case: Case, value: ir.Value) -> tuple[Dim, ...] | None:
+    """The number that a value holds in each row, as a count of its mask less one does; None where it is unknown."""
+    if not any(str(dim) == case.batch for dim in dims_of(value) or ()):
+        return None
+    number = number_everywhere(value)
+    return None if number is None else (number,)
 
 
 def _needs_of_size(case: Case, size: Dim, least: int, *, divides: bool) -> tuple[Dim, ...] | None:

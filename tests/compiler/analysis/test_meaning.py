@@ -29,6 +29,9 @@ def case(body: str, *facts: Fact, side: Side = Side.LEFT) -> Case:
 
 PLAIN = Fact()
 
+ROWS = "b = Shape<end = 1>(x)  e = Expand(n, b)"
+"""The length, once for every row: what a sum along a mask of ones comes to."""
+
 NEEDS = {
     "a length": ("y = Div(z, f)", (PLAIN, NUMBER), ()),
     "a length less seven": ("k = Sub(n, seven)  y = Div(nine, k)", (PLAIN, NUMBER), (TIME - 7,)),
@@ -57,6 +60,22 @@ NEEDS = {
     ),
     "a size that is kept": ("s = Concat<axis = 0>(n, minus)  y = Reshape(z, s)", (PLAIN, NUMBER), ()),
     "data": ("y = Log(z)", (PLAIN,), ()),
+    "a count of every row": (
+        f"{ROWS}  c = Cast<to = 1>(e)  o = Cast<to = 1>(one)  k = Sub(c, o)  y = Div(z, k)",
+        (PLAIN, NUMBER),
+        (TIME - 1,),
+    ),
+    "a power of every row": (
+        f"{ROWS}  k = Sub(e, two)  g = Cast<to = 1>(k)  y = Pow(g, half)",
+        (NUMBER, PLAIN),
+        (TIME - 1,),
+    ),
+    "a whole count of every row": (f"{ROWS}  k = Sub(e, seven)  y = Mod(nine, k)", (PLAIN, NUMBER), (TIME - 7,)),
+    "a count of every row that is 1 or more": (
+        f"{ROWS}  c = Cast<to = 1>(e)  k = Sub(c, half)  g = Max(k, half)  y = Div(z, g)",
+        (PLAIN, NUMBER),
+        (),
+    ),
 }
 
 
@@ -73,6 +92,11 @@ def test_a_whole_number_that_may_be_nothing_is_refused() -> None:
     with pytest.raises(Refused, match="may be 0") as caught:
         needs_of(case("k = Mod(n, seven)  y = Div(nine, k)", PLAIN, NUMBER))
     assert "Max(number, 1)" in str(caught.value)
+
+
+def test_a_whole_count_of_every_row_that_may_be_nothing_is_refused() -> None:
+    with pytest.raises(Refused, match="may be 0"):
+        needs_of(case(f"{ROWS}  k = Mod(e, seven)  y = Div(nine, k)", PLAIN, NUMBER))
 
 
 def test_what_never_means_anything_is_refused() -> None:

@@ -56,7 +56,7 @@ def test_masks_and_lengths_of_the_frames_leave_the_graph_and_are_made_for_the_or
     (scores,) = [node for node in whole.graph if node.op_type == "Softmax"]
     insert = house.Inserter(whole, "masked", before=scores)
     low, wide = (
-        insert.constant(np.float32(-np.inf), "low"),
+        insert.constant(np.array(-np.inf, np.float32), "low"),
         insert.op("Unsqueeze", [hidden, insert.int64s(1)], name="h"),
     )
     scores.replace_input_with(0, insert.op("Where", [wide, low, scores.inputs[0]], name="s", dtype=ir.DataType.FLOAT))
