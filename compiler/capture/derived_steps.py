@@ -5,6 +5,7 @@ axis with a window along which they lie. Everything behind knows no other kind o
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import onnx_ir as ir
@@ -15,6 +16,7 @@ from compiler.capture.initial_graph import padded_axes_of
 from compiler.checker.graph import Rejected
 from compiler.checker.steps import check_steps
 from compiler.derivation.caching import CachedValue
+from compiler.derivation.dependence import BOTH_WAYS
 from compiler.derivation.derive import derive
 from compiler.errors import GateFailed, Place, Refused, SlipwayError
 from compiler.passes.canonicalize_attention import CanonicalizeAttention
@@ -74,7 +76,9 @@ def derived_model(model: ir.Model, graph: str, spec: Graph) -> DerivedModel:
         raise Refused(
             f"the first {derived.certificate['first']} frames read each other, and a call may have fewer",
             cure="mask them causally, or build whole utterances: calls that must hold a prefix are not built yet",
-            place=Place(stage=STAGE, graph=graph, axis=spec.derive_steps.along),
+            place=dataclasses.replace(
+                _place_of_first(model, derived.certificate), stage=STAGE, graph=graph, axis=spec.derive_steps.along
+            ),
         )
     whole, made = (ir.serde.serialize_model(each) for each in (model, derived.model))
     try:
@@ -89,6 +93,15 @@ def derived_model(model: ir.Model, graph: str, spec: Graph) -> DerivedModel:
         model.graph.outputs.append(_frames_of(model, each, spec.derive_steps.along))
     house.infer_shapes(derived.model)
     return DerivedModel(derived.model, model, derived.certificate, replayed)
+
+
+def _place_of_first(model: ir.Model, certificate: Mapping[str, Any]) -> Place:
+    """The node whose mask lets the first frames read each other."""
+    masked = {each["value"] for each in certificate["masks"] if BOTH_WAYS in each["reach"]}
+    for node in model.graph:
+        if any(value.name in masked for value in node.outputs):
+            return Place(node=str(node.name), op=node.op_type, source=house.source_of(node))
+    return Place()
 
 
 def _largest(spec: Graph) -> dict[str, int]:

@@ -10,6 +10,9 @@ import numpy.typing as npt
 
 from compiler.sizes.expressions import Dim
 
+BOTH_WAYS = " and the first "
+"""Stands in a reach, as it is written, in front of the number of frames that all read each other."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Reach:
@@ -59,7 +62,7 @@ class Reach:
         return Reach(low, high, first, high - beyond)
 
     def __str__(self) -> str:
-        return f"[{self.low:g}, {self.high:g}]" + (f" and the first {self.first:g}" if self.first else "")
+        return f"[{self.low:g}, {self.high:g}]" + (f"{BOTH_WAYS}{self.first:g}" if self.first else "")
 
 
 HERE = Reach(0, 0)
