@@ -50,7 +50,7 @@ HIDINGS = ("", "keys", "others", "rows")
 """What padding tokens hide: nothing, themselves from all, themselves from all others, or all from themselves."""
 JOINS = ("behind", "before", "truths", "numbers")
 """Where: in scores behind the mask, in those before it, or in the mask, of truths or of numbers."""
-WRITINGS = ("select", "add", "factor", "late")
+WRITINGS = ("select", "add", "factor", "late", "linear", "divided")
 LOWS = (-np.inf, float(np.finfo(np.float32).min), -1.0e9)
 SPOILERS = (
     "no_mask", "ahead", "mean", "norm", "reversed", "scaled", "from_end", "wrong_axis", "shifted", "future_sum",
@@ -117,7 +117,8 @@ class Drawing:
     Attributes:
         positions: how places are told.
         mask: how the mask is made.
-        writing: how it masks: scores selected, added to, weights multiplied, or weights selected behind the softmax.
+        writing: how it masks: scores selected, added to, weights multiplied, weights selected behind the softmax,
+            scores that are weights themselves, below the diagonal, or weights that are divided by their sum.
         low: what masked scores become.
         layers: of attention.
         groups: heads of keys and values.
@@ -574,10 +575,16 @@ class _Writer:
         if drawing.writing in ("select", "add"):
             return self.shares(self.masked(scores, mask), seen)
         grown = self.op("Exp", self.op("Tanh", scores))  # weights of no softmax: masked behind
-        kept = self.floats(mask)
+        if drawing.writing == "late":
+            return self.op("Where", mask, grown, self.real(0))
+        if drawing.writing == "linear":
+            shown = self.op("Mul", scores, self.floats(mask))
+            is_low = drawing.spoiler in ("", "ahead") and drawing.mask != CHUNKED and not drawing.text
+            return self.op("Trilu", shown, self.number(self._ahead()), upper=0) if is_low else shown
+        kept = self.op("Mul", grown, self.floats(mask))
         if drawing.writing == "factor":
-            return self.op("Mul", grown, kept)
-        return self.op("Where", mask, grown, self.real(0))
+            return kept
+        return self.op("Div", kept, self.op("ReduceSum", kept, self.ints(-1)))
 
     def seen(self) -> ir.Value | None:
         """What padding tokens leave to be seen, as truths [batch, 1, time or 1, time or 1]."""
