@@ -45,13 +45,13 @@ class Grown:
     """A padded axis after entries were added.
 
     Attributes:
-        axis: the layout.
+        axis: the layout; None where its size no longer hangs on a length.
         least: sizes that have to be 1 or more.
         fill: whether the padding becomes added entries, and so has to hold their value.
         is_cut: whether valid entries may come to lie in the padding.
     """
 
-    axis: Axis
+    axis: Axis | None
     least: tuple[Dim, ...] = ()
     fill: bool = False
     is_cut: bool = False
@@ -73,7 +73,8 @@ def pad(case: Case) -> Verdict:
                 raise refuse(f"Pad with a computed value behind {case.fact().frames(at)}", "pad with a constant")
             case.fill(0, at, value.low)
     fact = case.fact()
-    axes = {**fact.tracked, **{at: each.axis for at, each in grown.items()}}
+    after = {**fact.tracked, **{at: each.axis for at, each in grown.items()}}
+    axes = {at: axis for at, axis in after.items() if axis is not None}
     created = set(axes) - set(fact.padded)
     cut = {at for at, each in grown.items() if each.is_cut}
 
@@ -127,6 +128,8 @@ def _grow(case: Case, at: int, ends: Ends) -> Grown | None:
         if not is_known(case, size):
             raise refuse(f"Pad of an axis of unknown size {size}", "cut by bounds whose difference is known")
         frames = Frames((Segment(size),))
+    elif _is_made_fixed(frames, ends):
+        return Grown(None, fill=True)
     parts = list(frames.segments)
     least: list[Dim] = []
     fill = False
@@ -157,6 +160,18 @@ def _grow(case: Case, at: int, ends: Ends) -> Grown | None:
     is_cut = _is_cut(ends.begin) or _is_cut(ends.end)
     least += [each + 1 for each in (ends.begin, ends.end) if not isinstance(each, int) and not _is_never_negative(each)]
     return Grown(axis, (*least, size + 1), fill, is_cut)
+
+
+def _is_made_fixed(frames: Frames, ends: Ends) -> bool:
+    """Whether entries of one length are added to up to a number: the padding becomes what is added.
+
+    Where a bucket has more slots than that, as many are cut off, as they are of a row that is so long.
+    """
+    if len(frames.segments) > 1 or not isinstance(normal_form(frames.size + ends.begin + ends.end), int):
+        return False
+    (segment,) = frames.segments
+    kept = ends.begin if segment.side is Side.LEFT else ends.end
+    return isinstance(kept, int) and not segment.is_full
 
 
 def _is_cut(amount: Dim) -> bool:

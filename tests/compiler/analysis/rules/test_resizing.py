@@ -55,6 +55,14 @@ def test_a_pad_behind_one_of_two_padded_axes_fills_that_one() -> None:
     assert verdict.needs == (Fill(0, 2, 0.0),)
 
 
+def test_frames_that_are_padded_up_to_a_number_are_filled_and_have_no_length_any_more() -> None:
+    text = """(float[batch,time,4] x) => (float[batch,12,4] y)
+        <int64[1] all = {12}, int64[3] none = {0, 0, 0}, int64[1] zero = {0}, float half = {0.5}>
+        { n = Shape<start = 1, end = 2>(x)  more = Sub(all, n)
+        pads = Concat<axis = 0>(none, zero, more, zero)  y = Pad(x, pads, half) }"""
+    verify_offline(offline(text), tolerance=1e-6)
+
+
 def test_random_blocks_are_sound_or_refused() -> None:
     attack(blocked, 30, 12)
 
