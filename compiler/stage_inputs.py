@@ -246,9 +246,12 @@ def for_data(spec: Graph) -> Graph:
 
 
 def for_lowering(spec: Graph) -> Graph:
-    """As far as passes may look at it: not the sizes to build for, nor which passes come after."""
+    """As far as passes may look at it: not the sizes to build for, nor which passes come after.
+
+    States that lie along a padded axis have as many slots as its largest bucket.
+    """
     axes = {
-        name: axis.model_copy(update={"buckets": None if axis.buckets is None else (1,)})
+        name: axis.model_copy(update={"buckets": axis.buckets and (axis.buckets[-1:] if name in spec.held else (1,))})
         for name, axis in spec.axes.items()
     }
     fed = spec.without_constants

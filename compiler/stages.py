@@ -90,6 +90,7 @@ class PaddedAxis:
         minimum: the smallest true length for which the graph has a meaning.
         maximum: the largest number of slots that the model's tables and types have room for, or None.
         limited_by: the node that has no room for more, for people to read; empty without a maximum.
+        is_held: whether states lie along it, so that all calls of a stream have one length.
     """
 
     axis: str
@@ -100,6 +101,7 @@ class PaddedAxis:
     minimum: int = 1
     maximum: int | None = None
     limited_by: str = ""
+    is_held: bool = False
 
     @property
     def masks(self) -> dict[str, int]:

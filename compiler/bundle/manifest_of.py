@@ -88,7 +88,9 @@ def graph_record(name: str, graph: GraphParts) -> Graph:
         inputs=inputs,
         outputs=outputs,
         axes={
-            axis: Axis(sizes, padded[axis].length_input, padded[axis].minimum) if axis in padded else Axis(sizes)
+            axis: Axis(sizes, padded[axis].length_input, padded[axis].minimum, padded[axis].is_held)
+            if axis in padded
+            else Axis(sizes)
             for axis, sizes in graph.buckets.items()
         },
         states=tuple(

@@ -168,6 +168,7 @@ def _licences(graph: Graph) -> dict[str, Any]:
     return {
         "axis of independent rows": graph.batch_axis if graph.rows_independent else None,
         "length inputs": {n: axis.length_input for n, axis in sorted(padded.items())},
+        "lengths of streams": sorted(n for n, axis in padded.items() if axis.is_held),
         "smallest lengths": {n: axis.minimum for n, axis in sorted(padded.items())},
         "caches": {each.axis: dataclasses.asdict(_as_proved(each)) for each in graph.caches},
     }
@@ -186,6 +187,7 @@ def _licences_of(proofs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     minimum = {axis: given for proof in proofs for axis, given in proof["minimum"].items()}
     left = sorted(axis for axis, side in sides.items() if side == "left")
     masks = {mask: sizes for proof in proofs for mask, (sizes, side) in proof["mask_inputs"].items() if side == "right"}
+    known_axes = [each for proof in proofs[:1] for each in proof["lowered"]["padded_axes"]]
     caches = {}
     for known in proofs[0]["lowered"]["caches"] if proofs else ():
         axis, mask = known["axis"], known["mask_input"]
@@ -199,6 +201,7 @@ def _licences_of(proofs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "axis of independent rows": batch.pop() if len(batch) == 1 else None,
         "length inputs": {axis: lengths.get(axis) for axis in left},
+        "lengths of streams": sorted(each["axis"] for each in known_axes if each.get("is_held")),
         "smallest lengths": {axis: minimum.get(axis) for axis in left},
         "caches": caches,
     }

@@ -11,6 +11,7 @@ from compiler.analysis.lookup_ranges import Ranges
 from compiler.capture.appended_frames import append_frames
 from compiler.capture.counts import add_counts, count_states, frames_counted, start_counts
 from compiler.capture.fed_numbers import ranges_of_lookups
+from compiler.capture.held_states import hold_states
 from compiler.capture.kept_frames import keep_newest
 from compiler.capture.shapes_at_work import shapes_at_work
 from compiler.errors import Place, RecipeError, Refused
@@ -83,6 +84,8 @@ def initial_graph(
             kept = {output: axis for output, axis in axes.items() if axis is not None}
             for each in (each for each in models if each is not None):
                 keep_newest(each, cache.slots, kept)
+    for each in (each for each in models if each is not None and spec.held):
+        hold_states(each, spec)
     ranges = _ranges(spec, graph, model, states)
     return Lowered(
         graph,
@@ -144,6 +147,7 @@ def _padded_axis(spec: Graph, axis: str) -> PaddedAxis:
         mask_inputs=tuple(name for name, given in spec.inputs.items() if given.mask_of == axis),
         pad_mask_inputs=tuple(name for name, given in spec.inputs.items() if given.pad_mask_of == axis),
         length_inputs=tuple(name for name, given in spec.inputs.items() if given.length_of == axis),
+        is_held=axis in spec.held,
     )
 
 

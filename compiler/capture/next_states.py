@@ -1,6 +1,7 @@
-"""What whoever runs a model does between two calls: frames go behind their cache, and counts move on.
+"""What whoever runs a model does between two calls: frames go behind their cache, counts move on, slots are filled.
 
-The graph that is built does so itself (appended_frames.py, counts.py); here the original is held to the same.
+The graph that is built does so itself (appended_frames.py, counts.py, held_states.py); here the original is held to the
+same.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +35,7 @@ def moved_on(
     fed: Mapping[str, Array],
     outputs: Mapping[str, Array],
 ) -> dict[str, Array]:
-    """Return the outputs as the graph that is built gives them: caches whole, and the counts of the next call.
+    """Return the outputs as the graph that is built gives them: caches whole, slots filled, counts of the next call.
 
     Args:
         spec: the graph's record.
@@ -54,4 +55,15 @@ def moved_on(
         elif is_appended(spec, state):
             assert state.frames_axis is not None
             found[state.output] = np.concatenate([before, found[state.output]], axis=state.frames_axis)
+        elif state.output in found and spec.held_along(state.input):
+            found[state.output] = _filled_up(spec, state.input, found[state.output])
     return found
+
+
+def _filled_up(spec: Graph, name: str, array: Array) -> Array:
+    """A state with zeros behind the length of the call, in all slots that it is held in."""
+    shape, held = spec.inputs[name].shape, spec.held_along(name)
+    behind = [
+        (0, spec.slots(str(dim)) - size if dim in held else 0) for dim, size in zip(shape, array.shape, strict=True)
+    ]
+    return np.pad(array, behind)

@@ -27,6 +27,7 @@ from compiler import ir as house
 from compiler.cache.read_tracer import READ_TRACER
 from compiler.capture.exported_graph import Exported, require_opened
 from compiler.capture.fixed_sizes import fixing_line
+from compiler.capture.held_states import cut_states
 from compiler.capture.inconsistent_sizes import inconsistent_sizes
 from compiler.capture.meeting_sizes import require_sizes_that_meet
 from compiler.capture.module_call import called, shown_feed
@@ -529,12 +530,12 @@ class TorchReference:
         torch.set_num_threads(1)  # the order of summation, and with it the last bit, depends on the number of threads
         states: dict[str, Array] | None = None if self.first is not None else self._empty()
         for feed in feeds:
+            before = cut_states(self.spec, feed, self._empty() if states is None else states)
             if states is None:
                 assert self.first is not None
                 outputs = self._call(self.first, completed(feed, self.spec))
             else:
-                outputs = self._call(self.later, completed({**feed, **states}, self.spec))
-            before = self._empty() if states is None else states
+                outputs = self._call(self.later, completed({**feed, **before}, self.spec))
             self._require_one_size(feed, before, outputs)
             outputs = moved_on(self.spec, self.states, self.counted, feed, before, outputs)
             states = {state.input: self._cut(outputs[state.output], state) for state in self.states}

@@ -10,6 +10,7 @@ import numpy as np
 
 from compiler.capture.appended_frames import is_appended
 from compiler.capture.counts import frames_counted
+from compiler.capture.held_states import cut_states
 from compiler.capture.initial_graph import states_of
 from compiler.capture.next_states import lengths_of, moved_on
 from compiler.errors import Place, RecipeError, Refused, SlipwayError
@@ -78,9 +79,11 @@ class TrialCalls:
         frames: dict[str, int] = {}
         for call, feed in enumerate(feeds if self.states else feeds[:1]):
             when = f" at call {call + 1} of a stream" if self.states else ""
-            outputs = self._call(feed, states, rows, when, later_on=call > 0 and self.first is None)
+            given = cut_states(self.spec, feed, states or empty)
+            fed, later_on = None if states is None else given, call > 0 and self.first is None
+            outputs = self._call(feed, fed, rows, when, later_on=later_on)
             self._check_rows(outputs, rows)
-            self._check_states(outputs, states or empty)
+            self._check_states(outputs, given)
             if frames and lengths_of(self.spec, feed) == lengths_of(self.spec, feeds[0]):
                 self._check_growth(outputs, states or {}, frames, slots)
             frames = frames or self._frames(outputs)
@@ -217,13 +220,12 @@ def _fits(fed: Array, back: Array, along: int | None) -> bool:
 
 
 def empty_states(spec: Graph, states: Sequence[State], batch: int) -> dict[str, Array]:
-    """Zero-length caches, and zeros for other states."""
+    """Zero-length caches, and zeros for other states, in all slots that they are held in."""
+    sizes = {axis: each.fixed or batch for axis, each in spec.axes.items()}
+    sizes |= dict.fromkeys(spec.caches, 0) | {axis: spec.slots(axis) for axis in spec.held}
     found: dict[str, Array] = {}
     for state in states:
-        shape = [
-            dim if isinstance(dim, int) else 0 if dim in spec.caches else spec.axes[dim].fixed or batch
-            for dim in spec.inputs[state.input].shape
-        ]
+        shape = [dim if isinstance(dim, int) else sizes[dim] for dim in spec.inputs[state.input].shape]
         found[state.input] = np.zeros(shape, spec.inputs[state.input].dtype)
     return found
 

@@ -114,6 +114,20 @@ class Graph(Record):
         return () if steps is None else tuple(name for name in fed if steps.along not in self.inputs[name].shape)
 
     @property
+    def held(self) -> tuple[str, ...]:
+        """The padded axes along which states lie: a stream has one length along each, which its first call has."""
+        return tuple(axis for axis in self.padded if any(axis in self.held_along(name) for name in self.inputs))
+
+    def held_along(self, name: str) -> list[str]:
+        """The padded axes in the shape of a state; none of another input."""
+        given = self.inputs[name]
+        return [str(dim) for dim in given.shape if dim in self.padded] if given.state is not None else []
+
+    def slots(self, axis: str) -> int:
+        """The entries of the largest bucket of an axis."""
+        return (self.axes[axis].buckets or (1,))[-1]
+
+    @property
     def is_for_one_row(self) -> bool:
         """Whether the original is written for one row."""
         return any(given.original is not None and self.batch not in given.original for given in self.inputs.values())
@@ -264,6 +278,9 @@ def _check_flush(graph: Graph) -> None:
     if graph.has_utterances or not graph.padded:
         message = "expected flush in a graph with states whose chunks may be of any length, got it in another one"
         raise disagree(message, "give the axis of the chunks buckets and a length_input, or delete the key", "flush")
+    if graph.held:
+        message = f"expected no flush in a graph whose states lie along {graph.held[0]!r}, got {list(graph.flush)}"
+        raise disagree(message, "delete the key, and push what ends a stream as any other call", "flush")
     for name, given in graph.inputs.items():
         along = [axis for axis in given.shape if axis in graph.padded]
         if given.is_data and (name not in graph.flush or not along):
@@ -353,10 +370,24 @@ def _check_states(graph: Graph) -> None:
             message = f"expected at most one axis with a window in the shape of a state, got {along}"
             cure = "keep the window of the axis along which it grows; give rows buckets, and others their size, fixed"
             raise disagree(message, cure, "inputs", name, "shape")
-        for axis in [axis for axis in spec.shape if axis in graph.padded]:
-            message = f"expected numbers, the batch and a window in the shape of a state, got {axis!r}, of which every "
-            cure = f"give {axis!r} a window if frames are kept along it, or write a number in its place"
-            raise disagree(f"{message}call may have more or fewer", cure, "inputs", name, "shape")
+        for axis in graph.held_along(name):
+            _check_held(graph, name, axis)
+
+
+def _check_held(graph: Graph, name: str, axis: str) -> None:
+    """A state lies once along a padded axis, of which every call tells the length."""
+    shape = graph.inputs[name].shape
+    if graph.is_for_one_row:
+        message = f"expected no state along {axis!r} in a model of one row, got {name!r}"
+        cure = "let forward take any number of rows, and delete original"
+        raise disagree(message, cure, "inputs", name, "original")
+    if shape.count(axis) > 1:
+        message = f"expected {axis!r} once in the shape of a state, got [{', '.join(map(str, shape))}]"
+        raise disagree(message, "let the model keep it along one axis", "inputs", name, "shape")
+    if not any(given.is_data and axis in given.shape for given in graph.inputs.values()):
+        message = f"expected an input that callers feed along {axis!r}, as the state {name!r} lies along it, got none"
+        cure = f"give {axis!r} a window if frames are kept along it, feed something along it in every call, or write a "
+        raise disagree(message, f"{cure}number in its place", "inputs", name, "shape")
 
 
 def _check_counts(graph: Graph) -> None:

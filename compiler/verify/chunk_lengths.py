@@ -12,13 +12,22 @@ from compiler import ir as house
 from compiler.runners.callers_view import caller_dims
 from compiler.stages import Feed, Lowered, PaddedAxis
 
+CALLS = 3
+"""Of a stream that is tried at one length."""
+
 MOST = 64
 """Lengths that are tried where chunks are longer: the shortest ones, the longest ones, and some between."""
 
 
 def chunk_axis(lowered: Lowered) -> PaddedAxis | None:
     """The axis along which chunks may be cut; None without one, or with several, whose lengths belong together."""
-    return lowered.padded_axes[0] if lowered.states and len(lowered.padded_axes) == 1 else None
+    axes = [axis for axis in lowered.padded_axes if not axis.is_held]
+    return axes[0] if lowered.states and len(axes) == 1 else None
+
+
+def held_axes(lowered: Lowered) -> list[PaddedAxis]:
+    """The axes along which a stream has one length."""
+    return [axis for axis in lowered.padded_axes if axis.is_held]
 
 
 def length_of(lowered: Lowered, axis: PaddedAxis, feed: Feed) -> int:
@@ -90,6 +99,13 @@ def of_every_length(lowered: Lowered, stream: Sequence[Feed]) -> list[Feed]:
     return list(_in_turns(lowered, axis, whole, lengths_to_try(axis.minimum, most)))
 
 
+def streams_of_every_length(lowered: Lowered, axis: PaddedAxis, streams: Sequence[Sequence[Feed]]) -> list[list[Feed]]:
+    """The first calls of the stream that is longest along an axis along which states lie, cut to every length."""
+    stream = max(streams, key=lambda feeds: length_of(lowered, axis, feeds[0]))[:CALLS]
+    lengths = lengths_to_try(axis.minimum, length_of(lowered, axis, stream[0]))
+    return [[cut(lowered, axis, feed, length) for feed in stream] for length in lengths]
+
+
 def streams_that_fit(lowered: Lowered, feeds: Sequence[Feed]) -> list[list[Feed]]:
     """Chunks as one stream, or as several, one behind the other.
 
@@ -120,13 +136,18 @@ def _in_turns(lowered: Lowered, axis: PaddedAxis, whole: Sequence[Feed], lengths
 def varied(lowered: Lowered, stream: Sequence[Feed], turn: int = 0) -> Sequence[Feed]:
     """A stream of which every other chunk is cut, each to another length; as it is where chunks have one length.
 
-    Where chunks are masked as a whole, a cut one ends its stream: the last one is.
+    Where chunks are masked as a whole, a cut one ends its stream: the last one is. Along axes along which states lie
+    all calls are cut to one length.
 
     Args:
         lowered: a padded graph.
         stream: feeds of one row.
         turn: shifts the lengths, so that streams side by side differ.
     """
+    for held in held_axes(lowered):
+        most = length_of(lowered, held, stream[0])
+        length = most - (turn + 1) % (most - held.minimum + 1)
+        stream = [cut(lowered, held, feed, length) for feed in stream]
     axis = chunk_axis(lowered)
     if axis is None:
         return stream

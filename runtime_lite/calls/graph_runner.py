@@ -10,7 +10,7 @@ from runtime_lite.calls.bucket import Bucket, Buffers
 from runtime_lite.calls.feeds import Feed, FeedCheck, RowLengths, check_ragged_feed, part_of_feed
 from runtime_lite.calls.padding import cut_outputs, full_feed, places_of_outputs
 from runtime_lite.calls.plan import bucket_fault, plan_runs, smallest_bucket
-from runtime_lite.calls.state import StreamState, initial_lengths, next_states
+from runtime_lite.calls.state import StreamState, check_lengths, initial_lengths, longest, next_states
 from runtime_lite.errors import BadInput
 from runtime_lite.executors.executor import Executor
 from runtime_lite.format.arrays import Array
@@ -70,8 +70,8 @@ class GraphRunner:
 
     @property
     def slots(self) -> dict[str, int]:
-        """Cached frames that a stream has room for, by cache axis."""
-        return {cache.axis: cache.slots for cache in self.graph.caches}
+        """What a stream has a length along, each with the most: see `longest`."""
+        return longest(self.graph)
 
     def initial_state(self, rows: int) -> StreamState:
         """Return the state of a new stream."""
@@ -150,7 +150,8 @@ class GraphRunner:
             after them.
 
         Raises:
-            BadInput: the streams may not share a run, do not fit into the bucket, or a state is of another stream.
+            BadInput: the streams may not share a run, do not fit into the bucket, a state is of another stream, or a
+                feed of another length than the stream has along an axis along which states lie.
         """
         where = f"{self.name}.step_streams"
         if len(feeds) > 1 and (fault := self.batching_fault()):
@@ -158,6 +159,7 @@ class GraphRunner:
         if [feed.rows for feed in feeds] != [state.rows for state in states]:
             rows = f"{[feed.rows for feed in feeds]} rows fed to states of {[state.rows for state in states]}"
             _refuse(where, "a state for the rows of every feed", rows, "give each feed its own stream's state")
+        check_lengths(where, self.graph, [feed.sizes for feed in feeds], states)
         bucket = self._bucket(where, feeds, sizes)
         buffers = bucket.take()
         self._blocks.keep_for(bucket.made)

@@ -104,7 +104,7 @@ class Pipeline:
 
     @property
     def slots(self) -> dict[str, int]:
-        """Cached frames that a stream has room for, by `graph.axis`."""
+        """What a stream has a length along, each with the most, by `graph.axis`."""
         return {f"{name}.{axis}": most for name, runner in self._runners.items() for axis, most in runner.slots.items()}
 
     def initial_state(self, rows: int) -> StreamState:

@@ -1,4 +1,4 @@
-"""The state of one stream: what a graph carries from push to push, and how many of its cached frames are valid.
+"""The state of one stream: what a graph carries from push to push, and how long it is along its axes.
 
 Lengths are counted per cache and per row: rows of one call may be streams of different ages. A push makes a new state
 and changes nothing in the one that it was given; `blocks.py` says where the arrays lie.
@@ -23,7 +23,8 @@ class StreamState:
 
     Attributes:
         rows: number of rows; 1 and without meaning for a graph without a batch axis.
-        lengths: valid cached frames of every row, int64 [rows], by cache axis; 0 before the first push.
+        lengths: valid cached frames of every row, int64 [rows], by cache axis; and by axis along which states lie, the
+            length that all pushes have. 0 before the first push.
         values: arrays by graph input of role state; the same numbers may come to lie elsewhere at any moment, so it is
             read once and held.
     """
@@ -44,8 +45,36 @@ def initial_state(graph: Graph, rows: int) -> StreamState:
 
 
 def initial_lengths(graph: Graph, rows: int) -> dict[str, Array]:
-    """Return the lengths of new caches, by cache axis."""
-    return {cache.axis: np.zeros(rows, np.int64) for cache in graph.caches}
+    """Return the lengths of new streams, by what `longest` names."""
+    return {axis: np.zeros(rows, np.int64) for axis in longest(graph)}
+
+
+def longest(graph: Graph) -> dict[str, int]:
+    """Return what a stream has a length along, each with the most: cache axes, and axes along which states lie."""
+    held = {name: axis.buckets[-1] for name, axis in graph.axes.items() if axis.is_held}
+    return {cache.axis: cache.slots for cache in graph.caches} | held
+
+
+def check_lengths(where: str, graph: Graph, sizes: Sequence[Mapping[str, int]], states: Sequence[StreamState]) -> None:
+    """Refuse a call of another length than the calls of its stream before it, along an axis along which states lie.
+
+    Args:
+        where: names the call in messages.
+        graph: what is to run.
+        sizes: true sizes of what each stream is fed.
+        states: what each stream carries.
+
+    Raises:
+        BadInput: with both lengths.
+    """
+    for axis in [name for name, record in graph.axes.items() if record.is_held]:
+        for fed, state in zip(sizes, states, strict=True):
+            before = int(state.lengths[axis][0])
+            if before not in (0, fed[axis]):
+                raise BadInput(
+                    f"{where}: expected length {before} along {axis!r}, which the first push of the stream had, got "
+                    f"{fed[axis]}; states lie along it: feed the same length, reset the stream, or open another"
+                )
 
 
 def check_state(where: str, found: object, initial: StreamState, slots: Mapping[str, int]) -> None:
@@ -55,7 +84,7 @@ def check_state(where: str, found: object, initial: StreamState, slots: Mapping[
         where: names the call in messages.
         found: what a caller gives.
         initial: state of a new stream of the same graphs and rows.
-        slots: cached frames that there is room for, by cache axis.
+        slots: the most, by what a stream has lengths along.
 
     Raises:
         BadInput: its rows, names, shapes or dtypes are others, or a length is none.
@@ -99,6 +128,9 @@ def next_states(
         after = cache.after_call(np.concatenate([state.lengths[cache.axis] for state in states]), added)
         for own, start, count in zip(lengths, itertools.accumulate(rows, initial=0), rows, strict=False):
             own[cache.axis] = after[start : start + count]
+    for axis in [name for name, record in graph.axes.items() if record.is_held]:
+        for own, fed, count in zip(lengths, sizes, rows, strict=True):
+            own[axis] = np.full(count, fed[axis])
     return [StreamState(*each) for each in zip(rows, lengths, values, strict=True)]
 
 
@@ -113,7 +145,7 @@ def join_states(rows: int, by_graph: Mapping[str, StreamState]) -> StreamState:
 
 def state_of_graph(joined: StreamState, graph: str, record: Graph) -> StreamState:
     """Return what joined states hold for one graph."""
-    lengths = {cache.axis: joined.lengths[f"{graph}.{cache.axis}"] for cache in record.caches}
+    lengths = {axis: joined.lengths[f"{graph}.{axis}"] for axis in longest(record)}
     return StreamState(joined.rows, lengths, {s.input: joined.values[f"{graph}.{s.input}"] for s in record.states})
 
 

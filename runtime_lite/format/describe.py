@@ -74,10 +74,16 @@ def _describe_graph(name: str, graph: Graph, bundle: Bundle) -> str:
     lines.append(format_table(("", "name", "shape", "dtype", "role"), tensors))
     if graph.axes:
         axes = [
-            (name, ", ".join(str(size) for size in axis.buckets), axis.length_input or "-", axis.minimum)
+            (
+                name,
+                ", ".join(str(size) for size in axis.buckets),
+                axis.length_input or "-",
+                axis.minimum,
+                "yes" if axis.is_held else "-",
+            )
             for name, axis in graph.axes.items()
         ]
-        lines.append(format_table(("axis", "buckets", "length per row", "at least"), axes))
+        lines.append(format_table(("axis", "buckets", "length per row", "at least", "one per stream"), axes))
     rows = "independent" if graph.rows_independent else "not proved independent, one at a time"
     lines.append(f"  rows: {rows}; proofs in {graph.certificate}")
     if graph.states:

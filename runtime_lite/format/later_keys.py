@@ -12,6 +12,9 @@ from runtime_lite.format.checked_json import JsonValue
 OF_GRAPH: Mapping[str, Any] = {"flush": {}, "flush_values": {}, "options": {}, "latency": None}
 """What a graph without the key means."""
 
+OF_AXIS: Mapping[str, Any] = {"is_held": False}
+"""What an axis without the key means."""
+
 OF_CACHE: Mapping[str, Any] = {"added": None, "is_whole": False, "chunk": 1}
 """What a cache axis without the key means."""
 
@@ -25,8 +28,12 @@ def filled(value: JsonValue, later: Mapping[str, Any]) -> JsonValue:
 
 def trimmed(graph: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plain form of a graph, or of what a graph file says of it, without later keys that say nothing."""
-    caches = [_without(cache, OF_CACHE) for cache in graph.get("caches", ())]
-    return _without({**graph, **({"caches": caches} if "caches" in graph else {})}, OF_GRAPH)
+    parts: dict[str, Any] = {}
+    if "axes" in graph:
+        parts["axes"] = {name: _without(axis, OF_AXIS) for name, axis in graph["axes"].items()}
+    if "caches" in graph:
+        parts["caches"] = [_without(cache, OF_CACHE) for cache in graph["caches"]]
+    return _without({**graph, **parts}, OF_GRAPH)
 
 
 def _without(plain: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:

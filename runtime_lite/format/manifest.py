@@ -69,11 +69,14 @@ class Axis:
         buckets: the sizes that were built, ascending.
         length_input: graph input (role `length`) that takes the true length per row, None where padding is not proved.
         minimum: smallest length that was proved, at most the smallest bucket; 1 without `length_input`.
+        is_held: whether states lie along it, in as many places as the largest bucket has: all calls of a stream have
+            the length of its first.
     """
 
     buckets: tuple[int, ...]
     length_input: str | None = None
     minimum: int = 1
+    is_held: bool = False
 
 
 @dataclass(frozen=True)

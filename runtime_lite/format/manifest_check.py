@@ -200,10 +200,14 @@ def _check_axes(where: str, graph: Graph) -> None:
         if axis.length_input is None:
             if axis.minimum != 1:
                 refuse(f"{place}.minimum", "1 without a length_input", str(axis.minimum))
+            if axis.is_held:
+                refuse(f"{place}.is_held", "false without a length_input", "true")
         elif name == graph.batch_axis:
             refuse(f"{place}.length_input", "null, free rows need no length", show(axis.length_input))
         elif axis.minimum > axis.buckets[0]:
             refuse(f"{place}.minimum", f"at most the smallest bucket, {axis.buckets[0]}", str(axis.minimum))
+        elif axis.is_held and any(cache.update == "append" for cache in graph.caches):
+            refuse(f"{place}.is_held", "false where frames are appended", "true")
 
 
 def _check_sizes(where: str, graph: Graph) -> None:

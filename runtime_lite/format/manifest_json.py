@@ -17,7 +17,7 @@ from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.checked_json import REBUILD, JsonValue, refuse
 from runtime_lite.format.formula import parse_formula
 from runtime_lite.format.initial_value import Initial
-from runtime_lite.format.later_keys import OF_CACHE, OF_GRAPH, filled, trimmed
+from runtime_lite.format.later_keys import OF_AXIS, OF_CACHE, OF_GRAPH, filled, trimmed
 from runtime_lite.format.manifest import (
     DTYPES,
     ENGINE_STATUSES,
@@ -140,7 +140,7 @@ def _tensor(value: JsonValue, roles: tuple[str, ...]) -> Tensor:
 
 
 def _axis(value: JsonValue) -> Axis:
-    value.keys_are([f.name for f in fields(Axis)])
+    value = filled(value, OF_AXIS).keys_are([f.name for f in fields(Axis)])
     buckets = tuple(item.integer(1, MAX_DIMENSION) for item in value.key("buckets").items())
     if not buckets or any(small >= large for small, large in itertools.pairwise(buckets)):
         value.key("buckets").refuse("ascending, distinct sizes")
@@ -149,6 +149,7 @@ def _axis(value: JsonValue) -> Axis:
         buckets,
         length_input=None if length_input.value is None else length_input.identifier(),
         minimum=value.key("minimum").integer(0, MAX_DIMENSION),
+        is_held=value.key("is_held").boolean(),
     )
 
 

@@ -1,6 +1,7 @@
 """Inputs, outputs, axes and passes of a graph agree, or the recipe's line says where they do not."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -244,3 +245,32 @@ def test_inputs_without_frames_are_fed_alike_where_steps_are_derived() -> None:
     graph = Graph(source=Source(onnx="x.onnx"), inputs=inputs, outputs=("y",), axes=axes, derive_steps=steps, passes=())
     assert graph.fed_alike == ("text",)
     assert graph.model_copy(update={"derive_steps": None}).fed_alike == ()
+
+
+HELD: dict[str, Any] = {
+    "source": {"factory": "m:f"},
+    "inputs": {
+        "memory": {"shape": ("batch", "text", 4), "dtype": "float32"},
+        "weights": {"shape": ("batch", "text"), "dtype": "float32", "state": "after"},
+    },
+    "outputs": ("y", "after"),
+    "axes": {"batch": {"buckets": (1, 2)}, "text": {"buckets": (4, 8), "length_input": "text_length"}},
+}
+
+
+def test_a_state_along_a_padded_axis_is_held_along_it() -> None:
+    graph = Graph.model_validate(HELD)
+    assert (graph.held, graph.held_along("weights"), graph.held_along("memory")) == (("text",), ["text"], [])
+    assert graph.slots("text") == 8
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"inputs": {"weights": HELD["inputs"]["weights"]}}, "feed along 'text', as the state 'weights' lies along it"),
+        ({"flush": {"memory": 3}}, "expected no flush in a graph whose states lie along 'text'"),
+    ],
+)
+def test_states_along_padded_axes_that_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Graph.model_validate({**HELD, **change})

@@ -13,6 +13,7 @@ from compiler.verify.chunk_lengths import (
     length_of,
     lengths_to_try,
     of_every_length,
+    streams_of_every_length,
     streams_that_fit,
     varied,
 )
@@ -79,3 +80,16 @@ def test_where_chunks_have_one_length_or_several_axes_nothing_is_cut() -> None:
     for lowered in (several, whole):
         assert chunk_axis(lowered) is None
         assert varied(lowered, stream) is stream
+
+
+def test_a_stream_has_one_length_along_an_axis_along_which_states_lie() -> None:
+    held = dataclasses.replace(AXIS, is_held=True)
+    lowered = dataclasses.replace(padded(), padded_axes=(held,))
+    assert chunk_axis(lowered) is None
+    streams = [[chunk(2, 0)] * 2, [chunk(4, 0)] * 4]
+    found = [
+        [length_of(lowered, held, feed) for feed in each] for each in streams_of_every_length(lowered, held, streams)
+    ]
+    assert found == [[length] * 3 for length in (1, 2, 3, 4)]
+    cut = [[length_of(lowered, held, feed) for feed in varied(lowered, streams[1], turn)] for turn in (0, 1)]
+    assert cut == [[3] * 4, [2] * 4]

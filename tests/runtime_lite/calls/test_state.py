@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime_lite.calls.state import StreamState, check_state, initial_state, next_states
+from runtime_lite.calls.state import StreamState, check_lengths, check_state, initial_state, longest, next_states
 from runtime_lite.errors import BadInput
+from runtime_lite.format.manifest import Axis
 from tests.runtime_lite.bundles import streaming_graph
 
 GRAPH = streaming_graph()
@@ -38,6 +39,18 @@ def test_the_count_stops_when_all_slots_are_valid() -> None:
         (state,) = next_states(GRAPH, [state], [{"keys": np.zeros((1, 5, 2), np.float32)}], [{}])
         lengths += state.lengths["cache"].tolist()
     assert lengths == [3, 5, 5, 5]
+
+
+def test_a_stream_has_one_length_along_an_axis_along_which_states_lie() -> None:
+    graph = dataclasses.replace(GRAPH, axes={**GRAPH.axes, "text": Axis((4, 8), "text_length", is_held=True)})
+    assert longest(graph) == {"cache": 5, "text": 8}
+    state = initial_state(graph, 1)
+    check_lengths("net.push", graph, [{"text": 3}], [state])
+    (state,) = next_states(graph, [state], [{}], [{"text": 3}])
+    assert state.lengths["text"].tolist() == [3]
+    check_lengths("net.push", graph, [{"text": 3}], [state])
+    with pytest.raises(BadInput, match=r"net.push: expected length 3 along 'text', .* got 4; states lie along it"):
+        check_lengths("net.push", graph, [{"text": 4}], [state])
 
 
 KEYS, LENGTH = np.zeros((1, 5, 2), np.float32), np.array([3])
