@@ -117,8 +117,9 @@ def _place(case: Case, operand: int, rank: int, rows_at: int) -> Place:
                 f"{case.op} joins rows of the batch with a number of {dim} entries per row", "keep the batch one axis"
             )
         layouts.append(None if dim == 1 or is_rows else others[0] if others else _own(case, dim))
-    is_merged = len(rows) > 1 and dims[:1] == (size_of(rows),) and rows_at == rank - len(dims)
-    if len(rows) > 1 and any(axis is not None for axis in layouts) and not (is_merged and isinstance(rows[0], Rows)):
+    inside = rows_at - rank + len(dims)
+    is_in_order = isinstance(rows[0], Rows) and inside == 0 and dims[0] == size_of(rows)
+    if len(rows) > 1 and inside >= 0 and dims[inside] != 1 and not is_in_order:
         raise refuse(
             f"{case.op} uses several numbers per row where the batch is merged with other axes", "keep the batch apart"
         )

@@ -254,11 +254,17 @@ def _expanded(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[
 
 
 def _repeated(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
-    """Tile for every row: a row has what is repeated once."""
-    times = numbers_of(node.inputs[1])
-    if times is None or any(planner.of_row(each) != 1 for each in times):
-        raise refuse("Tile of axis lengths is used as data", "repeat by the size of the batch alone, or Expand")
-    return planner.plan(node.inputs[0], layouts)
+    """Tile for every row, which has what is repeated once, and of axes that have one entry in a row."""
+    times, own = numbers_of(node.inputs[1]), _dims(node, 0)
+    repeats = [planner.of_row(each) for each in times or ()]
+    if repeats == [1] * len(own):
+        return planner.plan(node.inputs[0], layouts)
+    fits = times is not None and all(by == 1 or planner.of_row(dim) == 1 for by, dim in zip(repeats, own, strict=True))
+    if not fits or planner.numbered:  # rows that are numbered would come in the order of the repetitions
+        raise refuse(
+            "Tile of axis lengths is used as data", "repeat axes of one entry or of the batch alone, or Expand"
+        )
+    return _expanded(planner, node, layouts, dims)
 
 
 def _joined(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:

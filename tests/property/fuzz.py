@@ -31,7 +31,7 @@ from tests.kit.offline import Differs, Edges, check_padded, difference_of, free_
 from tests.property.axis_kinds import AXIS_KINDS, ONE_ROW_KINDS
 from tests.property.double_precision import InDouble
 from tests.property.garden import NEWEST, OLDEST, SINCE, WIDTH, Garden, Kinds, Soil, since
-from tests.property.length_kinds import LENGTH_KINDS, SIZE_KINDS, UNDECLARED
+from tests.property.length_kinds import HEAD_KINDS, LENGTH_KINDS, SIZE_KINDS, UNDECLARED
 from tests.property.opset_kinds import OPSET_KINDS
 from tests.property.write_kinds import WRITE_KINDS
 
@@ -271,14 +271,15 @@ SOILS: tuple[Soil, ...] = (
     Soil("no batch", ONE_ROW, "none"),
     Soil("everything", EVERYTHING, opsets=range(house.OLDEST_OPSET, NEWEST + 1)),
 )
-"""What grows, and on what ground; seeds take turns, and in one turn of eight all are of `OF_SIZES`."""
+"""What grows, and on what ground; seeds take turns, and in two turns of eight all are of `OF_SIZES` or `OF_HEADS`."""
 
 OF_SIZES = Soil("types of sizes", (*KINDS, *SIZE_KINDS))
+OF_HEADS = Soil("merged heads", (*KINDS, *HEAD_KINDS))
 
 
 def soil_of(seed: int) -> Soil:
     """On what the graph of a seed grows in a long run."""
-    return OF_SIZES if seed // len(SOILS) % 8 == 5 else SOILS[seed % len(SOILS)]
+    return {5: OF_SIZES, 3: OF_HEADS}.get(seed // len(SOILS) % 8, SOILS[seed % len(SOILS)])
 
 
 def grow(seed: int, nodes: int = 7, soil: Soil = SOILS[0]) -> Lowered:
@@ -463,7 +464,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--nodes", type=int, default=7, help="most nodes of a graph")
     options = parser.parse_args(arguments)
     counts: collections.Counter[str] = collections.Counter()
-    apart: dict[str, collections.Counter[str]] = {soil.name: collections.Counter() for soil in (*SOILS, OF_SIZES)}
+    apart: dict[str, collections.Counter[str]] = {
+        soil.name: collections.Counter() for soil in (*SOILS, OF_SIZES, OF_HEADS)
+    }
     started = time.monotonic()
     for seed in range(options.seed, options.seed + options.graphs):
         found, told = _outcome(seed, options.nodes)

@@ -283,6 +283,36 @@ def _rounded(garden: Garden) -> None:
     _use(garden, found, whole if garden.rng.integers(0, 2) else _any_number(garden, whole))
 
 
+def _in_heads(garden: Garden) -> None:
+    """Attention whose rows are merged with heads, in either order, and numbers laid over the scores."""
+    found, (front, two, less) = garden.pick(False), (garden.insert.int64s(each) for each in (0, 2, -1))
+    rows_first = bool(garden.rng.integers(0, 2))
+    rows, frames = (garden.size(found.value, axis) for axis in (0, 1))
+    apart = garden.op("Reshape", [found.value, garden.insert.int64s(0, 0, 2, 2)])
+    turned = garden.op("Transpose", [apart], {"perm": [0, 2, 1, 3] if rows_first else [2, 0, 1, 3]})
+    query = garden.op("Reshape", [turned, garden.whole("Concat", [less, frames, two], axis=0)])
+    scores = garden.op("MatMul", [query, garden.op("Transpose", [query], {"perm": [0, 2, 1]})])
+    places = _places(garden, found.value)
+    below = garden.whole("Unsqueeze", [places, less])
+    match int(garden.rng.integers(0, 4)):
+        case 0:
+            mask = garden.op("Less", [below, places], dtype=BOOL)
+            mask = garden.op("Unsqueeze", [mask, front], dtype=BOOL) if garden.rng.integers(0, 2) else mask
+            scores = garden.op("Where", [mask, garden.scalar(-1e9, FLOAT), scores])
+        case 1:
+            scores = garden.op("Add", [scores, _float(garden, garden.whole("Sub", [frames, places]))])
+        case 2:
+            scores = garden.op("Div", [scores, _float(garden, _number(garden, frames))])
+        case _:
+            entries = garden.whole("Mul", [garden.insert.int64s(1, 3), frames])
+            query = garden.op("Mul", [query, _float(garden, entries)])
+    mixed = garden.op("MatMul", [garden.op("Softmax", [scores], {"axis": -1}), query])
+    order = [rows, two] if rows_first else [two, rows]
+    apart = garden.op("Reshape", [mixed, garden.whole("Concat", [*order, frames, two], axis=0)])
+    back = garden.op("Transpose", [apart], {"perm": [0, 2, 1, 3] if rows_first else [1, 2, 0, 3]})
+    garden.keep(garden.op("Reshape", [back, garden.insert.int64s(0, 0, WIDTH)]), False)
+
+
 def _use(garden: Garden, found: Grown, few: ir.Value) -> None:
     """Use a number of one entry as data, as a bound of a mask or of a cut."""
     match int(garden.rng.integers(0, 3)):
@@ -306,6 +336,9 @@ LENGTH_KINDS: Kinds = (
 
 SIZE_KINDS: Kinds = ((_outgrown, 6), (_rounded, 6))
 """What grows of lengths in types that hold none, or of parts of lengths."""
+
+HEAD_KINDS: Kinds = ((_in_heads, 8),)
+"""What grows of lengths over rows that are merged with heads."""
 
 DECLARING = (_recurrence, _reverse_sequence, _length_as_data, _returned_lengths, _below_a_number, _own_entry)
 """Kinds that read declared lengths, which graphs of one row have not."""

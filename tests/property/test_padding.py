@@ -8,7 +8,7 @@ import pytest
 from compiler import ir as house
 from compiler.passes.pad_axes import PadAxes
 from tests.kit.offline import Differs
-from tests.property.fuzz import OF_SIZES, SOILS, as_padded, attack, grow, require_same_in_double, soil_of
+from tests.property.fuzz import OF_HEADS, OF_SIZES, SOILS, as_padded, attack, grow, require_same_in_double, soil_of
 from tests.property.garden import Soil
 
 FOUND = {
@@ -86,7 +86,7 @@ def test_whatever_is_accepted_runs_padded_as_alone() -> None:
     assert results.count("accepted") > 72, "the fuzzer draws what can be padded"
 
 
-@pytest.mark.parametrize("soil", [*SOILS, OF_SIZES], ids=lambda soil: soil.name)
+@pytest.mark.parametrize("soil", [*SOILS, OF_SIZES, OF_HEADS], ids=lambda soil: soil.name)
 def test_every_soil_bears_what_can_be_padded(soil: Soil) -> None:
     results = [attack(seed, 7, soil) for seed in range(12)]
     assert results.count("accepted") >= 5

@@ -61,17 +61,13 @@ def placed(site: Site, lifted: ir.Value, value: ir.Value, place: Place) -> ir.Va
     """Carry the axis of rows from the front of [batch, ...] to where it lies in the operand."""
     insert, own = site.insert, len(place.layouts)
     name, dtype = f"{value.name}_per_row", value.dtype
-    if len(place.rows) > 1 and place.rank - own == place.rows_at and (house.dims_of(value) or (1,))[0] != 1:
-        return Writer(site).merged(
-            lifted, Planner(str(site.valid_slots.batch)).slots(house.dims_of(value) or (), place.layouts)
-        )
-    if len(place.rows) > 1:
-        lifted = insert.op("Reshape", [lifted, insert.int64s(-1)], name=name, dtype=dtype)
-        lifted = spread_rows(site, lifted, 1, place.rows)
-        shape = [-1 if at == place.rows_at else 1 for at in range(place.rank)]
-        return insert.op("Reshape", [lifted, insert.int64s(*shape)], name=name, dtype=dtype)
     front = place.rank - own
     inside = place.rows_at - front
+    if len(place.rows) > 1:
+        dims = house.dims_of(value) or ()
+        if inside == 0 and dims[0] != 1:
+            return Writer(site).merged(lifted, Planner(str(site.valid_slots.batch)).slots(dims, place.layouts))
+        lifted = spread_rows(site, Writer(site).of_all_rows(lifted, own), own + 1, place.rows)
     if inside >= 0:  # the value has an axis of one entry there
         lifted = insert.op("Squeeze", [lifted, insert.int64s(inside + 1)], name=name, dtype=dtype)
         order = [*range(1, inside + 1), 0, *range(inside + 1, own)]
@@ -152,6 +148,10 @@ class Writer:
         """A value with all its entries."""
         return self._op("Expand", [value, self.shape([1, *sizes], rows_at)], dtype=value.dtype)
 
+    def of_all_rows(self, value: ir.Value, rank: int) -> ir.Value:
+        """A value of so many axes behind the rows, with an entry of its own for every row."""
+        return self._op("Expand", [value, self.shape([1] * (rank + 1), rows_at=0)], dtype=value.dtype)
+
     def merged(self, value: ir.Value, sizes: Sequence[Dim]) -> ir.Value:
         """A value of every row with the entries of its first axis behind those of the row before."""
         whole = self._spread(value, sizes, rows_at=0)
@@ -226,15 +226,13 @@ class Writer:
                 return self._op(op, aligned, attributes, dtype)
             case "Flatten" | "Reshape" | "Squeeze" | "Unsqueeze":
                 return self._reshaped(values[0], plan, dtype)
-            case "Expand":
+            case "Expand" | "Tile":
                 return self._spread(self._aligned(values[0], plan.ranks[0], rank), plan.sizes)
             case "Transpose":
                 order = attributes.get("perm") or list(reversed(range(rank)))
                 return self._op("Transpose", values, {"perm": [0, *(at + 1 for at in order)]}, dtype)
             case "Concat":
-                rows = [
-                    self._op("Expand", [each, self.shape([1] * (rank + 1), rows_at=0)], dtype=dtype) for each in values
-                ]
+                rows = [self.of_all_rows(each, rank) for each in values]
                 return self._op("Concat", rows, {"axis": attributes["axis"] % rank + 1}, dtype)
             case "Slice":
                 return self._sliced(node, values[0])

@@ -1,6 +1,7 @@
 """What holds per row, laid out as an operand has its rows: alone on an axis, or merged with others.
 
 lengths [batch] -> [batch * heads];  slots [batch, places] -> [frames * batch, places]
+mask [batch, time, places] -> [batch * heads, time, places]
 """
 
 import onnx_ir as ir
@@ -26,7 +27,7 @@ def rows_of(site: Site) -> tuple[int | None, Axis]:
 
 
 def spread_rows(site: Site, value: ir.Value, rank: int, layout: Axis) -> ir.Value:
-    """Repeat [batch] (rank 1) or [batch, places] (rank 2) for every entry of a merged axis of these factors."""
+    """Repeat [batch, ...] of so many axes for every entry of a merged axis of these factors."""
     if len(layout) <= 1:
         return value
     insert, places = site.insert, site.valid_slots
@@ -37,6 +38,8 @@ def spread_rows(site: Site, value: ir.Value, rank: int, layout: Axis) -> ir.Valu
     sizes = [insert.op("Reshape", [size, insert.int64s(1)], name="repeat", dtype=ir.DataType.INT64) for size in sizes]
     shape = insert.op("Concat", [*sizes, *[insert.int64s(1)] * rest], {"axis": 0}, name="repeats")
     all_rows = insert.op("Expand", [apart, shape], name="rows_repeated", dtype=value.dtype)
+    target = insert.int64s(-1)
     if rest:
-        return insert.op("Flatten", [all_rows], {"axis": len(layout)}, name="rows_merged", dtype=value.dtype)
-    return insert.op("Reshape", [all_rows, insert.int64s(-1)], name="rows_merged", dtype=value.dtype)
+        behind = insert.op("Shape", [value], {"start": 1}, name="behind_rows", dtype=ir.DataType.INT64)
+        target = insert.op("Concat", [target, behind], {"axis": 0}, name="merged", dtype=ir.DataType.INT64)
+    return insert.op("Reshape", [all_rows, target], name="rows_merged", dtype=value.dtype)
