@@ -31,6 +31,10 @@ Array = npt.NDArray[Any]
 TOLERANCE = 1.0e-4
 """Of a float value, relative to the largest number in it: kernels sum up rows of other sizes in another order."""
 
+COARSE = {onnx.TensorProto.FLOAT16: 2.0**-6, onnx.TensorProto.BFLOAT16: 2.0**-3}
+"""The same where a graph computes in one of these types, sixteen times what separates two numbers that follow each
+other: one rounding of an intermediate result is more than all the reordered sums of float32."""
+
 FRAMES = 23
 """Of the sequences that are run; fewer where the certificate holds for fewer."""
 
@@ -147,6 +151,7 @@ class _Replay:
         self.sizes: dict[str, int] = {}
         self.feeds: dict[str, Array] = {}
         self.ranges: Mapping[str, tuple[int, int]] = certificate.get("ranges", {})  # of older ones none is told
+        self.rounding = _rounding(whole)
         self.answers = self._begun(seed)
 
     def _dims(self, value: onnx.ValueInfoProto) -> list[str | int]:
@@ -282,7 +287,7 @@ class _Replay:
             split = [*expected.shape[:axis], -1, before + self.frames, inner, *expected.shape[axis + 1 :]]
             kept = expected.reshape(split).take(places, axis + 1)
             expected = kept.reshape([*expected.shape[:axis], -1, *expected.shape[axis + 1 :]])
-        if expected.shape != part.shape or not _agree(expected, part):
+        if expected.shape != part.shape or not _agree(expected, part, self.rounding):
             raise Rejected(
                 f"{told['step']!r} is not the part of {told['value']!r} for places {at} to {at + count - 1}: "
                 f"{_difference(expected, part)}"
@@ -350,13 +355,22 @@ class _Replay:
         return np.concatenate([array.take(range(at), axis), drawn.take(range(at, self.frames), axis)], axis)
 
 
-def _agree(expected: Array, got: Array) -> bool:
+def _rounding(model: onnx.ModelProto) -> float:
+    """How far two programs of a graph may lie apart: as far as the coarsest type that it computes in has it."""
+    graph = model.graph
+    kinds = {each.type.tensor_type.elem_type for each in (*graph.input, *graph.value_info, *graph.output)}
+    kinds |= {each.data_type for each in graph.initializer}
+    return max([TOLERANCE, *(COARSE[each] for each in kinds & COARSE.keys())])
+
+
+def _agree(expected: Array, got: Array, tolerance: float = TOLERANCE) -> bool:
     if expected.dtype.kind != "f":
         return bool(np.array_equal(expected, got))
+    expected, got = expected.astype(np.float64), got.astype(np.float64)  # differences of halves may be beyond these
     finite = expected[np.isfinite(expected)]
     scale = max(float(np.abs(finite).max()) if finite.size else 0.0, 1.0e-6)
     with np.errstate(invalid="ignore"):
-        close = np.abs(expected - got) <= TOLERANCE * scale
+        close = np.abs(expected - got) <= tolerance * scale
     return bool(np.all(close | (expected == got) | (np.isnan(expected) & np.isnan(got))))
 
 

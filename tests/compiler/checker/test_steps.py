@@ -4,9 +4,11 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+from onnx import numpy_helper
 
 from compiler import ir as house
 from compiler.checker.graph import Rejected, Unanswered
@@ -40,6 +42,32 @@ def test_tokens_that_are_joined_and_moved_back_are_drawn_for_their_table() -> No
     made = derive(model, "time", "past", 8)
     whole, steps = (ir.serde.serialize_model(each) for each in (model, made.model))
     assert check_steps(whole, steps, made.certificate) == len(made.certificate["values"])
+
+
+IN_HALVES = """(float16[batch,time,16] x) => (float[batch,time,16] y) <int64 none = {0}, int64 whole = {1},
+     int64[1] front = {0}, int64[1] last = {-1}, float hidden = {-1e4}, float scale = {0.25}>
+    { k = Transpose<perm = [0, 2, 1]>(x)  by = Cast<to = 10>(scale)  q = Mul(x, by)  s = MatMul(q, k)
+      n = Shape<start = 1, end = 2>(x)  l = Squeeze(n, front)  p = Range(none, l, whole)  r = Unsqueeze(p, last)
+      m = GreaterOrEqual(r, p)  low = Cast<to = 10>(hidden)  z = Where(m, s, low)  w = Softmax<axis = -1>(z)
+      a = MatMul(w, x)  y = Cast<to = 1>(a) }"""
+
+
+def _scaled_by(steps: onnx.ModelProto, number: float) -> onnx.ModelProto:
+    changed = copy.deepcopy(steps)
+    (scale,) = [each for each in changed.graph.initializer if each.name == "scale"]
+    scale.CopyFrom(numpy_helper.from_array(np.array(number, np.float32), "scale"))
+    return changed
+
+
+def test_graphs_that_compute_in_halves_are_held_to_the_rounding_of_halves() -> None:
+    model = parse(IN_HALVES)
+    house.infer_shapes(model)
+    made = derive(model, "time", "past", 16)
+    whole, steps = (ir.serde.serialize_model(each) for each in (model, made.model))
+    last_bit = float(np.nextafter(np.float16(0.25), np.float16(1)))
+    assert check_steps(whole, _scaled_by(steps, last_bit), made.certificate) == len(made.certificate["values"])
+    with pytest.raises(Rejected, match="is not the part of"):
+        check_steps(whole, _scaled_by(steps, 0.27), made.certificate)
 
 
 def _value(told: Told, name: str) -> Told:
