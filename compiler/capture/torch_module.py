@@ -22,6 +22,7 @@ import onnx_ir as ir
 import safetensors
 import safetensors.torch
 import torch
+from torch.nn.modules import transformer
 
 from compiler import ir as house
 from compiler.cache.read_tracer import READ_TRACER
@@ -428,13 +429,19 @@ def _kept_environment() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _written_out() -> Iterator[None]:
-    """Let layers of attention be traced operator by operator: what they are at inference is one of no other runtime."""
-    before = torch.backends.mha.get_fastpath_enabled()
+    """Let layers of attention be traced operator by operator: what they are at inference is one of no other runtime.
+
+    A mask is applied as it is given: whether it is causal, which stacks of layers look at its entries for, would choose
+    a kernel and no other result, and entries are unknown while an export traces.
+    """
+    before, detect = torch.backends.mha.get_fastpath_enabled(), transformer._detect_is_causal_mask
     torch.backends.mha.set_fastpath_enabled(False)
+    transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True
     try:
         yield
     finally:
         torch.backends.mha.set_fastpath_enabled(before)
+        transformer._detect_is_causal_mask = detect
 
 
 @contextlib.contextmanager

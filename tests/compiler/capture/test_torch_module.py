@@ -11,6 +11,7 @@ import pytest
 import safetensors.torch
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import transformer
 
 from compiler import ir as house
 from compiler.capture import torch_module
@@ -192,21 +193,28 @@ class Recurrent(nn.Module):
 
 
 class Encoded(nn.Module):
-    """One layer of torch's own encoder."""
+    """One layer of torch's own encoder, under a causal mask of which nothing says that it is one."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+        layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        encoded: Tensor = self.layer(x.unsqueeze(1))
-        return encoded.squeeze(1)
+        frames = torch.stack([x, 2 * x, 3 * x], 1)
+        encoded: Tensor = self.encoder(frames, mask=nn.Transformer.generate_square_subsequent_mask(frames.shape[1]))
+        return encoded[:, 1]
 
 
-def test_layers_of_attention_are_captured_operator_by_operator() -> None:
-    model = torch_module.capture_module(Encoded().eval(), "g", ONE, ["x"])
+def test_layers_of_attention_are_captured_operator_by_operator_and_under_their_masks() -> None:
+    module, x = Encoded().eval(), torch.randn(2, 4, generator=torch.Generator().manual_seed(0))
+    detect = transformer._detect_is_causal_mask
+    model = torch_module.capture_module(module, "g", ONE, ["x"])
     assert any(node.op_type == "Softmax" for node in model.graph)
     assert torch.backends.mha.get_fastpath_enabled()
+    assert transformer._detect_is_causal_mask is detect
+    (got,) = open_session(house.serialized(model)).run(None, {"x": x.numpy()})
+    np.testing.assert_allclose(got, module(x).detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_frames_behind_a_recurrence_are_those_of_any_utterance_although_another_was_unrolled_before() -> None:
