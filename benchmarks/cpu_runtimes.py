@@ -32,11 +32,11 @@ from rich.table import Table
 
 from benchmarks import command
 from benchmarks.quantization import Calls, frozen, quantized_by_peer, task_metric
-from compiler.bundle.staged_folder import write_files
 from compiler.cache.store import StageCache, default_folder
 from compiler.calib.noise import Noise
 from compiler.capture.original import Original
 from compiler.lowering.lowering import Lowering
+from compiler.pieces import write_files
 from compiler.recipe.load import load_recipe
 from compiler.records.timings import Ratio
 from compiler.report.progress import Progress

@@ -40,6 +40,7 @@ from compiler.derivation.derive import derive
 from compiler.passes import make_pass
 from compiler.passes.quantize_states import QuantizeStates
 from compiler.passes.simplify import simplify_model
+from compiler.pieces import write_files
 from compiler.recipe.tree.standard_passes import STANDARD_PASSES
 from compiler.stages import Feed, Lowered, PaddedAxis, State
 from compiler.targets.onnx_static import OnnxStatic
@@ -223,9 +224,7 @@ def write_step(folder: Path, form: Form, rows: Sequence[int]) -> Path:
         if form.coded:
             lowered = QuantizeStates().apply(with_streams(lowered, _drawn_tokens())).lowered
         built = OnnxStatic().emit(lowered, {"batch": tuple(rows), "time": (1,)})
-        for name, content in built.files.items():
-            (file.parent / name).parent.mkdir(parents=True, exist_ok=True)
-            (file.parent / name).write_bytes(content)
+        write_files(file.parent, built.files)
     (found,) = file.glob("*.onnx")
     return found
 

@@ -26,11 +26,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import command
-from compiler.bundle.staged_folder import write_files
 from compiler.cache.store import StageCache, default_folder
 from compiler.capture.original import Original
 from compiler.errors import DataError
 from compiler.lowering.lowering import Lowering
+from compiler.pieces import write_files
 from compiler.pipeline import check
 from compiler.recipe.graph_parts import PassSpec
 from compiler.recipe.load import load_recipe

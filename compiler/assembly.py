@@ -16,9 +16,10 @@ from compiler.bundle.kept_bundle import Found, KeptBundle, checkpoint_hashes
 from compiler.bundle.manifest_of import GraphParts, bundle_files
 from compiler.bundle.proof_files import Derivation, proof_files
 from compiler.bundle.receipts import enter_receipts, receipts_in
-from compiler.bundle.staged_folder import write_costs, write_files
+from compiler.bundle.staged_folder import write_costs
 from compiler.cache.tool_versions import tool_versions
 from compiler.lowering.lowering import Lowering
+from compiler.pieces import Content, is_written, write_files
 from compiler.recipe.gates import BudgetGate
 from compiler.recipe.load import LoadedRecipe
 from compiler.records.build_report import EngineRow
@@ -290,5 +291,8 @@ def _unmeasured(budget: BudgetGate | None, target: Target) -> str:
     return f"{said}; not checked: {', '.join(open_ones)}" if open_ones else said
 
 
-def _differs(path: Path, content: bytes) -> bool:
-    return not path.is_file() or path.read_bytes() != content
+def _differs(path: Path, content: Content) -> bool:
+    if not path.is_file():
+        return True
+    with path.open("rb") as file:
+        return not is_written(file, content)

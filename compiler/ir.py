@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
-import onnx
 import onnx_ir as ir
 import onnx_ir.passes.common
 import onnx_shape_inference
 import sympy
 
+from compiler.pieces import flat
 from compiler.sizes import inference
 from compiler.sizes.expressions import Dim as Dim
 from compiler.sizes.expressions import expression as expression
@@ -305,8 +305,9 @@ class Inserter:
 
     def constant(self, array: np.ndarray, name: str) -> ir.Value:
         """An initializer with this content; one that already holds the same content under this stem is shared."""
-        digest = hashlib.sha256(repr((array.dtype.str, array.shape)).encode() + array.tobytes()).hexdigest()[:8]
-        unique = f"{name}_{digest}"
+        hasher = hashlib.sha256(repr((array.dtype.str, array.shape)).encode())
+        hasher.update(flat(array))
+        unique = f"{name}_{hasher.hexdigest()[:8]}"
         existing = self.graph.initializers.get(unique)
         if existing is not None:
             return existing
@@ -383,11 +384,6 @@ def clone(model: ir.Model) -> ir.Model:
 def serialized(model: ir.Model) -> bytes:
     """The model as one ONNX protobuf, weights inside; deterministic."""
     return bytes(ir.serde.serialize_model(model).SerializeToString(deterministic=True))
-
-
-def deserialized(content: bytes) -> ir.Model:
-    """The model of `serialized`."""
-    return ir.from_proto(onnx.load_model_from_string(content))
 
 
 def take_over(model: ir.Model, old: ir.Value, new: ir.Value, *, except_in: Iterable[ir.Node] = ()) -> None:

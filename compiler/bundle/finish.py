@@ -11,9 +11,10 @@ from pathlib import Path
 
 import yaml
 
-from compiler.bundle.staged_folder import copy_files, staged, write_costs, write_files
+from compiler.bundle.staged_folder import copy_files, staged, write_costs
 from compiler.bundle.target_of import target_of
 from compiler.errors import GateFailed, InternalError, ToolchainAbsent
+from compiler.pieces import write_files
 from compiler.recipe.gates import BudgetGate
 from compiler.records.build_report import SpeedRow
 from compiler.targets.base import Compiled, Target, missing

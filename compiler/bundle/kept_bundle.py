@@ -9,6 +9,7 @@ from pathlib import Path
 from compiler.bundle.staged_folder import copy_files
 from compiler.cache.dependencies import hash_path
 from compiler.cache.results import Code, StageResults
+from compiler.pieces import Content
 from compiler.recipe.load import LoadedRecipe
 from compiler.records.build_report import SpeedRow
 from compiler.records.findings import Finding
@@ -108,10 +109,8 @@ class KeptBundle:
             Why it was not kept, or nothing.
         """
         files = {
-            f"{FOLDER}/{path.relative_to(folder).as_posix()}": path.read_bytes()
-            for path in folder.rglob("*")
-            if path.is_file()
+            f"{FOLDER}/{path.relative_to(folder).as_posix()}": path for path in folder.rglob("*") if path.is_file()
         }
         own = os.path.join(folder, "")  # its files are read by threads of the runtime at any time
-        content = {**files, FOUND: canonical_json(dataclasses.asdict(found))}
+        content: dict[str, Content | Path] = {**files, FOUND: canonical_json(dataclasses.asdict(found))}
         return self.results.keep(self.key, content, self.code, lambda path: path.startswith(own))

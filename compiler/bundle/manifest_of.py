@@ -9,6 +9,7 @@ from typing import Any
 from compiler.bundle.receipts import RECEIPTS, content_of_receipts
 from compiler.errors import Refused
 from compiler.ir import dims_of
+from compiler.pieces import Content, sha256_of
 from compiler.recipe.graph import Graph as GraphSpec
 from compiler.recipe.load import LoadedRecipe
 from compiler.sizes.expressions import written
@@ -57,7 +58,7 @@ class GraphParts:
     built: Built
     certificate: bytes
     golden: bytes
-    proofs: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    proofs: Mapping[str, Content] = dataclasses.field(default_factory=dict)
 
     def with_feeds(self, name: str, content: bytes) -> "GraphParts":
         """The same with recorded feeds beside the plan of its engine, which is tried on them where the device is."""
@@ -135,13 +136,13 @@ def bundle_files(
     sources: Sources,
     tools: Mapping[str, str],
     together: bytes | None,
-) -> dict[str, bytes]:
+) -> dict[str, Content]:
     """Every file of the bundle that is hashed, and the manifest; equal inputs give equal bytes.
 
     Raises:
         Refused: a wire leads from an output to an input that cannot take it.
     """
-    files: dict[str, bytes] = {"recipe.yaml": loaded.text.encode(), RECEIPTS: content_of_receipts(receipts)}
+    files: dict[str, Content] = {"recipe.yaml": loaded.text.encode(), RECEIPTS: content_of_receipts(receipts)}
     if together is not None:
         files[TOGETHER] = together
     records = {
@@ -158,7 +159,7 @@ def bundle_files(
         digest = hashlib.sha256(graph.certificate).hexdigest()
         for artifact in {artifact.file: artifact for artifact in records[name].artifacts}.values():
             contract = contract_of(name, records[name], artifact, loaded.recipe.front_end, digest)
-            files[artifact.file] = with_contract(files[artifact.file], contract)
+            files[artifact.file] = with_contract(bytes(files[artifact.file]), contract)
         files[f"certificates/{name}.json"] = graph.certificate
         files[f"golden/{name}.npz"] = graph.golden
     manifest = Manifest(
@@ -169,10 +170,7 @@ def bundle_files(
         tools=dict(tools),
         receipts=RECEIPTS,
         recipe="recipe.yaml",
-        files={
-            path: FileEntry(len(content), hashlib.sha256(content).hexdigest())
-            for path, content in sorted(files.items())
-        },
+        files={path: FileEntry(len(content), sha256_of(content)) for path, content in sorted(files.items())},
     )
     manifest = _wired(loaded, manifest)
     return files | {MANIFEST_FILE: json_from_manifest(manifest)}

@@ -23,8 +23,11 @@ from onnx import numpy_helper
 
 from compiler import ir as house
 from compiler.analysis.rows_alone import AFTER
+from compiler.pieces import Content, Pieces, flat
+from compiler.runners.structure import Structure, split, with_weights_placed
 from compiler.stages import Lowered, Outcome
 from compiler.targets.base import Built
+from compiler.targets.weights_file import places_read
 from runtime_lite.format.canonical_json import canonical_json
 
 INLINE_BYTES = 256
@@ -49,8 +52,8 @@ class Proof:
 
     stage: str
     records: tuple[dict[str, Any], ...]
-    before: onnx.ModelProto
-    after: onnx.ModelProto
+    before: Structure
+    after: Structure
     lowered: Mapping[str, Any]
 
 
@@ -64,8 +67,8 @@ class Derivation:
         certificate: what is claimed of it.
     """
 
-    whole: onnx.ModelProto
-    steps: onnx.ModelProto
+    whole: Structure
+    steps: Structure
     certificate: Mapping[str, Any]
 
 
@@ -74,7 +77,7 @@ def proof_of(stage: str, before: Lowered, outcome: Outcome) -> Proof | None:
     if not outcome.records:
         return None
     house.infer_shapes(before.model)
-    graphs = [ir.serde.serialize_model(each) for each in (before.model, outcome.lowered.model)]
+    graphs = [split(each) for each in (before.model, outcome.lowered.model)]
     return Proof(stage, outcome.records, graphs[0], graphs[1], _plain(outcome.lowered))
 
 
@@ -92,7 +95,7 @@ def _plain(lowered: Lowered) -> dict[str, Any]:
 
 def proof_files(
     graph: str, proofs: Sequence[Proof], built: Built, derivation: Derivation | None = None, *, lossy: bool
-) -> tuple[bytes, dict[str, bytes]]:
+) -> tuple[bytes, dict[str, Content]]:
     """The certificate of a graph, and the files it names.
 
     Args:
@@ -103,7 +106,7 @@ def proof_files(
         lossy: whether a pass has rounded since.
     """
     weights = _ProofWeights(graph, _shipped(built), lossy=lossy)
-    files: dict[str, bytes] = {}
+    files: dict[str, Content] = {}
     records = []
     for number, proof in enumerate(proofs):
         sides = {"before": proof.before, "after": proof.after}
@@ -117,15 +120,15 @@ def proof_files(
         sides = {"whole": derivation.whole, "steps": derivation.steps}
         named = _named(weights, files, sides, graph, speaks_of_both=True)
         content["derivation"] = {"graphs": named, "certificate": dict(derivation.certificate)}
-    if weights.content:
-        files[f"proofs/{weights.name}"] = bytes(weights.content)
+    if weights.parts:
+        files[f"proofs/{weights.name}"] = Pieces(weights.parts)
     return canonical_json(content), files
 
 
 def _named(
     weights: "_ProofWeights",
-    files: dict[str, bytes],
-    models: Mapping[str, onnx.ModelProto],
+    files: dict[str, Content],
+    models: Mapping[str, Structure],
     graph: str,
     *,
     speaks_of_both: bool,
@@ -143,21 +146,20 @@ def _named(
     return named
 
 
-def _contents(model: onnx.ModelProto) -> frozenset[bytes]:
+def _contents(model: Structure) -> frozenset[str]:
     """The weights of a graph, by their hashes."""
-    return frozenset(hashlib.sha256(tensor.raw_data).digest() for tensor in model.graph.initializer)
+    inside = (tensor for tensor in model.proto.graph.initializer if not tensor.external_data)
+    return frozenset(model.weights) | {hashlib.sha256(tensor.raw_data).hexdigest() for tensor in inside}
 
 
 def _shipped(built: Built) -> dict[str, tuple[str, int]]:
     """Where every external tensor of the artefacts lies, by its hash."""
     found: dict[str, tuple[str, int]] = {}
     for emitted in built.artifacts:
-        for tensor in onnx.load_model_from_string(built.files[emitted.file]).graph.initializer:
-            entries = {entry.key: entry.value for entry in tensor.external_data}
-            if entries:
-                offset, length = int(entries["offset"]), int(entries["length"])
-                data = built.files[emitted.files[0]][offset : offset + length]
-                found[hashlib.sha256(data).hexdigest()] = (f"../{emitted.files[0]}", offset)
+        weights = built.files[emitted.files[0]]
+        assert isinstance(weights, Pieces)
+        for offset, _ in places_read(bytes(built.files[emitted.file])):
+            found[weights.digests[offset]] = (f"../{emitted.files[0]}", offset)
     return found
 
 
@@ -166,35 +168,28 @@ class _ProofWeights:
 
     def __init__(self, graph: str, known: dict[str, tuple[str, int]], *, lossy: bool) -> None:
         self.name, self.known, self.lossy = f"{graph}.weights", dict(known), lossy
-        self.content = bytearray()
+        self.parts: list[memoryview] = []
+        self.end = 0
 
-    def externalise(self, model: onnx.ModelProto, may_go: frozenset[bytes]) -> bytes:
+    def externalise(self, model: Structure, may_go: frozenset[str]) -> bytes:
         """Serialise a graph with its large initializers elsewhere, or left out where they may go."""
-        copy = onnx.ModelProto()
-        copy.CopyFrom(model)
-        for tensor in copy.graph.initializer:
-            data = tensor.raw_data
-            if len(data) <= INLINE_BYTES:
-                continue
-            where = self._place(tensor, may_go)
-            tensor.ClearField("raw_data")
-            tensor.data_location = onnx.TensorProto.EXTERNAL
-            for key, value in where.items():
-                tensor.external_data.add(key=key, value=value)
-        return bytes(copy.SerializeToString(deterministic=True))
 
-    def _place(self, tensor: onnx.TensorProto, may_go: frozenset[bytes]) -> dict[str, str]:
-        data = tensor.raw_data
-        hashed = hashlib.sha256(data)
-        digest, goes = hashed.hexdigest(), self.lossy and len(data) > LEFT_OUT_BYTES and hashed.digest() in may_go
-        if digest not in self.known:
-            array = numpy_helper.to_array(tensor)
-            if goes and array.dtype.kind == "f" and np.isfinite(array).all():
-                return {"location": LEFT_OUT, "low": repr(float(array.min())), "high": repr(float(array.max()))}
-            self.known[digest] = (self.name, len(self.content))
-            self.content.extend(data)
-        location, offset = self.known[digest]
-        return {"location": location, "offset": str(offset), "length": str(len(data))}
+        def place(digest: str, array: np.ndarray[Any, Any], tensor: onnx.TensorProto) -> dict[str, str]:
+            goes = self.lossy and array.nbytes > LEFT_OUT_BYTES and digest in may_go
+            if digest not in self.known:
+                numbers = array if tensor.external_data else numpy_helper.to_array(tensor)
+                if goes and numbers.dtype.kind == "f" and np.isfinite(numbers).all():
+                    return {"location": LEFT_OUT, "low": repr(float(numbers.min())), "high": repr(float(numbers.max()))}
+                self._append(digest, flat(array))
+            location, offset = self.known[digest]
+            return {"location": location, "offset": str(offset), "length": str(array.nbytes)}
+
+        return with_weights_placed(model, place, INLINE_BYTES)
+
+    def _append(self, digest: str, data: memoryview) -> None:
+        self.known[digest] = (self.name, self.end)
+        self.parts.append(data)
+        self.end += data.nbytes
 
 
 def drawn(tensor: onnx.TensorProto, low: float, high: float) -> np.ndarray[Any, Any]:

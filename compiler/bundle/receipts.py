@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from compiler.bundle.staged_folder import write_files
+from compiler.pieces import write_files
 from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.manifest import MANIFEST_FILE, FileEntry
 from runtime_lite.format.manifest_json import json_from_manifest

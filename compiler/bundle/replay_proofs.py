@@ -12,11 +12,13 @@ What cannot be shown here is said: that the graph before the proof is the origin
 """
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 import yaml
@@ -33,8 +35,9 @@ from compiler.checker.steps import check_steps
 from compiler.errors import SlipwayError
 from compiler.passes import make_pass, with_preferred
 from compiler.passes.compute_once import ComputeOnce
+from compiler.runners.structure import LEAST_BYTES, WEIGHTS, Structure
 from compiler.sizes.expressions import expression, symbol
-from compiler.stages import Lowered, PaddedAxis, Pass, State
+from compiler.stages import Array, Lowered, PaddedAxis, Pass, State
 from compiler.targets import placements
 from compiler.targets.static_graphs import write_static
 from compiler.targets.weights_file import WeightsFile
@@ -102,14 +105,15 @@ def _verify(bundle: Bundle, where: str, name: str, graph: Graph) -> str:
         before, after = (_load(bundle, where, record["graphs"][side]) for side in ("before", "after"))
         graphs.append((before, after))
         try:
-            steps += check(after if record.get(AFTER) else before, after, record)
+            first, weights = after if record.get(AFTER) else before, {**before.weights, **after.weights}
+            steps += check(first.proto, after.proto, record, weights=weights)
         except Rejected as rejected:
             refuse(where, "a certificate that holds", str(rejected), REBUILD)
     told, proved = _licences(graph), _licences_of(proofs)
     if told != proved:
         key = next(key for key in told if told[key] != proved[key])
         refuse(where, f"the manifest's {key} to follow from the proof ({show(proved[key])})", show(told[key]), REBUILD)
-    _check_signature(where, graph, graphs[-1][1])
+    _check_signature(where, graph, graphs[-1][1].proto)
     again = _build_again(bundle, where, name, graph, proofs, graphs[-1][1])
     return f"{name}: certificate of {steps} steps replayed, licences follow from it; {again}; {steps_told}{UNSEEN}"
 
@@ -125,7 +129,7 @@ def _replay_once(bundle: Bundle, where: str, name: str, records: Sequence[Mappin
                  show(record["inputs"]))  # fmt: skip
         before, after = (_load(bundle, where, record["graphs"][side]) for side in ("before", "after"))
         try:
-            check_once(before, after, record)
+            check_once(before.proto, after.proto, record, weights={**before.weights, **after.weights})
         except Rejected as rejected:
             refuse(where, "a certificate of what is computed once that holds", str(rejected), REBUILD)
 
@@ -151,7 +155,8 @@ def _replay_derivation(bundle: Bundle, where: str, name: str, told: Mapping[str,
         return "not checkable here: that calls say what the whole sequence says, of weights that were rounded later; "
     whole, made = (_load(bundle, where, told["graphs"][side]) for side in ("whole", "steps"))
     try:
-        count = check_steps(whole, made, told["certificate"])
+        weights = {**whole.weights, **made.weights}
+        count = check_steps(whole.proto, made.proto, told["certificate"], weights=weights)
     except Rejected as rejected:
         refuse(where, "a certificate of derived steps that holds", str(rejected), REBUILD)
     return f"certificate of {count} derived steps replayed; "
@@ -215,13 +220,13 @@ def _counted(lowered: Mapping[str, Any], cache: Mapping[str, Any]) -> list[dict[
     return [{"input": e["input"], "output": e["output"], "axis": e["frames_axis"], **counts} for e in along]
 
 
-def _load(bundle: Bundle, where: str, named: Mapping[str, str]) -> onnx.ModelProto:
-    """A graph of a proof with its weights in memory."""
+def _load(bundle: Bundle, where: str, named: Mapping[str, str]) -> Structure:
+    """A graph of a proof, its weights in memory."""
     entry = bundle.manifest.files.get(named["file"])
     if entry is None or entry.sha256 != named["sha256"]:
         refuse(where, f"the graph with SHA-256 {show(named['sha256'])}", f"another {show(named['file'])}", REBUILD)
     model = onnx.load_model_from_string(bundle.read_file(named["file"]))
-    weights: dict[str, bytes] = {}
+    weights, read = dict[str, Array](), dict[str, bytes]()
     for tensor in model.graph.initializer:
         told = {entry.key: entry.value for entry in tensor.external_data}
         if not told:
@@ -235,14 +240,21 @@ def _load(bundle: Bundle, where: str, named: Mapping[str, str]) -> onnx.ModelPro
             if told["location"].startswith("../graphs/")
             else f"proofs/{told['location']}"
         )
-        data = weights.setdefault(file, b"") or bundle.read_file(file)
-        weights[file] = data
+        data = read.setdefault(file, b"") or bundle.read_file(file)
+        read[file] = data
         offset, length = int(told["offset"]), int(told["length"])
         _require(where, f"{length} bytes at {offset} in {file}", 0 <= offset <= len(data) - length, str(len(data)))
         tensor.ClearField("external_data")
         tensor.ClearField("data_location")
-        tensor.raw_data = data[offset : offset + length]
-    return model
+        if length < LEAST_BYTES or ir.DataType(tensor.data_type) not in WEIGHTS:
+            tensor.raw_data = data[offset : offset + length]
+            continue
+        content = np.frombuffer(data, np.uint8, length, offset)
+        digest = hashlib.sha256(content.data).hexdigest()
+        weights[digest] = content.view(ir.DataType(tensor.data_type).numpy()).reshape(tuple(tensor.dims))
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value=digest)
+    return Structure(model, weights)
 
 
 def _check_signature(where: str, graph: Graph, model: onnx.ModelProto) -> None:
@@ -266,7 +278,7 @@ def _check_signature(where: str, graph: Graph, model: onnx.ModelProto) -> None:
 
 
 def _build_again(
-    bundle: Bundle, where: str, name: str, graph: Graph, proofs: Sequence[Mapping[str, Any]], model: onnx.ModelProto
+    bundle: Bundle, where: str, name: str, graph: Graph, proofs: Sequence[Mapping[str, Any]], model: Structure
 ) -> str:
     """Run what came after the last proof again, and compare every graph file with what comes out."""
     passes = _passes(bundle, name)
@@ -317,13 +329,13 @@ def _left_out(bundle: Bundle, file: str) -> Iterator[str]:
             yield tensor.name
 
 
-def _lowered(name: str, known: Mapping[str, Any], model: onnx.ModelProto) -> Lowered:
+def _lowered(name: str, known: Mapping[str, Any], model: Structure) -> Lowered:
     """The graph after a proof, ready for the passes that follow."""
     fields = {field.name for field in dataclasses.fields(Lowered)}
     rest = {key: known[key] for key in ("batch_axis", "is_padded", "rows_independent") if key in fields}
     return Lowered(
         name,
-        ir.serde.deserialize_model(model),
+        model.model(),
         states=tuple(map(_state, known["states"])),
         caches=tuple(CacheAxis(**each) for each in known["caches"]),
         data_outputs=tuple(known["data_outputs"]),

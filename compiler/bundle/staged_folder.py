@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from compiler.errors import RecipeError
@@ -144,17 +144,6 @@ def _exchange(folder: Path, out: Path) -> None:
         os.rename(aside, out)
         raise
     os.rename(aside, folder)
-
-
-def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write every file below a folder, and to disk."""
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
 
 
 def copy_files(source: Path, folder: Path) -> None:

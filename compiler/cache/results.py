@@ -10,6 +10,7 @@ from pathlib import Path
 from compiler.cache.imported_sources import imported_by
 from compiler.cache.read_tracer import READ_TRACER
 from compiler.cache.store import StageCache
+from compiler.pieces import Content
 
 Code = Mapping[str, bool]
 """References to callables that a stage runs, and whether the recipe names the files that they read."""
@@ -33,7 +34,7 @@ class StageResults:
     def keep(
         self,
         key: str,
-        files: Mapping[str, bytes | Path],
+        files: Mapping[str, Content | Path],
         code: Code,
         known: Callable[[str], bool] = lambda path: False,
     ) -> str:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.cache.dependencies import hash_file, holds
+from compiler.pieces import Content, write_content
 
 FOLDER_VARIABLE = "SLIPWAY_CACHE"
 DEFAULT_FOLDER = Path(".cache") / "slipway"
@@ -91,7 +92,7 @@ class StageCache:
             os.utime(entry / _DIGESTS, (self._now(), self._now()))
         return entry
 
-    def put(self, key: str, files: Mapping[str, bytes | Path]) -> Path:
+    def put(self, key: str, files: Mapping[str, Content | Path]) -> Path:
         """Store a result.
 
         Args:
@@ -113,7 +114,7 @@ class StageCache:
         return entry if record is not None and holds(record["dependencies"]) else None
 
     def put_with_dependencies(
-        self, key: str, files: Mapping[str, bytes | Path], dependencies: Mapping[str, str]
+        self, key: str, files: Mapping[str, Content | Path], dependencies: Mapping[str, str]
     ) -> Path:
         """Store a result with the state of everything else it follows from; replaces the entry under the key.
 
@@ -138,7 +139,7 @@ class StageCache:
     def _entry(self, key: str) -> Path:
         return self.folder / key[:2] / key
 
-    def _store(self, key: str, files: Mapping[str, bytes | Path], dependencies: Mapping[str, str]) -> Path:
+    def _store(self, key: str, files: Mapping[str, Content | Path], dependencies: Mapping[str, str]) -> Path:
         entry = self._entry(key)
         with self._partial() as partial:
             digests = {name: _write(partial, name, content) for name, content in sorted(files.items())}
@@ -200,15 +201,16 @@ def _rename_unless_taken(partial: Path, entry: Path) -> None:
             raise
 
 
-def _write(folder: Path, name: str, content: bytes | Path) -> dict[str, Any]:
+def _write(folder: Path, name: str, content: Content | Path) -> dict[str, Any]:
     path = folder / name
     if not path.resolve().is_relative_to(folder.resolve()) or name == _DIGESTS:
         raise ValueError(f"cache file name: expected a relative name below the entry, got {name!r}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    if isinstance(content, bytes):
-        path.write_bytes(content)
-    else:
+    if isinstance(content, Path):
         shutil.copyfile(content, path)
+    else:
+        with path.open("wb") as file:
+            write_content(file, content)
     return {"bytes": path.stat().st_size, "sha256": hash_file(path)}
 
 

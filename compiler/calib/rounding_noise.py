@@ -17,7 +17,7 @@ from compiler.calib.noise import Noise
 from compiler.operator_traits import MAKING, ROUNDING_NOTHING
 from compiler.runners.ahead import on_all_cores
 from compiler.runners.instrumented import switch, switched
-from compiler.runners.session import open_session
+from compiler.runners.session import open_model
 from compiler.stages import Array
 
 
@@ -47,7 +47,7 @@ def rounding_noise(
         advance: called with the number of probes that are done, and of all.
     """
     probed, switches = _with_switches(model, kind)
-    session = open_session(house.serialized(probed))
+    session = open_model(probed)
     off = {switch: np.array(False) for switch in switches.values()}
     names = [str(value.name) for value in model.graph.outputs]
     found = dict.fromkeys(switches, 0.0)

@@ -24,17 +24,23 @@ from compiler.capture.equal_heads import merge_equal_heads
 from compiler.capture.trial_calls import TrialCalls
 from compiler.errors import RecipeError
 from compiler.interruption import shielded
+from compiler.pieces import Content
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Source
 from compiler.recipe.load import RecipePlaces
 from compiler.records.build_report import StageReport
 from compiler.report.progress import Progress
+from compiler.runners.stored_graph import read_stored, stored
+from compiler.runners.structure import Structure, split
 from compiler.stage_inputs import CaptureInputs, key_of
 from compiler.user_code.streams import locate_files
 from runtime_lite.format.canonical_json import canonical_json
 
 Models = tuple[ir.Model, ir.Model | None]
 """Of the call that runs for every chunk, and of the one that starts a stream, if it is another."""
+
+CALLS = ("later", "first")
+"""What the files of both are called in the cache."""
 
 
 def source_files(places: RecipePlaces, graph: str, spec: Graph) -> list[Path]:
@@ -95,7 +101,7 @@ class CapturedGraphs:
         self._models: Models | None = None
         self._entry: Path | None = None
         self._derived: DerivedModel | None = None
-        self._steps = b""
+        self._steps: Structure | None = None
         key = key_of(inputs)
         with progress.stage(self.graph, "capture") as handle:
             started, why = time.perf_counter(), ""
@@ -108,11 +114,13 @@ class CapturedGraphs:
                     merge_equal_heads(self._models[0], self.graph, self.inputs.spec.without_constants)
                 if self.inputs.spec.derive_steps is not None:
                     self._models = self._derive(self._models[0]), None
-                content = [house.serialized(model) if model is not None else b"" for model in self._models]
-                self._steps = content[0] if self._derived is not None else b""  # passes change the graph itself
-                self.digest = stage_key(*content, made)
-                kept = {"later.onnx": content[0], "first.onnx": content[1], "digest": self.digest.encode()}
-                why = results.keep(key, {**kept, **self._derivation()}, self.code(), is_data)
+                graphs = [split(model) for model in self._models if model is not None]
+                self._steps = graphs[0] if self._derived is not None else None  # passes change the graph itself
+                self.digest = stage_key(*(graph.content for graph in graphs), made)
+                files: dict[str, Content] = {"digest": self.digest.encode(), **self._derivation()}
+                for graph, call in zip(graphs, CALLS, strict=False):
+                    files |= stored(graph, call)
+                why = results.keep(key, files, self.code(), is_data)
             seconds, is_cached = time.perf_counter() - started, self._entry is not None
             told = "; ".join(each for each in (self._told(), why) if each)
             handle.finish(StageReport(self.graph, "capture", seconds, cached=is_cached, detail=told))
@@ -121,12 +129,12 @@ class CapturedGraphs:
         self._derived = derived_model(model, self.graph, self.inputs.spec.without_constants)
         return self._derived.model
 
-    def _derivation(self) -> dict[str, bytes]:
+    def _derivation(self) -> dict[str, Content]:
         """What is kept of a graph whose steps are derived."""
         if self._derived is None:
             return {}
         return {
-            "whole.onnx": house.serialized(self._derived.whole),
+            **stored(split(self._derived.whole), "whole"),
             "derivation.json": canonical_json(self._derived.certificate),
         }
 
@@ -143,29 +151,29 @@ class CapturedGraphs:
         if self._derived is not None:
             return house.clone(self._derived.whole)
         assert self._entry is not None
-        return house.deserialized((self._entry / "whole.onnx").read_bytes())
+        return read_stored(self._entry / "whole.onnx")
 
-    def derivation(self) -> tuple[onnx.ModelProto, onnx.ModelProto, dict[str, Any]] | None:
+    def derivation(self) -> tuple[Structure, Structure, dict[str, Any]] | None:
         """The graph of whole sequences, the steps that were derived of it, and why they may be; None of another."""
         if self.inputs.spec.derive_steps is None:
             return None
-        if self._derived is not None:
+        if self._derived is not None and self._steps is not None:
             certificate, steps = self._derived.certificate, self._steps
         else:
             assert self._entry is not None
             certificate = json.loads((self._entry / "derivation.json").read_bytes())
-            steps = (self._entry / "later.onnx").read_bytes()
+            steps = split(read_stored(self._entry / f"{CALLS[0]}.onnx"))
         whole, left = self.whole(), {each["output"] for each in certificate["caches"]}
         whole.graph.outputs[:] = [value for value in whole.graph.outputs if value.name not in left]
         house.prune(whole)
-        return ir.serde.serialize_model(whole), onnx.load_model_from_string(steps), certificate
+        return split(whole), steps, certificate
 
     def models(self) -> Models:
         """The graphs, read where an earlier build has captured them."""
         if self._models is None:
             assert self._entry is not None
-            first = (self._entry / "first.onnx").read_bytes()
-            self._models = ir.load(self._entry / "later.onnx"), house.deserialized(first) if first else None
+            later, first = (self._entry / f"{call}.onnx" for call in CALLS)
+            self._models = read_stored(later), read_stored(first) if first.is_file() else None
         return self._models
 
     def code(self) -> Code:

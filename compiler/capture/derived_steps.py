@@ -25,6 +25,7 @@ from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.simplify import simplify_model
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Axis, Input
+from compiler.runners.structure import split
 from compiler.stages import Lowered
 
 STAGE = "derive_steps"
@@ -80,9 +81,10 @@ def derived_model(model: ir.Model, graph: str, spec: Graph) -> DerivedModel:
                 _place_of_first(model, derived.certificate), stage=STAGE, graph=graph, axis=spec.derive_steps.along
             ),
         )
-    whole, made = (ir.serde.serialize_model(each) for each in (model, derived.model))
+    whole, made = (split(each) for each in (model, derived.model))
     try:
-        replayed = check_steps(whole, made, derived.certificate)
+        weights = {**whole.weights, **made.weights}
+        replayed = check_steps(whole.proto, made.proto, derived.certificate, weights=weights)
     except Rejected as rejected:
         raise GateFailed(
             f"expected a certificate that holds, got: {rejected}",

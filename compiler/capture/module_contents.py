@@ -43,7 +43,7 @@ def _add_value(digest: Any, value: Any) -> None:
     if isinstance(value, torch.Tensor):
         array = value.detach().cpu().contiguous()
         digest.update(f"{array.dtype} {tuple(array.shape)}".encode())
-        digest.update(array.flatten().view(torch.uint8).numpy().tobytes() if array.numel() else b"")
+        digest.update(array.flatten().view(torch.uint8).numpy().data if array.numel() else b"")
     elif isinstance(value, np.ndarray):
         digest.update(f"{value.dtype} {value.shape}".encode() + np.ascontiguousarray(value).tobytes())
     elif isinstance(value, dict | list | tuple | set | frozenset):

@@ -151,7 +151,14 @@ class Original:
 
     @functools.cached_property
     def _reference(self) -> Reference:
-        return reference_of(self.places, self.name, self.spec, self.start, self.captured.whole, self.given)
+        reference = reference_of(self.places, self.name, self.spec, self.start, self.captured.whole, self.given)
+        if reference.modules:
+            from compiler.capture.shared_weights import share_weights  # the framework is imported already
+
+            captured = [model for model in self.captured.models() if model is not None]
+            for module in reference.modules:
+                share_weights(module, captured)
+        return reference
 
     def fault(self, feeds: Sequence[Feed]) -> SlipwayError | None:
         """Why the captured graph does not answer these calls as the original; see `original_fault`."""

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
-import onnxruntime
 
 from compiler import ir as house
 from compiler.analysis.streaming.stable import Stable, is_constant
-from compiler.runners.session import open_session
+from compiler.runners.session import Session, open_structure
+from compiler.runners.structure import Structure, split
 from compiler.stages import Array, StateMap
 
 
@@ -19,29 +19,31 @@ class Projected(StateMap):
     """State map: the carried values are computed from the caches by a small graph.
 
     Attributes:
-        model: serialized ONNX graph from caches to carried values, dynamic along frames; empty when there are none.
+        model: ONNX graph from caches to carried values, dynamic along frames; None when there are none.
         gone: caches that are no longer states.
     """
 
-    model: bytes
+    model: Structure | None
     gone: tuple[str, ...]
 
     def apply(self, states: Mapping[str, Array]) -> dict[str, Array]:
         """Map state values by input name; empty caches give empty values."""
         kept = {name: array for name, array in states.items() if name not in self.gone}
-        if not self.model:
+        if self.model is None:
             return kept
-        feeds = {value.name: states[value.name] for value in self._session.get_inputs()}
+        graph = self.model.proto.graph
+        feeds = {value.name: states[value.name] for value in graph.input}
         if any(array.size == 0 for array in feeds.values()):
             rows = next(iter(feeds.values())).shape[0]
-            return kept | {str(o.name): _empty(o, rows) for o in house.deserialized(self.model).graph.outputs}
-        names = [output.name for output in self._session.get_outputs()]
+            return kept | {str(o.name): _empty(o, rows) for o in self.model.model().graph.outputs}
+        names = [output.name for output in graph.output]
         return kept | dict(zip(names, self._session.run(names, feeds), strict=True))
 
     @functools.cached_property
-    def _session(self) -> onnxruntime.InferenceSession:
+    def _session(self) -> Session:
         """One for all calls: the map is applied to every step after every pass, and opening it takes longer."""
-        return open_session(self.model)
+        assert self.model is not None
+        return open_structure(self.model)
 
 
 def _empty(value: ir.Value, rows: int) -> Array:
@@ -50,8 +52,8 @@ def _empty(value: ir.Value, rows: int) -> Array:
     return np.zeros(sizes, value.dtype.numpy())
 
 
-def map_of(model: ir.Model, stable: Stable, values: Sequence[ir.Value], names: Sequence[str]) -> bytes:
-    """The graph from states to the old frames of stable values, serialized.
+def map_of(model: ir.Model, stable: Stable, values: Sequence[ir.Value], names: Sequence[str]) -> Structure:
+    """The graph from states to the old frames of stable values.
 
     Args:
         model: the graph that they are stable in; it is left as it is.
@@ -59,7 +61,7 @@ def map_of(model: ir.Model, stable: Stable, values: Sequence[ir.Value], names: S
         values: some of that.
         names: of the results.
     """
-    return house.serialized(_Map(model, stable).model(values, names))
+    return split(_Map(model, stable).model(values, names))
 
 
 class _Map:

@@ -6,6 +6,7 @@ from compiler import ir as house
 from compiler.analysis.streaming.carrying_cut import Choice
 from compiler.analysis.streaming.stable import Cache, Stable
 from compiler.carrying.projected import copied, map_of
+from compiler.runners.structure import Structure
 from compiler.stages import State
 
 
@@ -20,7 +21,7 @@ class Split:
 
     Attributes:
         states: those that have come, when it is written.
-        map_content: graph from the old states to them, serialized; empty where none have come.
+        map: graph from the old states to them; None where none have come.
     """
 
     def __init__(self, model: ir.Model, stable: Stable, choice: Choice, stamp: str) -> None:
@@ -31,7 +32,7 @@ class Split:
         self.kept = [cache for cache in stable.caches if cache.joined.name in carried]
         self.carried = [value for value in stable.axes if value.name in carried and value not in self.caches]
         self.states: list[State] = []
-        self.map_content = b""
+        self.map: Structure | None = None
         self.new: dict[ir.Value, ir.Value] = {cache.joined: cache.new for cache in stable.caches}
 
     def write(self) -> int:
@@ -49,7 +50,7 @@ class Split:
             self._read_length(node, *reference[0])
         if self.carried:
             names = [str(inputs[value].name) for value in self.carried]
-            self.map_content = map_of(self.model, self.stable, self.carried, names)
+            self.map = map_of(self.model, self.stable, self.carried, names)
         for cache in gone:
             self.model.graph.outputs.remove(cache.fed)
         house.prune(self.model)

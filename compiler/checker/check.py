@@ -16,13 +16,14 @@ A step that survives is not proved by that, but the checker shares no rule, no t
 import ast
 import itertools
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import onnx
 
 from compiler.checker.compare import require_no_better
-from compiler.checker.graph import Array, Graph, Record, Rejected
+from compiler.checker.graph import Array, Graph, Record, Rejected, Weights
 from compiler.checker.meaning import require_meaning
 from compiler.checker.once import KIND, check_once
 from compiler.checker.replay import Replay
@@ -52,16 +53,19 @@ def check(
     *,
     seeds: int = 2,
     survived: set[bytes] | None = None,
+    weights: Weights = MappingProxyType({}),
 ) -> int:
     """Replay a certificate.
 
     Args:
-        before: the graph as it was handed to padding, weights included, with axis names in the shapes of its inputs.
+        before: the graph as it was handed to padding, weights included or referred to, with axis names in the
+            shapes of its inputs.
         after: the padded graph, with the same axis names.
         certificate: header and records; or a record of what is computed once (`compiler.checker.once`).
         seeds: draws per distinct step.
         survived: runs of steps of other certificates that were checked with it; those that are the same to the last
             weight are not run again, and more is added.
+        weights: content of the weights that the graphs refer to.
 
     Returns:
         The number of steps replayed.
@@ -70,20 +74,20 @@ def check(
         Rejected: with the node and what differs.
     """
     if certificate.get("kind") == KIND:
-        return check_once(before, after, certificate, seeds=seeds)
-    return _Checker(before, after, certificate, seeds, survived).run()
+        return check_once(before, after, certificate, seeds=seeds, weights=weights)
+    return _Checker(Graph(before, weights), Graph(after, weights), certificate, seeds, survived).run()
 
 
 class _Checker:
     def __init__(
         self,
-        before: onnx.ModelProto,
-        after: onnx.ModelProto,
+        before: Graph,
+        after: Graph,
         certificate: Record,
         seeds: int,
         survived: set[bytes] | None,
     ) -> None:
-        self.before, self.after = Graph(before), Graph(after)
+        self.before, self.after = before, after
         self.certificate = certificate
         self.sides: Mapping[str, str] = certificate["sides"]
         self.becomes: Mapping[str, str] = certificate["becomes"]

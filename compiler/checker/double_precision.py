@@ -5,6 +5,7 @@ the order of a sum in single precision makes of it. A comparison of two such res
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import onnx
@@ -12,7 +13,7 @@ from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from compiler.checker.compare import is_near
-from compiler.checker.graph import Array, Part
+from compiler.checker.graph import Array, Part, Weights, numbers_of
 
 
 def is_rounding(part: Part, feeds: Mapping[str, Array], got: Sequence[Array], at: int = 0) -> bool:
@@ -34,20 +35,21 @@ def is_rounding(part: Part, feeds: Mapping[str, Array], got: Sequence[Array], at
     double = {name: each.astype(np.float64) if each.dtype == np.float32 else each for name, each in given.items()}
     try:
         with np.errstate(all="ignore"):
-            exact = list(ReferenceEvaluator(in_double(part.model())).run(None, double))
+            exact = list(ReferenceEvaluator(in_double(part.model(), part.weights)).run(None, double))
     except Exception:  # noqa: BLE001 - the reference has no kernel for it, or none for these values
         return False
     single, precise = got[at], np.asarray(exact[at])
     return single.shape == precise.shape and not is_near(single.astype(np.float64), precise).all()
 
 
-def in_double(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model, changed in place: weights and constants of single precision in double."""
+def in_double(model: onnx.ModelProto, weights: Weights = MappingProxyType({})) -> onnx.ModelProto:
+    """The model, changed in place: its weights inside, and what is of single precision in double."""
     tensors = [*model.graph.initializer, *(a.t for node in model.graph.node for a in node.attribute if a.HasField("t"))]
     for tensor in tensors:
-        if tensor.data_type == onnx.TensorProto.FLOAT:
-            name, array = tensor.name, numpy_helper.to_array(tensor)
-            tensor.CopyFrom(numpy_helper.from_array(array.astype(np.float64), name))
+        if tensor.data_type == onnx.TensorProto.FLOAT or tensor.external_data:
+            array = numbers_of(tensor, weights)
+            wide = array.astype(np.float64) if array.dtype == np.float32 else array
+            tensor.CopyFrom(numpy_helper.from_array(wide, tensor.name))
     for node in model.graph.node:
         for attribute in node.attribute:
             if node.op_type == "Cast" and attribute.i == onnx.TensorProto.FLOAT:

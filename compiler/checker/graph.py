@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -49,10 +50,20 @@ class DoesNotRun(Exception):
 STOPPED = (ort_state.Fail, ort_state.InvalidArgument, ort_state.RuntimeException)
 
 
-class Graph:
-    """A graph by names."""
+Weights = Mapping[str, Array]
+"""What graphs refer to in the place of their large weights: content by the location that they name."""
 
-    def __init__(self, model: onnx.ModelProto) -> None:
+
+class Graph:
+    """A graph by names.
+
+    Args:
+        model: the graph.
+        weights: content of the initializers that lie elsewhere.
+    """
+
+    def __init__(self, model: onnx.ModelProto, weights: Weights = MappingProxyType({})) -> None:
+        self.weights = weights
         self.nodes = {node.name: node for node in model.graph.node}
         self.position = {node.name: at for at, node in enumerate(model.graph.node)}
         self.producers = {output: node for node in model.graph.node for output in node.output if output}
@@ -68,7 +79,7 @@ class Graph:
     def constant(self, name: str) -> Array | None:
         """The content of an initializer or Constant node."""
         if name in self.initializers:
-            return numpy_helper.to_array(self.initializers[name])
+            return numbers_of(self.initializers[name], self.weights)
         node = self.producers.get(name)
         if node is not None and node.op_type == "Constant" and node.attribute[0].HasField("t"):
             return numpy_helper.to_array(node.attribute[0].t)
@@ -111,7 +122,17 @@ class Graph:
             else:
                 raise Rejected(f"value {name!r} does not exist in the graph")
         order = sorted(nodes.values(), key=lambda node: self.position[node.name])
-        return Part(order, dict(sorted(sources.items())), constants, list(wanted), self.opsets)
+        return Part(order, dict(sorted(sources.items())), constants, list(wanted), self.opsets, self.weights)
+
+
+def numbers_of(tensor: onnx.TensorProto, weights: Weights) -> Array:
+    """The numbers of an initializer, wherever they lie."""
+    if not tensor.external_data:
+        return numpy_helper.to_array(tensor)
+    array = weights[tensor.external_data[0].value]
+    if array.shape != tuple(tensor.dims):
+        raise Rejected(f"constant {tensor.name!r} has the shape {list(tensor.dims)}, and its numbers {array.shape}")
+    return array
 
 
 def read_by(node: onnx.NodeProto) -> list[str]:
@@ -125,6 +146,25 @@ def read_by(node: onnx.NodeProto) -> list[str]:
     return names
 
 
+@dataclasses.dataclass(frozen=True)
+class Opened:
+    """A session that reads large weights where they lie.
+
+    Attributes:
+        session: of the graph.
+        outputs: names of the results.
+        held: the weights, which the session does not own.
+    """
+
+    session: onnxruntime.InferenceSession
+    outputs: Sequence[str]
+    held: Sequence[onnxruntime.OrtValue]
+
+    def run(self, names: Sequence[str] | None, feeds: Mapping[str, Array]) -> list[Array]:
+        """Results in the order of `names`."""
+        return list(self.session.run(names, feeds))
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Part:
     """Some nodes of a graph that run by themselves.
@@ -135,6 +175,7 @@ class Part:
         constants: initializers that are read.
         wanted: values that are computed.
         opsets: of the graph.
+        weights: content of the constants that lie elsewhere.
     """
 
     nodes: Sequence[onnx.NodeProto]
@@ -142,6 +183,7 @@ class Part:
     constants: Sequence[onnx.TensorProto]
     wanted: Sequence[str]
     opsets: Sequence[onnx.OperatorSetIdProto]
+    weights: Weights
 
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
         """Run on the CPU, unoptimised and on one thread; of the feeds, what is read.
@@ -159,7 +201,7 @@ class Part:
         return [np.asarray(each) for each in results]
 
     def model(self) -> onnx.ModelProto:
-        """A model of these nodes; shapes are not declared."""
+        """A model of these nodes, which refers to its large weights; shapes are not declared."""
         inputs = [helper.make_tensor_value_info(name, kind, None) for name, kind in self.sources.items()]
         results = [onnx.ValueInfoProto(name=name) for name in self.wanted]
         graph = helper.make_graph(self.nodes, "part", inputs, results, self.constants)
@@ -167,14 +209,14 @@ class Part:
 
     @functools.cached_property
     def content(self) -> bytes:
-        """The model, serialized."""
+        """The model, serialized, with what large weights are called in their place."""
         return bytes(self.model().SerializeToString(deterministic=True))
 
     @functools.cached_property
-    def _session(self) -> onnxruntime.InferenceSession:
+    def _session(self) -> Opened:
         """Opened once for all draws: that takes longer than to run a step."""
         try:
-            return onnxruntime.InferenceSession(self.content, OPTIONS, providers=["CPUExecutionProvider"])
+            return opened(self.model(), self.weights)
         except ort_state.NotImplemented as error:
             raise NoKernel(f"node {self.nodes[-1].name!r} cannot be run: {error}") from None
         except (*STOPPED, ort_state.InvalidGraph) as error:
@@ -222,11 +264,20 @@ class Part:
 SMALL = 64
 """Elements from which on a constant is a weight."""
 
-OPTIONS = onnxruntime.SessionOptions()
-OPTIONS.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-OPTIONS.intra_op_num_threads = 1
-OPTIONS.inter_op_num_threads = 1
-OPTIONS.log_severity_level = 4
+
+def opened(model: onnx.ModelProto, weights: Weights) -> Opened:
+    """A session on the CPU, unoptimised and on one thread, of a graph that may refer to weights."""
+    elsewhere = [each for each in model.graph.initializer if each.external_data]
+    arrays = [np.ascontiguousarray(numbers_of(each, weights)) for each in elsewhere]
+    held = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in arrays]
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    options.add_external_initializers([each.name for each in elsewhere], held)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return Opened(session, [each.name for each in model.graph.output], held)
 
 
 def _is_bounded(fact: Record) -> bool:

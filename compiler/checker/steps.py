@@ -16,15 +16,15 @@ and there. Other axes are as long as is told, as short as may be, and of a lengt
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import onnx
-import onnxruntime
 from onnx import helper, numpy_helper  # noqa: TID251 - nothing of the prover's vocabulary
 
-from compiler.checker.graph import STOPPED, Rejected, Unanswered, read_by
+from compiler.checker.graph import STOPPED, Opened, Rejected, Unanswered, Weights, opened, read_by
 
 Array = npt.NDArray[Any]
 
@@ -68,12 +68,17 @@ of the first; or the state of a recurrence."""
 
 @dataclasses.dataclass(frozen=True)
 class _Graphs:
-    whole: onnxruntime.InferenceSession
-    steps: onnxruntime.InferenceSession
+    whole: Opened
+    steps: Opened
 
 
 def check_steps(
-    whole: onnx.ModelProto, steps: onnx.ModelProto, certificate: Mapping[str, Any], *, seeds: int = 2
+    whole: onnx.ModelProto,
+    steps: onnx.ModelProto,
+    certificate: Mapping[str, Any],
+    *,
+    seeds: int = 2,
+    weights: Weights = MappingProxyType({}),
 ) -> int:
     """Replay a certificate.
 
@@ -82,6 +87,7 @@ def check_steps(
         steps: the derived graph.
         certificate: `time`, `past`, `longest`, `largest`, `chunk`, `look_ahead`, `first`, `caches` and `values`.
         seeds: sequences; one more where other axes have lengths.
+        weights: content of the weights that the graphs refer to.
 
     Returns:
         The number of values that were compared.
@@ -98,7 +104,7 @@ def check_steps(
     named = [each["value"] for each in values if each["value"] not in _outputs(whole)]
     named += [each["value"] for each in certificate["caches"]]
     of_steps = [each["step"] for each in values]
-    graphs = _Graphs(_session(whole, named), _session(steps, of_steps))
+    graphs = _Graphs(_session(whole, named, weights), _session(steps, of_steps, weights))
     for seed in range(seeds + bool(_other_axes(whole, certificate))):
         _Replay(whole, steps, certificate, graphs, seed).run()
     return len(values)
@@ -168,7 +174,7 @@ class _Replay:
 
     def _begun(self, seed: int) -> dict[str, Array]:
         """What the whole graph answers to a sequence, with the first lengths of other axes that it runs with."""
-        names = [each.name for each in self.graphs.whole.get_outputs()]
+        names = self.graphs.whole.outputs
         *others, last = self._sizes(seed)
         for sizes in (*others, last):
             self.sizes = {self.time: self.frames, **sizes}
@@ -239,7 +245,7 @@ class _Replay:
             left -= count
 
     def _in_calls(self, answers: Mapping[str, Array]) -> None:
-        names = [each.name for each in self.graphs.steps.get_outputs()]
+        names = self.graphs.steps.outputs
         inputs = {value.name: value for value in self.steps.graph.input}
         states = {each["input"]: self._empty(inputs[each["input"]]) for each in self.certificate["caches"]}
         at = 0
@@ -304,7 +310,7 @@ class _Replay:
 
     def _with_other_futures(self, answers: Mapping[str, Array]) -> None:
         """Nothing that is cached or answered moves with what comes later."""
-        names = [each.name for each in self.graphs.whole.get_outputs()]
+        names = self.graphs.whole.outputs
         kept = {
             (each["value"], each["axis"], self._sum(each["before"]))
             for each in self.certificate["caches"]
@@ -409,7 +415,8 @@ def _other_axes(model: onnx.ModelProto, certificate: Mapping[str, Any]) -> dict[
 
 def _told_apart(model: onnx.ModelProto) -> list[float]:
     """Numbers with which the graph compares others; of what is taken for a truth, zero."""
-    constants = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer if len(each.dims) <= 1}
+    few = [each for each in model.graph.initializer if len(each.dims) <= 1 and not each.external_data]
+    constants = {each.name: numpy_helper.to_array(each) for each in few}
     found: set[float] = set()
     for node in model.graph.node:
         if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
@@ -422,17 +429,13 @@ def _told_apart(model: onnx.ModelProto) -> list[float]:
     return sorted(each for each in found if math.isfinite(each))
 
 
-def _session(model: onnx.ModelProto, names: Sequence[str]) -> onnxruntime.InferenceSession:
+def _session(model: onnx.ModelProto, names: Sequence[str], weights: Weights) -> Opened:
     """A session that answers with more values, as they are written: nothing is fused."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     known = _outputs(model)
     copy.graph.output.extend(onnx.ValueInfoProto(name=name) for name in dict.fromkeys(names) if name not in known)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(copy.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return opened(copy, weights)
 
 
 def _within(span: Sequence[int], shape: Sequence[int], random: np.random.Generator) -> Array:

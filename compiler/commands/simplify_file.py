@@ -25,6 +25,7 @@ from compiler.recipe.gates import EdgeKind, Tolerance
 from compiler.report.files import require_place
 from compiler.runners.choose import runner_of, runners_of
 from compiler.runners.stream import OriginalCall
+from compiler.runners.structure import written
 from compiler.stages import Array, Feed, Lowered
 from compiler.user_code.callables import shown_path
 from compiler.verify.differences import compare, worst_of
@@ -133,8 +134,8 @@ def _content(model: ir.Model, source: Path) -> bytes:
         for key in (house.SOURCE_KEY, house.PASS_KEY):
             node.metadata_props.pop(key, None)
     try:
-        return house.serialized(model)
-    except ValueError as error:  # protobuf's limit of 2 GiB
+        return written(ir.serde.serialize_model(model))
+    except Refused as error:
         raise Refused(
             f"expected {shown_path(source)} with its weights to fit into one file, got {error}",
             cure="simplify it in a recipe's build, which ships weights beside the graph",

@@ -4,8 +4,8 @@
     after.onnx    the sections as the pass left them  reproduce.py   runs both with numpy and onnxruntime alone,
     inputs.npz    what they read, one call                          exits with 1 while they differ
 
-Where the pass has reshaped what is to blame, as it may do with states, `expected/...` of the inputs takes the place of
-`before.onnx`.
+Large weights of a graph lie beside it, in `before.weights` and `after.weights`. Where the pass has reshaped what is to
+blame, as it may do with states, `expected/...` of the inputs takes the place of `before.onnx`.
 
 The folder stands beside the bundle, as `<bundle>.failure`; it is replaced as a whole by the next failure, and removed
 by the next build that succeeds. Nothing in it depends on time or place.
@@ -24,8 +24,11 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.bundle.staged_folder import staged
 from compiler.culprits.records import Culprit, Findings
+from compiler.pieces import Content, write_files
 from compiler.runners.forced_values import Lesson, read_by, region_of
 from compiler.runners.half_precision import with_rounding
+from compiler.runners.stored_graph import stored
+from compiler.runners.structure import split
 from compiler.stages import Array, Lowered
 from runtime_lite.format.canonical_json import canonical_json
 
@@ -110,8 +113,7 @@ def write_reproducer(findings: Findings, folder: Path, stage: str, beyond: float
     """
     files = reproducer_files(findings, stage, beyond)
     with staged(folder) as partial:
-        for name, content in files.items():
-            (partial / name).write_bytes(content)
+        write_files(partial, files)
     return folder / SCRIPT
 
 
@@ -121,7 +123,7 @@ def remove_reproducer(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def reproducer_files(findings: Findings, stage: str, beyond: float) -> dict[str, bytes]:
+def reproducer_files(findings: Findings, stage: str, beyond: float) -> dict[str, Content]:
     """Content by file name."""
     lesson = findings.lesson
     assert lesson is not None
@@ -148,10 +150,10 @@ def reproducer_files(findings: Findings, stage: str, beyond: float) -> dict[str,
             _described(culprit, lesson, beyond, is_known=culprit.local.tensor in known) for culprit in findings.culprits
         ],
     }
-    originals = {} if before is None else {"before.onnx": house.serialized(with_rounding(before))}
+    originals = {} if before is None else stored(split(with_rounding(before)), "before")
     return {
         **originals,
-        "after.onnx": house.serialized(with_rounding(after)),
+        **stored(split(with_rounding(after)), "after"),
         "inputs.npz": packed.getvalue(),
         FINDINGS: canonical_json(content),
         SCRIPT: PROGRAM.encode(),

@@ -22,8 +22,10 @@ def replay_proof(proof: Proof | None, survived: set[bytes] | None = None) -> int
     if proof is None:
         return 0
     try:
+        weights = {**proof.before.weights, **proof.after.weights}
+        before, after = proof.before.proto, proof.after.proto
         return sum(
-            check(proof.after if record.get(AFTER) else proof.before, proof.after, record, survived=survived)
+            check(after if record.get(AFTER) else before, after, record, survived=survived, weights=weights)
             for record in proof.records
         )
     except Rejected as rejected:

@@ -6,20 +6,23 @@ The other graphs are not kept: when anything after capture is missing, their pas
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import safetensors.numpy
 
-from compiler import ir as house
 from compiler.capture.original import Original
 from compiler.errors import InternalError
 from compiler.heads.shared_states import SharedStates
+from compiler.pieces import Content
 from compiler.records.build_report import StageReport, stage_report_of
 from compiler.records.searches import Search, search_of
+from compiler.runners.stored_graph import read_stored, stored
+from compiler.runners.structure import Structure, split
 from compiler.stages import Lowered, Outcome, Pass
 from runtime_lite.format.canonical_json import canonical_json
 
-REPORT, GRAPH, RECORDS, STATES = "report.json", "graph.onnx", "records.json", "states.safetensors"
+REPORT, GRAPH, RECORDS, STATES = "report.json", "graph", "records.json", "states.safetensors"
 FORMS, SEARCH = "forms.json", "search.json"
 
 
@@ -32,7 +35,7 @@ class KeptPasses:
 
     def __init__(self, original: Original) -> None:
         self.original, self.results = original, original.results
-        self._expensive: dict[str, Mapping[str, bytes]] = {}
+        self._expensive: dict[str, _Expensive] = {}
 
     def knows(self, key: str) -> bool:
         """Whether an earlier build has ended this stage."""
@@ -51,7 +54,8 @@ class KeptPasses:
         if self.results.cache is None:
             return  # writing the records of a large graph takes seconds
         content = canonical_json({"report": report.to_json(), "records": records})
-        self.keep(key, {REPORT: content, **self._expensive.get(key, {})})
+        made = self._expensive.get(key)
+        self.keep(key, {REPORT: content, **({} if made is None else made.files())})
 
     def keep_forms(self, key: str, reports: Sequence[StageReport]) -> None:
         """Keep that a graph's artefacts were made, and what was said of the forms that have made them."""
@@ -72,7 +76,7 @@ class KeptPasses:
         entry = self.results.find(key)
         return None if entry is None else search_of(json.loads((entry / SEARCH).read_text()))
 
-    def keep(self, key: str, files: Mapping[str, bytes]) -> None:
+    def keep(self, key: str, files: Mapping[str, Content]) -> None:
         """Keep the result of a stage, with all that has been read for it."""
         code = dict(self.original.code())
         task = self.original.lowering_inputs().task
@@ -88,24 +92,47 @@ class KeptPasses:
         """
         if not made.expensive:
             return made.apply(lowered)
-        files = self._expensive.get(key) or self._earlier(key)
-        if files is not None:
-            self._expensive[key] = files
-            model = house.deserialized(files[GRAPH])
-            records = tuple(json.loads(files[RECORDS]))
-            shared = SharedStates.of_arrays(safetensors.numpy.load(files[STATES]))
+        earlier = self._expensive.get(key) or self._earlier(key)
+        if earlier is not None:
+            self._expensive[key] = earlier
+            records = tuple(json.loads(earlier.records))
+            shared = SharedStates.of_arrays(safetensors.numpy.load(earlier.states))
             maps = (*lowered.state_maps, shared) if shared.states else lowered.state_maps
-            return Outcome(dataclasses.replace(lowered, model=model, state_maps=maps), records=records)
+            return Outcome(dataclasses.replace(lowered, model=earlier.graph.model(), state_maps=maps), records=records)
         outcome = made.apply(lowered)
         shared = _shared_states(made, lowered, outcome.lowered)
         proved = canonical_json(list(outcome.records))
-        kept = {RECORDS: proved, STATES: safetensors.numpy.save(shared.arrays())}
-        self._expensive[key] = {GRAPH: house.serialized(outcome.lowered.model), **kept}
+        self._expensive[key] = _Expensive(split(outcome.lowered.model), proved, safetensors.numpy.save(shared.arrays()))
         return outcome
 
-    def _earlier(self, key: str) -> Mapping[str, bytes] | None:
+    def _earlier(self, key: str) -> "_Expensive | None":
         entry = self.results.find(key)
-        return None if entry is None else {name: (entry / name).read_bytes() for name in (GRAPH, RECORDS, STATES)}
+        return None if entry is None else _Expensive.kept_in(entry)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Expensive:
+    """What an expensive pass has made.
+
+    Attributes:
+        graph: the graph after it, its weights shared with it.
+        records: of its certificate, as JSON text.
+        states: what heads share, as a safetensors file.
+    """
+
+    graph: Structure
+    records: bytes
+    states: bytes
+
+    def files(self) -> dict[str, Content]:
+        """As the cache keeps it."""
+        return {**stored(self.graph, GRAPH), RECORDS: self.records, STATES: self.states}
+
+    @classmethod
+    def kept_in(cls, entry: Path) -> "_Expensive":
+        """What an earlier build has made."""
+        graph = split(read_stored(entry / f"{GRAPH}.onnx"))
+        return cls(graph, (entry / RECORDS).read_bytes(), (entry / STATES).read_bytes())
 
 
 def _shared_states(made: Pass, before: Lowered, after: Lowered) -> SharedStates:

@@ -111,7 +111,7 @@ def _carried(lowered: Lowered, context: Cache, frames: Frames) -> tuple[Lowered,
     new = dataclasses.replace(
         lowered,
         states=(*lowered.states[:at], *states, *lowered.states[at + (not kept) :]),
-        state_maps=(*lowered.state_maps, Projected(split.map_content, gone)),
+        state_maps=(*lowered.state_maps, Projected(split.map, gone)),
     )
     return new, _Work(before, after, len(choice.carried))
 

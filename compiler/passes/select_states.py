@@ -106,7 +106,7 @@ class SelectStates:
         new = dataclasses.replace(
             lowered,
             states=(*split.states, *(state for state in lowered.states if state.input not in gone)),
-            state_maps=(*lowered.state_maps, Projected(split.map_content, gone)),
+            state_maps=(*lowered.state_maps, Projected(split.map, gone)),
         )
         return Outcome(new, matched=len(caches), rewritten=changed, refused=refused, detail=detail)
 

@@ -19,7 +19,7 @@ from compiler.quantization.weighted_layers import find_layers
 from compiler.quantization.writer import Writer
 from compiler.runners.ahead import on_all_cores
 from compiler.runners.choose import runner_on
-from compiler.runners.session import open_session
+from compiler.runners.session import open_model
 from compiler.stages import Array, Feed, Lowered
 
 PROBE_CALLS = 4
@@ -45,7 +45,7 @@ def sensitivities(
     model = house.clone(lowered.model)
     layers = [layer for layer in find_layers(model) if layer.name in plans]
     switches = Writer(model, "probe", placement, plans).write_switched(layers)
-    session = open_session(house.serialized(model), optimize=True)
+    session = open_model(model, optimize=True)
     mixed = dataclasses.replace(lowered, model=model)
     off = {name: np.array(False) for name in switches.values()}
     stream = max(streams, key=len)

@@ -10,10 +10,13 @@ import onnxruntime
 
 from compiler import ir as house
 from compiler.runners.half_precision import with_rounding
-from compiler.runners.structure import split
+from compiler.runners.structure import Structure, references, split
 from compiler.stages import Array
 
 PROVIDERS = ["CPUExecutionProvider"]
+
+MOST_PACKED_BYTES = 2**30
+"""Weights that are larger together are read where they lie; of others a session holds a copy, as kernels read them."""
 
 
 class Session(Protocol):
@@ -65,13 +68,21 @@ class _Opened:
 
 def open_model(model: ir.Model, *, optimize: bool = False) -> Session:
     """A CPU session of a model in memory, on one thread; `optimize` as in `open_session`."""
-    structure, weights = split(model)
+    return open_structure(split(model), optimize=optimize)
+
+
+def open_structure(structure: Structure, *, optimize: bool = False) -> Session:
+    """A CPU session of a graph whose weights lie beside it, on one thread; `optimize` as in `open_session`."""
     options = _options(optimize=optimize, threads=1)
+    named = references(structure.proto)
     values = [
-        onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(tensor.numpy())) for tensor in weights.values()
+        onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(structure.weights[digest]))
+        for digest in named.values()
     ]
-    options.add_external_initializers(list(weights), values)
-    return _Opened(onnxruntime.InferenceSession(structure, options, providers=PROVIDERS), values)
+    options.add_external_initializers(list(named), values)
+    if sum(array.nbytes for array in structure.weights.values()) > MOST_PACKED_BYTES:
+        options.add_session_config_entry("session.disable_prepacking", "1")
+    return _Opened(onnxruntime.InferenceSession(structure.content, options, providers=PROVIDERS), values)
 
 
 def session_of(model: ir.Model, *, optimize: bool = False) -> Session:
@@ -82,9 +93,8 @@ def session_of(model: ir.Model, *, optimize: bool = False) -> Session:
 
 def run_model(model: ir.Model, feeds: Mapping[str, Array]) -> dict[str, Array]:
     """All outputs of a model by name."""
-    session = open_session(ir.serde.serialize_model(model).SerializeToString())
-    names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, dict(feeds)), strict=True))
+    names = [str(output.name) for output in model.graph.outputs]
+    return dict(zip(names, open_model(model).run(names, dict(feeds)), strict=True))
 
 
 def evaluate_node(node: ir.Node, operands: Sequence[Array]) -> list[Array]:

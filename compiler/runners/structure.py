@@ -1,70 +1,155 @@
-"""A graph and its large weights apart: passes share the weights, so all that has to be written anew is the structure.
+"""A graph and its large weights apart: the one way in which graphs are opened, compared, digested, kept and proved.
 
-A copy is written, compared and opened after every pass. With 100 MB of weights inside, moving them around takes longer
-than running the graph.
+Passes share the weights, so all that has to be written anew is the structure. With the weights inside, a copy after
+every pass would take longer than running the graph, and no protobuf holds more than 2 GiB. In the place of a weight the
+structure has the digest of its content: structures are equal where graphs are, to the last weight.
 """
 
-from collections.abc import Callable, Iterator
+import dataclasses
+import hashlib
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 
+from compiler.errors import Refused
+from compiler.pieces import flat
+from compiler.stages import Array
+
 LEAST_BYTES = 1024
 """Smaller weights stay in the structure, where the runtime may read them as shapes and constants."""
+
+LARGEST_PROTOBUF = 2**31 - 1
+"""Bytes of the largest protobuf that can be read."""
 
 WEIGHTS = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.INT8, ir.DataType.UINT8)
 """What weights are made of; whole numbers of other types are sizes and places."""
 
-ELSEWHERE = "weights"
-"""Where the structure says that its weights lie; no file of this name is ever read."""
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Structure:
+    """A graph whose large weights lie beside it.
+
+    Attributes:
+        proto: in the place of each large weight it has a reference to external data, whose location is a digest.
+        weights: the arrays by digest, shared with the graph.
+    """
+
+    proto: onnx.ModelProto
+    weights: Mapping[str, Array]
+
+    @property
+    def content(self) -> bytes:
+        """The structure, serialized: all that makes the graph, as it holds the digests of the weights."""
+        return written(self.proto)
+
+    def model(self) -> ir.Model:
+        """The graph again, with the same arrays."""
+        model = ir.from_proto(self.proto)
+        for name, digest in references(self.proto).items():
+            value = model.graph.initializers[name]
+            value.const_value = ir.tensor(self.weights[digest], name=name)
+            _DIGESTS[value.const_value] = digest
+        return model
 
 
-def split(model: ir.Model) -> tuple[bytes, dict[str, ir.TensorProtocol]]:
-    """The model as one protobuf that refers to its large weights by name, and these, shared with the model."""
-    view = _WithoutWeights(model.graph, _elsewhere)
-    return bytes(_written(model, view).SerializeToString(deterministic=True)), view.weights
+def split(model: ir.Model) -> Structure:
+    """The structure of a model, and its large weights, shared with it."""
+    view = _WithoutWeights(model.graph)
+    proto = ir.serde.serialize_model(_WithGraph(model, view))  # type: ignore[arg-type]
+    return Structure(proto, view.weights)
 
 
-def _written(model: ir.Model, graph: "_WithoutWeights") -> onnx.ModelProto:
-    return ir.serde.serialize_model(_WithGraph(model, graph))  # type: ignore[arg-type]
+def references(proto: onnx.ModelProto) -> dict[str, str]:
+    """The digests of the weights that a structure leaves out, by name."""
+    return {each.name: each.external_data[0].value for each in proto.graph.initializer if each.external_data}
 
 
-def _elsewhere(name: str, tensor: ir.TensorProtocol) -> ir.TensorProtocol:
-    """A reference to a weight."""
-    shape = ir.Shape(tensor.shape.numpy())
-    return ir.ExternalTensor(ELSEWHERE, None, None, tensor.dtype, shape=shape, name=name)
+Place = Callable[[str, Array, onnx.TensorProto], Mapping[str, str]]
+"""Says where a weight lies, as ONNX writes it, by its digest, its content and how it is declared."""
 
 
-def _empty(name: str, tensor: ir.TensorProtocol) -> ir.TensorProtocol:
-    """A weight of no number, of the same type."""
-    return ir.tensor(np.zeros(0, tensor.dtype.numpy()), name=name)
+def with_weights_placed(structure: Structure, place: Place, inline_bytes: int) -> bytes:
+    """A graph as a file whose weights lie elsewhere.
+
+    Args:
+        structure: stays as it is.
+        place: asked for every weight, also those that the structure holds.
+        inline_bytes: constants that are no larger stay in the file.
+    """
+    proto = onnx.ModelProto()
+    proto.CopyFrom(structure.proto)
+    for tensor in proto.graph.initializer:
+        if tensor.external_data:
+            digest = tensor.external_data[0].value
+            array = structure.weights[digest]
+        elif len(tensor.raw_data) > inline_bytes:
+            digest, array = hashlib.sha256(tensor.raw_data).hexdigest(), np.frombuffer(tensor.raw_data, np.uint8)
+        else:
+            continue
+        where = place(digest, array, tensor)
+        tensor.ClearField("raw_data")
+        tensor.ClearField("external_data")
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        for key, value in where.items():
+            tensor.external_data.add(key=key, value=value)
+    return written(proto)
+
+
+def written(proto: onnx.ModelProto) -> bytes:
+    """A model as it is written.
+
+    Raises:
+        Refused: it has more bytes than a protobuf may have.
+    """
+    if proto.ByteSize() > LARGEST_PROTOBUF:
+        raise Refused(
+            f"expected a graph of at most {LARGEST_PROTOBUF} bytes without its large weights, got {proto.ByteSize()}",
+            cure="make constants that nodes hold, and tables of whole numbers, parameters or buffers of real numbers",
+        )
+    return bytes(proto.SerializeToString(deterministic=True))
+
+
+_DIGESTS: "weakref.WeakKeyDictionary[ir.TensorProtocol, str]" = weakref.WeakKeyDictionary()
+"""Of weights, which stay as they are as long as they live: each is digested once for all copies of a graph."""
+
+
+def digest_of(tensor: ir.TensorProtocol) -> str:
+    """SHA-256 of the content of a weight."""
+    if tensor not in _DIGESTS:
+        _DIGESTS[tensor] = hashlib.sha256(flat(tensor.numpy())).hexdigest()
+    return _DIGESTS[tensor]
 
 
 class _WithoutWeights:
-    """A graph to be written, with something small in the place of every large weight: neither is copied.
+    """A graph to be written, with a reference in the place of every large weight: neither is copied.
 
     Args:
         graph: stays as it is.
-        stand_in: what is written in the place of a weight, by its name and content.
     """
 
-    def __init__(self, graph: ir.Graph, stand_in: Callable[[str, ir.TensorProtocol], ir.TensorProtocol]) -> None:
-        self.graph, self.stand_in, self.weights = graph, stand_in, dict[str, ir.TensorProtocol]()
-        self.initializers = {name: self._without(name, value) for name, value in graph.initializers.items()}
+    def __init__(self, graph: ir.Graph) -> None:
+        self.graph, self.weights = graph, dict[str, Array]()
+        self.initializers = {name: self._without(value) for name, value in graph.initializers.items()}
 
-    def _without(self, name: str, value: ir.Value) -> ir.Value:
+    def _without(self, value: ir.Value) -> ir.Value:
         tensor = value.const_value
         if tensor is None or not _is_weight(value, tensor):
             return value
-        self.weights[name] = tensor
+        digest = digest_of(tensor)
+        self.weights[digest] = tensor.numpy()
+        reference = ir.ExternalTensor(
+            digest, None, None, tensor.dtype, shape=ir.Shape(tensor.shape.numpy()), name=str(value.name)
+        )
         return ir.Value(
             name=value.name,
             shape=value.shape,
             type=value.type,
             doc_string=value.doc_string,
-            const_value=self.stand_in(name, tensor),
+            const_value=reference,
             metadata_props=dict(value.metadata_props),
         )
 
@@ -102,13 +187,7 @@ def _is_weight(value: ir.Value, tensor: ir.TensorProtocol) -> bool:
 
 def is_same(before: ir.Model, after: ir.Model) -> bool:
     """Whether two models are equal to the byte."""
-    (structure, weights), (other, others) = split(before), split(after)
-    return structure == other and all(_is_equal(tensor, others[name]) for name, tensor in weights.items())
-
-
-def _is_equal(tensor: ir.TensorProtocol, other: ir.TensorProtocol) -> bool:
-    """Of tensors of one type and shape."""
-    return tensor is other or tensor.tobytes() == other.tobytes()
+    return split(before).content == split(after).content
 
 
 def check_structure(model: ir.Model) -> None:
@@ -117,4 +196,9 @@ def check_structure(model: ir.Model) -> None:
     Raises:
         onnx.checker.ValidationError: it breaks one.
     """
-    onnx.checker.check_model(_written(model, _WithoutWeights(model.graph, _empty)))
+    proto = split(model).proto
+    for tensor in proto.graph.initializer:
+        if tensor.external_data:
+            nothing = np.zeros(0, ir.DataType(tensor.data_type).numpy())
+            tensor.CopyFrom(onnx.numpy_helper.from_array(nothing, tensor.name))
+    onnx.checker.check_model(proto)

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from compiler.pieces import write_files
 from compiler.records.timings import Comparison
 from compiler.runners.stream import OriginalCall
 from compiler.search.greedy import Candidate, Plan
@@ -111,10 +112,7 @@ class FormBench:
     def _made(self, plan: Plan) -> _Opened:
         built = write_prepared(self.target.with_plan(plan), self.prepared)
         folder = Path(tempfile.mkdtemp(dir=self.scratch))
-        for name, content in built.files.items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+        write_files(folder, built.files)
         ends = list(dict.fromkeys((0, len(built.artifacts) - 1)))
         measured = [built.artifacts[place] for place in ends]
         return _Opened(built, folder, bucket_calls(folder, measured, self.target.open))

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 from compiler.errors import InternalError, RecipeError
 from compiler.passes.fold_chunk_lengths import FoldChunkLengths
 from compiler.passes.freeze_axes import FreezeAxes
+from compiler.pieces import Content
 from compiler.quantization.placement import Placement
 from compiler.runners.session import Session
 from compiler.spec import check_static
@@ -57,7 +58,7 @@ class Built:
     """
 
     artifacts: tuple[Emitted, ...]
-    files: Mapping[str, bytes]
+    files: Mapping[str, Content]
     versions: Mapping[str, int]
     engine: Engine | None = None
     refused: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from compiler import ir as house
 from compiler.errors import Refused
+from compiler.pieces import Content
 from compiler.stages import Lowered, Refusal
 from compiler.targets.base import Built, Emitted, Target
 from compiler.targets.formed_graphs import formed, outcomes_of
@@ -95,7 +96,7 @@ def write_prepared(target: Target, prepared: Prepared, weights: WeightsFile | No
     if not prepared.is_open:
         target.accept([each.lowered for each in done.values()])
     weights = WeightsFile(f"{lowered.graph}.weights") if weights is None else weights
-    files: dict[str, bytes] = {}
+    files: dict[str, Content] = {}
     artifacts = []
     for sizes, fixed, each in graphs:
         label = "".join(f".{axis}{fixed.get(axis, '')}" for axis in sizes) or ".static"
@@ -103,7 +104,7 @@ def write_prepared(target: Target, prepared: Prepared, weights: WeightsFile | No
         if file not in files:
             files[file] = weights.externalise(each.lowered.model)
         artifacts.append(Emitted(sizes, file, (f"graphs/{weights.name}",), each.lowered))
-    files[f"graphs/{weights.name}"] = bytes(weights.content)
+    files[f"graphs/{weights.name}"] = weights.content
     models = [each.lowered.model for each in done.values()]
     versions = {
         "opset": max(model.opset_imports[""] for model in models),
@@ -147,6 +148,6 @@ def _combinations(buckets: Mapping[str, tuple[int, ...]]) -> list[dict[str, int]
 
 def bytes_of_graphs(built: Built) -> int:
     """Bytes of the graph files and of the weights that they read, also where other graphs share the file."""
-    graphs = {emitted.file: (built.files[emitted.file], emitted.files) for emitted in built.artifacts}
+    graphs = {emitted.file: (bytes(built.files[emitted.file]), emitted.files) for emitted in built.artifacts}
     read = {(files, *place) for content, files in graphs.values() for place in places_read(content)}
     return sum(len(content) for content, _ in graphs.values()) + sum(length for *_, length in read)

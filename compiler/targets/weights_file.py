@@ -6,6 +6,10 @@ from collections.abc import Iterable, Iterator
 import onnx
 import onnx_ir as ir
 
+from compiler.pieces import Pieces, flat
+from compiler.runners.structure import split, with_weights_placed
+from compiler.stages import Array
+
 INLINE_BYTES = 256
 """Smaller constants stay in the graph file, where shape inference and folding can read them."""
 
@@ -36,38 +40,37 @@ class WeightsFile:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.content = bytearray()
         self.offsets: dict[str, int] = {}
+        self._parts: list[memoryview] = []
+        self._end = 0
 
     @classmethod
     def read_by(cls, name: str, content: bytes, graphs: Iterable[bytes]) -> "WeightsFile":
         """A file as it is: what some graphs read of it is where it is, whatever else the file holds."""
         weights = cls(name)
-        weights.content.extend(content)
+        weights._append(memoryview(content))
         for offset, length in sorted({place for graph in graphs for place in places_read(graph)}):
             weights.offsets.setdefault(hashlib.sha256(content[offset : offset + length]).hexdigest(), offset)
         return weights
 
+    @property
+    def content(self) -> Pieces:
+        """What has been moved here so far."""
+        return Pieces(self._parts, {offset: digest for digest, offset in self.offsets.items()})
+
     def externalise(self, model: ir.Model) -> bytes:
         """Serialise a model with its large initializers moved here."""
-        proto = ir.serde.serialize_model(model)
-        for tensor in proto.graph.initializer:
-            data = tensor.raw_data
-            if len(data) <= INLINE_BYTES:
-                continue
-            offset = self._place(data)
-            length = len(data)
-            tensor.ClearField("raw_data")
-            tensor.data_location = onnx.TensorProto.EXTERNAL
-            for key, value in (("location", self.name), ("offset", str(offset)), ("length", str(length))):
-                tensor.external_data.add(key=key, value=value)
-        return bytes(proto.SerializeToString(deterministic=True))
+        return with_weights_placed(split(model), self._place, INLINE_BYTES)
 
-    def _place(self, data: bytes) -> int:
-        digest = hashlib.sha256(data).hexdigest()
+    def _place(self, digest: str, array: Array, tensor: onnx.TensorProto) -> dict[str, str]:
+        data = flat(array)
         if digest not in self.offsets:
-            alignment = ALIGNMENT_BYTES if len(data) >= LARGE_BYTES else SMALL_ALIGNMENT_BYTES
-            self.content.extend(bytes(-len(self.content) % alignment))
-            self.offsets[digest] = len(self.content)
-            self.content.extend(data)
-        return self.offsets[digest]
+            alignment = ALIGNMENT_BYTES if data.nbytes >= LARGE_BYTES else SMALL_ALIGNMENT_BYTES
+            self._append(memoryview(bytes(-self._end % alignment)))
+            self.offsets[digest] = self._end
+            self._append(data)
+        return {"location": self.name, "offset": str(self.offsets[digest]), "length": str(data.nbytes)}
+
+    def _append(self, data: memoryview) -> None:
+        self._parts.append(data)
+        self._end += data.nbytes

@@ -14,7 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.runners.session import open_session
+from compiler.runners.session import open_model
 from compiler.stages import Array, Lowered
 
 FIRST_CALLS = 1 << 16
@@ -148,7 +148,7 @@ class _Indices:
         model.graph.inputs[:] = [value for value in model.graph.inputs if value in read]
         self.inputs = list(model.graph.inputs)
         self.rank = len(house.dims_of(indices) or ())
-        self.session = open_session(house.serialized(model))
+        self.session = open_model(model)
 
     def calls_beyond(self, calls: Array, entries: int) -> Array:
         """Those of the calls that look behind either end of a table of so many entries, ascending."""

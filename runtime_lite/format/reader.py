@@ -73,7 +73,7 @@ class Bundle:
         entry = self.manifest.files.get(name) if isinstance(name, str) else None
         if entry is None:
             _refuse(self.path, "a file listed in the manifest", show(name), "check the name")
-        content = b"".join(_chunks(self.path, self._source, name, entry.bytes))
+        content = _whole(self.path, self._source, name, entry.bytes)
         _check_hash(self.path, name, entry, hashlib.sha256(content).hexdigest())
         return content
 
@@ -354,6 +354,15 @@ def _chunks(path: Path, source: _Source, name: str, size: int) -> Iterator[bytes
                 _refuse(path, f"{name!r} of {size} bytes", f"{size - left} bytes", COPY_AGAIN)
             left -= len(chunk)
             yield chunk
+
+
+def _whole(path: Path, source: _Source, name: str, size: int) -> bytes:
+    """Return a file of exactly `size` bytes, which is in memory once: weights may take most of it."""
+    with source.open(name) as file:
+        content = file.read(size)
+    if len(content) < size:
+        _refuse(path, f"{name!r} of {size} bytes", f"{len(content)} bytes", COPY_AGAIN)
+    return content
 
 
 def _small_file(path: Path, source: _Source, name: str, limit: int) -> bytes | None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler.pieces import write_files
 from compiler.stages import Array, Lowered
 from compiler.targets.tensorrt.builder import probe_builder
 from compiler.targets.tensorrt.target import Tensorrt
@@ -49,9 +50,7 @@ def test_an_engine_is_built_and_gives_what_the_graph_gives(tmp_path: Path) -> No
     target = Tensorrt(compute_capability=device.capability)
     built = target.emit(Lowered("net", parse(text, {"w": w}), batch_axis="batch"), {"batch": (1,)})
     x = np.random.default_rng(1).standard_normal((1, 64)).astype(np.float16)
-    for name, content in built.files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(content)
+    write_files(tmp_path, built.files)
     (y,) = target.open(tmp_path / "graphs/net.batch1.onnx").run(None, {"x": x})
     arrays: dict[str, Array] = {"tolerance": np.array(0.01, np.float32), "batch=1/feed/x": x, "batch=1/output/y": y}
     (tmp_path / "tensorrt/net.feeds.npz").write_bytes(npz_from_arrays(arrays))

@@ -146,14 +146,16 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     ("compiler.rounds", ("compiler.stages", "compiler.rounds")),
     ("compiler.operator_traits", ("compiler.operator_traits",)),
+    ("compiler.pieces", ("compiler.pieces",)),
     (
         "compiler.ir",
         (
+            "compiler.pieces",
             "compiler.sizes",
             "compiler.ir",
         ),
     ),
-    ("compiler.cache", ("compiler.cache",)),
+    ("compiler.cache", ("compiler.pieces", "compiler.cache")),
     (
         "compiler.recipe.tree",
         (
@@ -165,6 +167,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.recipe",
         (
+            "compiler.pieces",
             "compiler.did_you_mean",
             "compiler.errors",
             "compiler.stages",
@@ -176,6 +179,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.user_code",
         (
+            "compiler.pieces",
             "compiler.did_you_mean",
             "compiler.errors",
             "compiler.stages",
@@ -188,6 +192,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.stage_inputs",
         (
+            "compiler.pieces",
             "compiler.errors",
             "compiler.cache",
             "compiler.recipe",
@@ -197,6 +202,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.runners",
         (
+            "compiler.pieces",
             "compiler.errors",
             "compiler.sizes",
             "compiler.stages",
@@ -210,6 +216,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.spec",
         (
+            "compiler.pieces",
             "compiler.errors",
             "compiler.stages",
             "compiler.ir",
@@ -220,6 +227,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.analysis",
         (
+            "compiler.pieces",
             "compiler.errors",
             "compiler.sizes",
             "compiler.stages",
@@ -234,6 +242,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.simplification",
         (
+            "compiler.pieces",
             "compiler.sizes",
             "compiler.stages",
             "compiler.operator_traits",
@@ -283,6 +292,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.calib",
         (
+            "compiler.pieces",
             "compiler.errors",
             "compiler.stages",
             "compiler.operator_traits",
@@ -295,6 +305,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.heads",
         (
+            "compiler.pieces",
             "compiler.errors",
             "compiler.stages",
             "compiler.operator_views",
@@ -307,6 +318,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.carrying",
         (
+            "compiler.pieces",
             "compiler.stages",
             "compiler.operator_views",
             "compiler.ir",
@@ -319,6 +331,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.appending",
         (
+            "compiler.pieces",
             "compiler.errors",
             "compiler.sizes",
             "compiler.stages",
@@ -348,6 +361,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.quantization",
         (
+            "compiler.pieces",
             "compiler.records",
             "compiler.errors",
             "compiler.stages",
@@ -363,6 +377,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.passes",
         (
+            "compiler.pieces",
             "compiler.errors",
             "compiler.stages",
             "compiler.rounds",
@@ -388,6 +403,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.targets",
         (
+            "compiler.pieces",
             "compiler.did_you_mean",
             "compiler.errors",
             "compiler.interruption",
@@ -415,6 +431,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.verify",
         (
+            "compiler.pieces",
             "compiler.records",
             "compiler.errors",
             "compiler.stages",
@@ -432,6 +449,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.bundle",
         (
+            "compiler.pieces",
             "compiler.interruption",
             "compiler.records",
             "compiler.errors",
@@ -455,6 +473,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.culprits",
         (
+            "compiler.pieces",
             "runtime_lite",
             "compiler.errors",
             "compiler.stages",
@@ -472,6 +491,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.capture",
         (
+            "compiler.pieces",
             "compiler.interruption",
             "compiler.sizes",
             "compiler.records",
@@ -502,6 +522,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.healing",
         (
+            "compiler.pieces",
             "compiler.interruption",
             "compiler.records",
             "compiler.errors",
@@ -521,6 +542,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.search",
         (
+            "compiler.pieces",
             "compiler.records",
             "compiler.stages",
             "compiler.recipe",
@@ -533,6 +555,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.lowering",
         (
+            "compiler.pieces",
             "runtime_lite",
             "compiler.did_you_mean",
             "compiler.records",
@@ -561,6 +584,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.explain",
         (
+            "compiler.pieces",
             "compiler.did_you_mean",
             "compiler.errors",
             "compiler.stages",
@@ -589,6 +613,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.measure_page_figures",
         (
+            "compiler.pieces",
             "compiler.records",
             "compiler.stages",
             "compiler.ir",
@@ -603,6 +628,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.assembly",
         (
+            "compiler.pieces",
             "compiler.records",
             "compiler.errors",
             "compiler.cache",
@@ -620,6 +646,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.pipeline",
         (
+            "compiler.pieces",
             "compiler.records",
             "compiler.errors",
             "compiler.cache",
@@ -641,6 +668,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.commands",
         (
+            "compiler.pieces",
             "compiler.interruption",
             "compiler.records",
             "compiler.did_you_mean",
@@ -784,7 +812,9 @@ FRAMEWORK_FILES = (
     "compiler/capture/module_call.py",
     "compiler/capture/module_contents.py",
     "compiler/capture/original_fault.py",
+    "compiler/capture/shared_weights.py",
     "compiler/capture/torch_module.py",
+    "compiler/capture/traced_recurrences.py",
     "compiler/capture/unsteady_original.py",
     "compiler/healing/training.py",
 )

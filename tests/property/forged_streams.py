@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 from onnx import numpy_helper
 
 from compiler.bundle.proof_files import proof_of
@@ -264,7 +265,9 @@ def claims_of(seed: int) -> list[Claim]:
     found = []
     for _, before, outcome in followed(drawn(seed)):
         proof = proof_of("", before, outcome)
-        found += [] if proof is None else [Claim(proof.before, proof.after, each) for each in proof.records]
+        if proof is not None:
+            given, after = (ir.serde.serialize_model(each.model()) for each in (proof.before, proof.after))
+            found += [Claim(given, after, each) for each in proof.records]
     return found
 
 

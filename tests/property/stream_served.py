@@ -26,7 +26,8 @@ def write_grown(folder: Path, grown: Grown, lowered: Lowered) -> Path:
     golden = npz_from_golden(plain_golden())
     parts = GraphParts(lowered, lowered.parts, buckets, OnnxStatic.name, built, b"{}\n", golden)
     record = dataclasses.replace(graph_record(NET, parts), flush={"features": FLUSHED} if can_flush(grown) else {})
-    return write_bundle(folder, {NET: record}, {**built.files, record.golden: golden, record.certificate: b"{}\n"})
+    files = {name: bytes(content) for name, content in built.files.items()}
+    return write_bundle(folder, {NET: record}, {**files, record.golden: golden, record.certificate: b"{}\n"})
 
 
 def can_flush(grown: Grown) -> bool:

@@ -11,6 +11,7 @@ import zlib
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 
 from compiler import ir as house
@@ -66,7 +67,7 @@ def pack(model: ir.Model, other: ir.Model) -> bytes:
 
 def unpack(content: bytes) -> ir.Model:
     """The graph of a file, with its weights drawn. Its values have no shapes yet."""
-    model = house.deserialized(lzma.decompress(content))
+    model = ir.from_proto(onnx.load_model_from_string(lzma.decompress(content)))
     drawn = json.loads(model.metadata_props.pop(DRAWN_KEY))
     for name, (shape, *statistics) in drawn.items():
         value = next(value for value in model.graph.inputs if value.name == name)

@@ -11,7 +11,7 @@ from compiler import ir as house
 from compiler.capture.onnx_source.onnx_limits import check_limits
 from compiler.capture.onnx_source.opset_conversion import raised
 from compiler.errors import Place, RecipeError, Refused, SlipwayError
-from compiler.runners.session import open_session
+from compiler.runners.session import open_model
 from compiler.user_code.callables import shown_path
 
 FRAMEWORK_FOLDERS = (("site-packages", "torch"), ("dist-packages", "torch"))
@@ -111,7 +111,7 @@ def require_runnable(model: ir.Model, shown: str, place: Place) -> None:
         Refused: ONNX Runtime cannot run it.
     """
     try:
-        open_session(house.serialized(model))
+        open_model(model)
     except Exception as error:
         raise Refused(
             f"ONNX Runtime cannot run {shown}: {first_words(error)}",

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from compiler.errors import GateFailed, Place
+from compiler.pieces import write_files
 from compiler.recipe.gates import BudgetGate
 from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding, at_most
@@ -70,10 +71,7 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
     gate, graph = shipped.loaded.recipe.gates.budget or BudgetGate(), shipped.graph
     with tempfile.TemporaryDirectory() as scratch:
         exact = graph.before_rounding()
-        for name, content in exact.files.items():
-            path = Path(scratch) / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+        write_files(Path(scratch), exact.files)
         ships = (shipped.folder, graph.built.artifacts, shipped.open)
         ratios = measure_ratios(*ships, Path(scratch), exact.artifacts, graph.open_exact, gate.max_time_ratio)
     size = bytes_of_graphs(graph.built) / bytes_of_graphs(exact)

@@ -5,23 +5,25 @@ import onnx
 from onnx import numpy_helper
 
 from compiler.bundle.proof_files import LEFT_OUT, Proof, drawn, proof_files
+from compiler.pieces import Content
+from compiler.runners.structure import Structure
 from compiler.targets.base import Built
 
 SHAPE = (200, 200)
 
 
-def model_of(weight: np.ndarray) -> onnx.ModelProto:
+def model_of(weight: np.ndarray) -> Structure:
     model = onnx.ModelProto()
     model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
-    return model
+    return Structure(model, {})
 
 
-def written(weight: np.ndarray, *, lossy: bool) -> tuple[dict[str, bytes], dict[str, str]]:
+def written(weight: np.ndarray, *, lossy: bool) -> tuple[dict[str, Content], dict[str, str]]:
     model = model_of(weight)
     proof = Proof("pad_axes", ({"batch": "batch"},), model, model, {})
     certificate, files = proof_files("net", [proof], Built((), {}, {}), lossy=lossy)
     assert b'"proofs/net.0.before.onnx"' in certificate
-    (tensor,) = onnx.load_model_from_string(files["proofs/net.0.before.onnx"]).graph.initializer
+    (tensor,) = onnx.load_model_from_string(bytes(files["proofs/net.0.before.onnx"])).graph.initializer
     return files, {entry.key: entry.value for entry in tensor.external_data}
 
 

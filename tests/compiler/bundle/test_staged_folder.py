@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from compiler.bundle import staged_folder
-from compiler.bundle.staged_folder import check_replaceable, copy_files, staged, write_files
+from compiler.bundle.staged_folder import check_replaceable, copy_files, staged
 from compiler.errors import RecipeError
 from compiler.interruption import signals_interrupt
+from compiler.pieces import write_files
 
 FILES = {"manifest.json": b"{}\n", "graphs/a.onnx": b"a" * 100}
 

@@ -5,7 +5,8 @@ import pytest
 
 from compiler.carrying import projected
 from compiler.passes.select_states import SelectStates
-from compiler.runners.session import open_session
+from compiler.runners.session import open_structure
+from compiler.runners.structure import Structure
 from tests.kit.graphs import copy_of, ops_of, streaming
 
 DEAR = SelectStates(multiply_adds_per_s=1e9)
@@ -25,11 +26,11 @@ def test_carried_values_of_empty_caches_are_empty() -> None:
 def test_the_map_of_states_is_opened_once(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[object] = []
 
-    def opening(model: bytes) -> object:
-        opened.append(open_session(model))
+    def opening(model: Structure) -> object:
+        opened.append(open_structure(model))
         return opened[-1]
 
-    monkeypatch.setattr(projected, "open_session", opening)
+    monkeypatch.setattr(projected, "open_structure", opening)
     (state_map,) = DEAR.apply(copy_of(streaming())).lowered.state_maps
     for frames in (1, 3, 2):
         state_map.apply({"past": np.ones((3, frames, 4), np.float32), "context": np.ones((3, 4, 2), np.float32)})

@@ -1,6 +1,7 @@
 """Twin of compiler/runners/structure.py: graphs and their large weights apart."""
 
 import gc
+import hashlib
 
 import numpy as np
 import onnx
@@ -8,8 +9,10 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
+from compiler.errors import Refused
+from compiler.runners import structure
 from compiler.runners.session import open_model, open_session
-from compiler.runners.structure import ELSEWHERE, check_structure, is_same, split
+from compiler.runners.structure import check_structure, is_same, references, split, written
 from tests.kit.graphs import parse
 
 WIDE = np.random.default_rng(0).standard_normal((32, 32)).astype(np.float32)
@@ -29,12 +32,14 @@ def model() -> ir.Model:
 
 def test_large_weights_stand_apart_and_are_shared() -> None:
     given = model()
-    structure, weights = split(given)
-    assert set(weights) == {"wide", "dead"}, "no input's default, nothing unread, and not what is read as a shape"
-    assert all(tensor is given.graph.initializers[name].const_value for name, tensor in weights.items())
-    assert len(structure) < 2 * WIDE.nbytes + 2000
-    stored = {each.name: each for each in onnx.load_model_from_string(structure).graph.initializer}
-    assert stored["wide"].external_data[0].value == ELSEWHERE
+    apart = split(given)
+    named = references(apart.proto)
+    assert set(named) == {"wide", "dead"}, "no input's default, nothing unread, and not what is read as a shape"
+    assert set(named.values()) == {hashlib.sha256(WIDE.tobytes()).hexdigest()}, "equal weights are one"
+    held = [given.graph.initializers[name].const_value for name in named]
+    (array,) = apart.weights.values()
+    assert any(np.shares_memory(array, each.numpy()) for each in held if each is not None)
+    assert len(apart.content) < 2 * WIDE.nbytes + 2000
     assert not isinstance(given.graph.initializers["wide"].const_value, ir.ExternalTensor), "the model is as it was"
 
 
@@ -42,8 +47,9 @@ def test_the_structure_is_the_whole_graph_but_for_the_content_of_its_weights() -
     given = model()
     for at, value in enumerate(given.graph.initializers.values()):
         value.metadata_props["place"], value.doc_string = str(at), f"weight {at}"
-    structure, weights = split(given)
-    got, whole = onnx.load_model_from_string(structure), ir.serde.serialize_model(given)
+    apart = split(given)
+    weights = references(apart.proto)
+    got, whole = onnx.load_model_from_string(apart.content), ir.serde.serialize_model(given)
     for proto in (got, whole):
         for tensor in proto.graph.initializer:
             if tensor.name in weights:
@@ -59,7 +65,7 @@ def test_an_opened_model_answers_as_its_bytes_do_also_when_it_is_gone() -> None:
     whole = open_session(house.serialized(given))
     feeds = {"x": WIDE[:3]}
     for optimize in (False, True):
-        opened = open_model(house.deserialized(house.serialized(given)), optimize=optimize)
+        opened = open_model(ir.from_proto(onnx.load_model_from_string(house.serialized(given))), optimize=optimize)
         gc.collect()
         for got, right in zip(opened.run(None, feeds), whole.run(None, feeds), strict=True):
             assert got.tobytes() == right.tobytes() or (optimize and np.allclose(got, right, rtol=1e-5))
@@ -83,12 +89,26 @@ def test_models_are_the_same_to_the_byte_or_not(change: object) -> None:
     for each in (before, after):
         for value in each.graph.initializers.values():
             assert value.const_value is not None
-            value.const_value = ir.tensor(value.const_value.numpy().copy(), name=value.name)
-    before.graph.initializers["wide"].const_value.numpy()[5, 7] = 0.0  # type: ignore[union-attr]
-    after.graph.initializers["wide"].const_value.numpy()[5, 7] = 0.0  # type: ignore[union-attr]
-    assert is_same(before, after), "other arrays of the same content"
+            array = value.const_value.numpy().copy()
+            if value.name == "wide":
+                array[5, 7] = 0.0
+            value.const_value = ir.tensor(array, name=value.name)
     change(after)  # type: ignore[operator]
     assert not is_same(before, after)
+
+
+def test_models_with_other_arrays_of_the_same_content_are_the_same() -> None:
+    assert is_same(model(), model())
+    again = split(model()).model()
+    assert is_same(model(), again)
+    assert not isinstance(again.graph.initializers["wide"].const_value, ir.ExternalTensor)
+
+
+def test_a_structure_that_no_reader_takes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    proto = split(model()).proto
+    monkeypatch.setattr(structure, "LARGEST_PROTOBUF", proto.ByteSize() - 1)
+    with pytest.raises(Refused, match="without its large weights"):
+        written(proto)
 
 
 def test_the_rules_of_onnx_hold_without_the_weights() -> None:

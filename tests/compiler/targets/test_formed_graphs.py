@@ -77,7 +77,7 @@ def test_every_file_has_the_forms_and_the_graph_stays(opens: bool, tmp_path: Pat
     built = plan("swap_operands", "refuse_all").emit(copy_of(lowered), BUCKETS)
     assert content_of(lowered) == before
     for name, content in built.files.items():
-        (tmp_path / Path(name).name).write_bytes(content)
+        (tmp_path / Path(name).name).write_bytes(bytes(content))
     x, z = np.array([[1, 2]], np.float32), np.array([[5, 7]], np.float32)
     for emitted in built.artifacts:
         rows = emitted.sizes["batch"]

@@ -15,7 +15,7 @@ def test_what_is_written_are_the_static_graphs_and_runs(tmp_path: Path) -> None:
     built = OnnxStatic().emit(lowered, {"batch": (1, 2)})
     assert built.files == write_static(OnnxStatic(), lowered, {"batch": (1, 2)}, opens_rows=True).files
     assert built.engine is None
-    (tmp_path / "graph.onnx").write_bytes(built.files["graphs/plain.batch.onnx"])
+    (tmp_path / "graph.onnx").write_bytes(bytes(built.files["graphs/plain.batch.onnx"]))
     x = np.array([[1, -1], [-2, 2]], np.float32)
     np.testing.assert_array_equal(OnnxStatic().open(tmp_path / "graph.onnx").run(None, {"x": x})[0], np.maximum(x, 0))
 

@@ -10,6 +10,7 @@ import pytest
 from compiler import ir as house
 from compiler.errors import Refused
 from compiler.passes import make_pass
+from compiler.pieces import write_files
 from compiler.runners.session import open_session
 from compiler.runners.stream import Runner
 from compiler.stages import Lowered
@@ -52,9 +53,7 @@ def emitted(lowered: Lowered, rows: tuple[int, ...] = (1, 4)) -> Built:
 
 
 def answer(built: Built, artifact: int, folder: Path, **feeds: np.ndarray) -> np.ndarray:
-    for name, content in built.files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
+    write_files(folder, built.files)
     session = open_session(str(folder / built.artifacts[artifact].file))
     result: np.ndarray = session.run(None, feeds)[0]
     return result
@@ -65,7 +64,7 @@ def test_a_reshape_that_keeps_the_rows_copies_their_number(tmp_path: Path) -> No
     assert {each.file for each in built.artifacts} == {"graphs/net.batch.onnx"}
     assert [dict(each.sizes) for each in built.artifacts] == [{"batch": 1}, {"batch": 4}]
     assert built.refused == ()
-    model = onnx.load_model_from_string(built.files["graphs/net.batch.onnx"])
+    model = onnx.load_model_from_string(bytes(built.files["graphs/net.batch.onnx"]))
     assert [node.op_type for node in model.graph.node] == ["Reshape"], "no size is computed at run time"
     for artifact, rows in enumerate((1, 4)):
         x = np.arange(6 * rows, dtype=np.float32).reshape(rows, 2, 3)
@@ -86,7 +85,7 @@ def test_an_open_file_names_the_batch_axis_and_nothing_else() -> None:
     built = emitted(lowered)
     assert built.refused == ()
     (file,) = {each.file for each in built.artifacts}
-    model = onnx.load_model_from_string(built.files[file])
+    model = onnx.load_model_from_string(bytes(built.files[file]))
     for value in (*model.graph.input, *model.graph.output):
         names = [dim.dim_param for dim in value.type.tensor_type.shape.dim if not dim.HasField("dim_value")]
         assert names == [BATCH]
@@ -103,9 +102,7 @@ def test_an_open_file_answers_as_the_static_file_of_every_bucket(tmp_path: Path,
         built = write_static(OnnxStatic(), lowered, {BATCH: (1, 4)}, opens_rows=opens_rows)
         artifact = next(each for each in built.artifacts if each.sizes[BATCH] == rows)
         folder = tmp_path / str(opens_rows)
-        for name, content in built.files.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(content)
+        write_files(folder, built.files)
         runner = Runner(artifact.lowered, open_session(str(folder / artifact.file)), rows)
         feeds = [{name: np.repeat(array, rows, 0) for name, array in feed.items()} for feed in feeds_of(origin, 9)]
         answers.append([runner.step(feed) for feed in feeds])

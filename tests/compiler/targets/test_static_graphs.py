@@ -9,6 +9,7 @@ import pytest
 
 from compiler.errors import Refused
 from compiler.passes import make_pass
+from compiler.pieces import write_files
 from compiler.recipe.gates import Tolerance
 from compiler.runners.session import open_session
 from compiler.runners.stream import Runner
@@ -45,10 +46,7 @@ def emitted(lowered: Lowered) -> Built:
 
 
 def written(built: Built, folder: Path) -> Path:
-    for name, content in built.files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+    write_files(folder, built.files)
     return folder
 
 
@@ -72,7 +70,7 @@ def test_the_opset_is_that_of_what_is_written() -> None:
         { s = MatMul(q, k)  p = Softmax<axis = -1>(s)  y = MatMul(p, v) }"""
     lowered = Lowered("tiny", parse(text), batch_axis=BATCH)
     built = write_static(OnnxStatic(forms=("fuse_attention",)), lowered, {BATCH: (1,)})
-    (proto,) = (onnx.load_model_from_string(built.files[each.file]) for each in built.artifacts)
+    (proto,) = (onnx.load_model_from_string(bytes(built.files[each.file])) for each in built.artifacts)
     assert [each.version for each in proto.opset_import] == [built.versions["opset"]] == [23]
 
 
@@ -80,7 +78,7 @@ def test_the_opset_is_that_of_what_is_written() -> None:
 def test_no_dimension_is_a_name_or_unknown(which: int) -> None:
     built = emitted(heavy()[which])
     for artifact in built.artifacts:
-        proto = onnx.load_model_from_string(built.files[artifact.file])
+        proto = onnx.load_model_from_string(bytes(built.files[artifact.file]))
         assert dims_of(proto)
         assert all(dim.HasField("dim_value") for dim in dims_of(proto))
 
@@ -91,7 +89,7 @@ def test_buckets_share_weights_by_content_and_stay_within_the_file() -> None:
     places: list[dict[str, tuple[int, int]]] = []
     for artifact in built.artifacts:
         found = {}
-        for tensor in onnx.load_model_from_string(built.files[artifact.file]).graph.initializer:
+        for tensor in onnx.load_model_from_string(bytes(built.files[artifact.file])).graph.initializer:
             entries = {entry.key: entry.value for entry in tensor.external_data}
             if entries:
                 offset, length = int(entries["offset"]), int(entries["length"])

@@ -37,7 +37,7 @@ def test_what_is_written_is_what_onnx_runtime_gets_and_what_to_compute_in() -> N
 
 def test_what_stands_for_an_artefact_is_openvino(tmp_path: Path) -> None:
     built = Openvino().emit(lowered("(float[batch,2] x) => (float[batch,2] y) { y = Relu(x) }"), BUCKETS)
-    (tmp_path / "graph.onnx").write_bytes(built.files["graphs/net.batch.onnx"])
+    (tmp_path / "graph.onnx").write_bytes(bytes(built.files["graphs/net.batch.onnx"]))
     x = np.array([[1, -1], [-2, 2]], np.float32)
     np.testing.assert_array_equal(Openvino().open(tmp_path / "graph.onnx").run(None, {"x": x})[0], np.maximum(x, 0))
 

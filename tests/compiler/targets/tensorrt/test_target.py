@@ -13,6 +13,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler.errors import RecipeError
+from compiler.pieces import write_files
 from compiler.stages import Lowered
 from compiler.targets.base import Built, Part
 from compiler.targets.onnx_static import OnnxStatic
@@ -51,7 +52,7 @@ def emitted(**options: object) -> Built:
 
 
 def plan_of(built: Built) -> dict[str, object]:
-    plan: dict[str, object] = json.loads(built.files["tensorrt/net.build_plan.json"])
+    plan: dict[str, object] = json.loads(bytes(built.files["tensorrt/net.build_plan.json"]))
     return plan
 
 
@@ -103,14 +104,14 @@ def test_the_plan_names_every_flag_and_every_engine() -> None:
 def test_no_precision_flag_is_ever_set() -> None:
     for name, content in emitted(version_compatible=True, refit=True).files.items():
         if name.endswith((".json", ".txt")):
-            words = content.decode().lower()
+            words = bytes(content).decode().lower()
             assert "fp16" not in words
             assert "int8" not in words
             assert "bf16" not in words
 
 
 def test_an_engine_is_for_the_device_that_builds_it_unless_asked_otherwise() -> None:
-    assert '"hardware_compatibility": "NONE"' in emitted().files["tensorrt/net.build_plan.json"].decode()
+    assert '"hardware_compatibility": "NONE"' in bytes(emitted().files["tensorrt/net.build_plan.json"]).decode()
 
 
 TRTEXEC = """#!/bin/sh
@@ -126,9 +127,7 @@ esac || exit 1; done
 @pytest.mark.parametrize("inside", [True, False])
 def test_trtexec_builds_the_same_engines_in_any_folder(inside: bool, tmp_path: Path) -> None:
     bundle = tmp_path / "a bundle"
-    for name, content in emitted(version_compatible=True, refit=True, workspace_mb=64).files.items():
-        (bundle / name).parent.mkdir(parents=True, exist_ok=True)
-        (bundle / name).write_bytes(content)
+    write_files(bundle, emitted(version_compatible=True, refit=True, workspace_mb=64).files)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/trtexec").write_text(TRTEXEC)
     (tmp_path / "bin/trtexec").chmod(0o755)
@@ -148,7 +147,7 @@ def test_trtexec_builds_the_same_engines_in_any_folder(inside: bool, tmp_path: P
 
 
 def test_trtexec_is_told_the_other_devices() -> None:
-    script = emitted(hardware_compatibility="SAME_COMPUTE_CAPABILITY").files["tensorrt/net.trtexec.txt"].decode()
+    script = bytes(emitted(hardware_compatibility="SAME_COMPUTE_CAPABILITY").files["tensorrt/net.trtexec.txt"]).decode()
     assert script.count("--hardwareCompatibilityLevel=sameComputeCapability") == 2
 
 
@@ -174,7 +173,7 @@ def test_the_plan_and_the_script_say_the_version_that_is_needed() -> None:
     versions = plan_of(built)["versions"]
     assert isinstance(versions, dict)
     assert versions["tensorrt"] == "10.9"
-    assert "needs TensorRT 10.9 or later" in built.files["tensorrt/net.trtexec.txt"].decode()
+    assert "needs TensorRT 10.9 or later" in bytes(built.files["tensorrt/net.trtexec.txt"]).decode()
 
 
 def test_every_version_that_is_named_has_an_operator_or_an_opset() -> None:
@@ -197,9 +196,7 @@ def test_a_graph_that_would_not_be_built_is_refused_with_all_reasons_and_nothing
 
 def test_what_stands_for_an_engine_rounds_half_precision_where_the_graph_says_so(tmp_path: Path) -> None:
     built = Tensorrt().emit(lowered("squared = Mul(h, h)  y = Sub(squared, h)"), {"batch": (1,)})
-    for name, content in built.files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(content)
+    write_files(tmp_path, built.files)
     session = Tensorrt().open(tmp_path / "graphs/net.batch1.onnx")
     (y,) = session.run(None, {"x": np.full((1, 4), 300, np.float32)})
     assert y.dtype == np.float16
@@ -210,11 +207,11 @@ def test_external_weights_are_read(tmp_path: Path) -> None:
     w = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
     model = parse("(float[batch,64] x, float[64,64] w) => (float[batch,64] y) { y = MatMul(x, w) }", {"w": w})
     built = Tensorrt().emit(Lowered("big", model, batch_axis="batch"), {"batch": (1,)})
-    proto = onnx.load_model_from_string(built.files["graphs/big.batch1.onnx"])
+    proto = onnx.load_model_from_string(bytes(built.files["graphs/big.batch1.onnx"]))
     assert [tensor.data_location for tensor in proto.graph.initializer] == [onnx.TensorProto.EXTERNAL]
     (tmp_path / "graphs").mkdir()
     for name in ("graphs/big.batch1.onnx", "graphs/big.weights"):
-        (tmp_path / name).write_bytes(built.files[name])
+        (tmp_path / name).write_bytes(bytes(built.files[name]))
     x = np.ones((1, 64), np.float32)
     (y,) = Tensorrt().open(tmp_path / "graphs/big.batch1.onnx").run(None, {"x": x})
     np.testing.assert_allclose(y, x @ w, rtol=1e-4, atol=1e-4)

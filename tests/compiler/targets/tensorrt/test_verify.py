@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from compiler.pieces import write_files
 from compiler.stages import Lowered
 from compiler.targets.tensorrt import verify
 from compiler.targets.tensorrt.builder import build_one
@@ -35,9 +36,7 @@ def bundle(tmp_path: Path) -> Path:
     for rows in (1, 2):
         x = np.arange(2 * rows, dtype=np.float32).reshape(rows, 2)
         arrays |= {f"batch={rows}/feed/x": x, f"batch={rows}/output/y": -x}
-    for name, content in {**built.files, "tensorrt/net.feeds.npz": npz_from_arrays(arrays)}.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(content)
+    write_files(tmp_path, {**built.files, "tensorrt/net.feeds.npz": npz_from_arrays(arrays)})
     return tmp_path
 
 

@@ -9,10 +9,10 @@ import onnxruntime.quantization  # noqa: TID251 - what it writes is refused
 import pytest
 
 from compiler import ir as house
-from compiler.bundle.staged_folder import write_files
 from compiler.errors import GateFailed
 from compiler.passes.quantize_dynamic import QuantizeDynamic
 from compiler.passes.quantize_static import QuantizeStatic
+from compiler.pieces import write_files
 from compiler.stages import Lowered, Pass
 from compiler.targets import placements
 from compiler.targets.onnx_static import OnnxStatic
