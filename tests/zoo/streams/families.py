@@ -1,6 +1,7 @@
 """All steps of the zoo, in the order of the table."""
 
 from tests.zoo.streams import (
+    codecs,
     convolutional,
     decoders,
     encoders,
@@ -20,6 +21,7 @@ GROUPS = {
     "encoders with states stacked over layers, with look-ahead, with rings and flags": other_encoders.FAMILIES,
     "decoders and predictors with caches": decoders.FAMILIES,
     "denoisers, codecs and vocoders": synthesis.FAMILIES,
+    "codecs with quantisers and transformers": codecs.FAMILIES,
     "from papers: front ends, spotters, speakers, denoisers, vocoders": papers_acoustic.FAMILIES,
     "from papers: encoders, state spaces, predictors, decoders": papers_sequence.FAMILIES,
     "language models of the transformers package": library_decoders.FAMILIES,
