@@ -23,6 +23,7 @@ class Given:
         original: the shape of a model that is written for one row, or None.
         above: for indices, the inclusive lower bound; other than 0, the recipe declares the range.
         below: for indices, the exclusive upper bound.
+        mask_of: the axis of whose valid entries it is a mask, or None.
         counts: whether it holds the places of its frames in the stream.
     """
 
@@ -33,12 +34,14 @@ class Given:
     above: int = 0
     below: int | None = None
     counts: bool = False
+    mask_of: str | None = None
 
     @property
     def written(self) -> dict[str, Any]:
         """As in the recipe."""
         found: dict[str, Any] = {"shape": self.shape, "dtype": self.dtype}
         found |= {} if self.state is None else {"state": self.state}
+        found |= {} if self.mask_of is None else {"mask_of": self.mask_of}
         if self.above and self.below is not None:
             found["range"] = (float(self.above), float(self.below - 1))
         return found | ({} if self.original is None else {"original": self.original})
@@ -64,6 +67,7 @@ class StepFamily:
         inputs: in the order of `forward`.
         outputs: in the order of the results.
         windows: slots of each cache axis.
+        padded: the buckets of each axis with a length, which is one for every stream.
         tries: recipes until it was built: 1 where the first plain one was right.
     """
 
@@ -72,12 +76,16 @@ class StepFamily:
     inputs: Mapping[str, Given]
     outputs: tuple[str, ...]
     windows: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    padded: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     tries: int = 1
 
     @property
     def spec(self) -> Graph:
         """The graph of the recipe: inputs, states and axes, and nothing else."""
-        windows = {axis: {"window": slots, "length_input": f"{axis}_length"} for axis, slots in self.windows.items()}
+        windows: dict[str, Any] = {
+            axis: {"window": slots, "length_input": f"{axis}_length"} for axis, slots in self.windows.items()
+        }
+        windows |= {axis: {"buckets": sizes, "length_input": f"{axis}_length"} for axis, sizes in self.padded.items()}
         return Graph.model_validate(
             {
                 "source": {"factory": "zoo:build"},
@@ -89,11 +97,12 @@ class StepFamily:
 
     def feeds(self, rng: np.random.Generator, calls: int) -> Iterator[Feed]:
         """A stream of one row, the batch in front."""
+        lengths = {axis: int(rng.integers(1, sizes[-1] + 1)) for axis, sizes in self.padded.items()}
         for call in range(calls):
             feed = {}
             for name, given in self.inputs.items():
-                if given.state is None:
-                    sizes = [1, *(size for size in given.shape if isinstance(size, int))]
+                if given.state is None and given.mask_of is None:
+                    sizes = [1, *(lengths.get(str(size), size) for size in given.shape if size != BATCH)]
                     feed[name] = _drawn(given, sizes, rng, call).astype(given.dtype)
             yield feed
 

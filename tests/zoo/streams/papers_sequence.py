@@ -287,11 +287,13 @@ class Located(nn.Module):
         self.score, self.out, self.stop = nn.Linear(6, 1), nn.Linear(14, 8), nn.Linear(14, 1)
 
     def forward(
-        self, frame: Any, memory: Any, h: Any, c: Any, context: Any, weights: Any, total: Any
+        self, frame: Any, memory: Any, h: Any, c: Any, context: Any, weights: Any, total: Any, mask: Any = None
     ) -> tuple[Tensor, ...]:
         h, c = self.rnn(torch.cat([frame, context], -1), (h, c))
         where = self.place(self.conv(torch.stack([weights, total], 1)).transpose(1, 2))
         energy = self.score(torch.tanh(self.query(h).unsqueeze(1) + self.key(memory) + where)).squeeze(-1)
+        if mask is not None:
+            energy = energy.masked_fill(~mask, float("-inf"))
         weights = torch.softmax(energy, -1)
         context = torch.bmm(weights.unsqueeze(1), memory).squeeze(1)
         both = torch.cat([h, context], -1)
@@ -547,6 +549,22 @@ FAMILIES = (
             "total": state("nt", "batch", 12),
         },
         ("y", "stop", "nh", "nc", "nx", "nw", "nt"),
+    ),
+    StepFamily(
+        "location_sensitive_memory",
+        Located,
+        {
+            "frame": data("batch", 8),
+            "memory": data("batch", "text", 6),
+            "h": state("nh", "batch", 8),
+            "c": state("nc", "batch", 8),
+            "context": state("nx", "batch", 6),
+            "weights": state("nw", "batch", "text"),
+            "total": state("nt", "batch", "text"),
+            "mask": data("batch", "text", dtype="bool", mask_of="text"),
+        },
+        ("y", "stop", "nh", "nc", "nx", "nw", "nt"),
+        padded={"text": (6, 12)},
     ),
     StepFamily(
         "latency_controlled_lstm",

@@ -18,10 +18,11 @@ from compiler.capture.onnx_source.onnx_file import require_runnable
 from compiler.errors import Place
 from compiler.lowering.certificates import replay_certificates
 from compiler.passes import make_pass
+from compiler.runners.padded_chunks import side_by_side
 from compiler.runners.session import Session, session_of
 from compiler.runners.stream import OriginalCall, Runner, chained_steps, expected_of, poisoned
 from compiler.spec import check_between_passes
-from compiler.stages import Array, Feed, Lowered
+from compiler.stages import Array, Lowered
 from tests.kit.numerics import relative_difference
 from tests.zoo.streams.family import BATCH, StepFamily
 
@@ -91,7 +92,7 @@ def _compare(lowered: Lowered, alone: Sequence[Sequence[OriginalCall]], calls: i
             for axis, lengths in list(runner.lengths.items()):
                 runner.lengths[axis] = np.where(_row(row, lengths), 0, lengths)
         ages = [call - age for age in AGES]
-        feed = _joined([alone[row][max(age, 0)].feed for row, age in enumerate(ages)])
+        feed = side_by_side(lowered, [alone[row][max(age, 0)].feed for row, age in enumerate(ages)])
         full = runner.full_feed(feed)
         outputs = runner.step(feed)
         active = np.array([age >= 0 for age in ages])
@@ -107,10 +108,6 @@ def _row(row: int, array: Array) -> Array:
     """Where an array holds a row."""
     place: Array = np.arange(array.shape[0]) == row
     return place.reshape(-1, *[1] * (array.ndim - 1))
-
-
-def _joined(feeds: Sequence[Feed]) -> dict[str, Array]:
-    return {name: np.concatenate([feed[name] for feed in feeds]) for name in feeds[0]}
 
 
 def _require_same_bits(
