@@ -102,7 +102,8 @@ class StepFamily:
             feed = {}
             for name, given in self.inputs.items():
                 if given.state is None and given.mask_of is None:
-                    sizes = [1, *(lengths.get(str(size), size) for size in given.shape if size != BATCH)]
+                    dims = (lengths.get(str(dim), dim) for dim in given.shape)
+                    sizes = [1, *(dim for dim in dims if isinstance(dim, int))]
                     feed[name] = _drawn(given, sizes, rng, call).astype(given.dtype)
             yield feed
 
