@@ -2,8 +2,8 @@
 
 `python -m tests.property.fuzz --graphs 20000` draws many; the tests draw a few. A graph is grown node by node out of
 values [batch, time-like, channels] or [batch, channels, time-like]; every value may feed several nodes. Some graphs
-take the lengths of their rows, too, some have one row only, or inputs with axes of their own, and some are written in
-older operator sets, and converted as captured ones are.
+take lengths or masks of their rows, too, some have one row only, or inputs with axes of their own, and some are written
+in older operator sets, and converted as captured ones are.
 """
 
 import argparse
@@ -32,6 +32,7 @@ from tests.property.axis_kinds import AXIS_KINDS, ONE_ROW_KINDS
 from tests.property.double_precision import InDouble
 from tests.property.garden import NEWEST, OLDEST, SINCE, WIDTH, Garden, Kinds, Soil, since
 from tests.property.length_kinds import HEAD_KINDS, LENGTH_KINDS, SIZE_KINDS, UNDECLARED
+from tests.property.mask_kinds import MASK_KINDS, TAKEN
 from tests.property.opset_kinds import OPSET_KINDS
 from tests.property.write_kinds import WRITE_KINDS
 
@@ -271,15 +272,16 @@ SOILS: tuple[Soil, ...] = (
     Soil("no batch", ONE_ROW, "none"),
     Soil("everything", EVERYTHING, opsets=range(house.OLDEST_OPSET, NEWEST + 1)),
 )
-"""What grows, and on what ground; seeds take turns, and in two turns of eight all are of `OF_SIZES` or `OF_HEADS`."""
+"""What grows, and on what ground; seeds take turns, and in three turns of eight all are of one of those below."""
 
 OF_SIZES = Soil("types of sizes", (*KINDS, *SIZE_KINDS))
 OF_HEADS = Soil("merged heads", (*KINDS, *HEAD_KINDS))
+OF_MASKS = Soil("masks", (*WIDER, *((kind, 3 * weight) for kind, weight in MASK_KINDS)))
 
 
 def soil_of(seed: int) -> Soil:
     """On what the graph of a seed grows in a long run."""
-    return {5: OF_SIZES, 3: OF_HEADS}.get(seed // len(SOILS) % 8, SOILS[seed % len(SOILS)])
+    return {3: OF_HEADS, 5: OF_SIZES, 6: OF_MASKS}.get(seed // len(SOILS) % 8, SOILS[seed % len(SOILS)])
 
 
 def grow(seed: int, nodes: int = 7, soil: Soil = SOILS[0]) -> Lowered:
@@ -296,7 +298,8 @@ def grow(seed: int, nodes: int = 7, soil: Soil = SOILS[0]) -> Lowered:
     house.infer_shapes(garden.model)
     inputs = house.inputs_named(garden.model)
     declared = tuple(name for name in inputs if name == "n")
-    axes = [PaddedAxis("time", declared[0] if declared else "time_length", length_inputs=declared)]
+    masks, pad_masks = (tuple(name for name in inputs if TAKEN.get(name, (0, None))[1] == shown) for shown in (1, 0))
+    axes = [PaddedAxis("time", declared[0] if declared else "time_length", masks, pad_masks, declared)]
     if any("later" in map(str, value.shape or ()) for value in inputs.values()):
         axes.append(PaddedAxis("later", "later_length"))
     batch = "batch" if soil.rows == "batch" else None
@@ -336,14 +339,15 @@ def attack(seed: int, nodes: int = 7, soil: Soil = SOILS[0]) -> str:
         return "refused"
     certificate = json.loads(json.dumps(outcome.records[0]))
     before, after = (ir.serde.serialize_model(each.model) for each in (origin, outcome.lowered))
-    alone = origin if grown.padded_axes[0].length_inputs else grown
+    is_told = _is_told(grown.padded_axes[0])
+    alone = origin if is_told else grown
     try:
         check(before, after, certificate)
     except Rejected:
         if any(_runs_alone(alone, outcome)):
             raise
         return "undefined"  # nothing is claimed of a graph that runs at no length; capture runs it before padding
-    if grown.padded_axes[0].length_inputs:
+    if is_told:
         _check_declared(grown, origin, outcome.lowered.padded_axes[0].minimum)
     count = 3 if soil.rows == "batch" else 1
     edges: Edges = "none"
@@ -376,14 +380,20 @@ def as_padded(grown: Lowered) -> Lowered:
     model = raised(grown.model)
     house.infer_shapes(model)
     today, (axis, *others) = dataclasses.replace(grown, model=model), grown.padded_axes
-    if not axis.length_inputs:
+    if not _is_told(axis):
         return today
     folded = FoldMaskInputs().apply(dataclasses.replace(today, model=house.clone(model))).lowered
-    return dataclasses.replace(folded, padded_axes=(dataclasses.replace(axis, length_inputs=()), *others))
+    bare = dataclasses.replace(axis, mask_inputs=(), pad_mask_inputs=(), length_inputs=())
+    return dataclasses.replace(folded, padded_axes=(bare, *others))
+
+
+def _is_told(axis: PaddedAxis) -> bool:
+    """Whether the model takes lengths or masks along an axis."""
+    return bool(axis.length_inputs or axis.masks)
 
 
 def _check_declared(grown: Lowered, origin: Lowered, least: int) -> None:
-    """Compare a graph with declared lengths with the one that makes them of its other inputs, from a length on.
+    """Compare a graph with declared lengths and masks with the one without them, from a length on.
 
     Raises:
         Differs: it does not compute what it computed.
@@ -392,7 +402,10 @@ def _check_declared(grown: Lowered, origin: Lowered, least: int) -> None:
     for length in (least, least + 1, least + 4, least + 7):
         given = _feeds(origin, length, np.random.default_rng(length))
         try:
-            wanted = before.run(None, given | {"n": np.array([length])})
+            told = {name: np.array([length]) for name in grown.padded_axes[0].length_inputs}
+            for name, shown in grown.padded_axes[0].masks.items():
+                told[name] = np.full((1, length), shown, TAKEN[name][0].numpy())
+            wanted = before.run(None, given | told)
         except Exception:  # noqa: BLE001 - it does not run alone at this length
             continue
         for expected, got in zip(wanted, after.run(None, given), strict=True):
