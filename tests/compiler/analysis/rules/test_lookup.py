@@ -173,7 +173,7 @@ ONE_EACH = dataclasses.replace(IDS, shape=("batch", 1, 3))
 LONG_EACH = dataclasses.replace(IDS, shape=("batch", "time", 3))
 LAST_EACH = Operand(("batch", 1, 3), INT64, valid=Interval(-1, -1))
 REFUSED = [
-    (rows_of("time", "time + 2", constant(np.ones((2, 16, 3)))), "looked up at positions of each row"),
+    (rows_of("time", "time + 2", constant(np.arange(96.0).reshape(2, 16, 3))), "looked up at positions of each row"),
     (rows_of("8 - time", "8 - time"), "counts 0 positions"),
     (entry(0, 0), "rows of one batch would mix"),
     (entry(1, -1, data=Operand((1, "time", 3))), "lie in other slots in every row"),
