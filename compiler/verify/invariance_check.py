@@ -4,8 +4,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from onnxruntime.capi import onnxruntime_pybind11_state as ort_state  # type: ignore[import-untyped, unused-ignore]
 
-from compiler.errors import GateFailed, Place
+from compiler import ir as house
+from compiler.errors import GateFailed, Place, Refused
 from compiler.records.findings import Finding
 from compiler.runners.padded_chunks import side_by_side
 from compiler.runners.stream import Runner, poisoned
@@ -28,6 +30,9 @@ class Invariance:
     poisons: tuple[str, ...]
 
 
+ENDED = (ort_state.Fail, ort_state.InvalidArgument, ort_state.RuntimeException)
+"""What ONNX Runtime raises where a node cannot compute what it is given."""
+
 POISONS = {"NaN": np.nan, "Inf": np.inf, "-Inf": -np.inf, "1e30": 1e30, "-1e30": -1e30}
 
 
@@ -42,6 +47,7 @@ def check_invariance(runner: Runner, feeds: Sequence[Feed]) -> Invariance:
 
     Raises:
         GateFailed: names the output, the poison and the step.
+        Refused: the engine ends a call for what lies in one row, and with it those of all others; names the node.
     """
     lowered, batch, calls = runner.lowered, runner.batch, 0
     idle = {name: np.zeros_like(array) for name, array in feeds[0].items()}
@@ -82,11 +88,29 @@ def _mixes(batch: int, position: int) -> list[list[str]]:
 def _changed(runner: Runner, full: Feed, clean: Mapping[str, Array], active: Array, mix: Sequence[str]) -> str | None:
     """The first output with another bit where each row's padded places hold its content of `mix`."""
     spoiled = poisoned(runner.lowered, full, active, [POISONS[label] for label in mix])
-    for name, array in zip(clean, runner.session.run(list(clean), spoiled), strict=True):
+    try:
+        results = runner.session.run(list(clean), spoiled)
+    except ENDED as error:
+        raise _ended(runner.lowered, str(error)) from error
+    for name, array in zip(clean, results, strict=True):
         got, kept = (_valid(runner, name, each, full, active) for each in (array, clean[name]))
         if [each.tobytes() for each in got] != [each.tobytes() for each in kept]:
             return name
     return None
+
+
+def _ended(lowered: Lowered, told: str) -> Refused:
+    """A call of all rows that ends for the content of one, by the node that the engine names."""
+    node = next((each for each in lowered.model.graph if f"'{each.name}'" in told), None)
+    place = Place(stage="invariance", graph=lowered.graph)
+    if node is not None:
+        names = {"node": str(node.name), "op": node.op_type, "source": house.source_of(node)}
+        place = dataclasses.replace(place, **names)
+    return Refused(
+        f"a call of all rows ends where one of them holds NaN, infinities or huge numbers: {told}",
+        cure="keep places that are computed of data in their table, as with clamp(0, size - 1), or build buckets: [1]",
+        place=place,
+    )
 
 
 def _seen(runner: Runner, full: Feed, clean: Mapping[str, Array], active: Array) -> str:

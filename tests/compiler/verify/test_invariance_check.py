@@ -5,7 +5,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
-from compiler.errors import GateFailed
+from compiler.errors import GateFailed, Refused
 from compiler.runners.session import open_session
 from compiler.runners.stream import Runner
 from compiler.stages import Lowered, State
@@ -48,6 +48,27 @@ def test_rows_that_see_each_other_are_found() -> None:
     with pytest.raises(GateFailed, match="mixes rows"):
         check_invariance(Runner(lowered, open_session(house.serialized(model)), 2), feeds)
     assert check_invariance(Runner(lowered, open_session(house.serialized(model)), 1), feeds).calls == len(POISONS)
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["anywhere", "within the table"])
+def test_a_place_that_is_computed_of_data_may_not_end_the_call_of_the_other_rows(kept: bool) -> None:
+    # regression: NaN in a row of no stream became a place far in front of the table, and ended the build as a bug
+    places = "inside = Clip(whole, first, last)" if kept else "inside = Identity(whole)"
+    text = f"""(float[batch,1] x) => (float[batch,2] y)
+    <float[3,2] table = {{1, 2, 3, 4, 5, 6}}, int64 first = {{0}}, int64 last = {{2}}> {{
+        low = Floor(x)  whole = Cast<to = 7>(low)  {places}  found = GatherND(table, inside)  y = Identity(found)
+    }}"""
+    model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : 20]>\nlooking {text}')
+    for node in model.graph:
+        node.name = f"node_{node.outputs[0].name}"
+    runner = Runner(Lowered("net", model, batch_axis="batch"), open_session(house.serialized(model)), 2)
+    feeds = [{"x": np.ones((1, 1), np.float32)}] * 2
+    if kept:
+        assert check_invariance(runner, feeds).calls == 2 * len(POISONS)
+        return
+    with pytest.raises(Refused, match="a call of all rows ends where one of them holds NaN") as refused:
+        check_invariance(runner, feeds)
+    assert refused.value.place.node == "node_found" and "clamp(0, size - 1)" in str(refused.value)
 
 
 def test_states_without_rows_have_anything_in_front() -> None:
