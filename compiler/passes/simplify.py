@@ -12,8 +12,8 @@ Ensures: no Constant or Identity nodes between others, no unread nodes, initiali
 Keeps: operators of other domains; subgraphs; random draws; names of graph inputs and outputs.
 Numerics: exact, infinities, NaN and the sign of zero included, but for zeros that a Where chooses between in place of a
     ScatterND. The rules, and those of onnxscript left out, are listed in `rules.py`, `added_axes.py`, `writes.py`,
-    `masked_writes.py` and `counts.py` beside it; constants are what ONNX Runtime computes on one thread of the building
-    machine.
+    `masked_writes.py`, `counts.py` and `repeated_places.py` beside it; constants are what ONNX Runtime computes on one
+    thread of the building machine.
 Time: linear; a sweep visits every node once, and few graphs need more than three.
 Source: the optimizer of onnxscript, rule by rule, and the common passes of onnx_ir.
 """
@@ -32,6 +32,7 @@ from compiler.simplification.added_axes import AXES
 from compiler.simplification.branches import chosen_branch
 from compiler.simplification.constants import fold
 from compiler.simplification.counts import COUNTS
+from compiler.simplification.repeated_places import PLACES
 from compiler.simplification.rules import RULES, Candidate, forget_zero_states, known_integers
 from compiler.simplification.sharing import Key, key_of, share_initializers, stand_in
 from compiler.simplification.writes import WRITES
@@ -109,7 +110,7 @@ def _visit(candidate: Candidate, kept: dict[Key, ir.Node]) -> bool:
     return first is not node and _take_over(candidate, node.outputs, first.outputs)
 
 
-EVERY = {**RULES, **AXES, **WRITES, **COUNTS}
+EVERY = {**RULES, **AXES, **WRITES, **COUNTS, **PLACES}
 """The rule of every operator that has one."""
 
 
