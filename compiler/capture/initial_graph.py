@@ -386,19 +386,17 @@ def step_frames(model: ir.Model, states: Sequence[State], places: Sequence[RowPl
     What is attended to may be more, as frames of a look-ahead are that the next call is given again.
 
     Raises:
-        Refused: no cache is joined along it.
+        Refused: no cache is joined along it, or two of one axis grow by other numbers of frames.
     """
     along = {
         state: frames_axis
         for state in states
         if state.cache == axis and (frames_axis := _graph_axis(state, places)) is not None
     }
-    for state, frames_axis in along.items():
-        for value in _cut_from(house.outputs_named(model)[state.output]):
-            dims = house.dims_of(value)
-            grown = None if dims is None else grows_by(dims[frames_axis], axis) or _grown(dims[frames_axis], axis)
-            if grown is not None:
-                return grown
+    growths = {state: _growth(model, state, frames_axis, axis) for state, frames_axis in along.items()}
+    told = {state: growth for state, growth in growths.items() if growth is not None}
+    if told:
+        return _the_same_growth(told, axis, graph)
     caches = {state.cache for state in states if state.cache is not None}
     found = [new for state, frames_axis in along.items() for new in _joined(model, state, frames_axis)]
     own = [new for new in found if not any(house.mentions(new, each) for each in caches)]
@@ -407,6 +405,30 @@ def step_frames(model: ir.Model, states: Sequence[State], places: Sequence[RowPl
     raise Refused(f"no cache is joined along {axis!r} with new frames", cure=NEW_FRAMES_CURE).at(
         graph=graph, axis=axis, stage="capture"
     )
+
+
+def _growth(model: ir.Model, state: State, frames_axis: int, axis: str) -> Dim | None:
+    """By how much a cache grows in a call, before it is cut to its newest frames; None where sizes do not tell."""
+    for value in _cut_from(house.outputs_named(model)[state.output]):
+        dims = house.dims_of(value)
+        grown = None if dims is None else grows_by(dims[frames_axis], axis) or _grown(dims[frames_axis], axis)
+        if grown is not None:
+            return grown
+    return None
+
+
+def _the_same_growth(growths: Mapping[State, Dim], axis: str, graph: str) -> Dim:
+    """The frames that every cache of an axis grows by; the runtime counts the valid ones of all of them once."""
+    (first, growth), *others = growths.items()
+    for state, other in others:
+        if sympy.sympify(other) != sympy.sympify(growth):
+            raise Refused(
+                f"a call adds {growth} frames to {first.input!r} and {other} to {state.input!r}, "
+                f"which lie along one axis {axis!r}",
+                cure="give each of them an axis of its own, with a window of its own",
+                place=Place(stage="capture", graph=graph, tensor=state.input, axis=axis),
+            )
+    return growth
 
 
 def _cut_from(value: ir.Value) -> list[ir.Value]:

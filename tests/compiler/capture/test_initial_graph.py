@@ -119,6 +119,19 @@ def test_frames_of_a_look_ahead_are_attended_to_and_not_kept(body: str) -> None:
     assert step_frames(model, (State("past", "next_past", 1, "cached"),), (), "cached", "net") == 4
 
 
+def test_caches_of_one_axis_that_grow_differently_are_refused_by_both_names() -> None:
+    # regression: the first of them told how far both go, and the frames of the other were counted wrongly
+    model = parse(
+        """(float[batch,4,2] x, float[batch,2,2] m, float[batch,cached,2] past, float[batch,cached,2] memory)
+        => (float[batch,r,2] next_past, float[batch,s,2] next_memory)
+        { next_past = Concat<axis = 1>(past, x)  next_memory = Concat<axis = 1>(memory, m) }"""
+    )
+    infer_shapes(model)
+    states = (State("past", "next_past", 1, "cached"), State("memory", "next_memory", 1, "cached"))
+    with pytest.raises(Refused, match="adds 4 frames to 'past' and 2 to 'memory', which lie along one axis 'cached'"):
+        step_frames(model, states, (), "cached", "net")
+
+
 def test_a_cut_to_as_many_frames_as_a_call_adds_hides_nothing() -> None:
     model = parse(LOOK_AHEAD.replace("BODY", CUT).replace("newest = {-8}", "newest = {-4}"))
     infer_shapes(model)
