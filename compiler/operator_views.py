@@ -1,13 +1,14 @@
 """What a node does, read in one place whatever its spelling: operands left out, axes counted from the back.
 
     Slice(x, starts, ends), Slice(x, starts, ends, "", steps), axes [-1] or [2]:  one view, with axes from the front
+    Slice of all axes, most of them from 0 to the end; ends of 2**31 - 1 or 2**63 - 1:  the same as of one axis
 
 A reader says what an operand holds, so that whoever asks decides how much is known of it.
 """
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import onnx_ir as ir
 import sympy
@@ -19,14 +20,24 @@ Reader: TypeAlias = Callable[[ir.Value], Sequence[Number | None] | None]
 """The whole numbers that an operand holds, in order; None for one, or for all, that are not known."""
 
 
+Entry = TypeVar("Entry")
+
+FAR = 2**31 - 1
+"""A bound from here on lies behind the end of every axis: int32 has no larger one."""
+
+END = 2**63 - 1
+"""How a view spells such a bound; one in front of every axis is -END."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Cut:
     """What a Slice keeps of one axis.
 
     Attributes:
         axis: counted from the front.
-        start: the first entry; negative ones count from the end. None where it is not known.
-        end: the entry after the last, likewise.
+        start: the first entry; negative ones count from the end. None where it is not known. Of an axis of known size
+            it counts from the front where the step is positive.
+        end: the entry after the last, likewise; of an axis of unknown size END and -END for bounds beyond it.
         step: the distance of kept entries, likewise.
     """
 
@@ -41,6 +52,27 @@ class Cut:
         start, end, step = self.start, self.end, self.step
         known = isinstance(start, int) and isinstance(end, int) and isinstance(step, int)
         return slice(start, end, step) if known else None
+
+    def within(self, size: object) -> "Cut":
+        """The same cut in one spelling: of an axis of so many entries, or of any number where that is no integer."""
+        bounds = self.numbers
+        if bounds is not None and isinstance(size, int) and bounds.step > 0:
+            first, last, _ = bounds.indices(size)
+            return Cut(self.axis, first, max(first, last), bounds.step)
+        start, end = (_beyond(each) for each in (self.start, self.end))
+        if isinstance(self.step, int) and abs(start if isinstance(start, int) else 0) == END:
+            first = 0 if self.step > 0 else -1
+            start = first if (start == END) == (self.step < 0) else start
+        return Cut(self.axis, start, end, self.step)
+
+    def keeps_all(self, size: object) -> bool:
+        """Whether every entry stays where it is, of an axis of so many entries in the spelling of `within`."""
+        return (self.start, self.step) == (0, 1) and self.end in (END, size)
+
+
+def _beyond(bound: Number | None) -> Number | None:
+    far = isinstance(bound, int) and abs(bound) >= FAR
+    return (END if bound > 0 else -END) if far and isinstance(bound, int) else bound
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -75,7 +107,7 @@ class Slice:
         return tuple(axis + (rank or 0) * (axis < 0) for axis in axes) if known else None
 
     def cuts(self, read: Reader) -> tuple[Cut, ...] | None:
-        """What is kept of every axis that is cut, in the order of the bounds; None where the axes are not known."""
+        """What is kept of every axis of which not all is kept, in the order of axes; None where these are not known."""
         axes = self.axes_cut(read)
         if axes is None:
             return None
@@ -84,12 +116,24 @@ class Slice:
         steps = [1] * len(axes) if self.steps is None else read(self.steps) or unknown
         if {len(starts), len(ends), len(steps)} != {len(axes)}:
             return None
-        return tuple(map(Cut, axes, starts, ends, steps))
+        shape = self.data.shape
+        sizes = [None] * (max(axes) + 1) if shape is None or len(shape) != self.rank else list(shape)
+        cuts = [Cut(*bounds).within(sizes[bounds[0]]) for bounds in zip(axes, starts, ends, steps, strict=True)]
+        return tuple(sorted((cut for cut in cuts if not cut.keeps_all(sizes[cut.axis])), key=lambda cut: cut.axis))
 
     def only_cut(self, read: Reader) -> Cut | None:
-        """What is kept of the only axis that is cut; None where there are several, or it is not known."""
+        """What is kept of the only axis that is cut; None where there are several or none, or it is not known."""
         cuts = self.cuts(read)
         return cuts[0] if cuts is not None and len(cuts) == 1 else None
+
+    def picked(self, entries: Sequence[Entry], read: Reader) -> Sequence[Entry] | None:
+        """Of the entries of a list those that are kept; None where they are not known."""
+        cuts = self.cuts(read)
+        kept = None if cuts is None else [cut.numbers for cut in cuts if cut.axis == 0]
+        if kept is None or len(kept) != len(cuts or ()) or len(kept) > 1:
+            return None
+        bounds = kept[0] if kept else slice(None)
+        return None if bounds is None else entries[bounds]
 
     def along(self, data: ir.Value | None, axes: ir.Value) -> list[ir.Value | None]:
         """The operands of a Slice of other data by the same bounds along other axes."""

@@ -215,7 +215,7 @@ def _cut(node: ir.Node, operand: int, slots: Slots) -> Next:
     view = slice_of(node)
     found = None if view is None else view.cuts(house.integers_of)
     cuts = {cut.axis: cut.numbers for cut in found or ()}
-    if not cuts or 0 in cuts or None in cuts.values():
+    if found is None or 0 in cuts or None in cuts.values():
         return None
     kept = cuts.get(slots.axis)
     which = slots.which if kept is None else slots.which[:, kept]

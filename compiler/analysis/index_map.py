@@ -218,6 +218,10 @@ class _Movement:
             raise ValueError("not a constant Pad of every axis")
         if not all(never_negative(each, (), ()) for each in pads):
             raise ValueError("takes entries away")
+        added = pad_value(self.node)
+        if added is None:
+            raise ValueError("adds a number that is computed")
+        self.added = added
         self.offsets = pads[:rank]
         return tuple(
             sympy.expand(a + size + b) for a, size, b in zip(pads[:rank], self.before, pads[rank:], strict=True)
@@ -283,7 +287,7 @@ class _Movement:
         for at, size in zip(moved, self.before, strict=True):
             for guard in (at, sympy.expand(size - 1 - at)):
                 if not never_negative(guard, inside, box):
-                    yield Source((*inside, sympy.expand(-1 - guard)), None, pad_value(self.node))
+                    yield Source((*inside, sympy.expand(-1 - guard)), None, self.added)
                     inside = (*inside, guard)
         yield Source(inside, moved)
 

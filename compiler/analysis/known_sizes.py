@@ -136,8 +136,8 @@ def _computed(node: ir.Node, seen: Numbers) -> tuple[Dim, ...] | None:
             return tuple(known[0][at] for at in picked) if usable else None
         case "Slice":
             view = slice_of(node)
-            cut = None if view is None else view.only_cut(lambda value: _numbers(value, seen))
-            return None if cut is None or cut.numbers is None else known[0][cut.numbers]
+            kept = None if view is None else view.picked(known[0], lambda value: _numbers(value, seen))
+            return None if kept is None else tuple(kept)
         case "Neg":
             return tuple(-number for number in known[0])
         case "Floor":

@@ -140,8 +140,11 @@ def _pad(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:
     pads = _integers(node, 1, "pads", sizes) or []
     if attribute(node, "mode", "constant") != "constant" or len(pads) != 2 * array.ndim or min(pads) < 0:
         raise ValueError("not a constant Pad of every axis")
+    added = pad_value(node)
+    if added is None:
+        raise ValueError("adds a number that is computed")
     widths = list(zip(pads[: array.ndim], pads[array.ndim :], strict=True))
-    return np.pad(array, widths, constant_values=label(pad_value(node)))
+    return np.pad(array, widths, constant_values=label(added))
 
 
 def label(added: float) -> int:
@@ -191,10 +194,10 @@ STEPS: dict[str, Callable[[ir.Node, ir.Value, Array, Sizes], Array]] = {
 """Every movement on place numbers. Raises ValueError where it cannot tell."""
 
 
-def pad_value(node: ir.Node) -> float:
-    """The number that a constant Pad adds."""
-    found = uniform(node.inputs[2]) if len(node.inputs) > 2 else None
-    return 0.0 if found is None else found
+def pad_value(node: ir.Node) -> float | None:
+    """The number that a constant Pad adds; None where that is computed."""
+    value = node.inputs[2] if len(node.inputs) > 2 else None
+    return 0.0 if value is None else uniform(value)
 
 
 def uniform(value: ir.Value | None) -> float | None:

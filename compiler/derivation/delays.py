@@ -23,13 +23,14 @@ import sympy
 
 from compiler import ir as house
 from compiler.analysis.known_sizes import numbers_of
-from compiler.analysis.place_numbers import uniform
+from compiler.analysis.place_numbers import pad_value, uniform
 from compiler.derivation.links import NotLinked, dims, links_of, regrouped
 from compiler.derivation.prefixes import before_frames, start_of
 from compiler.derivation.reading import pads_of
 from compiler.derivation.written_sizes import STAMP
 from compiler.ir import Dim
 from compiler.operator_traits import VIEWS
+from compiler.operator_views import slice_of
 
 MOVED = frozenset({"Concat", "Pad", "Slice"})
 """A list of its own: operators that add entries in front of frames, or cut some off."""
@@ -143,23 +144,19 @@ def _moved(delay: _Delay) -> _Delay | None:
 
 
 def _cut(node: ir.Node, delay: _Delay) -> _Delay | None:
-    operand, axis = node.inputs[0], delay.axis
-    if operand is None or len(node.inputs) < 4:
+    axis, view = delay.axis, slice_of(node)
+    cut = None if view is None else view.only_cut(numbers_of)
+    if view is None or cut is None or (cut.axis, cut.step) != (axis, 1) or start_of(node, axis) != 0:
         return None
-    bounds = [numbers_of(each) for each in node.inputs[1:]]
-    if any(each is None or len(each) != 1 for each in bounds) or (len(bounds) > 3 and bounds[3] != (1,)):
-        return None
-    if bounds[2] is None or int(bounds[2][0]) % len(dims(operand)) != axis or start_of(node, axis) != 0:
-        return None
-    gone = _difference(dims(operand)[axis], dims(delay.value)[axis])
+    gone = _difference(dims(view.data)[axis], dims(delay.value)[axis])
     if gone is None or gone < 0 or (gone and delay.cut < 0):
         return None  # of frames that are gone there is no zero instead
-    return dataclasses.replace(delay, value=operand, cut=delay.cut + gone)
+    return dataclasses.replace(delay, value=view.data, cut=delay.cut + gone)
 
 
 def _padded(node: ir.Node, delay: _Delay) -> _Delay | None:
     pads, operand = pads_of(node), node.inputs[0]
-    value = 0.0 if len(node.inputs) < 3 or node.inputs[2] is None else uniform(node.inputs[2])
+    value = pad_value(node)
     if pads is None or operand is None or value is None:
         return None
     front, behind = pads.pop(delay.axis, (0, 0))

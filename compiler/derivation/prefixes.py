@@ -17,6 +17,7 @@ from compiler.analysis.known_sizes import numbers_of
 from compiler.derivation.dependence import Along
 from compiler.derivation.links import NotLinked, dims
 from compiler.ir import Dim
+from compiler.operator_views import slice_of
 
 
 def is_count(size: Dim) -> bool:
@@ -71,11 +72,12 @@ def kept_along(node: ir.Node, along: Along, axis: int, frames: sympy.Symbol) -> 
     Raises:
         NotLinked: some frames are left out.
     """
-    bounds = [numbers_of(value) for value in node.inputs[1:]]
-    if not along.is_alone or any(each is None or len(each) != 1 for each in bounds):
+    view = slice_of(node)
+    cut = None if view is None else view.only_cut(numbers_of)
+    if not along.is_alone or cut is None or cut.axis != axis or cut.start is None:
         raise NotLinked("Slice cuts frames that share their axis, or several axes at once")
     left, start = dims(node.outputs[0])[axis], start_of(node, axis)
-    if len(bounds) > 3 and bounds[3] != (1,):
+    if cut.step != 1:
         raise NotLinked("Slice leaves out frames")
     before = before_frames(left, frames)
     if before is not None and house.normal_form(along.before - before - start) == 0:
@@ -86,6 +88,13 @@ def kept_along(node: ir.Node, along: Along, axis: int, frames: sympy.Symbol) -> 
 
 
 def start_of(node: ir.Node, axis: int) -> Dim:
-    """Where a Slice along one axis begins, counted from the front."""
-    (start,) = numbers_of(node.inputs[1]) or (0,)
-    return start if is_count(start) else house.normal_form(start + dims(node.inputs[0])[axis])
+    """Where a Slice along one axis begins, counted from the front.
+
+    Raises:
+        NotLinked: that is not known.
+    """
+    view = slice_of(node)
+    cut = None if view is None else view.only_cut(numbers_of)
+    if cut is None or cut.axis != axis or cut.start is None:
+        raise NotLinked("Slice cuts several axes at once, or begins where data say")
+    return cut.start if is_count(cut.start) else house.normal_form(cut.start + dims(node.inputs[0])[axis])

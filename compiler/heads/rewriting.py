@@ -146,8 +146,8 @@ def _cut_out(node: ir.Node, entries: list[int]) -> list[int] | None:
         places = house.array_of(node.inputs[1])
         return None if places is None else [entries[at] for at in places.reshape(-1).tolist()]
     view = slice_of(node)
-    cut = None if view is None else view.only_cut(house.integers_of)
-    return None if cut is None or cut.numbers is None else entries[cut.numbers]
+    picked = None if view is None else view.picked(entries, house.integers_of)
+    return None if picked is None else list(picked)
 
 
 def _head_axis(value: ir.Value, heads: int) -> int | None:

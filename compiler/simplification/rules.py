@@ -39,7 +39,7 @@ import sympy
 from compiler import ir as house
 from compiler.analysis.known_sizes import MOST, Numbers, numbers_of
 from compiler.operator_traits import RECURRENCES
-from compiler.operator_views import slice_of
+from compiler.operator_views import Number, slice_of
 from compiler.simplification.constants import constant_of, fold
 from compiler.sizes.expressions import Dim
 from compiler.sizes.growth import never_negative
@@ -269,37 +269,24 @@ def cut(candidate: Candidate) -> ir.Value | None:
 def _everything(candidate: Candidate) -> ir.Value | None:
     view = slice_of(candidate.node)
     cuts = None if view is None else view.cuts(house.integers_of)
-    if view is None or cuts is None:
-        return None
-    dims = None if view.data.shape is None else list(view.data.shape)
-    far = {ir.DataType.INT32: 2**31 - 1}.get(view.ends.dtype or ir.DataType.INT64, house.END)
-    for cut in cuts:
-        dim, kept = None if dims is None else dims[cut.axis], cut.numbers
-        if kept is None or kept.step != 1:
-            return None
-        from_the_first = kept.start == 0 or (isinstance(dim, int) and kept.start <= -dim)
-        to_the_last = kept.stop == far or (isinstance(dim, int) and kept.stop >= dim)
-        if not (from_the_first and to_the_last):
-            return None
-    return view.data
+    return view.data if view is not None and cuts == () else None
 
 
 def _padded_less(candidate: Candidate) -> ir.Value | None:
     """The first entries of a convolution, as many as went in: it need not pad behind what gives them."""
-    made, bounds = candidate.alone(0, "Conv"), [candidate.constant(at) for at in (1, 3)]
-    bounds.append(np.ones(1) if candidate.value(4) is None else candidate.constant(4))
-    known = [int(each.item()) for each in bounds if each is not None and each.size == 1]
-    if made is None or len(known) < len(bounds) or not _is_plain(made):
+    made, view = candidate.alone(0, "Conv"), slice_of(candidate.node)
+    cut = None if view is None else view.only_cut(lambda bounds: numbers(bounds, candidate))
+    if made is None or cut is None or (cut.start, cut.step) != (0, 1) or not _is_plain(made):
         return None
-    value, (start, axis, step) = made.inputs[0], known
+    value = made.inputs[0]
     dims, kernel = (None if each is None else house.dims_of(each) for each in made.inputs[:2])
-    if dims is None or kernel is None or (start, step) != (0, 1) or axis % len(dims) < 2:
+    if dims is None or kernel is None or cut.axis < 2:
         return None
-    size, taps, count, at = dims[axis], kernel[axis], len(dims) - 2, axis % len(dims) - 2
+    size, taps, count, at = dims[cut.axis], kernel[cut.axis], len(dims) - 2, cut.axis - 2
     strides, dilations = (house.ints_attribute(made, name) or (1,) * count for name in ("strides", "dilations"))
     pads = list(house.ints_attribute(made, "pads") or (0,) * 2 * count)
     needed = dilations[at] * (taps - 1) - pads[at] if isinstance(taps, int) else -1
-    if strides[at] != 1 or not 0 <= needed <= pads[at + count] or not _is_count(candidate, size):
+    if strides[at] != 1 or not 0 <= needed <= pads[at + count] or not _is_count(candidate, cut.end, size):
         return None
     pads[at + count] = needed
     attributes = [each for name, each in made.attributes.items() if name != "pads"]
@@ -311,12 +298,12 @@ def _is_plain(node: ir.Node) -> bool:
     return str(house.attribute(node, "auto_pad", "NOTSET")) == "NOTSET"
 
 
-def _is_count(candidate: Candidate, size: Dim) -> bool:
+def _is_count(candidate: Candidate, end: Number | None, size: Dim) -> bool:
     """Whether a Slice ends at a size, and nothing cuts what is counted."""
-    end = candidate.value(2)
-    maker = None if end is None else end.producer()
+    ends = candidate.value(2)
+    maker = None if ends is None else ends.producer()
     counts = candidate.constant(2) is not None or (maker is not None and _counts_no_cut(maker))
-    return counts and _is_counted(size) and numbers(end, candidate) == (size,)
+    return counts and _is_counted(size) and end == size
 
 
 def concat(candidate: Candidate) -> ir.Value | None:

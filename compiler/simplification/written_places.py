@@ -14,12 +14,10 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.known_sizes import numbers_of
+from compiler.operator_views import END, Slice, slice_of
 from compiler.simplification.constants import constant_of
 from compiler.sizes.expressions import Dim, normal_form
 from compiler.sizes.growth import never_negative
-
-FAR = 2**31 - 1
-"""Ends from here on are the end of the axis."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,9 +116,8 @@ def _counted(column: ir.Value, back: int, size: Dim) -> Places | None:
         return None if array is None else _known(array, 0, size)
     if _counts_all(vector, size):
         return WHOLE
-    made = vector.producer()
-    whole = made.inputs[0] if made is not None and house.is_op(made, "Slice") else None
-    return None if made is None or whole is None or not _counts_all(whole, size) else _run(made)
+    view = slice_of(vector.producer())
+    return _run(view) if view is not None and _counts_all(view.data, size) else None
 
 
 def _vector(value: ir.Value | None, back: int) -> ir.Value | None:
@@ -163,21 +160,19 @@ def _counts_all(value: ir.Value, size: Dim) -> bool:
     return start is not None and step is not None and int(start) == 0 and int(step) == 1
 
 
-def _run(cut: ir.Node) -> Run | None:
+def _run(view: Slice) -> Run | None:
     """What a Slice of a vector keeps, where its end is never in front of its start."""
-    start, end = _number(cut, 1), _number(cut, 2)
-    if start is None or (len(cut.inputs) > 4 and cut.inputs[4] is not None and _number(cut, 4) != 1):
+    cuts = view.cuts(numbers_of)
+    if not cuts:
+        return None if cuts is None else WHOLE
+    (cut,) = cuts
+    start, end = cut.start, cut.end
+    if not isinstance(start, int) or cut.step != 1 or end is None:
         return None
-    if end is None:
-        size = numbers_of(cut.inputs[2])
-        ordered = size is not None and len(size) == 1 and start >= 0 and never_negative(normal_form(size[0] - start))
-        return Run(start, cut.inputs[2]) if ordered else None
-    if end >= FAR:
+    if not isinstance(end, int):
+        ordered = start >= 0 and never_negative(normal_form(end - start))
+        return Run(start, view.ends) if ordered and len(numbers_of(view.ends) or ()) == 1 else None
+    if end == END:
         return Run(start, None)
     ordered = start <= end if (start < 0) == (end < 0) else start >= 0
     return Run(start, end) if ordered else None
-
-
-def _number(node: ir.Node, at: int) -> int | None:
-    array = constant_of(node.inputs[at]) if at < len(node.inputs) else None
-    return int(array.reshape(-1)[0]) if array is not None and array.size == 1 else None

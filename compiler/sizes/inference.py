@@ -12,7 +12,7 @@ import sympy
 from onnx_ir import _symbolic_shapes as _sizes_as_text
 from onnx_shape_inference import ShapeInferenceContext, _broadcast, _registry, _symbolic_shapes
 
-from compiler.operator_views import Cut, Slice, slice_of
+from compiler.operator_views import Cut, Reader, Slice, slice_of
 from compiler.sizes.expressions import Dim, bounds_of_cut, entries_between, expression, normal_form, remainder_by
 from compiler.sizes.growth import never_negative, truncated
 from compiler.sizes.held_numbers import can_hold
@@ -246,33 +246,32 @@ def _cut(context: ShapeInferenceContext, node: ir.Node) -> None:
         return
     kept = {cut.axis for cut in cuts}
     output.shape = ir.Shape([mine if at in kept else data.shape[at] for at, mine in enumerate(output.shape)])
-    _pick(context, view, output, cuts)
+    _pick(context, view, output, read)
     if any(None in (cut.start, cut.end, cut.step) for cut in cuts):
         return
     _cut_short(output, data.shape, cuts)
-    if _turns_round(cuts):
-        output.shape = ir.Shape(list(data.shape))
-    if any(cut.step != 1 for cut in cuts):
-        return
-    dims = list(data.shape)
+    dims = list(output.shape)
     for cut in cuts:
-        size = _size_of_cut(cut, dims[cut.axis], is_open=_is_open(output, cut.axis))
-        if size is None:
-            return
-        dims[cut.axis] = _dim_of(size)
+        size = _size_of_cut(cut, data.shape[cut.axis], is_open=_is_open(output, cut.axis))
+        dims[cut.axis] = dims[cut.axis] if size is None else _dim_of(size)
     output.shape = ir.Shape(dims)
 
 
-def _pick(context: ShapeInferenceContext, view: Slice, output: ir.Value, cuts: Sequence[Cut]) -> None:
+def _pick(context: ShapeInferenceContext, view: Slice, output: ir.Value, read: Reader) -> None:
     """Numbers cut out of others, backwards, too: the library takes an end in front of the first one for the first."""
     numbers = context.get_symbolic_value(view.data)
     is_list = view.data.shape is not None and len(view.data.shape) == 1
-    if numbers is not None and is_list and cuts[0].numbers is not None:
-        context.set_symbolic_value(output, numbers[cuts[0].numbers])
+    picked = view.picked(numbers, read) if numbers is not None and is_list else None
+    if picked is not None:
+        context.set_symbolic_value(output, list(picked))
 
 
 def _size_of_cut(cut: Cut, rows: Size, *, is_open: bool) -> sympy.Expr | None:
     """The entries between two bounds; None where that is left to what the library says."""
+    if _turns_round(cut):
+        return None if isinstance(rows, ir.SymbolicDim) and rows.value is None else _expression(rows)
+    if cut.step != 1:
+        return None
     start, end = (sympy.sympify(each) for each in (cut.start, cut.end))
     if isinstance(rows, ir.SymbolicDim):
         if _keeps_last(start, end, rows):
@@ -296,6 +295,23 @@ def _cut_short(output: ir.Value, shape: ir.Shape, cuts: Sequence[Cut]) -> None:
             read = sympy.Max(0, sympy.Min(_expression(rows), fixed.stop) - fixed.start)
             dims[cut.axis] = _dim_of(sympy.ceiling(read / fixed.step))
     output.shape = ir.Shape(dims)
+
+
+def _pool(context: ShapeInferenceContext, node: ir.Node) -> None:
+    """A pool that pads by a rule has one place per stride, which the library leaves open."""
+    auto, data = node.attributes.get("auto_pad"), node.inputs[0]
+    if auto is None or not auto.as_string().startswith("SAME") or data is None or data.shape is None:
+        return
+    dims, given = list(data.shape), node.attributes.get("strides")
+    strides = [1] * (len(dims) - 2) if given is None else list(given.as_ints())
+    for at, stride in enumerate(strides, start=2):
+        dims[at] = context.new_symbolic_dim() if _number(dims[at]) is None else _dim_of(_places(dims[at], stride))
+    for value in node.outputs:
+        value.shape = ir.Shape(dims)
+
+
+def _places(size: Size, stride: int) -> Dim:
+    return normal_form(sympy.ceiling(_expression(size) / stride))
 
 
 def _pad(context: ShapeInferenceContext, node: ir.Node) -> None:
@@ -421,11 +437,9 @@ def _window_length(node: ir.Node) -> int | None:
     return size if isinstance(size, int) else None
 
 
-def _turns_round(cuts: Sequence[Cut]) -> bool:
-    """Whether whole axes are reversed, from the last entry to the first."""
-    return all(
-        (cut.start, cut.step) == (-1, -1) and isinstance(cut.end, int) and cut.end <= -(2**31 - 1) for cut in cuts
-    )
+def _turns_round(cut: Cut) -> bool:
+    """Whether a whole axis is reversed, from the last entry to the first."""
+    return (cut.start, cut.step) == (-1, -1) and isinstance(cut.end, int) and cut.end <= -(2**31 - 1)
 
 
 def _keeps_last(start: sympy.Expr, end: sympy.Expr, rows: ir.SymbolicDim) -> bool:
@@ -496,11 +510,15 @@ def _same(size: sympy.Expr) -> sympy.Expr:
 
 
 VERSIONS = (6, 7, 10, 13, 14, 18)
+POOLS = (1, 7, 8, 10, 11, 12, 19, 22)
 
 EXTENSIONS: dict[tuple[str, tuple[int, ...]], Inference] = {
     ("Abs", VERSIONS): _arithmetic(_same),
+    ("AveragePool", POOLS): _pool,
     ("ConstantOfShape", (9, 20, 21, 23, 24)): _filled,
     ("Div", VERSIONS): _arithmetic(truncated),
+    ("LpPool", (18, 22)): _pool,
+    ("MaxPool", POOLS): _pool,
     ("Max", (6, 8, 12, 13)): _extreme(sympy.Max),
     ("Min", (6, 8, 12, 13)): _extreme(sympy.Min),
     ("Mod", VERSIONS): _remainder,

@@ -40,7 +40,7 @@ def _cuts(operands: str) -> tuple[Cut, ...] | None:
 
 def test_what_is_not_known() -> None:
     assert _cuts("x, starts, given") == (Cut(0, 1, None, 1), Cut(1, -3, None, 1))
-    assert _cuts("x, given, ends, third, starts") == (Cut(2, None, 5, 1), Cut(1, None, house.END, -3))
+    assert _cuts("x, given, ends, third, starts") == (Cut(1, None, house.END, -3), Cut(2, None, 5, 1))
     assert _cuts("x, starts, ends, given") is None
     assert _cuts("x, starts, ends, one") is None
     assert Cut(0, None, 3, 1).numbers is None and Cut(0, -1, 3, -1).numbers == slice(-1, 3, -1)
@@ -49,3 +49,28 @@ def test_what_is_not_known() -> None:
 def test_other_nodes_have_no_view() -> None:
     model = parse("(float[4] x) => (float[4] y) { y = Relu(x) }")
     assert slice_of(node_named(model, "y")) is None and slice_of(None) is None
+
+
+def test_bounds_of_an_axis_have_one_spelling() -> None:
+    """Whole axes are not cut; where the size is known bounds count from the front; far ones are the end."""
+    model = parse(
+        """(float[batch,time,8] x) => (float[a,b,c] y)
+        <int32[3] starts = {0, -3, -8}, int32[3] ends = {2147483647, 2147483647, -1}>
+        { y = Slice(x, starts, ends) }"""
+    )
+    view = slice_of(node_named(model, "y"))
+    assert view is not None
+    assert view.cuts(house.integers_of) == (Cut(1, -3, house.END, 1), Cut(2, 0, 7, 1))
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "kept"), [(0, house.END, [3, 4, 5]), (-2, 2**31 - 1, [4, 5]), (0, -1, [3, 4])]
+)
+def test_entries_of_a_list(start: int, end: int, kept: list[int]) -> None:
+    model = parse(
+        f"""(int64[3] x) => (int64[a] y) <int64[1] start = {{{start}}}, int64[1] stop = {{{end}}}>
+        {{ y = Slice(x, start, stop) }}"""
+    )
+    view = slice_of(node_named(model, "y"))
+    assert view is not None
+    assert view.picked([3, 4, 5], house.integers_of) == kept

@@ -37,12 +37,9 @@ from compiler.analysis.rules.movement import restated
 from compiler.analysis.rules.row_lookup import run_of
 from compiler.errors import Refused
 from compiler.ir import Dim, dims_of, is_op
-from compiler.operator_views import slice_of
+from compiler.operator_views import END, slice_of
 from compiler.sizes.expressions import entries_between, normal_form
 from compiler.sizes.growth import never_falls, never_negative
-
-TO_THE_END = 2**31 - 1
-"""Exporters with 32-bit indices write this for "to the end of the axis"; no axis is that long."""
 
 
 def concat(case: Case) -> Verdict:
@@ -255,17 +252,18 @@ def _cuts(case: Case) -> dict[int, Cut]:
         Refused: a bound depends on data.
     """
     view = slice_of(case.node)
+    found = None if view is None else view.cuts(numbers_of)
+    if found is None:
+        raise refuse("Slice with computed axes or steps", "give axes and steps as constants")
     cuts: dict[int, Cut] = {}
-    for cut in (None if view is None else view.cuts(numbers_of)) or ():
+    for cut in found:
         start, end, step = cut.start, cut.end, cut.step
         if start is None or end is None or step is None:
             raise refuse("Slice with bounds computed from data", "slice by constants or sizes")
         if not isinstance(step, int):
             raise refuse("Slice with computed axes or steps", "give axes and steps as constants")
-        far = isinstance(end, int) and (end >= TO_THE_END if step > 0 else end <= -TO_THE_END)
+        far = end == (END if step > 0 else -END)
         cuts[cut.axis] = Cut(start, None if far else end, step)
-    if not cuts:
-        raise refuse("Slice with computed axes or steps", "give axes and steps as constants")
     return cuts
 
 

@@ -14,12 +14,9 @@ from compiler import ir as house
 from compiler.analysis.pointwise import pointwise_axes
 from compiler.errors import Place
 from compiler.operator_traits import RANDOM
-from compiler.operator_views import slice_of
+from compiler.operator_views import END, slice_of
 from compiler.stages import Lowered, Refusal, State
 from runtime_lite.format.cache_axis import CacheAxis
-
-TO_THE_END = 2**31 - 1
-"""Exporters with 32-bit indices write this for "to the end of the axis"; no axis is that long."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,7 +184,7 @@ def keeps_last(node: ir.Node, axis: int, count: house.Dim, size: house.Dim) -> b
     cut = None if view is None or view.data.shape is None else view.only_cut(house.integers_of)
     if cut is None or (cut.axis, cut.step) != (axis, 1):
         return False
-    to_the_end = cut.end == size or (isinstance(cut.end, int) and cut.end >= TO_THE_END)
+    to_the_end = cut.end == size or cut.end == END
     return to_the_end and cut.start in (size - count, -count)
 
 
@@ -250,7 +247,8 @@ def _takes_a_part(node: ir.Node, axis: int) -> bool:
     """Whether a node reads some entries of a cache along another axis than its frames."""
     if house.is_op(node, "Slice"):
         view = slice_of(node)
-        cut = (None if view is None else view.axes_cut(house.integers_of)) or ()
+        cuts = (None if view is None else view.cuts(house.integers_of)) or ()
+        cut = tuple(each.axis for each in cuts)
     else:
         cut = (house.int_attribute(node, "axis", 0),) if house.is_op(node, "Gather", "Split", "SplitToSequence") else ()
     rank = len(node.inputs[0].shape or ()) if node.inputs[0] is not None else 0

@@ -107,3 +107,13 @@ def test_places_of_a_row(axis: Axis, expected: list[int]) -> None:
 def test_more_entries_than_slots_are_no_layout() -> None:
     with pytest.raises(ValueError, match="5 of 2 slots"):
         entry_places({0: suffix(TIME)}, [0], 0, {TIME: 2}, {TIME: 5})
+
+
+@pytest.mark.parametrize(("operand", "number"), [("", 0.0), (", half", 0.5), (", given", None)])
+def test_the_number_that_a_pad_adds(operand: str, number: float | None) -> None:
+    """One that is computed is not known."""
+    model = parse(
+        f"""(float[batch,time,4] x, float given) => (float[a,b,c] y) <float half = {{0.5}},
+        int64[6] pads = {{0, 1, 0, 0, 0, 0}}> {{ y = Pad(x, pads{operand}) }}"""
+    )
+    assert pad_value(node_named(model, "y")) == number
