@@ -32,7 +32,7 @@ NO_STREAMS = (
 
 
 def refusal_of(family: Family) -> Refused:
-    """Why no steps are derived of a model over whole sequences, all of whose frames are valid.
+    """Why no steps are derived of a model over whole sequences, all of whose frames are valid, in batches of four.
 
     Raises:
         AssertionError: steps are derived.
@@ -43,7 +43,7 @@ def refusal_of(family: Family) -> Refused:
     CanonicalizeAttention().apply(Lowered(family.name, model))
     simplify_model(model)
     try:
-        derive(model, TIME, "past", LONGEST)
+        derive(model, TIME, "past", LONGEST, {BATCH: 4})
     except Refused as refused:
         return refused
     raise AssertionError(f"steps were derived of {family.name}")
