@@ -1,4 +1,4 @@
-"""Decoders as their authors write them with torch alone: a token shift, a stack of recurrences, a text in front.
+"""Decoders as their authors write them with torch alone: shifts, stacked recurrences, text in front, weights given out.
 
 Sources: receptance-weighted recurrences shift their tokens by a pad of one frame in front and -1 behind (Peng et al.
 2023, arXiv 2305.13048); a transducer predicts with two LSTM layers (Graves 2012, arXiv 1211.3711); a codec language
@@ -76,4 +76,21 @@ class BehindText(_Decoder):
         for layer in self.layers:
             x = layer(x, src_mask=torch.cat([of_text, of_audio]))
         found: Tensor = self.scores(x[:, letters:])
+        return found
+
+
+class Weighted(_Decoder):
+    """Attention that gives its weights, for which torch merges rows with heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.MultiheadAttention(WIDTH, HEADS, batch_first=True) for _ in range(2))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens [batch, time]; scores [batch, time, 40]."""
+        x, hidden = self.embed(tokens), torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).triu(1)
+        for layer in self.layers:
+            heard, _ = layer(x, x, x, attn_mask=hidden, need_weights=True)
+            x = x + heard
+        found: Tensor = self.scores(x)
         return found
