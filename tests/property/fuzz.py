@@ -478,7 +478,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     counts: collections.Counter[str] = collections.Counter()
     apart: dict[str, collections.Counter[str]] = {
-        soil.name: collections.Counter() for soil in (*SOILS, OF_SIZES, OF_HEADS)
+        soil.name: collections.Counter() for soil in (*SOILS, OF_SIZES, OF_HEADS, OF_MASKS)
     }
     started = time.monotonic()
     for seed in range(options.seed, options.seed + options.graphs):

@@ -173,5 +173,6 @@ def spelled_graphs() -> Iterator[tuple[str, Callable[[], Lowered]]]:
     for name, body in SPELLED.items():
         yield name, lambda body=body: graph(body)  # type: ignore[misc]
         yield f"{name}, literal batch", lambda body=body: graph(body, "float[1,time,4] x", batch=None)  # type: ignore[misc]
-    names = {*BODIES, *(f"{name}, literal batch" for name in BODIES)}
+    known = [name for name in BODIES if name != "group norm"]  # a file may not hold the operator of set 18 in set 20
+    names = {*known, *(f"{name}, literal batch" for name in known)}
     yield from ((each.name, each.make) for each in corpus() if each.name in names)
