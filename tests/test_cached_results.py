@@ -293,6 +293,9 @@ CHANGES: dict[str, list[Change]] = {
     "Graph.flush": [("stream", at(*NET, "flush", value={"features": 4}))],
     "Graph.flush_values": [("stream", at(*NET, "flush_values", value={"features": 1.0}))],
     "Graph.derive_steps": [("stream", at(*NET, "derive_steps", value={"along": "time", "window": 8}))],
+    "Graph.latency": [("stream", at(*NET, "latency", value={"of": "asr", "name": "fast"}))],
+    "Latency.of": [("stream", at(*NET, "latency", value={"of": "spotter", "name": "fast"}))],
+    "Latency.name": [("stream", at(*NET, "latency", value={"of": "asr", "name": "exact"}))],
     "DeriveSteps.along": [("stream", at(*NET, "derive_steps", value={"along": "cache", "window": 8}))],
     "DeriveSteps.chunk": [("stream", at(*NET, "derive_steps", value={"along": "time", "window": 8, "chunk": 4}))],
     "DeriveSteps.forget": [("stream", at(*NET, "derive_steps", value={"along": "time", "window": 8, "forget": True}))],
@@ -313,6 +316,9 @@ CHANGES: dict[str, list[Change]] = {
         }.items()
     },
     "Source.factory": [("scale", at(*NET, "source", "factory", value="scale:build_more"))],
+    "Source.arguments": [
+        ("scale", lambda r: graph(r)["source"].update(factory="scale:build_by", arguments={"more": 2.0}))
+    ],
     "Source.onnx": [("stream", at(*NET, "source", "onnx", value="product.onnx"))],
     "Source.checkpoint": [("scale", at(*NET, "source", "checkpoint", value="scale.safetensors"))],
     "Source.cast": [("scale", lambda r: graph(r)["source"].update(checkpoint="scale.safetensors", cast=True))],
@@ -322,6 +328,7 @@ CHANGES: dict[str, list[Change]] = {
     "Input.state": [("stream", at(*INPUTS, "keys", "state"))],
     "Input.range": [("stream", at(*INPUTS, "features", "range", value=[-8.0, 8.0]))],
     "Input.example": [("stream", at(*INPUTS, "features", "example", value=0.5))],
+    "Input.constant": [("stream", at(*INPUTS, "features", "constant", value=0.5))],
     "Input.mask_of": [("masked", at(*INPUTS, "mask", "mask_of"))],
     "Input.pad_mask_of": [("masked", lambda r: _inverted(graph(r)["inputs"]["mask"]))],
     "Input.counts": [("stream", at(*INPUTS, "features", "counts", value="cache"))],
@@ -474,9 +481,8 @@ def with_scale(project: Project) -> Any:
     """The recipe of a factory."""
     write_factory(project, "return torch.nn.Parameter(torch.ones(1))")
     text = (project.folder / "scale.py").read_text()
-    project.write(
-        "scale.py", text + "\ndef build_more():\n    model = Scale()\n    model.scale.data += 1\n    return model\n"
-    )
+    text += "\ndef build_by(more):\n    model = Scale()\n    model.scale.data += more\n    return model\n"
+    project.write("scale.py", text + "\ndef build_more():\n    return build_by(1)\n")
     save_file({"scale": np.array([5.0], np.float32)}, project.folder / "scale.safetensors")
     return yaml.safe_load(RECIPE)
 
