@@ -1,7 +1,7 @@
 """One node as a rule sees it: its operands' facts, shapes and constants, and the needs that the rule states."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -35,6 +35,7 @@ class Case:
         batch: the axis name of the batch, or None.
         sides: which end of each padded axis, by name, holds the valid entries.
         seen: layouts with several or right-aligned segments met so far, by size; for positions counted by length.
+        fed: values computed of what callers feed; asked for without a batch axis, where no axis tells them.
     """
 
     def __init__(
@@ -44,12 +45,14 @@ class Case:
         batch: str | None,
         sides: Mapping[str, Side],
         seen: Mapping[Dim, Axis] | None = None,
+        fed: Collection[ir.Value] = (),
     ) -> None:
         self.node = node
         self.facts = list(facts)
         self.batch = batch
         self.sides = sides
         self.seen = seen or {}
+        self.fed = fed
         self.needs: list[Need] = []
 
     @property
@@ -71,6 +74,12 @@ class Case:
         fact = self.facts[operand] if operand < len(self.facts) else None
         assert fact is not None
         return fact
+
+    def is_of_rows(self, operand: int) -> bool:
+        """Whether an input is data of rows, of the only one where there is no batch axis."""
+        fact = self.fact(operand)
+        is_fed = self.batch is None and not fact.is_number and self.node.inputs[operand] in self.fed
+        return is_fed or fact.rows_axis is not None
 
     def dims(self, operand: int = 0) -> tuple[Dim, ...]:
         """The shape of an input.

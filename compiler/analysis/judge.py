@@ -212,6 +212,8 @@ def _is_arithmetic(case: Case) -> bool:
     facts = [case.fact(operand) for operand in case.present]
     if case.node.domain or case.op not in ARITHMETIC or any(fact.axes for fact in facts):
         return False
+    if ("", case.op) in MEETING and any(case.is_of_rows(operand) for operand in case.present):
+        return False
     if not any(fact.is_number for fact in facts):
         return False
     data_first = case.op in NUMBERS_BEHIND and not case.fact(0).is_number

@@ -14,7 +14,7 @@ from compiler.analysis.facts import NUMBER, Fact, Rewrite, Verdict, make_fact, r
 from compiler.analysis.interval import ANYTHING, LONGEST, TRUTH, Interval
 from compiler.analysis.known_sizes import at_length, numbers_of
 from compiler.analysis.layout import Axis, Rows, Side, has_rows, size_of, suffix, symbols_of
-from compiler.analysis.row_numbers import Layouts, Place, Planner
+from compiler.analysis.row_numbers import NO_AXIS, Layouts, Place, Planner
 from compiler.analysis.transfer import limits_of, stored
 from compiler.errors import Refused
 from compiler.ir import Dim, dims_of, is_op, symbol
@@ -34,7 +34,7 @@ def lengths_alone(case: Case) -> Verdict | None:
     """
     numbers = [operand for operand in case.present if case.fact(operand).is_number]
     others = [case.fact(operand) for operand in case.present if operand not in numbers]
-    if not numbers or any(fact.rows_axis is not None for fact in others):
+    if not numbers or any(case.is_of_rows(operand) for operand in case.present):
         return None
     if case.batch is None and any(fact.axes and fact.index is None for fact in others):
         raise refuse(
@@ -56,9 +56,9 @@ def per_row(case: Case) -> None:
             case.facts[operand] = NUMBER
     for operand in case.present:
         if case.fact(operand).is_number:
-            others = [each for each in case.present if each != operand and case.fact(each).rows_axis is not None]
-            shift = rank - case.rank(others[0])
-            rows_at = (case.fact(others[0]).rows_axis or 0) + shift
+            other = next(each for each in case.present if each != operand and case.is_of_rows(each))
+            rows_axis = case.fact(other).rows_axis
+            rows_at = NO_AXIS if rows_axis is None else rows_axis + rank - case.rank(other)
             take_per_row(case, operand, _place(case, operand, rank, rows_at))
 
 
@@ -102,7 +102,12 @@ def _place(case: Case, operand: int, rank: int, rows_at: int) -> Place:
         Refused: the batch lies elsewhere in it, or its axes cannot have rows of their own.
     """
     rows = next(
-        axis for other in case.present if (axis := _axis_of(case, other, rows_at - rank)) is not None and has_rows(axis)
+        (
+            axis
+            for other in case.present
+            if (axis := _axis_of(case, other, rows_at - rank)) is not None and has_rows(axis)
+        ),
+        (),
     )
     dims = case.dims(operand)
     layouts: list[Axis | None] = []
@@ -129,8 +134,8 @@ def _place(case: Case, operand: int, rank: int, rows_at: int) -> Place:
 def _lies_otherwise(case: Case, operand: int) -> bool:
     """Whether positions, counted so that those of padding come first, meet rows with padding behind, or so."""
     fact, rank = case.fact(operand), case.rank(operand)
-    rows = [each for each in case.present if case.fact(each).rows_axis is not None]
-    if fact.is_number or fact.rows_axis is not None or not fact.axes or not rows or case.batch is None:
+    rows = [each for each in case.present if case.is_of_rows(each)]
+    if fact.is_number or case.is_of_rows(operand) or not fact.axes or not rows:
         return False
     dims = case.dims(operand)
     meets = [

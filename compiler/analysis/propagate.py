@@ -8,7 +8,7 @@ import onnx_ir as ir
 from compiler.analysis.case import Case
 from compiler.analysis.facts import VALID, Fact, Fill, Region, Rewrite, Verdict, make_fact, refuse
 from compiler.analysis.interval import ONE, ZERO, Interval, of_array
-from compiler.analysis.judge import judge
+from compiler.analysis.judge import SIZES_ONLY, judge
 from compiler.analysis.layout import Axis, Frames, Rows, Segment, Side, symbols_of
 from compiler.analysis.length_data import returned_per_row
 from compiler.analysis.place_numbers import STEPS
@@ -174,6 +174,7 @@ class _Propagation:
         self.refusals: list[Refused] = []
         self.seen: dict[Dim, Axis] = {}
         self.inside: set[ir.Node] = set()
+        self.fed: set[ir.Value] = set(start)
 
     def run(self) -> Derivation:
         for node in nodes_of(self.model):
@@ -212,13 +213,16 @@ class _Propagation:
     def _judge(self, node: ir.Node) -> None:
         given = tuple(self._fact(value) for value in node.inputs)
         self._check_bodies(node)
-        case = Case(node, given, self.axes.batch, self.axes.sides, self.seen)
+        case = Case(node, given, self.axes.batch, self.axes.sides, self.seen, self.fed)
+        if node.op_type not in SIZES_ONLY - {"Range"} and any(value in self.fed for value in node.inputs):
+            self.fed.update(node.outputs)
+        tracked = case.tracked
         verdict = returned_per_row(case, judge(case))
         for output, fact in zip(node.outputs, verdict.outputs, strict=True):
             self.facts[output] = fact
             for _, axis in fact.axes:
                 self._note(axis)
-        if case.tracked or any(fact.axes for fact in verdict.outputs):
+        if tracked or any(fact.axes for fact in verdict.outputs):
             self.judged.append(Judged(node, given, verdict))
         else:
             bounded = [
@@ -230,7 +234,7 @@ class _Propagation:
         """Judge movements together that cannot be followed one by one; whether the refused node is among them."""
         for first in _heads(refused):
             given = tuple(self._fact(value) for value in first.inputs)
-            chain = match(Case(first, given, self.axes.batch, self.axes.sides, self.seen))
+            chain = match(Case(first, given, self.axes.batch, self.axes.sides, self.seen, self.fed))
             if chain is None or refused not in chain.nodes:
                 continue
             last = chain.nodes[-1]

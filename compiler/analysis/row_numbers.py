@@ -497,13 +497,17 @@ RULES: dict[str, Rule] = {
 """How every operator is computed per row; what is not here is refused."""
 
 
+NO_AXIS = -1
+"""Where rows lie without a batch axis: a call is one row then."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Place:
     """Where a value per row lies in what reads it.
 
     Attributes:
         rank: of the operand as it is read, broadcasting included.
-        rows_at: the axis of rows then.
+        rows_at: the axis of rows then, or `NO_AXIS`.
         rows: the layout of that axis; other factors repeat the row's value.
         layouts: of the value's own axes.
         whole: whether every axis has all its entries, with nothing left to broadcasting.

@@ -308,7 +308,7 @@ class Replay:
         }
         for most in (3, 1, 0):
             drawn = {
-                name: self._draw(name, layout, kinds[name], lengths, rng, most, edges, assumed.get(name))
+                name: np.asarray(self._draw(name, layout, kinds[name], lengths, rng, most, edges, assumed.get(name)))
                 for name, layout in layouts.items()
             }
             references, rows = [], []

@@ -151,7 +151,14 @@ class _Indices:
         self.session = open_model(model)
 
     def calls_beyond(self, calls: Array, entries: int) -> Array:
-        """Those of the calls that look behind either end of a table of so many entries, ascending."""
+        """Those of the calls that look behind either end of a table of so many entries, ascending.
+
+        Without a batch axis calls are computed one by one, up to the first of them.
+        """
+        if self.lowered.batch_axis is None and calls.size > 1:
+            return next(
+                (call for call in np.split(calls, calls.size) if self.calls_beyond(call, entries).size), calls[:0]
+            )
         feed = {str(value.name): self._given(value, calls) for value in self.inputs}
         if not calls.size:
             return calls
@@ -166,13 +173,16 @@ class _Indices:
         """An input at each of the calls: counts and lengths as they are then, zeros of what lends its shape."""
         name, dtype = str(value.name), value.dtype
         assert dtype is not None
-        if name in self.counts:
-            return np.asarray(calls * self.counts[name], dtype.numpy())
-        cache = next((each for each in self.lowered.caches if each.length_input == name), None)
-        if cache is not None:
-            return np.asarray(np.minimum(calls * cache.step, cache.slots), dtype.numpy())
         sizes = [dim if isinstance(dim, int) else calls.size for dim in house.dims_of(value) or ()]
-        return np.zeros(sizes, dtype.numpy())
+        cache = next((each for each in self.lowered.caches if each.length_input == name), None)
+        if name in self.counts:
+            numbers = calls * self.counts[name]
+        elif cache is not None:
+            numbers = np.minimum(calls * cache.step, cache.slots)
+        else:
+            return np.zeros(sizes, dtype.numpy())
+        aligned = numbers.reshape([-1, *[1] * (len(sizes) - 1)] if sizes else [])
+        return np.array(np.broadcast_to(aligned, sizes), dtype.numpy())
 
 
 def words_of(lookup: Lookup) -> str:

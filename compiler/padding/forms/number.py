@@ -15,6 +15,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.layout import Segment, Side
 from compiler.analysis.row_numbers import (
+    NO_AXIS,
     Apply,
     Counted,
     Fixed,
@@ -61,6 +62,8 @@ def placed(site: Site, lifted: ir.Value, value: ir.Value, place: Place) -> ir.Va
     """Carry the axis of rows from the front of [batch, ...] to where it lies in the operand."""
     insert, own = site.insert, len(place.layouts)
     name, dtype = f"{value.name}_per_row", value.dtype
+    if place.rows_at == NO_AXIS:
+        return insert.op("Squeeze", [lifted, insert.int64s(0)], name=name, dtype=dtype)
     front = place.rank - own
     inside = place.rows_at - front
     if len(place.rows) > 1:

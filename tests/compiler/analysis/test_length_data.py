@@ -83,3 +83,14 @@ def test_what_repeats_otherwise_than_a_joined_axis_lies_is_computed_for_each_row
     assert not unlike_window(case)
     case.seen = {size: joined([Segment(symbol("past"), Side.RIGHT), Segment(symbol("time"), Side.LEFT)])}
     assert unlike_window(case)
+
+
+def test_without_a_batch_axis_what_callers_feed_is_data_of_the_only_row() -> None:
+    model = parse("(float t, float[time,2] x) => (float y) { s = Shape<start = 0, end = 1>(x)  y = Div(t, t) }")
+    node = next(each for each in model.graph if each.op_type == "Div")
+    fed = Case(node, [Fact(), NUMBER], None, {"time": Side.LEFT}, fed={model.graph.inputs[0]})
+    assert fed.is_of_rows(0)
+    assert not fed.is_of_rows(1)  # a length
+    assert lengths_alone(fed) is None
+    shared = Case(node, [Fact(), NUMBER], None, {"time": Side.LEFT})
+    assert lengths_alone(shared) is not None

@@ -312,6 +312,22 @@ def test_without_a_batch_axis_a_call_is_one_row() -> None:
     assert length.shape == [1]
 
 
+def test_without_a_batch_axis_positions_count_from_what_callers_feed() -> None:
+    text = """(float[4,2] x, int64 offset, float[cached,2] cache)
+    => (float[4,2] y, float[every,2] next_cache, int64 next_offset)
+    <int64 zero = {0}, int64 one = {1}, int64 four = {4}, int64[1] first = {0}, int64[1] last = {1}, float weak = {0.1}>
+    {
+        next_cache = Concat<axis = 0>(cache, x)  size = Shape<start = 0, end = 1>(cache)  cached = Squeeze(size, first)
+        all = Add(cached, four)  run = Range(zero, all, one)  begin = Sub(offset, cached)  places = Add(begin, run)
+        real = Cast<to = 1>(places)  slow = Mul(real, weak)  wave = Sin(slow)  column = Unsqueeze(wave, last)
+        keys = Add(next_cache, column)  turned = Transpose<perm = [1, 0]>(keys)  scores = MatMul(x, turned)
+        shares = Softmax(scores)  y = MatMul(shares, keys)  next_offset = Add(offset, four)
+    }"""
+    states = (State("cache", "next_cache", 0, "cached"), State("offset", "next_offset", None))
+    lowered = Lowered("tiny", parse(text), None, states, (CacheAxis("cached", 8, 4, "real_length", None),))
+    verify_pass(PadAxes(), lowered, tolerance=1e-5, steps=5)
+
+
 def test_half_precision_is_masked_in_half_precision() -> None:
     lowered = attend(JOIN + "h = Cast<to = 10>(next_past)  t = Transpose<perm = [0, 2, 1]>(h)  xh = Cast<to = 10>(x)  s = MatMul(xh, t)  p = Softmax<axis = -1>(s)  z = MatMul(p, h)  y = Cast<to = 1>(z)")  # fmt: skip # noqa: E501
     verify_pass(PadAxes(), lowered, tolerance=1e-2)

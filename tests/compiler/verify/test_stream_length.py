@@ -42,6 +42,21 @@ def first_failure(lowered: Lowered, most: int) -> int | None:
     return None
 
 
+@pytest.mark.parametrize("count", ["", "1"])
+def test_a_count_of_a_model_without_a_batch_axis_is_followed_call_by_call(count: str) -> None:
+    text = f"""(float[4,2] x, int64[{count}] offset, float[100,2] table) => (float[4,2] y, int64[{count}] offset_after)
+    <int64 step = {{4}}, int64[4] run = {{0, 1, 2, 3}}> {{
+        offset_after = Add(offset, step)
+        places = Add(offset, run)
+        found = Gather(table, places)
+        y = Add(x, found)
+    }}"""
+    model = parse(text.replace("int64[] offset", "int64 offset"), random_weights({"table": (100, 2)}))
+    house.infer_shapes(model)
+    (lookup,) = lookups_by_counts(Lowered("net", model, None, (State("offset", "offset_after", None),), (), None))
+    assert (lookup.calls, lookup.is_exact) == (25, True)
+
+
 BODIES = {
     "as it is": ("places = Identity(late)", 100),
     "doubled": ("places = Add(late, late)", 100),
