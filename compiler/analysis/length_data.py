@@ -123,7 +123,7 @@ def _place(case: Case, operand: int, rank: int, rows_at: int) -> Place:
             )
         layouts.append(None if dim == 1 or is_rows else others[0] if others else _own(case, dim))
     inside = rows_at - rank + len(dims)
-    is_in_order = isinstance(rows[0], Rows) and inside == 0 and dims[0] == size_of(rows)
+    is_in_order = inside == 0 and isinstance(rows[0], Rows) and dims[0] == size_of(rows)
     if len(rows) > 1 and inside >= 0 and dims[inside] != 1 and not is_in_order:
         raise refuse(
             f"{case.op} uses several numbers per row where the batch is merged with other axes", "keep the batch apart"
