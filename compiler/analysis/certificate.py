@@ -7,6 +7,7 @@ outputs after. Infinities are written as "inf" and "-inf", sizes as text over ax
 import functools
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import onnx_ir as ir
@@ -36,6 +37,7 @@ def certificate(
     states: Sequence[Mapping[str, Any]] = (),
     replaced: Sequence[Mapping[str, str]] = (),
     ranges: Ranges | None = None,
+    maximum: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """The whole certificate of one graph.
 
@@ -49,6 +51,7 @@ def certificate(
         states: the states along caches: `input`, `output`, `axis`, `cache`, `slots`, and what a call `adds`.
         replaced: the other states, each of which has one size: `input` and `output`.
         ranges: the whole numbers that inputs hold, as far as they are known.
+        maximum: per padded axis, the largest number of slots that is proved, where something in the graph limits it.
     """
     return {
         "schema": SCHEMA,
@@ -57,12 +60,14 @@ def certificate(
         "length_inputs": dict(sorted(length_inputs.items())),
         "mask_inputs": {name: list(covers) for name, covers in sorted(mask_inputs.items())},
         "minimum": dict(sorted(minimum.items())),
+        **({"maximum": dict(sorted(maximum.items()))} if maximum else {}),
         "becomes": dict(sorted(becomes.items())),
         "states": [dict(state) for state in states],
         "replaced": [dict(state) for state in replaced],
         "ranges": told_ranges(ranges or {}),
         "assumes": [
             f"minimum <= true length <= slots <= {LONGEST:.0f} for every row and axis",
+            *(f"slots of {axis} <= {most}" for axis, most in sorted(maximum.items())),
             *_assumed(steps),
             *assumed_ranges(ranges or {}),
         ],

@@ -113,6 +113,9 @@ def _verify(bundle: Bundle, where: str, name: str, graph: Graph) -> str:
     if told != proved:
         key = next(key for key in told if told[key] != proved[key])
         refuse(where, f"the manifest's {key} to follow from the proof ({show(proved[key])})", show(told[key]), REBUILD)
+    most = {axis: slots for proof in proofs for axis, slots in proof.get("maximum", {}).items()}
+    beyond = [axis for axis, slots in most.items() if axis in graph.axes and graph.axes[axis].buckets[-1] > slots]
+    _require(where, f"buckets of at most the slots that are proved, {show(most)}", not beyond, show(beyond))
     _check_signature(where, graph, graphs[-1][1].proto)
     again = _build_again(bundle, where, name, graph, proofs, graphs[-1][1])
     return f"{name}: certificate of {steps} steps replayed, licences follow from it; {again}; {steps_told}{UNSEEN}"

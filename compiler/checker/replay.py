@@ -54,6 +54,7 @@ class Replay:
         self.masks: Mapping[str, Sequence[str]] = certificate["mask_inputs"]
         self.becomes: Mapping[str, str] = certificate["becomes"]
         self.minimum: Mapping[str, int] = certificate["minimum"]
+        self.maximum: Mapping[str, int] = certificate.get("maximum", {})
         self.ranges: Mapping[str, Sequence[int]] = certificate.get("ranges", {})  # of older ones none is told
         self.made_by: dict[str, Record] = {
             name: each for each in certificate["records"] for name in each["outputs"] if name
@@ -267,8 +268,10 @@ class Replay:
             fixed = self._fixed_slots(axis)
             if fixed is not None:  # no row has more entries than there are slots
                 short, long = min(short, fixed), min(long, fixed)
-            rows[0][axis], rows[1][axis] = (short, long) if seed % 2 == 0 else (long, short)
             slots[axis] = fixed or long + int(rng.integers(1, 4))
+            most = max(self.maximum.get(axis, slots[axis]), least)  # of more slots nothing is claimed
+            slots[axis], short, long = min(slots[axis], most), min(short, most), min(long, most)
+            rows[0][axis], rows[1][axis] = (short, long) if seed % 2 == 0 else (long, short)
         true = rows if self.batch is not None else rows[:1]
         if self.batch is not None:
             true = [row | {self.batch: 1} for row in true]

@@ -93,7 +93,10 @@ class PadAxes:
             if length.mask is not None
         }
         carried = tuple(_carried(lowered)), tuple(_replaced(lowered))
-        proof = certificate(axes, work.steps, inputs, masks, least, work.becomes, *carried, dict(lowered.ranges))
+        limited = {each.axis: most[each.axis].slots for each in done.padded_axes if each.axis in most}
+        proof = certificate(
+            axes, work.steps, inputs, masks, least, work.becomes, *carried, dict(lowered.ranges), maximum=limited
+        )
         return Outcome(done, matched=len(derivation.judged), rewritten=max(after - before, 0), records=(proof,))
 
 

@@ -10,10 +10,11 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
+from compiler.checker.check import check
 from compiler.checker.graph import Graph, Part, Rejected
 from compiler.checker.replay import Replay
 from compiler.passes.pad_axes import PadAxes
-from compiler.stages import Lowered
+from compiler.stages import Lowered, PaddedAxis
 from tests.compiler.passes.test_pad_axes_offline import ACCEPTED, WEIGHTS, graph
 from tests.kit.graphs import copy_of, parse, random_weights, streaming
 from tests.kit.offline import offline
@@ -127,3 +128,17 @@ def test_what_no_length_reaches_is_run_twice_and_what_is_drawn_at_random_is_not_
     with mock.patch.object(Part, "run", autospec=True, side_effect=Part.run) as run:
         assert steps.moves("both")
     assert run.call_count <= 2
+
+
+def test_no_more_slots_are_drawn_than_are_proved() -> None:
+    text = """(float[batch,time,2] x, float[batch,4,2] held) => (float[batch,time,2] y)
+        <int64[1] zero = {0}, int64[1] axis = {1}> {
+        n = Shape<start = 1, end = 2>(x)  cut = Slice(held, zero, n, axis)  y = Add(x, cut) }"""
+    lowered = Lowered("net", parse(text), batch_axis="batch", padded_axes=(PaddedAxis("time", "time_length"),))
+    before = ir.serde.serialize_model(lowered.model)
+    outcome = PadAxes().apply(lowered)
+    after, (record,) = ir.serde.serialize_model(outcome.lowered.model), outcome.records
+    assert record["maximum"] == {"time": 4}
+    assert check(before, after, record, seeds=8) == 3
+    with pytest.raises(Rejected, match="has shape"):
+        check(before, after, {key: value for key, value in record.items() if key != "maximum"}, seeds=8)
