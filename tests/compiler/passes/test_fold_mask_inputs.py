@@ -150,7 +150,7 @@ def test_a_mask_of_as_many_entries_as_the_longest_row_is_one_of_the_row(longest:
         {longest}  z = Constant<value_int = 0>()  places = Range(z, m, one)  n = Unsqueeze(lengths, last)
         late = GreaterOrEqual(places, n)  w = Unsqueeze(late, two)  y = Where(w, none, x) }}"""
     )
-    axis = PaddedAxis("time", "time_length", (), ("lengths",))
+    axis = PaddedAxis("time", "time_length", length_inputs=("lengths",))
     folded = FoldMaskInputs().apply(Lowered("net", model, batch_axis="batch", padded_axes=(axis,))).lowered
     assert [value.name for value in folded.model.graph.inputs] == ["x"]
     assert PadAxes().apply(folded).lowered.is_padded
