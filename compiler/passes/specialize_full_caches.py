@@ -53,7 +53,7 @@ class SpecializeFullCaches:
         model = lowered.model
         house.infer_shapes(model)
         found = {each.node: each for each in _settled(lowered)}
-        asking = house.makers_of(each.asked for each in found.values())
+        asking = house.makers_of((*(each.asked for each in found.values()), *_conditions(model)))
         settled = {node: each for node, each in found.items() if not asking.intersection((node, *each.behind))}
         regions = [_Region(nodes, settled) for nodes in _regions(model, settled, asking)]
         is_full, written = _condition(model, settled.values()), list[_Region]()
@@ -96,6 +96,12 @@ def _settled(lowered: Lowered) -> Iterator[_Settled]:
             settled = _selection(node, at_every_length) or _lookup(node, at_every_length, lowered)
             if settled is not None and _is_read(node.outputs[0]):
                 yield settled
+
+
+def _conditions(model: ir.Model) -> Iterator[ir.Value]:
+    """What says which branch is taken, of branches that are there already."""
+    ifs = (node for node in house.nodes_of(model) if house.is_op(node, "If"))
+    return (value for node in ifs for value in node.inputs if value is not None)
 
 
 def _is_read(value: ir.Value) -> bool:
@@ -299,7 +305,7 @@ class _Region:
             copy = _copied(model, node, made, known)
             folded = fold(copy) if settled else None
             if folded is not None:
-                model.graph.remove(copy)
+                model.graph.remove(copy, safe=True)  # so that its operands count as unread
                 constants = house.Inserter(model, SpecializeFullCaches.name)
                 new = [constants.constant(array, "when_full") for array in folded]
             else:

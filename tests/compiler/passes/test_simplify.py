@@ -34,9 +34,11 @@ def test_folds_constants() -> None:
     assert house.array_of(node_named(outcome.lowered.model, "y").inputs[1]) == 6
 
 
-def test_a_piece_of_a_sequence_is_cut_directly() -> None:
-    text = """(float[3,time] x) => (float[t] y) <int64 size = {2}, int64 one = {1}, int64[1] flat = {-1}>
-        { all = SplitToSequence<axis = 1>(x, size)  piece = SequenceAt(all, one)  y = Reshape(piece, flat) }"""
+@pytest.mark.parametrize(("width", "index"), [("3", 1), ("time", 0)])  # an axis of any length may have one piece only
+def test_a_piece_of_a_sequence_is_cut_directly(width: str, index: int) -> None:
+    text = f"""(float[3,{width}] x) => (float[t] y)
+        <int64 size = {{2}}, int64 index = {{{index}}}, int64[1] flat = {{-1}}>
+        {{ all = SplitToSequence<axis = 1>(x, size)  piece = SequenceAt(all, index)  y = Reshape(piece, flat) }}"""
     outcome = verify_pass(Simplify(), Lowered("tiny", parse(text)), tolerance=0.0)
     assert ops_of(outcome.lowered.model) == ["Slice", "Reshape"]
 
