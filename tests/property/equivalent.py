@@ -4,9 +4,10 @@ EQUIVALENT: dict[str, str] = {
     "analysis/rules/microsoft:skip_normalization: 5 -> 6 in `_plain(case, range(2, 5))`": (
         "the operator has five operands, so the sixth is never there"
     ),
-    "padding/forms/lookup:look_up_positions: 1 -> 0 in `if array is not None and array.ndim == 3 and at == 1:`": (
-        "a table that is constant is read by the form for computed tables, which finds the same entries"
-    ),
+    "padding/forms/lookup:look_up_positions: 1 -> 0 in `if array is not None and array.ndim == 3 and at == 1 and "
+    "dims[0] == 1:`": "a table that is constant is read by the form for computed tables, which finds the same entries",
+    "padding/forms/lookup:look_up_positions: 1 -> 0 in `if array is not None and array.ndim == 3 and at == 1 and "
+    "dims[0] == 1:` (2)": "as above: either makes the condition false for every table",
     "padding/valid_slots:ValidSlots._shaped: 1 -> 0 in `if all(len(each) == 1 for each in placed.values()) and axis != "
     "rows_axis:`": "the mask gets its shape by the form for merged axes, which gives the same shape",
     "Clip: refused node accepted": "ONNX Runtime takes scalar bounds only: the refused node does not run alone either",
@@ -62,10 +63,8 @@ EQUIVALENT: dict[str, str] = {
     "case, axis, largest=largest)": (
         "padding becomes a copy of the last valid entry, which never comes in front of it in a search for the first"
     ),
-    "analysis/length_data:_lies_otherwise: fact.is_number or fact.rows_axis is not None or (not fact.axes) or (not "
-    "rows) or (case.... -> fact.rows_axis is not None or not fact.axes or (not rows) or (case.batch is None)": (
-        "what is called a number then is one already"
+    "analysis/length_data:_lies_otherwise: fact.is_number or case.is_of_rows(operand) or (not fact.axes) or (not rows) "
+    "-> case.is_of_rows(operand) or not fact.axes or (not rows)": (
+        "a number lies along no axis, so it is left out as well"
     ),
-    'padding/forms/number:Writer._sliced: 5 -> 6 in `return self._op("Slice", [value, *node.inputs[1:3], behind, '
-    "*node.inputs[4:5]], dtype=v...`": "a Slice has five operands, so the sixth is never there",
 }

@@ -319,10 +319,22 @@ def test_a_graph_without_a_batch_is_one_row_of_one_length(dims: str, result: str
     assert outcome.records[0]["minimum"] == {"time": 1} and not outcome.lowered.rows_independent
 
 
-def test_a_length_as_data_without_a_batch_has_a_cure_that_serves() -> None:
+def test_a_length_that_divides_what_callers_feed_builds_without_a_batch() -> None:
     lowered = offline(
         "(float[time,4] x) => (float[time,4] y) { s = Shape<end = 1>(x) n = Cast<to = 1>(s) y = Div(x, n) }"
     )
+    alone = dataclasses.replace(copy_of(lowered), batch_axis=None)
+    outcome = PadAxes().apply(copy_of(alone))
+    assert replay_certificates(copy_of(alone), outcome)
+    check_padded(alone, outcome, rows=1)
+
+
+def test_a_length_as_data_without_a_batch_has_a_cure_that_serves() -> None:
+    """A value repeated to a length is no data of the only row, so that no row tells which length divides it."""
+    lowered = offline("""(float[time,4] x) => (float[time,4] y) <float weight = {2.5}> {
+        whole = Shape(x)  weights = Expand(weight, whole)
+        size = Shape<end = 1>(x)  length = Cast<to = 1>(size)  share = Div(weights, length)  y = Add(x, share)
+    }""")
     with pytest.raises(Refused, match="Div uses an axis length as data") as caught:
         PadAxes().apply(dataclasses.replace(copy_of(lowered), batch_axis=None))
     assert "original: in the recipe" in caught.value.cure

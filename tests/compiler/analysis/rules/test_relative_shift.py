@@ -130,21 +130,31 @@ def test_an_unpadded_operand_is_no_business_of_chains() -> None:
     assert match(Case(node, [Fact() for _ in node.inputs], "batch", {"time": Side.LEFT})) is None
 
 
-INTERLEAVED = """across = Concat<axis = 0>(n, two, minus, t)  p = Reshape(x, across)  b = Slice(p, LAST, end, two)
+INTERLEAVED = """across = Concat<axis = 0>(n, two, minus, t)  p = Reshape(x, across)  b = Slice(p, far, end, AXIS)
     back = Concat<axis = 0>(n, two, t, minus)  y = Reshape(b, back)"""
 
 
-@pytest.mark.parametrize("last", [60, 200])
-def test_what_the_trials_do_not_reach_is_not_taken_for_granted(last: int) -> None:
-    """A cut that leaves everything as it was up to 60 frames changes the places of all frames from there on."""
-    body = INTERLEAVED.replace("LAST", "far")
+def cut_from_the_back(last: int, axis: str) -> Chain | None:
+    """Of [batch, 2, 4, time] as many entries are kept, from the end on, of the axis that a constant names."""
+    body = INTERLEAVED.replace("AXIS", axis)
     text = f"(float[batch,2,time,4] x) => (float[a,b,c,d] out) {CONSTANTS} {{ {SIZES} {body} out = Relu(y) }}"
     model = parse(text.replace("int64[1] one", f"int64[1] far = {{{-last}}}, int64[1] one"))
     layouts: dict[int, Axis] = {0: (Rows(BATCH),), 2: suffix(TIME)}
     fact = make_fact(layouts, lambda region: ANYTHING if region else SCORES)
     node = node_named(model, "p")
     facts = [fact if value is model.graph.inputs[0] else None if value is None else Fact() for value in node.inputs]
-    assert match(Case(node, facts, "batch", {"time": Side.LEFT})) is None
+    return match(Case(node, facts, "batch", {"time": Side.LEFT}))
+
+
+@pytest.mark.parametrize("last", [1, 60, 200, 2**31 - 2])
+def test_what_the_trials_do_not_reach_is_not_taken_for_granted(last: int) -> None:
+    """A cut that leaves everything as it was up to 60 frames changes the places of all frames from there on."""
+    assert cut_from_the_back(last, "three") is None
+
+
+@pytest.mark.parametrize(("last", "is_whole"), [(3, False), (4, True), (60, True)])
+def test_a_cut_that_keeps_all_entries_of_a_known_size_moves_nothing(last: int, is_whole: bool) -> None:
+    assert (cut_from_the_back(last, "two") is not None) == is_whole
 
 
 WINDOW = """(float[batch,2,3,w] x) => (float[a,b,c,d] out) <int64[1] one = {1}, int64[1] two = {2},
