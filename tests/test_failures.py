@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from compiler.pieces import Content
 from compiler.report import progress
 from tests.kit.models.project import ALWAYS, TIMES, Project, digest_of
 from tests.kit.models.shared import shared_project
@@ -97,13 +98,13 @@ def test_disk_that_fills_up_while_files_are_written(
     """Without the right to mount: the same through a write that fails."""
     written: list[str] = []
 
-    def write_some(folder: Path, files: dict[str, bytes]) -> None:
+    def write_some(folder: Path, files: dict[str, Content]) -> None:
         for name, content in files.items():
             if len(written) == count:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             written.append(name)
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(content)
+            (folder / name).write_bytes(bytes(content))
 
     monkeypatch.setattr("compiler.assembly.write_files", write_some)
     ended = project.build("--set", "front_end.hop=7")

@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 import pytest
 
+from compiler.pieces import write_files
 from compiler.stages import Array, Lowered
 from compiler.targets.tensorrt import builder, verify
 from compiler.targets.tensorrt.target import Tensorrt
@@ -77,9 +78,7 @@ def written(folder: Path) -> Path:
         '<ir_version: 10, opset_import: ["" : 20]> g (float[2] x) => (float[n] y) { y = Unique(x) }'
     ).SerializeToString()
     files = {**built.files, "tensorrt/net.feeds.npz": npz_from_arrays(arrays), "graphs/unknown.onnx": unknown}
-    for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
+    write_files(folder, files)
     return folder
 
 
