@@ -1,7 +1,9 @@
 """LSTMs and GRUs traced for every number of frames, however often this process has traced some before.
 
 The framework unrolls them over the frames of the example unless other kernels are registered while it traces. Its
-exporter registers these, but an operator keeps the kernel that it ran last, and does not look again.
+exporter registers these, but an operator keeps the kernel that it ran last, and does not look again. The loops of these
+kernels are compiled while they are traced, and the compiler keeps them too: looking for one that fits, it compares its
+numbers with the sizes of the next export, which fixes these.
 """
 
 import contextlib
@@ -15,15 +17,16 @@ RECURRENCES = (torch.ops.aten.lstm.input, torch.ops.aten.gru.input)
 
 @contextlib.contextmanager
 def recurrences_of_any_length() -> Iterator[None]:
-    """Register what traces recurrences without unrolling them, and have it looked up."""
+    """Register what traces recurrences without unrolling them, have it looked up, and compile every loop anew."""
     with register_lstm_while_loop_decomposition(), register_gru_while_loop_decomposition():
-        _forget_kernels()
+        _forget()
         try:
             yield
         finally:
-            _forget_kernels()
+            _forget()
 
 
-def _forget_kernels() -> None:
+def _forget() -> None:
     for operator in RECURRENCES:
         operator._dispatch_cache.clear()
+    torch.compiler.reset()

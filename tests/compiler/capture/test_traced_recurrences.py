@@ -1,6 +1,7 @@
 """Recurrences traced one after the other in one process."""
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -21,14 +22,14 @@ class Recurrent(nn.Module):
         return self.network(x)[0]  # type: ignore[no-any-return]
 
 
-def traced(module: nn.Module) -> int | torch.SymInt:
-    """The frames of the result as they are traced."""
-    shapes = ({1: torch.export.Dim.DYNAMIC},)
+def traced(module: nn.Module, axes: Sequence[int] = (1,), frames: int = 7) -> list[int]:
+    """The axes of the result that have any size, of those of the input that do."""
+    shapes = (dict.fromkeys(axes, torch.export.Dim.DYNAMIC),)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        program = torch.export.export(module.eval(), (torch.zeros(2, 7, 4),), dynamic_shapes=shapes, strict=False)
+        program = torch.export.export(module.eval(), (torch.zeros(2, frames, 4),), dynamic_shapes=shapes, strict=False)
     (result,) = next(iter(reversed(program.graph.nodes))).args[0]
-    return result.meta["val"].shape[1]  # type: ignore[no-any-return]
+    return [axis for axis, size in enumerate(result.meta["val"].shape) if isinstance(size, torch.SymInt)]
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
@@ -37,5 +38,12 @@ def test_recurrences_have_any_length_behind_others_that_were_unrolled(kind: type
         traced(Recurrent(kind))
     for _ in range(2):
         with recurrences_of_any_length():
-            assert isinstance(traced(Recurrent(kind)), torch.SymInt)
+            assert traced(Recurrent(kind)) == [1]
     assert not any(operator._dispatch_cache for operator in RECURRENCES), "what is looked up next is what is registered"
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_recurrences_have_axes_of_any_size_behind_others_that_were_fixed(kind: type[nn.LSTM] | type[nn.GRU]) -> None:
+    for axes, frames in (([], 4), ([0, 1], 7)):
+        with recurrences_of_any_length():
+            assert traced(Recurrent(kind), axes, frames) == axes
