@@ -126,13 +126,16 @@ class Graph:
 
 
 def numbers_of(tensor: onnx.TensorProto, weights: Weights) -> Array:
-    """The numbers of an initializer, wherever they lie."""
+    """The numbers of an initializer as it declares their bytes, wherever they lie."""
     if not tensor.external_data:
         return numpy_helper.to_array(tensor)
     array = weights[tensor.external_data[0].value]
-    if array.shape != tuple(tensor.dims):
-        raise Rejected(f"constant {tensor.name!r} has the shape {list(tensor.dims)}, and its numbers {array.shape}")
-    return array
+    kind, shape = helper.tensor_dtype_to_np_dtype(tensor.data_type), tuple(tensor.dims)
+    if array.nbytes != math.prod(shape) * kind.itemsize:
+        raise Rejected(f"constant {tensor.name!r} has the shape {list(shape)}, and its numbers {array.shape}")
+    if (array.dtype, array.shape) == (kind, shape):
+        return array
+    return np.ascontiguousarray(array).reshape(-1).view(kind).reshape(shape)
 
 
 def read_by(node: onnx.NodeProto) -> list[str]:

@@ -10,7 +10,7 @@ import onnxruntime
 
 from compiler import ir as house
 from compiler.runners.half_precision import with_rounding
-from compiler.runners.structure import Structure, references, split
+from compiler.runners.structure import Structure, outside, split
 from compiler.stages import Array
 
 PROVIDERS = ["CPUExecutionProvider"]
@@ -74,12 +74,11 @@ def open_model(model: ir.Model, *, optimize: bool = False) -> Session:
 def open_structure(structure: Structure, *, optimize: bool = False) -> Session:
     """A CPU session of a graph whose weights lie beside it, on one thread; `optimize` as in `open_session`."""
     options = _options(optimize=optimize, threads=1)
-    named = references(structure.proto)
+    tensors = outside(structure.proto)
     values = [
-        onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(structure.weights[digest]))
-        for digest in named.values()
+        onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(structure.array_of(tensor))) for tensor in tensors
     ]
-    options.add_external_initializers(list(named), values)
+    options.add_external_initializers([tensor.name for tensor in tensors], values)
     if sum(array.nbytes for array in structure.weights.values()) > MOST_PACKED_BYTES:
         options.add_session_config_entry("session.disable_prepacking", "1")
     return _Opened(onnxruntime.InferenceSession(structure.content, options, providers=PROVIDERS), values)

@@ -35,7 +35,7 @@ class Structure:
 
     Attributes:
         proto: in the place of each large weight it has a reference to external data, whose location is a digest.
-        weights: the arrays by digest, shared with the graph.
+        weights: the arrays by digest, shared with the graph; `array_of` gives them the shape and type of a place.
     """
 
     proto: onnx.ModelProto
@@ -49,11 +49,18 @@ class Structure:
     def model(self) -> ir.Model:
         """The graph again, with the same arrays."""
         model = ir.from_proto(self.proto)
-        for name, digest in references(self.proto).items():
-            value = model.graph.initializers[name]
-            value.const_value = ir.tensor(self.weights[digest], name=name)
-            _DIGESTS[value.const_value] = digest
+        for tensor in outside(self.proto):
+            value = model.graph.initializers[tensor.name]
+            value.const_value = ir.tensor(self.array_of(tensor), name=tensor.name)
+            _DIGESTS[value.const_value] = _reference(tensor)
         return model
+
+    def array_of(self, tensor: onnx.TensorProto) -> Array:
+        """A weight as it is declared: of weights that have the same bytes in other shapes or types, one is held."""
+        array, kind, shape = self.weights[_reference(tensor)], ir.DataType(tensor.data_type).numpy(), tuple(tensor.dims)
+        if (array.dtype, array.shape) == (kind, shape):
+            return array
+        return np.ascontiguousarray(array).reshape(-1).view(kind).reshape(shape)
 
 
 def split(model: ir.Model) -> Structure:
@@ -65,7 +72,16 @@ def split(model: ir.Model) -> Structure:
 
 def references(proto: onnx.ModelProto) -> dict[str, str]:
     """The digests of the weights that a structure leaves out, by name."""
-    return {each.name: each.external_data[0].value for each in proto.graph.initializer if each.external_data}
+    return {tensor.name: _reference(tensor) for tensor in outside(proto)}
+
+
+def outside(proto: onnx.ModelProto) -> list[onnx.TensorProto]:
+    """The weights that a structure leaves out, as it declares them."""
+    return [tensor for tensor in proto.graph.initializer if tensor.external_data]
+
+
+def _reference(tensor: onnx.TensorProto) -> str:
+    return str(tensor.external_data[0].value)
 
 
 Place = Callable[[str, Array, onnx.TensorProto], Mapping[str, str]]
@@ -84,8 +100,7 @@ def with_weights_placed(structure: Structure, place: Place, inline_bytes: int) -
     proto.CopyFrom(structure.proto)
     for tensor in proto.graph.initializer:
         if tensor.external_data:
-            digest = tensor.external_data[0].value
-            array = structure.weights[digest]
+            digest, array = _reference(tensor), structure.array_of(tensor)
         elif len(tensor.raw_data) > inline_bytes:
             digest, array = hashlib.sha256(tensor.raw_data).hexdigest(), np.frombuffer(tensor.raw_data, np.uint8)
         else:

@@ -9,10 +9,11 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
+from compiler.checker.graph import numbers_of
 from compiler.errors import Refused
 from compiler.runners import structure
 from compiler.runners.session import open_model, open_session
-from compiler.runners.structure import check_structure, is_same, references, split, written
+from compiler.runners.structure import check_structure, is_same, outside, references, split, written
 from tests.kit.graphs import parse
 
 WIDE = np.random.default_rng(0).standard_normal((32, 32)).astype(np.float32)
@@ -41,6 +42,24 @@ def test_large_weights_stand_apart_and_are_shared() -> None:
     assert any(np.shares_memory(array, each.numpy()) for each in held if each is not None)
     assert len(apart.content) < 2 * WIDE.nbytes + 2000
     assert not isinstance(given.graph.initializers["wide"].const_value, ir.ExternalTensor), "the model is as it was"
+
+
+def test_weights_of_the_same_bytes_keep_their_own_shapes_and_types() -> None:
+    text = """(float[n,32] x, float[32,16] a, float[16,32] b, float16[32,32] c) => (float[n,32] y)
+        { h = MatMul(x, a)  g = MatMul(h, b)  d = Cast<to = 1>(c)  y = MatMul(g, d) }"""
+    arrays = {"a": WIDE[:16].reshape(32, 16), "b": WIDE[:16].copy(), "c": WIDE[:16].view(np.float16).reshape(32, 32)}
+    arrays = {name: np.abs(array.view(np.uint8) & 0x3B).view(array.dtype) for name, array in arrays.items()}
+    given = parse(text, arrays)
+    apart = split(given)
+    assert len(apart.weights) == 1 and len(references(apart.proto)) == 3
+    for name, value in apart.model().graph.initializers.items():
+        assert value.const_value is not None
+        np.testing.assert_array_equal(value.const_value.numpy(), arrays[name], strict=True)
+    for tensor in outside(apart.proto):
+        np.testing.assert_array_equal(numbers_of(tensor, apart.weights), arrays[tensor.name], strict=True)
+    feed = {"x": np.ones((2, 32), np.float32)}
+    (got,), (wanted,) = (each.run(None, feed) for each in (open_model(given), open_session(house.serialized(given))))
+    np.testing.assert_array_equal(got, wanted)
 
 
 def test_the_structure_is_the_whole_graph_but_for_the_content_of_its_weights() -> None:
