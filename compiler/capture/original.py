@@ -66,7 +66,7 @@ class Original:
     ) -> None:
         recipe = loaded.recipe
         self.places, self.name, self.passes, self.progress = loaded.places, name, spec.passes, progress
-        self.given, self.spec, self.gate = spec, for_lowering(spec), recipe.gates.parity[name]
+        self.given, self.spec, self.gate = for_capture(spec), for_lowering(spec), recipe.gates.parity[name]
         self.buckets = {n: axis.buckets for n, axis in spec.axes.items() if axis.buckets is not None}
         self.results = StageResults(cache, loaded.path.parent)
         self.surroundings = surroundings_of(loaded)
@@ -80,7 +80,7 @@ class Original:
         self.task = task_for_lowering(recipe.task_of(name)) if "calibration" in self.data.digests else None
         named = [] if self.task is None else locate_files(self.places, self.task.files, "gates", "task")
         self.task_files = hashes_of(named)
-        inputs = CaptureInputs(self.surroundings, name, for_capture(spec), hashes_of(self.source_files()))
+        inputs = CaptureInputs(self.surroundings, name, self.given, hashes_of(self.source_files()))
         self.captured = CapturedGraphs(self.places, inputs, self.results, progress, self.data.is_data, self._try_calls)
         self.spec = with_caches(self.spec, self.captured.models()[0]) if spec.derive_steps is not None else self.spec
 

@@ -46,7 +46,7 @@ def reference_of(
         spec: its record.
         start: the captured graph, which an ONNX file is compared with itself by.
         whole: the captured graph of whole sequences, where steps are derived of it.
-        given: the record as it was written, with the inputs that are fixed to constants.
+        given: the record as capture looks at it, with the inputs that are fixed to constants.
     """
     with shielded():  # a signal in the middle of importing the framework would end the process without a word
         from compiler.capture import torch_module  # only when it must capture or compare

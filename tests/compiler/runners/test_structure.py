@@ -14,6 +14,7 @@ from compiler.errors import Refused
 from compiler.runners import structure
 from compiler.runners.session import open_model, open_session
 from compiler.runners.structure import check_structure, is_same, outside, references, split, written
+from compiler.stages import Array
 from tests.kit.graphs import parse
 
 WIDE = np.random.default_rng(0).standard_normal((32, 32)).astype(np.float32)
@@ -47,7 +48,11 @@ def test_large_weights_stand_apart_and_are_shared() -> None:
 def test_weights_of_the_same_bytes_keep_their_own_shapes_and_types() -> None:
     text = """(float[n,32] x, float[32,16] a, float[16,32] b, float16[32,32] c) => (float[n,32] y)
         { h = MatMul(x, a)  g = MatMul(h, b)  d = Cast<to = 1>(c)  y = MatMul(g, d) }"""
-    arrays = {"a": WIDE[:16].reshape(32, 16), "b": WIDE[:16].copy(), "c": WIDE[:16].view(np.float16).reshape(32, 32)}
+    arrays: dict[str, Array] = {
+        "a": WIDE[:16].reshape(32, 16),
+        "b": WIDE[:16].copy(),
+        "c": WIDE[:16].view(np.float16).reshape(32, 32),
+    }
     arrays = {name: np.abs(array.view(np.uint8) & 0x3B).view(array.dtype) for name, array in arrays.items()}
     given = parse(text, arrays)
     apart = split(given)
