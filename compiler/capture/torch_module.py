@@ -380,7 +380,7 @@ def _tracing(module: torch.nn.Module, names: Sequence[str]) -> Iterator[None]:
         _flat(module, names),
         _kept_environment(),
         _written_out(),
-        recurrences_of_any_length(),
+        recurrences_of_any_length(has_some=any(isinstance(each, torch.nn.RNNBase) for each in module.modules())),
         torch.no_grad(),
         _quiet(),
         READ_TRACER.watching(),

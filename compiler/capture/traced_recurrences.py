@@ -16,17 +16,24 @@ RECURRENCES = (torch.ops.aten.lstm.input, torch.ops.aten.gru.input)
 
 
 @contextlib.contextmanager
-def recurrences_of_any_length() -> Iterator[None]:
-    """Register what traces recurrences without unrolling them, have it looked up, and compile every loop anew."""
+def recurrences_of_any_length(*, has_some: bool = True) -> Iterator[None]:
+    """Register what traces recurrences without unrolling them, have it looked up, and compile every loop anew.
+
+    Args:
+        has_some: whether the model has recurrences; without, nothing is forgotten: a compiler that begins anew reads
+            files of its own, and what a capture has read decides whether its result is kept.
+    """
     with register_lstm_while_loop_decomposition(), register_gru_while_loop_decomposition():
-        _forget()
+        _forget(has_some=has_some)
         try:
             yield
         finally:
-            _forget()
+            _forget(has_some=has_some)
 
 
-def _forget() -> None:
+def _forget(*, has_some: bool) -> None:
+    if not has_some:
+        return
     for operator in RECURRENCES:
         operator._dispatch_cache.clear()
     torch.compiler.reset()
