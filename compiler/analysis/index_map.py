@@ -21,12 +21,11 @@ import sympy
 from compiler.analysis.known_sizes import numbers_of
 from compiler.analysis.place_numbers import pad_value, uniform
 from compiler.ir import Dim, attribute, dims_of, int_attribute, ints_attribute, is_op
-from compiler.operator_views import slice_of
+from compiler.operator_views import FAR, slice_of
 
 FRAMES, ROWS = sympy.symbols("frames rows", integer=True, positive=True)
 """The number of frames that all sizes are made of, and of rows."""
 
-FAR = 2**31 - 1
 MOST_CASES = 64
 
 Box: TypeAlias = tuple[tuple[sympy.Symbol, sympy.Expr], ...]

@@ -12,7 +12,7 @@ import sympy
 from onnx_ir import _symbolic_shapes as _sizes_as_text
 from onnx_shape_inference import ShapeInferenceContext, _broadcast, _registry, _symbolic_shapes
 
-from compiler.operator_views import Cut, Reader, Slice, slice_of
+from compiler.operator_views import FAR, Cut, Reader, Slice, slice_of
 from compiler.sizes.expressions import Dim, bounds_of_cut, entries_between, expression, normal_form, remainder_by
 from compiler.sizes.growth import never_negative, truncated
 from compiler.sizes.held_numbers import can_hold
@@ -439,7 +439,7 @@ def _window_length(node: ir.Node) -> int | None:
 
 def _turns_round(cut: Cut) -> bool:
     """Whether a whole axis is reversed, from the last entry to the first."""
-    return (cut.start, cut.step) == (-1, -1) and isinstance(cut.end, int) and cut.end <= -(2**31 - 1)
+    return (cut.start, cut.step) == (-1, -1) and isinstance(cut.end, int) and cut.end <= -FAR
 
 
 def _keeps_last(start: sympy.Expr, end: sympy.Expr, rows: ir.SymbolicDim) -> bool:
@@ -447,7 +447,7 @@ def _keeps_last(start: sympy.Expr, end: sympy.Expr, rows: ir.SymbolicDim) -> boo
 
     So many are a number, or counted, as in x[-n:] of what n entries were joined to; without any it would keep all.
     """
-    if not end.is_Integer or end < 2**31 - 1 or rows.value is None:
+    if not end.is_Integer or end < FAR or rows.value is None:
         return False
     count = -start
     return never_negative(normal_form(count - 1), 1) and bool((_expression(rows) - count).is_nonnegative)

@@ -16,16 +16,18 @@ GATE = """(float[batch,6,8] x) => (float[batch,6,4] y)
     y = Transpose<perm = [0, 2, 1]>(g)
 }"""
 
-CONTEXT = """(float[batch,6,4] x, float[batch,4,2] past, float[4,5] w)
-    => (float[batch,8,5] y, float[batch,4,2] next_past)
-<int64[1] newest = {-2}, int64[1] end = {9223372036854775807}, int64[1] axis = {2}>
-{
+CONVOLVED = """{
     t = Transpose<perm = [0, 2, 1]>(x)
     joined = Concat<axis = 2>(past, t)
     next_past = Slice(joined, newest, end, axis)
     frames = Transpose<perm = [0, 2, 1]>(joined)
     y = MatMul(frames, w)
 }"""
+
+CONTEXT = f"""(float[batch,6,4] x, float[batch,4,2] past, float[4,5] w)
+    => (float[batch,8,5] y, float[batch,4,2] next_past)
+<int64[1] newest = {{-2}}, int64[1] end = {{9223372036854775807}}, int64[1] axis = {{2}}>
+{CONVOLVED}"""
 
 
 def lowered_of(text: str, states: tuple[State, ...] = ()) -> Lowered:
@@ -71,16 +73,10 @@ def test_a_long_cache_is_not_turned() -> None:
     verify_untouched(SinkTransposes(), lowered_of(text, (State("past", "next_past", None),)))
 
 
-WIDE_CONTEXT = """(float[batch,16,16] x, float[batch,16,30] past, float[16,5] w)
+WIDE_CONTEXT = f"""(float[batch,16,16] x, float[batch,16,30] past, float[16,5] w)
     => (float[batch,46,5] y, float[batch,16,30] next_past)
-<int64[1] newest = {-30}, int64[1] end = {9223372036854775807}, int64[1] axis = {2}>
-{
-    t = Transpose<perm = [0, 2, 1]>(x)
-    joined = Concat<axis = 2>(past, t)
-    next_past = Slice(joined, newest, end, axis)
-    frames = Transpose<perm = [0, 2, 1]>(joined)
-    y = MatMul(frames, w)
-}"""
+<int64[1] newest = {{-30}}, int64[1] end = {{9223372036854775807}}, int64[1] axis = {{2}}>
+{CONVOLVED}"""
 
 
 def wide_context() -> Lowered:
