@@ -52,16 +52,18 @@ def test_an_error_comes_where_its_item_would_have_come() -> None:
 
 def test_a_caller_that_stops_early_stops_the_maker() -> None:
     made: list[int] = []
+    makers: set[threading.Thread] = set()
 
     def items() -> Iterator[int]:
         for index in range(1000):
+            makers.add(threading.current_thread())
             made.append(index)
             yield index
 
     found = ahead(items(), depth=1)
     assert next(found) == 0
     found.close()  # type: ignore[attr-defined]
-    assert not any(thread.name.startswith("ahead") for thread in threading.enumerate())
+    assert makers and not any(maker.is_alive() for maker in makers)
     assert len(made) < 5
 
 
