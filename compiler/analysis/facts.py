@@ -215,7 +215,7 @@ class Verdict:
         needs: what the node needs so that padding keeps its meaning, in order.
         pointwise: along every tracked axis, each output entry depends on the same entry of the inputs alone, so the
             op commutes with concatenation and lookup along it.
-        at_least_one: sizes that have to be 1 or more for the node to have a meaning.
+        at_least_one: sizes that have to be 1 or more for the node to have a meaning, each named once.
         assumes: what the verdict takes for granted of valid entries; part of the certificate.
     """
 

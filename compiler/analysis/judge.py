@@ -43,7 +43,7 @@ def judge(case: Case) -> Verdict:
     _require_room(case)
     meant = needs_of(case)
     verdict = _ruled(case)
-    return dataclasses.replace(verdict, at_least_one=(*verdict.at_least_one, *meant)) if meant else verdict
+    return dataclasses.replace(verdict, at_least_one=tuple(dict.fromkeys((*verdict.at_least_one, *meant))))
 
 
 def _require_type(case: Case) -> None:

@@ -104,6 +104,13 @@ two books of one table; counted from 100; or clamped at both ends."""
 BEYOND = "beyond"
 """What makes a range one that cannot be: tokens beyond the table."""
 
+RATES = ("", "spread", "repeated", "joined", "flat")
+"""What becomes of frames behind the last layer: nothing; several entries of other channels, of the same, or of two
+values in turn; or entries for all channels."""
+
+FINE_SPOILERS = ("fine_mean", "fine_share", "fine_moved")
+"""What makes entries of several per frame no stream: they know all of them, or the next."""
+
 TEXT_SPOILERS = ("text_hears", "text_behind")
 """What makes a graph with a text no stream."""
 
@@ -138,6 +145,9 @@ class Drawing:
         is_guarded: whether zeros are selected where a softmax gives no number.
         tokens: how they reach their table.
         declared: the range that a recipe tells of them, or None.
+        rate: how the result has several entries per frame.
+        entries: how many, but for those of all channels.
+        is_returned: whether frames with one entry are a result, too.
     """
 
     positions: str = "none"
@@ -162,6 +172,9 @@ class Drawing:
     is_guarded: bool = False
     tokens: str = "plain"
     declared: tuple[int, int] | None = None
+    rate: str = ""
+    entries: int = 2
+    is_returned: bool = False
 
     @property
     def has_memory(self) -> bool:
@@ -259,6 +272,19 @@ def drawn_sliding(seed: int, *, spoiled: bool) -> Drawing:
     drawing = dataclasses.replace(drawn(2 * seed, spoiled=False), mask="band", width=int(random.integers(2, 9)))
     spoiler = OTHER_SPOILERS[int(random.integers(len(OTHER_SPOILERS)))] if spoiled else ""
     return dataclasses.replace(drawing, spoiler=spoiler, forgets=True)
+
+
+def drawn_at_rates(seed: int, *, spoiled: bool) -> Drawing:
+    """A random drawing whose result has several entries per frame; spoiled, these know others that come later."""
+    random = np.random.default_rng([seed, 4])
+    drawing = dataclasses.replace(
+        drawn(2 * seed, spoiled=False),
+        rate=str(random.choice(RATES[1:])),
+        entries=int(random.integers(2, 5)),
+        is_returned=bool(random.integers(2)),
+    )
+    spoiler = str(random.choice((*FINE_SPOILERS, *OTHER_SPOILERS))) if spoiled else ""
+    return dataclasses.replace(drawing, spoiler=spoiler)
 
 
 def drawn_masks(seed: int, *, spoiled: bool) -> Drawing:
@@ -730,6 +756,34 @@ class _Writer:
                 return self.op("Add", *books)
         return self.op("Gather", self.weights(LABELS, WIDTH), tokens, axis=0)
 
+    def at_rate(self, x: ir.Value) -> ir.Value:
+        """Several entries per frame, and something of every one by itself."""
+        count = self.drawing.entries
+        match self.drawing.rate:
+            case "spread":
+                wide = self.op("MatMul", x, self.weights(WIDTH, count * WIDTH))
+            case "repeated":
+                wide = self.op("Expand", self.op("Unsqueeze", x, self.ints(2)), self.ints(1, 1, count, 1))
+            case "joined":
+                wide = self.op("Concat", x, *[self.op("Tanh", x)] * (count - 1), axis=2)
+            case _:
+                wide = self.op("Tanh", x)
+        last = 1 if self.drawing.rate == "flat" else WIDTH
+        fine = self.op("Reshape", wide, self.ints(0, -1, last))
+        fine = self.finely_spoiled(self.op("Sin", fine))
+        return self.op("Add", self.op("MatMul", fine, self.weights(last, LABELS)), self.weights(LABELS))
+
+    def finely_spoiled(self, fine: ir.Value) -> ir.Value:
+        match self.drawing.spoiler:
+            case "fine_mean":
+                return self.op("Sub", fine, self.op("ReduceMean", fine, self.ints(1), keepdims=1))
+            case "fine_share":
+                return self.op("Softmax", fine, axis=1)
+            case "fine_moved":
+                later = self.op("Slice", fine, self.ints(1), self.ints(2**62), self.ints(1))
+                return self.op("Pad", later, self.ints(0, 0, 0, 0, 1, 0))
+        return fine
+
     def written(self) -> ir.Model:
         x = self.positioned(self.embedded())
         x = self.spoiled(x)
@@ -748,6 +802,10 @@ class _Writer:
                 "Slice", x, self.op("Unsqueeze", self.letters, self.ints(0)), self.ints(2**63 - 1), self.ints(1)
             )
         scores = self.op("MatMul", self.normal(x), self.weights(WIDTH, LABELS))
+        if self.drawing.rate:
+            if self.drawing.is_returned:
+                self.model.graph.outputs.append(self.op("Identity", scores))
+            scores = self.at_rate(x)
         scores.name = "scores"
         scores.dtype = ir.DataType.FLOAT
         self.model.graph.outputs.append(scores)

@@ -7,9 +7,10 @@ attention sees later frames, the text hears some, or something depends on the le
 `chunks`, frames see all of their own chunk, and calls are of whole ones but for the last; of the kind `sliding`, steps
 forget what masks no longer show; of the kind `masks`, these change with the length of another axis or with tokens that
 stand for padding, and some leave a frame nothing to see; of the kind `tokens`, tokens reach their table through a
-clamp, a selection or an offset, within a declared range or none, and spoiled, a range goes beyond it. A graph counts
-as unsound when steps are derived whose answers differ from the whole graph's, as disputed when the checker
-refuses what was derived, and as broken where anything ends in an error, or not within `--seconds`.
+clamp, a selection or an offset, within a declared range or none, and spoiled, a range goes beyond it; of the kind
+`rates`, the result has several entries per frame, and spoiled, these know later ones. A graph counts as unsound when
+steps are derived whose answers differ from the whole graph's, as disputed when the checker refuses what was derived,
+and as broken where anything ends in an error, or not within `--seconds`.
 """
 
 import argparse
@@ -38,6 +39,7 @@ from tests.kit.whole_sequences import (
     PADDING,
     Drawing,
     drawn,
+    drawn_at_rates,
     drawn_in_chunks,
     drawn_masks,
     drawn_sliding,
@@ -58,6 +60,7 @@ KINDS: Mapping[str, Callable[..., Drawing]] = {
     "sliding": drawn_sliding,
     "masks": drawn_masks,
     "tokens": drawn_with_tokens,
+    "rates": drawn_at_rates,
 }
 """What is drawn, by the name on the command line."""
 

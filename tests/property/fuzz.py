@@ -18,6 +18,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.capture.constant_inputs import fix_inputs
 from compiler.capture.onnx_source.opset_conversion import raised
 from compiler.checker.check import check
 from compiler.checker.graph import Rejected
@@ -34,6 +35,7 @@ from tests.property.garden import NEWEST, OLDEST, SINCE, WIDTH, Garden, Kinds, S
 from tests.property.length_kinds import HEAD_KINDS, LENGTH_KINDS, SIZE_KINDS, UNDECLARED
 from tests.property.mask_kinds import MASK_KINDS, TAKEN
 from tests.property.opset_kinds import OPSET_KINDS
+from tests.property.rate_kinds import RATE_KINDS
 from tests.property.write_kinds import WRITE_KINDS
 
 EDGES: tuple[Edges, ...] = ("zeros", "ties", "infinities", "NaN")
@@ -272,16 +274,17 @@ SOILS: tuple[Soil, ...] = (
     Soil("no batch", ONE_ROW, "none"),
     Soil("everything", EVERYTHING, opsets=range(house.OLDEST_OPSET, NEWEST + 1)),
 )
-"""What grows, and on what ground; seeds take turns, and in three turns of eight all are of one of those below."""
+"""What grows, and on what ground; seeds take turns, and in four turns of eight all are of one of those below."""
 
 OF_SIZES = Soil("types of sizes", (*KINDS, *SIZE_KINDS))
 OF_HEADS = Soil("merged heads", (*KINDS, *HEAD_KINDS))
+OF_RATES = Soil("rates and fixed inputs", (*KINDS, *RATE_KINDS))
 OF_MASKS = Soil("masks", (*WIDER, *((kind, 3 * weight) for kind, weight in MASK_KINDS)))
 
 
 def soil_of(seed: int) -> Soil:
     """On what the graph of a seed grows in a long run."""
-    return {3: OF_HEADS, 5: OF_SIZES, 6: OF_MASKS}.get(seed // len(SOILS) % 8, SOILS[seed % len(SOILS)])
+    return {1: OF_RATES, 3: OF_HEADS, 5: OF_SIZES, 6: OF_MASKS}.get(seed // len(SOILS) % 8, SOILS[seed % len(SOILS)])
 
 
 def grow(seed: int, nodes: int = 7, soil: Soil = SOILS[0]) -> Lowered:
@@ -292,6 +295,7 @@ def grow(seed: int, nodes: int = 7, soil: Soil = SOILS[0]) -> Lowered:
     for _ in range(int(garden.rng.integers(1, nodes + 1))):
         growing[int(garden.rng.choice(len(growing), p=weights / weights.sum()))](garden)
     garden.graph.outputs.insert(0, _last(garden))
+    fix_inputs(garden.model, garden.constants)
     for line, node in enumerate(garden.model.graph, start=1):
         node.metadata_props[house.SOURCE_KEY] = f"fuzz.py:{line}"
     house.prune(garden.model)
@@ -478,7 +482,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     counts: collections.Counter[str] = collections.Counter()
     apart: dict[str, collections.Counter[str]] = {
-        soil.name: collections.Counter() for soil in (*SOILS, OF_SIZES, OF_HEADS, OF_MASKS)
+        soil.name: collections.Counter() for soil in (*SOILS, OF_SIZES, OF_HEADS, OF_MASKS, OF_RATES)
     }
     started = time.monotonic()
     for seed in range(options.seed, options.seed + options.graphs):

@@ -31,6 +31,9 @@ class Garden:
         seed: of everything that is drawn.
         rows: how the input says which row it is of.
         opsets: one of them is drawn.
+
+    Attributes:
+        constants: what a recipe fixes inputs to, by their name.
     """
 
     def __init__(self, seed: int, rows: Rows = "batch", opsets: Sequence[int] = (20,)) -> None:
@@ -39,6 +42,7 @@ class Garden:
         self.graph = ir.Graph([], [], nodes=[], opset_imports={"": self.opset}, name="fuzz")
         self.model = ir.Model(self.graph, ir_version=10)
         self.insert = house.Inserter(self.model, "fuzz")
+        self.constants: dict[str, np.ndarray] = {}
         x = self.input("x", ["batch", "time", WIDTH] if rows == "batch" else self.own("time"))
         self.values = [Grown(self.op("Unsqueeze", [x, self.insert.int64s(0)]) if rows == "none" else x, False)]
 
@@ -123,6 +127,11 @@ class Garden:
             known = ir.Value(name=name, shape=ir.Shape(dims), type=ir.TensorType(dtype))
             self.graph.inputs.append(known)
         return known
+
+    def fixed(self, name: str, array: np.ndarray) -> ir.Value:
+        """An input that a recipe fixes to a constant, from the first call on."""
+        known = self.constants.setdefault(name, array)
+        return self.input(name, known.shape, ir.DataType.from_numpy(known.dtype))
 
     def timed(self) -> ir.Value:
         """A value [batch, time, channels] with a frame for every one of the input's."""

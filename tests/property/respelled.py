@@ -19,6 +19,7 @@ from compiler import ir as house
 from compiler.capture.onnx_source.onnx_file import read_onnx
 from compiler.capture.onnx_source.opset_conversion import raised
 from compiler.errors import Place, Refused
+from compiler.passes.canonicalize_attention import CanonicalizeAttention
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.simplify import Simplify
 from compiler.runners.session import open_session
@@ -173,8 +174,9 @@ def _same(first: np.ndarray, second: np.ndarray, tolerance: float) -> bool:
 
 def _proved(lowered: Lowered) -> object:
     """Why a graph is refused, or what is proved of every node."""
+    written = CanonicalizeAttention().apply(dataclasses.replace(lowered, model=house.clone(lowered.model))).lowered
     try:
-        outcome = PadAxes().apply(dataclasses.replace(lowered, model=house.clone(lowered.model)))
+        outcome = PadAxes().apply(written)
     except Refused as refused:
         return f"{refused.place.op}: {refused.message}"
     axes = outcome.lowered.padded_axes

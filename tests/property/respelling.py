@@ -246,13 +246,29 @@ def _axes(spelling: Respelling, node: ir.Node, rank: int) -> None:
     flipped = np.where(turned, np.where(flat < 0, flat + rank, flat - rank), flat)
     if node.op_type != "CumSum":
         flipped = spelling.rng.permutation(flipped)
-    everything = len(flat) == rank and node.op_type in REDUCTIONS
+    everything = len(flat) == rank and node.op_type in REDUCTIONS and not _keeps_all(node)
     ones = [axis for axis, dim in enumerate(node.inputs[0].shape or ()) if dim == 1] if node.inputs[0] else []
     is_known = node.inputs[0] is not None and all(isinstance(dim, int) for dim in node.inputs[0].shape or (None,))
     squeezed = node.op_type == "Squeeze" and is_known and sorted(flat % rank) == ones
     if (everything or squeezed) and spelling.draw():
         return spelling.set(node, 1, None)
     spelling.set(node, 1, spelling.given(flipped.reshape(array.shape).astype(array.dtype)))
+
+
+def _keeps_all(node: ir.Node) -> bool:
+    """Whether a reduction without axes reduces none."""
+    return bool(house.int_attribute(node, "noop_with_empty_axes", 0))
+
+
+def _reduced(spelling: Respelling, node: ir.Node, rank: int) -> None:
+    """No axes are an empty list of them."""
+    given = node.inputs[1] if len(node.inputs) > 1 else None
+    array = house.array_of(given)
+    if given is None and spelling.opset >= 18 and spelling.draw():
+        return spelling.set(node, 1, spelling.given(np.zeros(0, np.int64)))
+    if array is not None and not array.size:
+        return spelling.set(node, 1, None) if spelling.draw() else None
+    return _axes(spelling, node, rank)
 
 
 def _unsqueeze(spelling: Respelling, node: ir.Node, rank: int) -> None:
@@ -317,13 +333,24 @@ def _windows(spelling: Respelling, node: ir.Node, rank: int) -> None:
         node.attributes.pop("pads", None)
         node.attributes["auto_pad"] = ir.AttrString("auto_pad", "VALID")
         return
-    needed = [size * (gap - 1) for size, gap in zip(dilations, kernel, strict=True)]
-    for rule, front in (("SAME_UPPER", [each // 2 for each in needed]), ("SAME_LOWER", [-(-n // 2) for n in needed])):
-        behind = [each - first for each, first in zip(needed, front, strict=True)]
-        if {*strides, *dilations} == {1} and list(pads) == [*front, *behind] and spelling.draw():
+    needed = [_added(*each) for each in zip(house.dims_of(node.inputs[0])[2:], kernel, strides, strict=True)]  # type: ignore[index]
+    if set(dilations) != {1} or house.int_attribute(node, "ceil_mode", 0):
+        return
+    halves = [None if each is None else (each // 2, -(-each // 2)) for each in needed]
+    for rule, order in (("SAME_UPPER", (0, 1)), ("SAME_LOWER", (1, 0))):
+        around = [(None, None) if each is None else (each[order[0]], each[order[1]]) for each in halves]
+        if list(pads) == [*(front for front, _ in around), *(behind for _, behind in around)] and spelling.draw():
             node.attributes.pop("pads", None)
             node.attributes["auto_pad"] = ir.AttrString("auto_pad", rule)
             return
+
+
+def _added(size: house.Dim, kernel: int, stride: int) -> int | None:
+    """What SAME pads along an axis; None where that depends on the length."""
+    names = () if isinstance(size, int) else tuple(size.free_symbols)
+    lengths = [int(size if isinstance(size, int) else size.subs(dict.fromkeys(names, n))) for n in range(3, 15)]
+    totals = {max((-(-each // stride) - 1) * stride + kernel - each, 0) for each in lengths}
+    return totals.pop() if len(totals) == 1 else None
 
 
 def _recurrence(spelling: Respelling, node: ir.Node, rank: int) -> None:
@@ -354,7 +381,7 @@ def _shape(spelling: Respelling, node: ir.Node, rank: int) -> None:
 def _gather(spelling: Respelling, node: ir.Node, rank: int) -> None:
     """Constant entries, from the end where the axis is known, in either type of index."""
     indices, data = house.array_of(node.inputs[1]), node.inputs[0]
-    if indices is None or data is None or data.shape is None or node.op_type in ("GatherND", "ScatterND"):
+    if indices is None or data is None or data.shape is None:
         return
     size = data.shape[house.int_attribute(node, "axis", 0)]
     turned = indices
@@ -363,6 +390,52 @@ def _gather(spelling: Respelling, node: ir.Node, rank: int) -> None:
         turned = np.where(spelling.rng.integers(0, 2, indices.shape) > 0, turned - size, turned)
     kind = np.int32 if spelling.draw() else np.int64
     spelling.set(node, 1, spelling.given(np.asarray(turned).astype(kind)))
+
+
+def _places(spelling: Respelling, node: ir.Node, rank: int) -> None:
+    """Constant entries of several axes, from the end where an axis is known."""
+    places, data = house.array_of(node.inputs[1]), node.inputs[0]
+    if places is None or data is None or data.shape is None:
+        return
+    first, turned = house.int_attribute(node, "batch_dims", 0), places.copy()
+    for at in range(places.shape[-1]):
+        size = data.shape[first + at]
+        if isinstance(size, int):
+            from_start = np.where(places[..., at] < 0, places[..., at] + size, places[..., at])
+            is_turned = spelling.rng.integers(0, 2, from_start.shape) > 0
+            turned[..., at] = np.where(is_turned, from_start - size, from_start)
+    spelling.set(node, 1, spelling.given(turned))
+
+
+def _one_hot(spelling: Respelling, node: ir.Node, rank: int) -> None:
+    """The new axis from either end, and how many classes there are as any number with or without an axis."""
+    axis = house.int_attribute(node, "axis", -1) % (rank + 1)
+    node.attributes["axis"] = ir.AttrInt64("axis", axis - (rank + 1) if spelling.draw() else axis)
+    if axis == rank and spelling.draw():
+        node.attributes.pop("axis")
+    depth, indices = house.array_of(node.inputs[1]), node.inputs[0]
+    if depth is not None and indices is not None and indices.dtype == ir.DataType.INT64:
+        kind = (np.int64, np.int32, np.float32)[int(spelling.rng.integers(3))]
+        shape = () if spelling.draw() else (1,)
+        spelling.set(node, 1, spelling.given(depth.reshape(shape).astype(kind)))
+
+
+def _attention(spelling: Respelling, node: ir.Node, rank: int) -> None:
+    """Its scale, a mask that adds nothing, empty names of a cache that is not there, and results that nothing reads."""
+    query = node.inputs[0]
+    size = None if query is None or query.shape is None or rank != 4 else query.shape[3]
+    if isinstance(size, int) and spelling.draw():
+        usual, held = ir.AttrFloat32("scale", float(1 / np.sqrt(size))), node.attributes.get("scale")
+        if held is None:
+            node.attributes["scale"] = usual
+        elif np.float32(held.as_float()) == np.float32(usual.as_float()):
+            node.attributes.pop("scale")
+    if len(node.inputs) == 3 and spelling.draw():
+        node.resize_inputs(int(spelling.rng.integers(4, 7)))
+    if len(node.outputs) == 1 and spelling.draw():
+        node.resize_outputs(3)
+        for at, name in enumerate(("present_keys", "present_values"), start=1):
+            node.outputs[at].name = f"{node.outputs[0].name}_{name}"
 
 
 def _einsum(spelling: Respelling, node: ir.Node, rank: int) -> None:
@@ -437,10 +510,11 @@ def _both(*rules: Callable[[Respelling, ir.Node, int], None]) -> Callable[[Respe
 
 
 RULES: Mapping[str, Callable[[Respelling, ir.Node, int], None]] = {
-    "Slice": _slice, "Reduce": _axes, "Squeeze": _axes, "CumSum": _axes, "Unsqueeze": _unsqueeze, "Pad": _pad,
+    "Slice": _slice, "Reduce": _reduced, "Squeeze": _axes, "CumSum": _axes, "Unsqueeze": _unsqueeze, "Pad": _pad,
     "Transpose": _transpose, "Split": _split, "Clip": _clip, "Conv": _windows, "ConvTranspose": _windows,
     "MaxPool": _both(_windows, _more_outputs), "AveragePool": _windows, "Shape": _shape, "Gather": _gather,
-    "GatherElements": _gather, "ScatterElements": _gather, "Einsum": _einsum, "ConstantOfShape": _constant_of_shape,
+    "GatherElements": _gather, "ScatterElements": _gather, "GatherND": _places, "ScatterND": _places,
+    "OneHot": _one_hot, "Attention": _attention, "Einsum": _einsum, "ConstantOfShape": _constant_of_shape,
     "Resize": _resize, "Gemm": _gemm, "Dropout": _both(_dropout, _more_outputs),
     "LSTM": _both(_recurrence, _more_outputs), "GRU": _both(_recurrence, _more_outputs),
     "RNN": _both(_recurrence, _more_outputs), "LayerNormalization": _more_outputs,

@@ -6,6 +6,12 @@ from compiler.stages import Lowered
 from tests.kit.agreement import lowered
 from tests.property.small_graphs import BODIES, CHANNELS, LENGTH, SCORES, corpus, text_of
 
+PAIRS_OF = "d = Concat<axis = 2>(x, x)  e = Reshape(d, merged)  c = Transpose<perm = [0, 2, 1]>(e)  "
+"""Twice as many frames, channels first."""
+
+ROW = "s = Shape<end = 1>(x)  b = Squeeze(s)  f = Range(first, b, step)  r = Unsqueeze(f, lasttwo)  z = Mul(r, zero)  "
+"""Numbers of rows and zeros, [batch, 1, 1] each."""
+
 SPELLED = {
     # --- cuts of lists of sizes, of tables, of all axes
     "first sizes": "z = Shape(x)  s = Slice(z, zero, two)  q = Concat<axis = 0>(s, two, two)  y = Reshape(x, q)",
@@ -32,6 +38,18 @@ SPELLED = {
         y = GatherElements<axis = 2>(x, i)""",
     "frames chosen": "a = Gather<axis = 1>(x, zero)  y = Sub(x, a)",
     "entries of a table": "y = GatherND<batch_dims = 0>(x, zero)",
+    "last frame of every row": """s = Shape<end = 1>(x)  t = Concat<axis = 0>(s, one)
+        i = ConstantOfShape<value = int64[1] {-1}>(t)  a = GatherND<batch_dims = 1>(x, i)  y = Unsqueeze(a, one)""",
+    "channels turned to the front and chosen": """a = Transpose<perm = [2, 0, 1]>(x)  b = GatherND(a, places)
+        y = Transpose<perm = [1, 2, 0]>(b)""",
+    "first frame of every row": """s = Shape<end = 1>(x)  t = Concat<axis = 0>(s, one)
+        i = ConstantOfShape<value = int64[1] {0}>(t)  a = GatherND<batch_dims = 1>(x, i)  y = Unsqueeze(a, one)""",
+    "first frame of every row written": ROW + """i = Concat<axis = 2>(r, z)  g = Gather<axis = 1>(x, zero)
+        u = Neg(g)  y = ScatterND(x, i, u)""",
+    "last frame of every row written": ROW + """m = Sub(z, one)  i = Concat<axis = 2>(r, m)
+        g = Gather<axis = 1>(x, zero)  u = Neg(g)  y = ScatterND(x, i, u)""",
+    "channels turned to the front and written": """a = Transpose<perm = [2, 0, 1]>(x)  b = GatherND(a, places)
+        u = Neg(b)  d = ScatterND(a, places, u)  y = Transpose<perm = [1, 2, 0]>(d)""",
     "channels written": """s = Shape(x)  t = Slice(s, zero, two)  q = Concat<axis = 0>(t, one)
         i = ConstantOfShape<value = int64[1] {1}>(q)
         u = Slice(x, zero, one, two)  y = ScatterElements<axis = 2>(x, i, u)""",
@@ -41,6 +59,8 @@ SPELLED = {
     "triangle that says its diagonal": SCORES + "l = Trilu<upper = 0>(s, first)  y = MatMul(l, x)",
     "ones and zeros of channels": """a = ArgMax<axis = 2, keepdims = 0>(x)  v = Concat<axis = 0>(none1, half1)
         y = OneHot<axis = -1>(a, four, v)""",
+    "classes in front of frames": """a = ArgMax<axis = 2, keepdims = 0>(x)  v = Concat<axis = 0>(none1, half1)
+        b = OneHot<axis = 1>(a, four, v)  y = Transpose<perm = [0, 2, 1]>(b)""",
     # --- functions
     "clip below": "y = Clip(x, none)",
     "clip above": "y = Clip(x, , high)",
@@ -62,6 +82,8 @@ SPELLED = {
     "attention": 'u = Unsqueeze(x, one)  a = Attention(u, u, u)  y = Squeeze(a, one)',
     "causal attention of one operator": "u = Unsqueeze(x, one)  a = Attention<is_causal = 1>(u, u, u)  "
     "y = Squeeze(a, one)",
+    "attention of any keys": "u = Unsqueeze(x, one)  k = Neg(u)  a = Attention<scale = 0.5>(u, k, u)  "
+    "y = Squeeze(a, one)",
     # --- normalisation
     "layer norm without a bias": "y = LayerNormalization<axis = -1>(x, gain)",
     "layer norm of two axes": "u = Reshape(x, heads4)  a = LayerNormalization<axis = 2>(u, square2)  y = Relu(a)",
@@ -80,6 +102,12 @@ SPELLED = {
     "y = Squeeze(d, one)",
     "valid max pool": CHANNELS + "y = MaxPool<kernel_shape = [2]>(c)",
     "valid mean pool": CHANNELS + "y = AveragePool<kernel_shape = [2]>(c)",
+    "same convolution in steps": PAIRS_OF + "y = Conv<strides = [2], pads = [0, 1]>(c, kernel)",
+    "same convolution of the odd entry in front": PAIRS_OF + "y = Conv<strides = [2], pads = [1, 0]>(c, kernel)",
+    "same max pool in steps": PAIRS_OF + "y = MaxPool<kernel_shape = [3], strides = [2], pads = [0, 1]>(c)",
+    "pairs of frames": PAIRS_OF + "y = Conv<strides = [2]>(c, pair)",
+    "valid convolution in steps": CHANNELS + "y = Conv<strides = [2]>(c, kernel)",
+    "valid mean pool in steps": CHANNELS + "y = AveragePool<kernel_shape = [3], strides = [2]>(c)",
     "twice by scales": CHANNELS + 'y = Resize<mode = "nearest", coordinate_transformation_mode = "asymmetric", '
     'nearest_mode = "floor">(c, , twice)',
     "twice by nearest half pixels": CHANNELS + 'y = Resize<mode = "nearest">(c, , twice)',
@@ -89,8 +117,13 @@ SPELLED = {
         nearest_mode = "floor">(c, , , z)""",
     # --- searches, reductions
     "two best channels": "y, i = TopK<axis = 2, largest = 1, sorted = 1>(x, two)",
+    "two smallest frames": "y, i = TopK<axis = 1, largest = 0>(x, two)",
+    "places of the best channels": "v, i = TopK(x, three)  y = Cast<to = 1>(i)",
     "mean of channels that are not kept": "a = ReduceMean<keepdims = 0>(x, two)  y = Unsqueeze(a, two)",
     "sum of nothing": "y = ReduceSum<noop_with_empty_axes = 1>(x)",
+    "sum of an empty list": "y = ReduceSum<noop_with_empty_axes = 1>(x, nothing)",
+    "mean of all by an empty list": "a = ReduceMean(x, nothing)  y = Sub(x, a)",
+    "sum of all axes, of none without": "a = ReduceSum<noop_with_empty_axes = 1>(x, axes3)  y = Mul(x, a)",
     "sum of all": "a = ReduceSum<keepdims = 1>(x)  y = Mul(x, a)",
     "mean of two axes": "a = ReduceMean(x, lasttwo)  y = Sub(x, a)",
     # --- recurrences
@@ -114,6 +147,8 @@ MORE = {
     "axes2": "int64[2] axes2 = {1, 2}", "steps2": "int64[2] steps2 = {1, 2}",
     "behind1": "int64[6] behind1 = {0, 1, 0, 0, 0, 0}", "picks": "int64[2] picks = {1, 3}",
     "heads4": "int64[4] heads4 = {0, -1, 2, 2}", "square2": "float[2,2] square2 = {1.0, 0.5, 2.0, 1.5}",
+    "nothing": "int64[0] nothing = {}", "places": "int64[2,1] places = {2, 1}",
+    "pair": "float[4,4,2] pair = {" + ", ".join(["0.25", "-0.5"] * 16) + "}",
     "double": "float[1] double = {2.0}",
     "rnn": "float[1,4,4] rnn = {" + ", ".join(["0.25", "-0.5"] * 8) + "}",
     "rnnagain": "float[1,4,4] rnnagain = {" + ", ".join(["0.125", "-0.25"] * 8) + "}",

@@ -25,6 +25,7 @@ from tests.kit.whole_sequences import (
     TEXT_SPOILERS,
     Drawing,
     drawn,
+    drawn_at_rates,
     drawn_in_chunks,
     drawn_masks,
     drawn_sliding,
@@ -56,6 +57,12 @@ def test_steps_under_masks_of_data_and_other_axes_are_refused_or_right(seed: int
 @pytest.mark.parametrize("seed", range(6))
 def test_tokens_are_held_to_their_table(seed: int) -> None:
     found = tried(drawn_with_tokens(seed, spoiled=seed % 2 == 1))
+    assert found.verdict == "accepted" if seed % 2 == 0 else found.verdict == "refused", found
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_steps_of_several_entries_per_frame_are_refused_or_right(seed: int) -> None:
+    found = tried(drawn_at_rates(seed, spoiled=seed % 2 == 1))
     assert found.verdict == "accepted" if seed % 2 == 0 else found.verdict == "refused", found
 
 

@@ -11,6 +11,7 @@ from tests.kit.offline import Differs
 from tests.property.fuzz import (
     OF_HEADS,
     OF_MASKS,
+    OF_RATES,
     OF_SIZES,
     SOILS,
     as_padded,
@@ -96,7 +97,7 @@ def test_whatever_is_accepted_runs_padded_as_alone() -> None:
     assert results.count("accepted") > 72, "the fuzzer draws what can be padded"
 
 
-@pytest.mark.parametrize("soil", [*SOILS, OF_SIZES, OF_HEADS, OF_MASKS], ids=lambda soil: soil.name)
+@pytest.mark.parametrize("soil", [*SOILS, OF_SIZES, OF_HEADS, OF_MASKS, OF_RATES], ids=lambda soil: soil.name)
 def test_every_soil_bears_what_can_be_padded(soil: Soil) -> None:
     results = [attack(seed, 7, soil) for seed in range(12)]
     assert results.count("accepted") >= 5

@@ -139,7 +139,7 @@ def _same(case: Case, auto: str, size: Dim, kernel: int, stride: int, dilation: 
         raise refuse(f"{case.op} with auto_pad {auto} and dilations, which runtimes read differently", "give pads")
     if kernel < stride:
         raise refuse(f"{case.op} with auto_pad {auto} and gaps between its places", "give pads as numbers")
-    totals = [max(kernel - 1 - rest, 0) for rest in residues(size - 1, stride)]
+    totals = {max(kernel - 1 - rest, 0) for rest in residues(size - 1, stride)}
     begins = {total // 2 if auto == "SAME_UPPER" else total - total // 2 for total in totals}
     if len(begins) > 1:
         raise refuse(
@@ -147,7 +147,8 @@ def _same(case: Case, auto: str, size: Dim, kernel: int, stride: int, dilation: 
             "depending on the length",
             "give pads as numbers",
         )
-    return Window(kernel, stride, dilation, begins.pop(), None)
+    begin = begins.pop()
+    return Window(kernel, stride, dilation, begin, totals.pop() - begin if len(totals) == 1 else None)
 
 
 @dataclasses.dataclass(frozen=True)

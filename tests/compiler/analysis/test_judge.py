@@ -6,7 +6,7 @@ from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, VALID, Fact, make_fact
 from compiler.analysis.interval import ANYTHING
 from compiler.analysis.judge import judge
-from compiler.analysis.layout import Rows, Side
+from compiler.analysis.layout import Frames, Rows, Segment, Side
 from compiler.errors import Refused
 from compiler.ir import symbol
 from tests.kit.graphs import node_named, parse
@@ -90,3 +90,11 @@ def test_types_that_no_run_hands_out_are_refused(kind: str) -> None:
     with pytest.raises(Refused, match=f"Cast computes in {kind.upper()}, .*; load the model in float32"):
         judge(case(text, "y", make_fact({0: (Rows(symbol("batch")),)}, lambda region: ANYTHING)))
     assert judge(case(text, "y", Fact())).outputs[0].is_plain
+
+
+def test_a_size_that_two_reasons_ask_for_is_named_once() -> None:
+    frames = (Frames((Segment(symbol("time")),)),)
+    facts = (make_fact({0: (Rows(symbol("batch")),), 2: frames}, lambda region: ANYTHING),)
+    pool = "y = MaxPool<kernel_shape = [3], pads = [1, 1]>(x)"
+    verdict = judge(case(f"(float[batch,2,time] x) => (float[p,q,r] y) {{ {pool} }}", "y", *facts))
+    assert verdict.at_least_one == (symbol("time"),)
