@@ -11,9 +11,9 @@ Requires: nothing.
 Ensures: no Constant or Identity nodes between others, no unread nodes, initializers that are read.
 Keeps: operators of other domains; subgraphs; random draws; names of graph inputs and outputs.
 Numerics: exact, infinities, NaN and the sign of zero included, but for zeros that a Where chooses between in place of a
-    ScatterND. The rules, and those of onnxscript left out, are listed in `rules.py`, `added_axes.py`, `writes.py`,
-    `masked_writes.py`, `counts.py` and `repeated_places.py` beside it; constants are what ONNX Runtime computes on one
-    thread of the building machine.
+    ScatterND, and for products of all entries in place of those that a mask chooses. The rules, and those of onnxscript
+    left out, are listed in `rules.py`, `added_axes.py`, `writes.py`, `masked_writes.py`, `counts.py`, `borders.py` and
+    `repeated_places.py` beside it; constants are what ONNX Runtime computes on one thread of the building machine.
 Time: linear; a sweep visits every node once, and few graphs need more than three.
 Source: the optimizer of onnxscript, rule by rule, and the common passes of onnx_ir.
 """
@@ -29,6 +29,7 @@ from compiler import ir as house
 from compiler.analysis.known_sizes import Numbers
 from compiler.rounds import Rounds, until_settled
 from compiler.simplification.added_axes import AXES
+from compiler.simplification.borders import BORDERS
 from compiler.simplification.branches import chosen_branch
 from compiler.simplification.constants import fold
 from compiler.simplification.counts import COUNTS
@@ -110,7 +111,7 @@ def _visit(candidate: Candidate, kept: dict[Key, ir.Node]) -> bool:
     return first is not node and _take_over(candidate, node.outputs, first.outputs)
 
 
-EVERY = {**RULES, **AXES, **WRITES, **COUNTS, **PLACES}
+EVERY = {**RULES, **AXES, **WRITES, **COUNTS, **PLACES, **BORDERS}
 """The rule of every operator that has one."""
 
 

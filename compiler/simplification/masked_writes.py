@@ -2,9 +2,10 @@
 
     y = ScatterND(x, Transpose(NonZero(mask)), Expand(0.0, ..))               ->  y = Where(mask, 0.0, x)
     y = ScatterND(x, Transpose(NonZero(mask)), GatherND(z, the same places))  ->  y = Where(mask, z, x)
+    y = ScatterND(x, .., f(GatherND(z, the same places)))                     ->  y = Where(mask, f(z), x)
 
-So exporters write boolean indices, `x[mask] = 0`. NonZero names every place once, in the order of the places; with a
-mask that is the same along the last axes, what is written there comes one behind the other.
+So exporters write boolean indices, `x[mask] = 0` and `y[mask] = f(x[mask])`. NonZero names every place once, in the
+order of the places; with a mask that is the same along the last axes, what is written there comes one behind the other.
 """
 
 import dataclasses
@@ -13,6 +14,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.ir import Dim
+from compiler.simplification.chosen_entries import of_all_entries
 from compiler.simplification.rules import Candidate
 from compiler.simplification.spread import chosen, number_of
 
@@ -37,7 +39,7 @@ def masked(candidate: Candidate, data: ir.Value, indices: ir.Value, new: ir.Valu
     mask, dims = _mask_of(indices), house.dims_of(data)
     if mask is None or dims is None or dims[: len(mask.dims)] != mask.dims:
         return None
-    source = _source(candidate, mask, new, dims)
+    source = _source(candidate, mask, new, data)
     if source is None:
         return None
     where, behind = mask.value, range(len(mask.dims), len(dims))
@@ -65,9 +67,9 @@ def _mask_of(indices: ir.Value | None) -> Mask | None:
     return Mask(inner, dims, repeated)
 
 
-def _source(candidate: Candidate, mask: Mask, new: ir.Value, dims: tuple[Dim, ...]) -> ir.Value | None:
+def _source(candidate: Candidate, mask: Mask, new: ir.Value, data: ir.Value) -> ir.Value | None:
     """What all places would hold if all were written; None where that is not known."""
-    number = number_of(candidate, new)
+    number, dims = number_of(candidate, new), house.dims_of(data) or ()
     if number is not None:
         return number
     made = new.producer()
@@ -79,23 +81,33 @@ def _source(candidate: Candidate, mask: Mask, new: ir.Value, dims: tuple[Dim, ..
         return None
     inner = rows.producer()
     if inner is None or not house.is_op(inner, "Expand"):
-        return _looked_up(rows, mask, dims, flat=flat)
+        return _of_all(candidate, rows, mask, data, flat=flat)
     source = inner.inputs[0]
     inside = None if source is None else house.dims_of(source)
     if source is None or inside is None:
         return None
     if len(inside) <= len(last):
         return source
-    return _looked_up(source, mask, dims, flat=flat) if inside[1:] == last else None
+    return _of_all(candidate, source, mask, data, flat=flat) if inside[1:] == last else None
 
 
-def _looked_up(rows: ir.Value, mask: Mask, dims: tuple[Dim, ...], *, flat: bool) -> ir.Value | None:
-    """Of entries that are looked up at the places of the same mask, what they are entries of."""
+def _of_all(candidate: Candidate, rows: ir.Value, mask: Mask, data: ir.Value, *, flat: bool) -> ir.Value | None:
+    """Of entries that are looked up at the places of the same mask, and what is computed of each, the same of all."""
     made = rows.producer()
-    if made is None or not house.is_op(made, "GatherND") or house.int_attribute(made, "batch_dims", 0):
-        return None
+    if made is not None and house.is_op(made, "GatherND"):
+        source = _looked_up(made, mask, flat=flat)
+        return source if source is not None and house.dims_of(source) == house.dims_of(data) else None
+    count = len(mask.dims) - (mask.repeated if flat else 0)
+    return of_all_entries(candidate, rows, lambda node: _looked_up(node, mask, flat=flat), data, count)
+
+
+def _looked_up(made: ir.Node, mask: Mask, *, flat: bool) -> ir.Value | None:
+    """What a GatherND takes entries from, where that is at the places of the mask."""
     source, other = made.inputs[0], _mask_of(made.inputs[1])
-    if source is None or other is None or house.dims_of(source) != dims:
+    dims = None if source is None else house.dims_of(source)
+    if source is None or other is None or dims is None or house.int_attribute(made, "batch_dims", 0):
+        return None
+    if dims[: len(other.dims)] != other.dims:
         return None
     if other.value is mask.value and other.dims == mask.dims and not flat:
         return source

@@ -805,7 +805,7 @@ class _Writer:
         if self.drawing.rate:
             if self.drawing.is_returned:
                 self.model.graph.outputs.append(self.op("Identity", scores))
-            scores = self.at_rate(x)
+            scores = self.at_rate(self.normal(x))
         scores.name = "scores"
         scores.dtype = ir.DataType.FLOAT
         self.model.graph.outputs.append(scores)

@@ -36,6 +36,20 @@ def _gathered(garden: Garden) -> None:
     garden.keep(garden.op("MatMul", [pairs, garden.weights(2 * WIDTH, WIDTH)]), False)
 
 
+@since(11)
+def _made_whole(garden: Garden) -> None:
+    """Frames of which the last is repeated until they are a whole number of pairs or threes, each of which is one."""
+    found, count = garden.pick(False).value, int(garden.rng.integers(2, 4))
+    none, size = garden.insert.int64s(0), garden.length(found, False)
+    rest = garden.whole("Mod", [garden.whole("Neg", [size]), garden.insert.int64s(count)])
+    pads = garden.whole("Concat", [none, none, none, none, rest, none], axis=0)
+    whole = garden.op("Pad", [found, pads], {"mode": "edge"})
+    if garden.rng.integers(0, 2):
+        apart = garden.op("Reshape", [whole, garden.insert.int64s(0, -1, count, WIDTH)])
+        whole = garden.op("ReduceMean", [apart, garden.insert.int64s(2)], {"keepdims": 0})
+    garden.keep(whole, False)
+
+
 def _returned(garden: Garden) -> None:
     """Another result: entries as they are, or with the channels as entries, too."""
     if len(garden.graph.outputs) > 1:
@@ -106,6 +120,6 @@ def _twice(garden: Garden) -> None:
 
 
 RATE_KINDS: Kinds = (
-    (_spread, 4), (_gathered, 2), (_returned, 3), (since(10)(_fixed), 3), (since(17)(_twice), 3),
+    (_spread, 4), (_gathered, 2), (_returned, 3), (_made_whole, 2), (since(10)(_fixed), 3), (since(17)(_twice), 3),
 )  # fmt: skip
 """What grows where frames have several entries, inputs are fixed, and values are taken twice."""

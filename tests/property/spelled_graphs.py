@@ -12,6 +12,9 @@ PAIRS_OF = "d = Concat<axis = 2>(x, x)  e = Reshape(d, merged)  c = Transpose<pe
 ROW = "s = Shape<end = 1>(x)  b = Squeeze(s)  f = Range(first, b, step)  r = Unsqueeze(f, lasttwo)  z = Mul(r, zero)  "
 """Numbers of rows and zeros, [batch, 1, 1] each."""
 
+REST = LENGTH + "k = Neg(n)  r = Mod(k, two)  b = Shape<end = 1>(x)  "
+"""How many frames are missing to an even number, and the number of rows."""
+
 SPELLED = {
     # --- cuts of lists of sizes, of tables, of all axes
     "first sizes": "z = Shape(x)  s = Slice(z, zero, two)  q = Concat<axis = 0>(s, two, two)  y = Reshape(x, q)",
@@ -182,6 +185,9 @@ PAIRS: tuple[tuple[str, int, str, int, str], ...] = (
     ("cut by attributes", 20, "b = Constant<value_ints = [-2]>()  a = Constant<value_ints = [-2]>()  "
      "y = Slice(x, b, end, a)", 20, "y = Slice(x, minus2, end, one)"),
     ("floats of attributes", 20, "f = Constant<value_floats = [0.5]>()  y = Mul(x, f)", 20, "y = Mul(x, half1)"),
+    ("last frame repeated", 20, REST + """e = Concat<axis = 0>(b, r, four)  l = Slice(x, minus, end, one)
+     f = Expand(l, e)  y = Concat<axis = 1>(x, f)""", 20, REST + """
+     p = Concat<axis = 0>(zero, zero, zero, zero, r, zero)  y = Pad<mode = "edge">(x, p)"""),
     ("one frame by a cut", 20, "y = Slice(x, zero, one, one)", 20, "y = Gather<axis = 1>(x, zero)"),
 )  # fmt: skip
 """A name, and twice an operator set and a body: both bodies compute the same."""

@@ -214,11 +214,11 @@ def _pad_by_entries(case: Case, mode: str, ends: Mapping[int, Ends]) -> Verdict:
     rest = [0] * (2 * case.rank())
     sizes: list[Dim] = []
     for at, each in ends.items():
-        begin, end = each.begin, each.end
-        if not isinstance(begin, int) or not isinstance(end, int):
+        begin, end, frames = each.begin, each.end, case.simple_frames(0, at)
+        is_computed = mode == "edge" and not isinstance(end, int) and _repeats_last(frames, end)
+        if not isinstance(begin, int) or not (isinstance(end, int) or is_computed):
             raise refuse(f"Pad by {mode} of {begin} and {end} entries", "pad by constant amounts")
-        frames = case.simple_frames(0, at)
-        rest[at], rest[at + case.rank()] = begin, end
+        rest[at], rest[at + case.rank()] = begin, end if isinstance(end, int) else 0
         if frames is None:
             continue
         if len(frames.segments) != 1:
@@ -226,14 +226,13 @@ def _pad_by_entries(case: Case, mode: str, ends: Mapping[int, Ends]) -> Verdict:
         side = frames.segments[0].side
         size = stated(case, at, normal_form(frames.size + begin + end))
         axes[at] = (Frames((Segment(size, side),)),)
-        sees = begin > 0 if side is Side.RIGHT else end > 0
+        sees = begin > 0 if side is Side.RIGHT else is_computed or end > 0
         if sees or (mode == "wrap" and max(begin, end) > 0):
-            if min(begin, end) < 0:
+            if _is_cut(begin) or _is_cut(end):
                 raise refuse(f"Pad by {mode} that cuts off entries, too", "cut with Slice")
             anew.append((at, begin, size))
             rest[at] = rest[at + case.rank()] = 0
-        reads = {"edge": 1, "reflect": max(begin, end, 0) + 1, "wrap": max(begin, end, 1)}[mode]
-        sizes.append(normal_form(frames.size + min(begin, 0) + min(end, 0) - (reads - 1)))
+        sizes.append(normal_form(frames.size - (1 if is_computed else _read_beside(mode, begin, end)) + 1))
     fact = case.fact()
     if anew:
         if fact.rows_axis is None and case.batch is not None:
@@ -248,6 +247,19 @@ def _pad_by_entries(case: Case, mode: str, ends: Mapping[int, Ends]) -> Verdict:
 
     out = case.output({**fact.tracked, **axes}, content)
     return case.verdict("IX14", "copies of valid entries", out, pointwise=not axes, at_least_one=sizes)
+
+
+def _repeats_last(frames: Frames | None, count: Dim) -> bool:
+    """Whether the last entry of every row may stand behind it so many times: longer rows have no fewer in all."""
+    if frames is None or len(frames.segments) != 1 or frames.segments[0].side is not Side.LEFT:
+        return False
+    return _is_never_negative(count) and never_falls(normal_form(frames.size + count))
+
+
+def _read_beside(mode: str, begin: int, end: int) -> int:
+    """How many entries there have to be for so many others to be copied from them, or to be cut off."""
+    reads = {"edge": 1, "reflect": max(begin, end, 0) + 1, "wrap": max(begin, end, 1)}[mode]
+    return reads - min(begin, 0) - min(end, 0)
 
 
 def blocks(case: Case) -> Verdict:

@@ -5,6 +5,7 @@ import pytest
 
 from compiler.analysis.facts import Fill
 from compiler.analysis.interval import ANYTHING, ZERO
+from compiler.errors import Refused
 from tests.compiler.passes.test_pad_axes_offline import CHANNELS, WEIGHTS, graph
 from tests.kit.judged import attack, check, integers
 from tests.kit.offline import offline, verify_offline
@@ -80,3 +81,20 @@ def test_a_table_is_padded_by_what_the_shortest_length_has_too_little() -> None:
         q = Transpose<perm = [0, 2, 1]>(p)  scores = MatMul(x, q)  best = ReduceMax(scores, last)  y = Mul(x, best) }"""
     outcome = verify_offline(offline(text), tolerance=1e-4)
     assert [axis.minimum for axis in outcome.lowered.padded_axes] == [3]
+
+
+REPEATED = """(float[batch,time,4] x) => (float[batch,half,4] y)
+    <int64[1] none = {0}, int64[1] two = {2}, int64[1] axis = {2}, int64[4] pairs = {0, -1, 2, 4}>
+    { n = Shape<start = 1, end = 2>(x)  less = Neg(n)  rest = MORE
+    pads = Concat<axis = 0>(none, none, none, none, rest, none)  p = Pad<mode = "MODE">(x, pads)
+    z = Reshape(p, pairs)  y = ReduceMean<keepdims = 0>(z, axis) }"""
+
+
+def test_the_last_frame_of_every_row_is_repeated_until_their_number_is_even() -> None:
+    verify_offline(offline(REPEATED.replace("MORE", "Mod(less, two)").replace("MODE", "edge")), tolerance=1e-6)
+
+
+@pytest.mark.parametrize(("more", "mode"), [("Mod(less, two)", "reflect"), ("Sub(two, n)", "edge")])
+def test_other_borders_of_as_many_entries_as_the_length_says_are_refused(more: str, mode: str) -> None:
+    with pytest.raises(Refused, match=f"Pad by {mode} of 0 and .* entries"):
+        verify_offline(offline(REPEATED.replace("MORE", more).replace("MODE", mode)))
