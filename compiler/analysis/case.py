@@ -360,17 +360,17 @@ def _extreme(dtype: ir.DataType, sign: int) -> float:
 
 
 def broadcast(case: Case, operands: Sequence[int], out_rank: int) -> dict[int, Axis]:
-    """The layouts of the output of a broadcasting op.
+    """The layouts of the output of a broadcasting op; what holds one number everywhere is laid out as what it meets.
 
     Raises:
         Refused: a tracked axis meets another layout, or a fixed number of entries other than 1.
     """
     axes: dict[int, Axis] = {}
-    for operand in operands:
-        shift = out_rank - case.rank(operand)
+    for operand in sorted(operands, key=lambda operand: case.fact(operand).anywhere.is_constant):
+        shift, is_even = out_rank - case.rank(operand), case.fact(operand).anywhere.is_constant
         for at, axis in case.fact(operand).axes:
             known = axes.setdefault(at + shift, axis)
-            if known != axis:
+            if known != axis and not (is_even and size_of(known) == size_of(axis)):
                 raise refuse(
                     f"{case.op} joins {' * '.join(map(str, known))} with {' * '.join(map(str, axis))}",
                     "pad and join both operands alike",

@@ -47,13 +47,13 @@ def _with_last_repeated(candidate: Candidate) -> ir.Value | None:
 
 def _is_last(candidate: Candidate, entry: ir.Value, value: ir.Value | None, axis: int) -> bool:
     """Whether one value is the last entry of another along an axis."""
-    made = entry.producer()
-    size = (house.dims_of(value) or ())[axis] if value is not None else None
-    if made is None or size is None or made.inputs[0] is not value:
+    made, dims = entry.producer(), None if value is None else house.dims_of(value)
+    if made is None or dims is None or made.inputs[0] is not value:
         return False
+    size = dims[axis]
     if house.is_op(made, "Gather"):
         picks = numbers(made.inputs[1], candidate)
-        is_along = house.int_attribute(made, "axis", 0) % len(house.dims_of(value) or ()) == axis
+        is_along = house.int_attribute(made, "axis", 0) % len(dims) == axis
         return is_along and picks is not None and len(picks) == 1 and picks[0] in (-1, house.normal_form(size - 1))
     view = slice_of(made)
     cut = None if view is None else view.only_cut(lambda bounds: numbers(bounds, candidate))

@@ -63,6 +63,22 @@ def _hiding_attention(garden: Garden) -> None:
     garden.keep(garden.op("MatMul", [weights, found]), False)
 
 
+@since(16)
+def _own_key(garden: Garden) -> None:
+    """Attention to frames and to a key of its own behind them, which a mask with one entry more leaves to be seen."""
+    found, ends = garden.timed(), garden.insert.int64s
+    row = garden.whole("Concat", [garden.size(found, 0), ends(1), ends(WIDTH)], axis=0)
+    own = garden.op("Expand", [garden.weights(1, 1, WIDTH), row])
+    keys = garden.op("Concat", [found, own], {"axis": 1})
+    turned = garden.op("Transpose", [keys], {"perm": [0, 2, 1]})
+    scores = garden.op("MatMul", [garden.op("MatMul", [found, garden.weights(WIDTH, WIDTH)]), turned])
+    seen = _taken(garden, str(garden.rng.choice(["mask", "hidden"])))
+    low = garden.scalar(float(garden.rng.choice(LOWS)), FLOAT)
+    bias = garden.op("Pad", [garden.op("Where", [seen, garden.scalar(0.0, FLOAT), low]), ends(0, 0, 0, 1)])
+    scores = garden.op("Add", [scores, garden.op("Unsqueeze", [bias, ends(1)])])
+    garden.keep(garden.op("MatMul", [garden.op("Softmax", [scores], {"axis": -1}), keys]), False)
+
+
 @since(13)
 def _hidden_mean(garden: Garden) -> None:
     """The mean of the frames that are seen, divided by how many they are, by one less, or by 1 at least."""
@@ -89,5 +105,5 @@ def _weighed(garden: Garden) -> None:
     garden.keep(garden.op("Mul", [found, weight]), False)
 
 
-MASK_KINDS: Kinds = ((_hiding_attention, 5), (_hidden_mean, 3), (_weighed, 1))
+MASK_KINDS: Kinds = ((_hiding_attention, 5), (_own_key, 3), (_hidden_mean, 3), (_weighed, 1))
 """What grows under masks."""

@@ -76,8 +76,8 @@ def _fixed(garden: Garden) -> None:
             ends = [garden.insert.int64s(n) for n in (house.END, 1)]
             made = garden.op("Slice", [found, first, *ends])
         case 3:
-            shape = garden.fixed("shape", np.array([0, -1, WIDTH // 2], np.int64))
-            halves = garden.op("Reshape", [found, shape])
+            halved = garden.fixed("shape", np.array([0, -1, WIDTH // 2], np.int64))
+            halves = garden.op("Reshape", [found, halved])
             made = garden.op("MatMul", [halves, garden.weights(WIDTH // 2, WIDTH)])
         case _:
             table = garden.fixed("table", garden.rng.standard_normal((1, 64, WIDTH)).astype(np.float32))

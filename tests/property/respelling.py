@@ -333,7 +333,10 @@ def _windows(spelling: Respelling, node: ir.Node, rank: int) -> None:
         node.attributes.pop("pads", None)
         node.attributes["auto_pad"] = ir.AttrString("auto_pad", "VALID")
         return
-    needed = [_added(*each) for each in zip(house.dims_of(node.inputs[0])[2:], kernel, strides, strict=True)]  # type: ignore[index]
+    sizes = None if node.inputs[0] is None else house.dims_of(node.inputs[0])
+    if sizes is None:
+        return
+    needed = [_added(*each) for each in zip(sizes[2:], kernel, strides, strict=True)]
     if set(dilations) != {1} or house.int_attribute(node, "ceil_mode", 0):
         return
     halves = [None if each is None else (each // 2, -(-each // 2)) for each in needed]

@@ -5,7 +5,7 @@ import pytest
 from compiler.analysis.case import Case, broadcast, everywhere
 from compiler.analysis.facts import Clamp, Fact, Fill, make_fact
 from compiler.analysis.interval import ANYTHING, ZERO, Interval, bounded
-from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, suffix
+from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, joined, suffix
 from compiler.errors import Refused
 from compiler.ir import symbol
 from tests.kit.graphs import node_named, parse
@@ -79,3 +79,14 @@ def test_regions_along_an_axis() -> None:
     fact = padded(1, 2).filled(2, 0.0)
     assert everywhere(fact, frozenset(), 2) == MODERATE
     assert everywhere(fact, frozenset({1}), 2) == ANYTHING
+
+
+def test_one_number_everywhere_is_laid_out_as_what_it_meets() -> None:
+    apart, whole = joined([Segment(TIME), Segment(1)]), suffix(TIME + 1)
+    facts = make_fact({0: ROWS, 1: apart}, lambda region: MODERATE), make_fact({0: ROWS, 1: whole}, lambda region: ZERO)
+    for order in (facts, facts[::-1]):
+        assert broadcast(case(*order, other="batch,time,4"), [0, 1], 3) == {0: ROWS, 1: apart}
+    other = make_fact({0: ROWS, 1: suffix(TIME + 2)}, lambda region: ZERO)
+    for pair in ((facts[0], other), (facts[0], make_fact({0: ROWS, 1: whole}, lambda region: MODERATE))):
+        with pytest.raises(Refused, match="Add joins"):
+            broadcast(case(*pair, other="batch,time,4"), [0, 1], 3)
