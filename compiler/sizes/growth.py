@@ -166,7 +166,8 @@ def grows_by(size: Dim, axis: str) -> int | None:
 def truncated(top: sympy.Expr, bottom: sympy.Expr) -> sympy.Expr | None:
     """The quotient of integers, which Div rounds towards zero; None where the sign of the dividend is not found out.
 
-    A size that holds nothing for short inputs, as time - 3, is 0 or more for all lengths that mean something.
+    A size that holds nothing for short inputs, as time - 3, is 0 or more for all lengths that mean something. A number
+    that is positive for short inputs and negative for longer ones, as 3 - time, is rounded as each of them is.
 
     Args:
         top: a size, the negative of one, or a difference of sizes.
@@ -181,7 +182,10 @@ def truncated(top: sympy.Expr, bottom: sympy.Expr) -> sympy.Expr | None:
         return exact
     if not bottom.is_nonnegative and not never_falls(bottom):
         return None
-    falls = never_falls(-top)
-    if top.is_nonnegative or never_falls(top) or (falls and top.subs(dict.fromkeys(top.free_symbols, 0)) > 0):
+    if top.is_nonnegative or never_falls(top):
         return sympy.floor(exact)
-    return -sympy.floor(-exact) if falls else None
+    if not never_falls(-top):
+        return None
+    if top.subs(dict.fromkeys(top.free_symbols, 0)) <= 0:
+        return -sympy.floor(-exact)
+    return sympy.Max(sympy.floor(exact), 0) - sympy.Max(sympy.floor(-exact), 0)

@@ -14,6 +14,7 @@ from compiler.sizes.growth import (
     never_falls,
     never_negative,
     period_of,
+    truncated,
     values_of,
 )
 
@@ -112,3 +113,15 @@ def test_quotients_are_exact_far_out() -> None:
     third: Dim = sympy.floor(TIME / 3 + sympy.Rational(2, 3))
     lengths = np.array([1, 2**50, 2**50 + 1])
     assert values_of(third, TIME, lengths).tolist() == [(int(n) + 2) // 3 for n in lengths]
+
+
+@pytest.mark.parametrize("bottom", [2, 3])
+@pytest.mark.parametrize("top", ["-time", "3 - time", "9 - 2*time", "1 - (time + 1)//2", "time//2"])
+def test_a_quotient_rounds_towards_zero_on_both_sides_of_zero(top: str, bottom: int) -> None:
+    dividend = sympy.sympify(expression(top))
+    quotient = truncated(dividend, sympy.Integer(bottom))
+    assert quotient is not None
+    lengths = np.arange(1, 30)
+    assert values_of(quotient, TIME, lengths).tolist() == [
+        int(int(dividend.subs(TIME, int(length))) / bottom) for length in lengths
+    ]
