@@ -12,7 +12,6 @@
 
 import argparse
 import contextlib
-import os
 import shlex
 import sys
 import traceback
@@ -24,6 +23,7 @@ from compiler.commands.arguments import ALLOW, make_parser
 from compiler.errors import GateFailed, Refused, blamed
 from compiler.interruption import signals_interrupt
 from compiler.report.files import is_json_report, is_page, require_place
+from runtime_lite.ending import STDOUT_CLOSED, leave_stdout
 from runtime_lite.executors.executor import ExecutorFactory
 
 DIFFERENT = 6
@@ -36,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; every failure is one message with its cure."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = _parse(given)
+    if sys.stdout is None:
+        return _fail(STDOUT_CLOSED, 2, given)
     try:
         with signals_interrupt(), seldom():
             code = _run(options)
@@ -46,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message = f"expected code named in the recipe to return, got sys.exit({error.code!r}); let it raise or return"
         return _fail(message, 2, given)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered has no reader
+        leave_stdout()
         return PIPE_CLOSED
     except Exception as error:  # noqa: BLE001  (the edge: whatever else is raised is a bug and is shown as one)
         if options.verbose:
@@ -58,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _fail(message: str, code: int, given: Sequence[str]) -> int:
     with contextlib.suppress(BrokenPipeError):
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     one_line = " ".join(line.strip() for line in message.splitlines() if line.strip())
     print(f"error: {one_line}\n{_repeat_with(given)}", file=sys.stderr)
     return code

@@ -16,11 +16,13 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from compiler.records.findings import Finding
+from runtime_lite.ending import place_of
 from runtime_lite.errors import RuntimeLiteError
 
 BUG = "this is a bug of Slipway, please report it with the output of -v"
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST})
+NOT_WRITABLE = frozenset({errno.ENAMETOOLONG, errno.EFBIG})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,11 +152,11 @@ def blamed(error: Exception) -> SlipwayError:
         kinds: dict[int, type[SlipwayError]] = {2: DataError, 4: GateFailed, 5: ToolchainAbsent}
         return kinds.get(error.exit_code, InternalError)(str(error))
     if isinstance(error, OSError) and error.errno in NO_SPACE:
-        place = error.filename or "disk"
+        place = place_of(error)
         return MachineError(
             f"{place}: expected free space, got a full disk", cure="free some, or choose --out elsewhere"
         )
-    if isinstance(error, OSError) and error.errno in NOT_ALLOWED and error.filename:
+    if isinstance(error, OSError) and error.errno in NOT_ALLOWED | NOT_WRITABLE and error.filename:
         return MachineError(
             f"{error.filename}: expected access, got {error.strerror!r}", cure="check the path and its permissions"
         )

@@ -11,6 +11,8 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from runtime_lite.format.atomic_file import naming
+
 CHUNK_BYTES = 1 << 24
 """So much of a file on disk is read at once where it is compared."""
 
@@ -69,11 +71,11 @@ def write_content(file: BinaryIO, content: Content) -> None:
 
 
 def write_files(folder: Path, files: Mapping[str, Content]) -> None:
-    """Write every file below a folder, and to disk."""
+    """Write every file below a folder, and to disk; an error names the file."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:
+        with naming(path), path.open("wb") as file:
             write_content(file, content)
             file.flush()
             os.fsync(file.fileno())

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from compiler.assembly import Assembly, source_files
 from compiler.bundle.kept_bundle import KeptBundle, bundle_inputs, checkpoint_hashes, code_of_gates
-from compiler.bundle.staged_folder import check_folder, check_replaceable, staged
+from compiler.bundle.staged_folder import check_bundle_or_nothing, check_folder, check_replaceable, staged
 from compiler.cache.results import StageResults
 from compiler.cache.store import StageCache, default_folder
 from compiler.capture.original import Original
-from compiler.culprits.reproducer import failure_folder, remove_reproducer
+from compiler.culprits.reproducer import check_reproducer, failure_folder, remove_reproducer
 from compiler.errors import InternalError, ToolchainAbsent, blamed
 from compiler.healing.healed_recipe import healed_recipe
 from compiler.lowering.listed_passes import check_passes
@@ -116,7 +116,9 @@ def _startable(loaded: LoadedRecipe, options: BuildOptions) -> tuple[ListedTarge
         check_folder(options.out)
     for each in listed:
         require_packages(each.target)
-        check_replaceable(options.out / each.label if len(listed) > 1 else options.out)
+        out = options.out / each.label if len(listed) > 1 else options.out
+        check_replaceable(out)
+        check_reproducer(failure_folder(out))
         if options.strict and (absent := each.target.absent()) is not None:
             raise ToolchainAbsent(
                 f"target {each.target.name}: {absent}",
@@ -200,7 +202,7 @@ def _assemble(
 ) -> None:
     """Lowered graphs to the bundle in its place: made and held to every gate, or as an earlier build has left it."""
     kept = _kept(loaded, options.cache, graphs)
-    with staged(options.out) as folder:
+    with staged(options.out, check_bundle_or_nothing) as folder:
         bundle = Assembly(loaded, folder, graphs, progress, record)
         if kept.entry is not None:
             bundle.recall(kept)

@@ -42,7 +42,8 @@ def main(arguments: Sequence[str] | None = None, executors: ExecutorFactory = ma
         executors: make what runs the graphs that are verified; by default what the bundle was built for.
     """
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a name may not fit the terminal's encoding
+        if stream is not None:  # else it is closed, which `exit_code_of` says
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a name may not fit the terminal's encoding
     options = _parser().parse_args(arguments, argparse.Namespace(executors=executors))
 
     def command() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from compiler.bundle.staged_folder import copy_files, staged, write_costs
+from compiler.bundle.staged_folder import check_bundle_or_nothing, copy_files, staged, write_costs
 from compiler.bundle.target_of import target_of
 from compiler.errors import GateFailed, InternalError, ToolchainAbsent
 from compiler.pieces import write_files
@@ -62,7 +62,7 @@ def finish_bundle(path: Path, caches: Path) -> list[SpeedRow]:
             raise BadInput(f"{path}: expected {expected}, got schema {version}; rebuild it with build.py")
         target = target_of(bundle)
     require_toolchain(target, str(path))
-    with staged(path) as folder:
+    with staged(path, check_bundle_or_nothing) as folder:
         copy_files(path, folder)
         speed = build_engines(target, folder, caches)
         with read_bundle(folder) as bundle:

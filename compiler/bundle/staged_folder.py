@@ -8,17 +8,17 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from compiler.errors import RecipeError
 from compiler.interruption import shielded
 from compiler.records.build_report import SpeedRow
+from runtime_lite.errors import BundleRefused
+from runtime_lite.format.atomic_file import naming
 from runtime_lite.format.costs import Cost, json_from_costs
-from runtime_lite.format.manifest import (
-    COSTS_FILE,
-    MANIFEST_FILE,
-)
+from runtime_lite.format.manifest import COSTS_FILE, MANIFEST_FILE
+from runtime_lite.format.reader import check_bundle_alone
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 """Constants of Linux's renameat2."""
@@ -30,21 +30,42 @@ def check_replaceable(out: Path) -> None:
     Raises:
         RecipeError: `out` is a file, a folder with other content than a bundle's, or lies where nothing can be written.
     """
-    is_bundle = out.is_dir() and (not any(out.iterdir()) or (out / MANIFEST_FILE).is_file())
-    if (out.exists() or out.is_symlink()) and not is_bundle:
-        raise RecipeError(
-            f"{out}: expected a bundle to replace or nothing, got {'another folder' if out.is_dir() else 'a file'}",
-            cure="choose another --out, or remove it",
-        )
-    parent = next(folder for folder in out.absolute().parents if folder.exists())
+    parent = out.absolute().parent
     try:
+        check_bundle_or_nothing(out)
+        parent = next(folder for folder in out.absolute().parents if folder.exists())
         with shielded():
-            Path(tempfile.mkdtemp(dir=parent, prefix=f".{out.name}.partial-")).rmdir()
+            Path(tempfile.mkdtemp(dir=parent, prefix=_prefix(out))).rmdir()
     except OSError as error:
         raise RecipeError(
             f"{out}: expected a folder in which a bundle can be written, got {error.strerror!r} in {parent}",
             cure="check the path and its permissions, or choose another --out",
         ) from error
+
+
+def check_bundle_or_nothing(out: Path) -> None:
+    """Refuse to remove anything but a bundle.
+
+    Raises:
+        RecipeError: `out` is a file, or a folder with other content than a bundle's.
+        OSError: nothing can be at this path.
+    """
+    got = "a file" if out.exists() or out.is_symlink() else ""
+    if out.is_dir():
+        got = f"another folder, {fault}" if any(out.iterdir()) and (fault := _foreign(out)) else ""
+    if got:
+        raise RecipeError(
+            f"{out}: expected a bundle to replace or nothing, got {got}", cure="choose another --out, or remove it"
+        )
+
+
+def _foreign(folder: Path) -> str:
+    """Why a folder is no bundle alone; nothing for one."""
+    try:
+        check_bundle_alone(folder)
+    except BundleRefused as error:
+        return str(error).removeprefix(f"{folder}: ").rpartition("; ")[0]
+    return ""
 
 
 def check_folder(out: Path) -> None:
@@ -65,52 +86,70 @@ SWEEP_AFTER_S = 60.0
 
 
 @contextlib.contextmanager
-def staged(out: Path) -> Iterator[Path]:
+def staged(out: Path, check: Callable[[Path], None]) -> Iterator[Path]:
     """A folder beside `out` that takes its place when the block ends well, and is removed when it does not.
+
+    What it takes the place of is removed, or left to the next build while somebody reads it (`FolderFiles`).
+
+    Args:
+        out: the folder to write or replace.
+        check: raises where what lies there must not be removed; asked at the end, when much may have happened.
 
     Raises:
         OSError: the folder cannot be made or renamed; a previous bundle stays as it was.
     """
     out = out.resolve()  # a link stays, what it names is replaced
     out.parent.mkdir(parents=True, exist_ok=True)
-    prefix = f".{out.name}.partial-"
+    prefix = _prefix(out)
     _sweep(out.parent, prefix)
     with contextlib.ExitStack() as cleanup:
         with shielded():
             folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=prefix))
-            cleanup.callback(_remove, folder)  # what is there then: nothing, a part, or the previous bundle
+            cleanup.callback(_remove, folder)  # what is there then: nothing, a part, or a bundle that somebody reads
             held = os.open(folder, os.O_RDONLY)
             cleanup.callback(os.close, held)
             fcntl.flock(held, fcntl.LOCK_EX)
         yield folder
         with shielded():
             folder.chmod(0o755)
+            check(out)
+            os.utime(folder)  # young: no sweep takes it while nobody holds it
+            fcntl.flock(held, fcntl.LOCK_UN)  # readers hold what lies at `out`, and another builder may replace it
             _put_in_place(folder, out)
             _remove(folder)
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder, whatever signal comes."""
+    """Remove a folder that nobody holds, whatever signal comes."""
     try:
         with shielded():
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove_unless_held(folder)
     except KeyboardInterrupt:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove_unless_held(folder)
         raise
 
 
+def _remove_unless_held(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # held by a builder or a reader, or gone already
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(descriptor)
+
+
+def _prefix(out: Path) -> str:
+    """How folders beside `out` begin that are to take its place; a name may have 255 bytes, and a letter four."""
+    return f".{out.name[:40]}.partial-"
+
+
 def _sweep(parent: Path, prefix: str) -> None:
-    """Remove what killed builds have left: folders of theirs that nobody holds any more."""
+    """Remove what killed builds and readers have left: folders that nobody holds any more."""
     for folder in parent.iterdir():
-        with contextlib.suppress(OSError):  # held by a running build, or gone already
-            if not folder.name.startswith(prefix) or time.time() - folder.stat().st_mtime < SWEEP_AFTER_S:
-                continue
-            descriptor = os.open(folder, os.O_RDONLY)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                os.close(descriptor)
+        with contextlib.suppress(OSError):  # gone already
+            if folder.name.startswith(prefix) and time.time() - folder.stat().st_mtime >= SWEEP_AFTER_S:
+                _remove_unless_held(folder)
 
 
 def _put_in_place(folder: Path, out: Path) -> None:
@@ -166,4 +205,5 @@ def write_costs(folder: Path, speed: Iterable[SpeedRow]) -> None:
     costs: dict[str, dict[str, Cost]] = {}
     for row in speed:
         costs.setdefault(row.graph, {})[row.sizes] = Cost(row.threads, row.p50_ms, row.p95_ms)
-    (folder / COSTS_FILE).write_bytes(json_from_costs(costs))
+    with naming(folder / COSTS_FILE) as path:
+        path.write_bytes(json_from_costs(costs))

@@ -24,6 +24,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.bundle.staged_folder import staged
 from compiler.culprits.records import Culprit, Findings
+from compiler.errors import RecipeError
 from compiler.pieces import Content, write_files
 from compiler.runners.forced_values import Lesson, read_by, region_of
 from compiler.runners.half_precision import with_rounding
@@ -34,6 +35,8 @@ from runtime_lite.format.canonical_json import canonical_json
 
 SCRIPT = "reproduce.py"
 FINDINGS = "findings.json"
+GRAPHS = "before", "after"
+FILES = {SCRIPT, FINDINGS, "inputs.npz", *(f"{name}.{kind}" for name in GRAPHS for kind in ("onnx", "weights"))}
 
 PROGRAM = '''\
 """Shows in what the sections of `after.onnx` differ from those of `before.onnx`; needs numpy and onnxruntime.
@@ -110,17 +113,40 @@ def write_reproducer(findings: Findings, folder: Path, stage: str, beyond: float
 
     Returns:
         The script to run.
+
+    Raises:
+        RecipeError: there is something else at its place.
     """
     files = reproducer_files(findings, stage, beyond)
-    with staged(folder) as partial:
+    with staged(folder, check_reproducer) as partial:
         write_files(partial, files)
     return folder / SCRIPT
 
 
 def remove_reproducer(folder: Path) -> None:
     """Remove what an earlier failure has left; anything else of this name stays."""
-    if (folder / SCRIPT).is_file() and (folder / FINDINGS).is_file():
+    if folder.is_dir() and not _others(folder):
         shutil.rmtree(folder)
+
+
+def check_reproducer(folder: Path) -> None:
+    """Refuse to remove anything but what an earlier failure has left.
+
+    Raises:
+        RecipeError: something else is there.
+    """
+    others = _others(folder) if folder.is_dir() else ["a file"] if folder.exists() or folder.is_symlink() else []
+    if others:
+        raise RecipeError(
+            f"{folder}: expected what an earlier failure has left, or nothing, got {others[0]}",
+            cure="choose another --out, or remove it",
+        )
+
+
+def _others(folder: Path) -> list[str]:
+    """What lies in a folder beside the files of a reproducer."""
+    found = sorted(folder.iterdir())
+    return [path.name for path in found if path.name not in FILES or path.is_symlink() or not path.is_file()]
 
 
 def reproducer_files(findings: Findings, stage: str, beyond: float) -> dict[str, Content]:

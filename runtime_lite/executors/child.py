@@ -121,7 +121,8 @@ class ChildExecutor:
         """Start the process and wait until it is ready."""
         self._graph: Graph = bundle.manifest.graphs[name]
         self._where = f"{bundle.path}: graph {name!r}"
-        self._order = Order(-1, str(bundle.path.absolute()), bundle.manifest_sha256, name, threads, executors)
+        self._bundle = bundle
+        self._order = Order(-1, str(bundle.path), -1, bundle.manifest_sha256, name, threads, executors)
         self._limit_s, self._open_s = limit_s, open_s
         self._lock = threading.Lock()
         self._closed = False
@@ -182,7 +183,7 @@ class ChildExecutor:
         if self._closed:
             raise self._failed("crash", "a closed one")
         if self._child is None:
-            self._child = _Child(self._order)
+            self._child = self._start()
         child = self._child
         if not child.ready:
             try:
@@ -203,6 +204,9 @@ class ChildExecutor:
             child.ready = True
         return child
 
+    def _start(self) -> "_Child":
+        return _Child(self._order._replace(held=self._bundle.fileno()))
+
     def _replace(self, child: "_Child", reason: str, cause: str | None = None) -> ExecutorFailed:
         """End a child, start the next one, and return what to tell the caller.
 
@@ -215,7 +219,7 @@ class ChildExecutor:
             first = self._child is child
             got = child.end(cause)
             if first:
-                self._child = None if self._closed else _Child(self._order)
+                self._child = None if self._closed else self._start()
         return self._failed(reason, got if first else f"one that was ended beside this run ({got})")
 
     def _error_of(self, answer: bytes) -> RuntimeLiteError:
@@ -265,7 +269,7 @@ class _Child:
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), order.held],
                 process_group=0,  # Ctrl-C is for the parent
             )
             _children.add(self)

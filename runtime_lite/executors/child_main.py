@@ -16,6 +16,8 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +42,8 @@ class Order(NamedTuple):
 
     Attributes:
         control: number of the socket that it is born with.
-        path: the bundle.
+        path: the bundle, for messages.
+        held: number of the descriptor by which it is opened: what lies at its path may be another one by now.
         manifest_sha256: its identity.
         graph: graph name in it.
         threads: threads per session.
@@ -49,6 +52,7 @@ class Order(NamedTuple):
 
     control: int
     path: str
+    held: int
     manifest_sha256: str
     graph: str
     threads: int
@@ -131,7 +135,8 @@ def _end_with_parent() -> None:
 
 
 def _open(order: Order) -> tuple[Graph, Executor]:
-    bundle = read_bundle(order.path)
+    bundle = replace(read_bundle(f"/proc/self/fd/{order.held}"), path=Path(order.path))
+    os.close(order.held)
     if bundle.manifest_sha256 != order.manifest_sha256:
         raise BundleRefused(
             f"{order.path}: expected the bundle that was loaded, got another one at its place; load it again"

@@ -18,6 +18,7 @@ from runtime_lite.format.manifest import DTYPES
 Array = NDArray[Any]
 
 MAX_ARRAYS = 100_000
+MAX_LIST_BYTES = 2**24  # of their names and places
 MAX_ARRAYS_BYTES = 2**30  # of all arrays of one file, uncompressed
 MAX_HEADER_BYTES = 1024
 MAX_DIMENSIONS = 16
@@ -80,7 +81,9 @@ def arrays_from_npz(content: bytes, where: str, fault: type[RuntimeLiteError]) -
         RuntimeLiteError: of class `fault`; not an `.npz`, damaged, too large, or not plain numbers.
     """
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        file = _Archive(content, where, fault)
+        with zipfile.ZipFile(file) as archive:
+            file.is_open = True
             members = archive.infolist()
             total_bytes = sum(member.file_size for member in members)
             if len(members) > MAX_ARRAYS or total_bytes > MAX_ARRAYS_BYTES:
@@ -96,6 +99,25 @@ def arrays_from_npz(content: bytes, where: str, fault: type[RuntimeLiteError]) -
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, RuntimeError, NotImplementedError) as error:
         # RuntimeError is what zipfile raises for encrypted members
         _refuse(fault, where, "an .npz file as numpy.savez writes it", show(str(error)))
+
+
+class _Archive(io.BytesIO):
+    """A file whose list of members is bounded: `zipfile` reads it whole, and makes a record of each, when it opens one.
+
+    Attributes:
+        is_open: whether that is done, and members may be read.
+    """
+
+    def __init__(self, content: bytes, where: str, fault: type[RuntimeLiteError]) -> None:
+        super().__init__(content)
+        self.is_open = False
+        self._where, self._fault = where, fault
+
+    def read(self, size: int | None = -1) -> bytes:
+        if not self.is_open and size is not None and size > MAX_LIST_BYTES:
+            expected = f"at most {MAX_ARRAYS} arrays, in a list of at most {MAX_LIST_BYTES} bytes"
+            _refuse(self._fault, self._where, expected, f"one of {size} bytes")
+        return super().read(size)
 
 
 def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, where: str, fault: type[RuntimeLiteError]) -> Array:

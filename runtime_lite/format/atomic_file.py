@@ -1,11 +1,15 @@
 """Writes a file so that a reader, a full disk or Ctrl-C never leaves a half-written one."""
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""What a write may end in."""
 
 
 @contextlib.contextmanager
@@ -26,7 +30,7 @@ def replace_file(path: Path) -> Iterator[BinaryIO]:
     except OSError as error:
         raise _about(path, error) from error
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with naming(path), os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -38,6 +42,17 @@ def replace_file(path: Path) -> Iterator[BinaryIO]:
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
+        raise
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[Path]:
+    """Let what the system says of a full disk name the file that is written: of a write, it names none."""
+    try:
+        yield path
+    except OSError as error:
+        if error.errno in NO_ROOM and error.filename is None:
+            raise _about(path, error) from error
         raise
 
 

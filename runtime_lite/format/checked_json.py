@@ -17,8 +17,10 @@ from runtime_lite.format.manifest import Scalar
 MAX_ITEMS = 4096  # entries of one list or object
 MAX_TEXT = 4096
 MAX_PATH = 240
+MAX_NAME = 64
 REBUILD = "rebuild the bundle with build.py"
 
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _COMPONENT = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_-])?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _T = TypeVar("_T")
@@ -160,6 +162,15 @@ class JsonValue:
             self.refuse(f"a name of at most {MAX_PATH} ASCII characters without spaces")
         return text
 
+    def name(self) -> str:
+        """Return the name of a bundle or a graph, which is that of a folder elsewhere."""
+        text = self.text()
+        if fault := name_fault(text):
+            self.refuse(
+                "a name of letters, digits and '_', and of '.' and '-' behind the first", f"{show(text)}, {fault}"
+            )
+        return text
+
     def one_of(self, names: tuple[str, ...]) -> str:
         """Return one of the allowed words."""
         if type(self.value) is not str or self.value not in names:
@@ -179,6 +190,13 @@ class JsonValue:
         if fault := path_fault(self.value):
             self.refuse("a relative file name inside the bundle", f"{show(self.value)}, {fault}")
         return self.value
+
+
+def name_fault(name: str) -> str | None:
+    """Return why no folder can have a name everywhere, or None when it can."""
+    if len(name) > MAX_NAME:
+        return f"which has {len(name)} characters, more than {MAX_NAME}"
+    return None if _NAME.fullmatch(name) else "which is none"
 
 
 def path_fault(path: str) -> str | None:

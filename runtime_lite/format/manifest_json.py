@@ -83,8 +83,8 @@ def manifest_from_json(text: bytes) -> Manifest:
     top.keys_are([f.name for f in fields(Manifest)])
     sources = top.key("sha256").keys_are([f.name for f in fields(Sources)])
     manifest = Manifest(
-        name=top.key("name").text(),
-        graphs=top.key("graphs").table(_graph, keys=JsonValue.identifier),
+        name=top.key("name").name(),
+        graphs=top.key("graphs").table(_graph, keys=JsonValue.name),
         front_end=top.key("front_end").table(JsonValue.scalar),
         sha256=Sources(
             checkpoint=sources.key("checkpoint").table(JsonValue.sha256),

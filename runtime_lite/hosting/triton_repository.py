@@ -12,12 +12,12 @@ versions anew, and every stream would end; seen with release 24.10.)
 
 import json
 import os
-import re
 import shutil
 import tempfile
 from pathlib import Path
 
 from runtime_lite.errors import BadInput, show
+from runtime_lite.format.checked_json import name_fault
 from runtime_lite.format.manifest import Graph, Tensor
 from runtime_lite.format.reader import Bundle, read_bundle
 from runtime_lite.hosting.triton_backend import BUNDLE, HostedModel
@@ -83,7 +83,7 @@ def write_repository(
         BundleRefused: the bundle cannot be trusted or read.
     """
     Runtime(threads, workers=workers, max_streams=max_streams).close()  # refuses what is out of range
-    if name is not None and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
+    if name is not None and name_fault(name) is not None:
         raise BadInput(
             f"write_repository: expected a name of letters, digits, _, . and -, got {show(name)}; correct it"
         )
@@ -115,7 +115,7 @@ def _write(bundle: Bundle, model: Path, config: str) -> Path:
         (folder / "config.pbtxt").write_text(config, encoding="utf-8")
         (version / "model.py").write_text(MODEL, encoding="utf-8")
         shutil.copytree(RUNTIME, version / "runtime_lite", ignore=shutil.ignore_patterns("__pycache__"))
-        (shutil.copytree if bundle.path.is_dir() else shutil.copy2)(bundle.path, version / BUNDLE)
+        bundle.copy_to(version / BUNDLE)
         return folder.rename(model)
 
 

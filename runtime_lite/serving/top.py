@@ -60,7 +60,8 @@ def read_page(address: str, clock: Callable[[], float] = time.monotonic) -> Read
         samples: dict[str, list[tuple[Labels, float]]] = defaultdict(list)
         families = list(parser.text_string_to_metric_families(text))
         for sample in itertools.chain.from_iterable(family.samples for family in families):
-            samples[sample.name].append((sample.labels, sample.value))
+            labels = {name: text if text.isprintable() else show(text) for name, text in sample.labels.items()}
+            samples[sample.name].append((labels, sample.value))
         if not any(family.name.startswith("slipway_") for family in families):
             raise ValueError("a page without any of this runtime")
     except (OSError, ValueError, http.client.HTTPException) as error:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from runtime_lite import BadInput, BundleRefused, read_bundle, write_tar
-from runtime_lite.format import reader
+from runtime_lite.format import bundle_files, reader
+from runtime_lite.format.bundle_files import BundleFiles
 from tests.attacks.edits import stopped
 from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.bundles import edit_manifest, write_streaming_bundle
@@ -131,7 +132,7 @@ def test_hostile_directory(directory: Path, attack: str) -> None:
 
 
 def test_entries_without_end(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "MAX_ENTRIES", 5)
+    monkeypatch.setattr(bundle_files, "MAX_ENTRIES", 5)
     assert "expected at most 5 files and folders, got more" in stopped(directory)
 
 
@@ -140,7 +141,7 @@ def test_a_huge_file_is_refused_by_its_size_and_never_read(directory: Path, monk
     read: list[int] = []
     chunks = reader._chunks
 
-    def count(path: Path, source: reader._Source, name: str, size: int) -> Iterator[bytes]:
+    def count(path: Path, source: BundleFiles, name: str, size: int) -> Iterator[bytes]:
         read.append(size)
         return chunks(path, source, name, size)
 

@@ -146,7 +146,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     ("compiler.rounds", ("compiler.stages", "compiler.rounds")),
     ("compiler.operator_traits", ("compiler.operator_traits",)),
-    ("compiler.pieces", ("compiler.pieces",)),
+    ("compiler.pieces", ("compiler.pieces", "runtime_lite.format.atomic_file")),
     (
         "compiler.ir",
         (

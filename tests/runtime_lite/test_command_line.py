@@ -258,7 +258,7 @@ def fail_with(error: BaseException) -> Any:
     ("error", "code", "sentence"),
     [
         (KeyboardInterrupt(), 130, "interrupted, nothing was written\n"),
-        (OSError(28, "No space left on device"), 2, "error: No space left on device; check the path"),
+        (OSError(28, "No space left on device"), 2, "out.npz: No space left on device; check the path"),
     ],
 )
 def test_an_interrupt_and_a_full_disk_leave_the_previous_output(

@@ -15,10 +15,16 @@ from typing import Any
 import pytest
 
 from compiler.bundle import staged_folder
-from compiler.bundle.staged_folder import check_replaceable, copy_files, staged
+from compiler.bundle.staged_folder import check_bundle_or_nothing, check_replaceable, copy_files, staged
 from compiler.errors import RecipeError
 from compiler.interruption import signals_interrupt
 from compiler.pieces import write_files
+from tests.runtime_lite.bundles import write_streaming_bundle
+
+
+def anything(out: Path) -> None:
+    """Whatever lies there may be replaced."""
+
 
 FILES = {"manifest.json": b"{}\n", "graphs/a.onnx": b"a" * 100}
 
@@ -26,7 +32,7 @@ FILES = {"manifest.json": b"{}\n", "graphs/a.onnx": b"a" * 100}
 def test_bundle_appears_whole_and_replaces_the_previous_one(tmp_path: Path) -> None:
     out = tmp_path / "deep" / "out"
     for mark in (b"1", b"2"):
-        with staged(out) as folder:
+        with staged(out, anything) as folder:
             write_files(folder, FILES | {"mark": mark})
             assert folder.parent == out.parent
         assert (out / "mark").read_bytes() == mark
@@ -36,11 +42,11 @@ def test_bundle_appears_whole_and_replaces_the_previous_one(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "full"), RuntimeError("bug")])
 def test_failure_leaves_what_was_there(error: BaseException, tmp_path: Path) -> None:
-    with staged(tmp_path / "out") as folder:
+    with staged(tmp_path / "out", anything) as folder:
         write_files(folder, FILES)
 
     def fail() -> None:
-        with staged(tmp_path / "out") as half:
+        with staged(tmp_path / "out", anything) as half:
             write_files(half, {"manifest.json": b"half"})
             raise error
 
@@ -51,11 +57,10 @@ def test_failure_leaves_what_was_there(error: BaseException, tmp_path: Path) -> 
 
 
 def test_link_stays_and_what_it_names_is_replaced(tmp_path: Path) -> None:
-    with staged(tmp_path / "real") as folder:
-        write_files(folder, FILES)
+    write_streaming_bundle(tmp_path / "real")
     (tmp_path / "link").symlink_to("real")
     check_replaceable(tmp_path / "link")
-    with staged(tmp_path / "link") as folder:
+    with staged(tmp_path / "link", anything) as folder:
         write_files(folder, FILES | {"mark": b"new"})
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real" / "mark").read_bytes() == b"new"
@@ -85,7 +90,7 @@ def test_reader_sees_a_whole_bundle_while_two_builders_write(tmp_path: Path) -> 
 
     def build(mark: bytes) -> None:
         for _ in range(40):
-            with staged(out) as folder:
+            with staged(out, anything) as folder:
                 for name in ("a", "manifest.json"):
                     (folder / name).write_bytes(mark)
 
@@ -100,7 +105,7 @@ def test_reader_sees_a_whole_bundle_while_two_builders_write(tmp_path: Path) -> 
                 os.close(descriptor)
             seen.append(marks)
 
-    with staged(out) as folder:
+    with staged(out, anything) as folder:
         write_files(folder, {"a": b"0", "manifest.json": b"0"})
     failures: list[BaseException] = []
     reader = threading.Thread(target=_keeping(read, failures))
@@ -141,12 +146,53 @@ def _keeping(function: Callable[[], None], failures: list[BaseException]) -> Cal
         (lambda p: p.write_text("x"), "got a file"),
         (lambda p: (p.mkdir(), (p / "mine").touch()), "got another folder"),
         (lambda p: p.symlink_to("nowhere"), "got a file"),
+        (
+            lambda p: write_files(p, {"manifest.json": b'{"manifest_version": 3}', "src/work.txt": b"years"}),
+            "'schema_ver",
+        ),
+        (lambda p: write_files(write_streaming_bundle(p), {"notes.txt": b"mine"}), "got 'notes.txt' beside them"),
+        (
+            lambda p: write_files(write_streaming_bundle(p), {".git/config": b"mine"}),
+            r"got '\.git', which has a part",
+        ),
+        (lambda p: (write_streaming_bundle(p) / "more").symlink_to("/"), "got 'more', a symbolic link"),
     ],
 )
 def test_what_is_not_a_bundle_is_not_replaced(make: object, words: str, tmp_path: Path) -> None:
     make(tmp_path / "out")  # type: ignore[operator]
     with pytest.raises(RecipeError, match=words):
         check_replaceable(tmp_path / "out")
+
+
+def test_a_bundle_is_replaced_a_damaged_one_too(tmp_path: Path) -> None:
+    out = write_streaming_bundle(tmp_path / "out")
+    check_replaceable(out)
+    (out / "recipe.yaml").unlink()
+    check_replaceable(out)
+
+
+def test_what_comes_to_lie_there_during_the_build_is_not_replaced(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+
+    def build() -> None:
+        with staged(out, check_bundle_or_nothing) as folder:
+            write_files(folder, FILES)
+            write_files(out, {"notes.txt": b"mine"})
+
+    with pytest.raises(RecipeError, match=r"got another folder, manifest\.json"):
+        build()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert [path.name for path in out.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("name", ["n" * 300, "n" * 300 + "/deep", "n" * 250])
+def test_a_name_that_no_folder_can_have_is_told_before_the_build(tmp_path: Path, name: str) -> None:
+    if len(name) > 255:
+        with pytest.raises(RecipeError, match="in which a bundle can be written, got 'File name too long'"):
+            check_replaceable(tmp_path / name)
+    else:
+        with staged(tmp_path / name, anything):
+            pass
 
 
 def test_place_that_cannot_be_written_is_found_before_the_build(tmp_path: Path) -> None:
@@ -165,10 +211,10 @@ def test_what_a_killed_build_left_is_swept_but_not_what_a_running_one_holds(
     for folder in (left, foreign):
         folder.mkdir()
         (folder / "weights").write_bytes(b"half")
-    with staged(tmp_path / "bundle") as running:
+    with staged(tmp_path / "bundle", anything) as running:
         assert not left.exists()
         assert foreign.exists()
-        with staged(tmp_path / "bundle"):
+        with staged(tmp_path / "bundle", anything):
             assert running.exists()
 
 
@@ -198,7 +244,7 @@ def test_a_signal_at_any_moment_leaves_no_partial_folder(
         return found
 
     def replace() -> None:
-        with staged(out) as folder:
+        with staged(out, anything) as folder:
             (folder / "new").write_text("new")
 
     monkeypatch.setattr(owner, name, interrupted)

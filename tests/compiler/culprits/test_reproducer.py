@@ -11,6 +11,7 @@ import pytest
 from compiler.culprits.records import Findings
 from compiler.culprits.reproducer import failure_folder, remove_reproducer, reproducer_files, write_reproducer
 from compiler.culprits.search import BEYOND, find_culprits
+from compiler.errors import RecipeError
 from compiler.passes.pack_states import PackStates
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
@@ -74,7 +75,7 @@ def test_the_folder_is_the_same_every_time_and_replaced_as_a_whole(tmp_path: Pat
     folder = tmp_path / "bundle.failure"
     write_reproducer(searched(broken()), folder, "some_pass", BEYOND)
     first = digest_of(folder)
-    (folder / "left_over").write_text("by somebody")
+    (folder / "after.weights").write_text("of another failure")
     write_reproducer(searched(broken()), folder, "some_pass", BEYOND)
     assert digest_of(folder) == first
     assert [path.name for path in tmp_path.iterdir()] == ["bundle.failure"]
@@ -116,10 +117,16 @@ def test_only_what_is_ours_is_removed(tmp_path: Path) -> None:
     assert folder == tmp_path / "dist" / "tiny.failure"
     remove_reproducer(folder)
     folder.mkdir(parents=True)
-    (folder / "reproduce.py").write_text("of somebody else")
+    (folder / "reproduce.py").write_text("of a failure whose other files are gone")
     remove_reproducer(folder)
-    assert folder.exists()
+    assert not folder.exists()
     write_reproducer(searched(broken()), folder, "some_pass", BEYOND)
+    (folder / "notes").write_text("of somebody else")
+    remove_reproducer(folder)
+    with pytest.raises(RecipeError, match="expected what an earlier failure has left, or nothing, got notes"):
+        write_reproducer(searched(broken()), folder, "some_pass", BEYOND)
+    assert (folder / "notes").exists()
+    (folder / "notes").unlink()
     remove_reproducer(folder)
     assert not folder.exists()
 

@@ -1,12 +1,14 @@
 """Arrays survive the way to `.npz` and back, in one spelling; attacks on the reader are in tests/attacks."""
 
+import struct
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from runtime_lite import BadInput
-from runtime_lite.format.arrays import arrays_from_npz, holds, npz_from_arrays
+from runtime_lite.format.arrays import MAX_ARRAYS, MAX_LIST_BYTES, arrays_from_npz, holds, npz_from_arrays
 from runtime_lite.format.manifest import DTYPES
 
 
@@ -47,3 +49,16 @@ def test_what_numpy_writes_is_read(tmp_path: Path) -> None:
         found = arrays_from_npz((tmp_path / f"{name}.npz").read_bytes(), name, BadInput)
         for key, array in arrays.items():
             np.testing.assert_array_equal(found[key], array)
+
+
+def test_a_list_of_members_without_end_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list at the end of the file: `zipfile` makes a record of every member, whether or not it is there."""
+    entry = struct.pack("<4s6H3L5H2L", b"PK\x01\x02", 20, 20, 0, 0, 0, 33, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0) + b"a.npy"
+    count = MAX_LIST_BYTES // len(entry) + 1
+    end = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, count, count, count * len(entry), 0)
+    end += struct.pack("<4sLQL", b"PK\x06\x07", 0, count * len(entry), 1)
+    end += struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0)
+    content = entry * count + end
+    monkeypatch.setattr(zipfile.ZipInfo, "__init__", lambda *given: pytest.fail("a record was made"))
+    with pytest.raises(BadInput, match=f"feeds: expected at most {MAX_ARRAYS} arrays, in a list of at most"):
+        arrays_from_npz(content, "feeds", BadInput)

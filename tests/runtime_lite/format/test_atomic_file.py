@@ -1,6 +1,10 @@
 """A file is replaced whole or not at all."""
 
+import contextlib
 import os
+import resource
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -44,3 +48,28 @@ def test_what_cannot_be_written_is_named_as_it_was_given(tmp_path: Path, name: s
         file.write(b"x")
     assert failure.value.filename == str(tmp_path / name)
     assert os.listdir(tmp_path) == ["folder"]
+
+
+@contextlib.contextmanager
+def files_of_at_most(count: int) -> Iterator[None]:
+    """What a full disk does: a write beyond so many bytes fails, and the system names no file."""
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (count, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_full_disk_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="large") as failure, files_of_at_most(100), replace_file(tmp_path / "f") as file:
+        file.write(bytes(10**6))
+    assert failure.value.filename == str(tmp_path / "f")
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_fails_beside_the_writing_keeps_its_own_name(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as failure, replace_file(tmp_path / "f"):
+        (tmp_path / "other").read_bytes()
+    assert failure.value.filename == str(tmp_path / "other")

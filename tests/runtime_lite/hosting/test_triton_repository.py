@@ -1,12 +1,13 @@
 """A model repository from a bundle: what is in it, that it needs nothing else, and what is refused."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from runtime_lite import BadInput, BundleRefused
+from runtime_lite import BadInput, BundleRefused, read_bundle, write_tar
 from runtime_lite.format.manifest import DTYPES, Tensor
 from runtime_lite.hosting.triton_repository import TYPES, _tensor, write_repository
 from tests.runtime_lite.bundles import write_double_bundle, write_ragged_bundle, write_streaming_bundle
@@ -102,3 +103,28 @@ def test_a_model_that_is_there_is_left_alone_and_a_broken_bundle_is_refused(tmp_
         write_repository(bundle, tmp_path / "models", name="other")
     assert sorted(path for path in model.rglob("*")) == before
     assert [path.name for path in (tmp_path / "models").iterdir()] == ["tiny"]
+
+
+@pytest.mark.parametrize("name", ["elsewhere/PWNED", "../away", "..", ".hidden", "", "a" * 65, "a b"])
+@pytest.mark.parametrize("whose", ["bundle", "graph"])
+def test_a_bundle_whose_name_is_no_folder_here_is_refused(tmp_path: Path, name: str, whose: str) -> None:
+    bundle = write_double_bundle(tmp_path / "bundle")
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    if whose == "bundle":
+        manifest["name"] = name
+    else:
+        manifest["graphs"][name] = manifest["graphs"].pop("plain")
+    (bundle / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(BundleRefused, match=r"expected a (name of letters, digits and '_'|printable text)"):
+        write_repository(bundle, tmp_path / "models")
+    assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
+
+
+def test_a_model_has_the_files_of_its_bundle(tmp_path: Path) -> None:
+    """Those that were checked, of a `.tar`, too."""
+    bundle = write_streaming_bundle(tmp_path / "bundle")
+    write_tar(bundle, tmp_path / "bundle.tar")
+    for path in (bundle, tmp_path / "bundle.tar"):
+        (model,) = write_repository(path, tmp_path / "models", name=path.name)
+        assert (model / "1/bundle/manifest.json").read_bytes() == (bundle / "manifest.json").read_bytes()
+        read_bundle(model / "1/bundle").close()

@@ -122,3 +122,21 @@ def test_a_page_shows_the_failure_of_a_run() -> None:
         metrics.executed(execution(1, (), 0, 0, 5, fault="it broke"))
         text = view(before, read_page(address, lambda: 1.0))
     assert words(text, "asr.encoder") == ["asr.encoder", "1.0"]
+
+
+def test_what_a_page_says_moves_no_cursor() -> None:
+    """A label of another server's may hold anything."""
+    answer = b'HTTP/1.0 200 OK\r\n\r\n# TYPE slipway_runs counter\nslipway_runs_total{model="\x1b[2Jm",graph="g"} 3\n'
+
+    def serve() -> None:
+        for _ in range(2):
+            with server.accept()[0] as line:
+                line.recv(4096)
+                line.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = in_thread(serve)
+        (text,) = watch(f"http://127.0.0.1:{server.getsockname()[1]}/metrics", every_s=0.0, pages=1)
+        thread.join(PATIENCE_S)
+    assert "'\\x1b[2Jm'.g" in text
+    assert text.replace("\n", "").isprintable()
