@@ -203,10 +203,9 @@ class CapturedGraphs:
         made = module_contents.digest_of_module(module)
         first_module = None if first is None else load_fixed(self.places, self.graph, spec, "first_call")
         spec = spec.without_constants
-        later = functools.partial(module_call.called, module, outputs=spec.outputs)
-        starts = (
-            None if first_module is None else functools.partial(module_call.called, first_module, outputs=spec.outputs)
-        )
+        called = functools.partial(module_call.called, outputs=spec.outputs, states=spec.fed_back)
+        later = functools.partial(called, module)
+        starts = None if first_module is None else functools.partial(called, first_module)
         self.before_export(TrialCalls(self.graph, spec, later, starts))
         model = torch_module.capture_module(module, self.graph, spec, list(spec.inputs))
         if first_module is None:

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from compiler.capture.constant_inputs import constants_of
-from compiler.capture.nested import arguments_of
 from compiler.capture.torch_module import first_call_inputs, load_module
+from compiler.capture.written_states import answer_of
 from compiler.recipe.graph import Graph
 from compiler.recipe.load import RecipePlaces
 from compiler.stages import Array
@@ -35,17 +35,25 @@ def load_fixed(places: RecipePlaces, graph: str, spec: Graph, key: str) -> torch
     constants = constants_of(places, graph, spec)
     if constants:
         names = list(spec.inputs) if key == "source" else list(first_call_inputs(spec))
-        fix_arguments(module, names, constants)
+        fix_arguments(module, names, constants, spec.outputs, spec.fed_back)
     return module
 
 
-def fix_arguments(module: torch.nn.Module, names: Sequence[str], constants: Mapping[str, Array]) -> None:
+def fix_arguments(
+    module: torch.nn.Module,
+    names: Sequence[str],
+    constants: Mapping[str, Array],
+    outputs: Sequence[str],
+    states: Mapping[str, str],
+) -> None:
     """Let a module's forward take the inputs that are not constants, side by side.
 
     Args:
         module: changed; its parameters and their names stay.
         names: all inputs, in the order of forward.
         constants: by name; a parameter that is annotated as a number of Python is given one.
+        outputs: the recipe's names, written states among them.
+        states: by input that is fed back, its output.
     """
     forward = module.forward
     parameters = inspect.signature(forward).parameters
@@ -54,7 +62,7 @@ def fix_arguments(module: torch.nn.Module, names: Sequence[str], constants: Mapp
     def forward_of_the_others(*leaves: Any) -> Any:
         others = iter(leaves)
         given = [fixed[name] if name in fixed else next(others) for name in names]
-        return forward(*arguments_of(forward, names, given))
+        return answer_of(forward, names, lambda: given, outputs, states).results
 
     vars(module)["forward"] = forward_of_the_others
 

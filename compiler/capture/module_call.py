@@ -3,14 +3,15 @@
 import dataclasses
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
 
 import numpy as np
 import torch
 
 from compiler.cache.read_tracer import READ_TRACER
-from compiler.capture.nested import arguments_of, named_leaves_of
+from compiler.capture.nested import leaves_of, named_leaves_of
 from compiler.capture.onnx_source.onnx_file import first_words
+from compiler.capture.written_states import Answer, answer_of
 from compiler.errors import Place, RecipeError
 from compiler.stages import Array
 from compiler.user_code.callables import users_line
@@ -20,19 +21,31 @@ SHOWN = 4
 
 
 def results_of(module: torch.nn.Module, names: Sequence[str], arguments: Sequence[Array]) -> list[Array]:
-    """What a module answers, one array per result."""
-    return [result.numpy() for _, result in _answer(module, names, arguments)]
+    """What a module returns, one array per result."""
+    answer = _answer(module, dict(zip(names, arguments, strict=True)), (), {})
+    return [result.numpy() for result in leaves_of(answer.results)]
 
 
-def _answer(module: torch.nn.Module, names: Sequence[str], arguments: Sequence[Array]) -> list[tuple[str, Any]]:
-    """Everything in the results of a module, in order, with the names that it gives them."""
-    tensors = [torch.from_numpy(np.array(array, order="C")) for array in arguments]
+def _answer(
+    module: torch.nn.Module, feed: Mapping[str, Array], outputs: Sequence[str], states: Mapping[str, str]
+) -> Answer:
+    """One call on copies of the feed, which the module may write to."""
+
+    def tensors() -> list[torch.Tensor]:
+        return [torch.from_numpy(np.array(array, order="C")) for array in feed.values()]
+
     with torch.no_grad(), READ_TRACER.watching():
-        return list(named_leaves_of(module(*arguments_of(module.forward, names, tensors))))
+        return answer_of(module, list(feed), tensors, outputs, states)
 
 
 def called(
-    module: torch.nn.Module, feed: Mapping[str, Array], place: Place, when: str = "", *, outputs: Sequence[str]
+    module: torch.nn.Module,
+    feed: Mapping[str, Array],
+    place: Place,
+    when: str = "",
+    *,
+    outputs: Sequence[str],
+    states: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Array]:
     """What a module answers, one array per output.
 
@@ -41,20 +54,22 @@ def called(
         feed: its arguments by the recipe's names, in the order of `forward`.
         place: for messages.
         when: which call it is, for messages.
-        outputs: the recipe's names of its results.
+        outputs: the recipe's names of its results, and of states that it writes into its arguments.
+        states: by input that is fed back, its output.
 
     Raises:
         RecipeError: it raises, or gives something else than one tensor per output.
     """
     try:
-        results = _answer(module, list(feed), list(feed.values()))
+        answer = _answer(module, feed, outputs, states)
     except Exception as error:
         raise RecipeError(
             f"expected the model to accept {shown_feed(feed)}{when}, got {type(error).__name__}: {first_words(error)}",
             cure=_cure_of_call(module, list(feed)),
             place=dataclasses.replace(place, source=users_line(error)),
         ) from error
-    _check_results(results, outputs, place)
+    results = list(named_leaves_of(answer.results))
+    _check_results(results, answer, outputs, place)
     return [result.numpy() for _, result in results]
 
 
@@ -72,7 +87,7 @@ def _shown_values(array: Array) -> str:
     return f" = {', '.join(map(str, first))}{', ...' if array.size > SHOWN else ''}"
 
 
-def _check_results(results: Sequence[tuple[str, object]], outputs: Sequence[str], place: Place) -> None:
+def _check_results(results: Sequence[tuple[str, object]], answer: Answer, outputs: Sequence[str], place: Place) -> None:
     for _, result in results:
         if not isinstance(result, torch.Tensor):
             raise RecipeError(
@@ -82,9 +97,14 @@ def _check_results(results: Sequence[tuple[str, object]], outputs: Sequence[str]
                 place=place,
             )
     if len(results) != len(outputs):
+        written = f", which writes into {', '.join(answer.written)} besides" if answer.written else ""
         raise RecipeError(
-            f"expected {len(outputs)} outputs as in the recipe, got {len(results)} from the model",
-            cure="list every result of forward under outputs, in order",
+            f"expected {len(outputs)} outputs as in the recipe, got {len(results)} from the model{written}",
+            cure="keep what grows from call to call in one tensor, along an axis with a window: forward leaves more "
+            "tensors in a list or dictionary than it was given, and a graph has as many in every call"
+            if answer.grown > 0
+            else "list every result of forward under outputs, in order; a state that it writes into its argument and "
+            "does not return is listed too, by the name under state",
             place=place,
         )
     named = [name for name, _ in results]

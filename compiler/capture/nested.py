@@ -8,15 +8,52 @@ import dataclasses
 import inspect
 import types
 import typing
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+_TAKE_LISTS: weakref.WeakSet[Callable[..., Any]] = weakref.WeakSet()
+"""Functions that answered when they were given lists, and did not when they were given tuples."""
+
+
+def called_with(
+    call: Callable[..., Any], forward: Callable[..., Any], names: Sequence[str], leaves: Callable[[], Sequence[Any]]
+) -> tuple[tuple[Any, ...], Any]:
+    """Put the arguments together, call, and return them and the answer.
+
+    A function that fails with tuples, as it assigns to their places, is called with lists from then on.
+
+    Args:
+        call: a module, or its forward.
+        forward: has the signature.
+        names: one per leaf.
+        leaves: makes the leaves of one call, since a call that fails may have written into them.
+
+    Raises:
+        Exception: whatever the call raises; of a call that fails with lists too, what it raised with tuples.
+    """
+    arguments = arguments_of(forward, names, leaves())
+    try:
+        return arguments, call(*arguments)
+    except Exception:
+        function = getattr(forward, "__func__", forward)
+        if function in _TAKE_LISTS or not any(part.isdigit() for name in names for part in name.split(".")[1:]):
+            raise
+        _TAKE_LISTS.add(function)
+        arguments = arguments_of(forward, names, leaves())
+        try:
+            return arguments, call(*arguments)
+        except Exception:  # noqa: BLE001  (the first failure is the one to tell)
+            _TAKE_LISTS.discard(function)
+        raise
 
 
 def arguments_of(forward: Callable[..., Any], names: Sequence[str], leaves: Sequence[Any]) -> tuple[Any, ...]:
     """The arguments in the order of the names: those called `parameter.place` are put together, by number or by key.
 
-    Numbered places make a tuple, or a list where the parameter's annotation says one; named ones a dictionary, or the
-    named tuple or dataclass of the annotation.
+    Numbered places make a tuple, or a list where the parameter's annotation says one or the function takes lists alone
+    (`called_with`); named ones a dictionary, or the named tuple or dataclass of the annotation. Keys are numbers where
+    the annotation is a dictionary by numbers.
 
     Args:
         forward: what takes them; a name whose first part is none of its parameters is an argument by itself.
@@ -26,18 +63,40 @@ def arguments_of(forward: Callable[..., Any], names: Sequence[str], leaves: Sequ
     Raises:
         TypeError: a record of the annotation has other fields.
     """
-    taken = inspect.signature(forward).parameters.values()
-    parameters = {each.name for each in taken if each.kind is not each.VAR_POSITIONAL}
     tree: dict[str, Any] = {}
-    for name, leaf in zip(names, leaves, strict=True):
-        first, *rest = name.split(".")
-        path = [first, *rest] if first in parameters else [name]
+    for path, leaf in zip(_paths(forward, names), leaves, strict=True):
         at = tree
         for part in path[:-1]:
             at = at.setdefault(part, {})
         at[path[-1]] = _Leaf(leaf)
     hints = _hints(forward)
-    return tuple(_built(each, hints.get(name)) for name, each in tree.items())
+    plain = list if getattr(forward, "__func__", forward) in _TAKE_LISTS else tuple
+    return tuple(_built(each, hints.get(name), plain) for name, each in tree.items())
+
+
+def _paths(forward: Callable[..., Any], names: Sequence[str]) -> list[list[str]]:
+    """Where each name lies: its parameter, and its places inside."""
+    taken = inspect.signature(forward).parameters.values()
+    parameters = {each.name for each in taken if each.kind is not each.VAR_POSITIONAL}
+    return [name.split(".") if name.split(".")[0] in parameters else [name] for name in names]
+
+
+def leaves_in(forward: Callable[..., Any], names: Sequence[str], arguments: Sequence[Any]) -> list[Any]:
+    """What arguments hold at the places that the names say, None where there is nothing any more."""
+    paths = _paths(forward, names)
+    by_name = dict(zip(dict.fromkeys(path[0] for path in paths), arguments, strict=True))
+    return [_held(by_name[path[0]], path[1:]) for path in paths]
+
+
+def _held(part: Any, path: Sequence[str]) -> Any:
+    for key in path:
+        if isinstance(part, Mapping):
+            part = part.get(key, part.get(int(key)) if key.isdigit() else None)
+        elif isinstance(part, tuple | list) and key.isdigit():
+            part = part[int(key)] if int(key) < len(part) else None
+        else:
+            part = getattr(part, key, None)
+    return part
 
 
 class _Leaf:
@@ -55,19 +114,28 @@ def _hints(forward: Callable[..., Any]) -> dict[str, Any]:
         return {}
 
 
-def _built(each: Any, hint: Any) -> Any:
-    """One argument, or a part of one, as its annotation says."""
+def _built(each: Any, hint: Any, plain: type[list[Any]] | type[tuple[Any, ...]]) -> Any:
+    """One argument, or a part of one, as its annotation says; numbered places without one in a plain container."""
     if isinstance(each, _Leaf):
         return each.value
     kinds = [kind for kind in _alternatives(hint) if kind is not type(None)]
     hint = kinds[0] if len(kinds) == 1 else None
+    origin = typing.get_origin(hint) or hint
+    if _is_numbered(hint):
+        return {int(key): _built(part, _hint_of_part(hint, -1), plain) for key, part in each.items()}
     if list(each) == [str(at) for at in range(len(each))]:
-        parts = [_built(part, _hint_of_part(hint, at)) for at, part in enumerate(each.values())]
-        return parts if hint is list or typing.get_origin(hint) is list else tuple(parts)
+        parts = [_built(part, _hint_of_part(hint, at), plain) for at, part in enumerate(each.values())]
+        return origin(parts) if origin in (list, tuple) else plain(parts)
     record = hint if _is_record(hint) else None
     fields = {} if record is None else _hints(record)
-    found = {key: _built(part, fields.get(key, _hint_of_part(hint, -1))) for key, part in each.items()}
+    found = {key: _built(part, fields.get(key, _hint_of_part(hint, -1)), plain) for key, part in each.items()}
     return found if record is None else record(**found)
+
+
+def _is_numbered(hint: Any) -> bool:
+    """Whether an annotation is a dictionary by numbers."""
+    origin = typing.get_origin(hint)
+    return inspect.isclass(origin) and issubclass(origin, Mapping) and typing.get_args(hint)[:1] == (int,)
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:

@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -10,10 +10,11 @@ import torch
 
 from compiler.capture import torch_module
 from compiler.capture.exported_graph import exporter_fault
-from compiler.capture.nested import leaves_of
+from compiler.capture.module_call import called
+from compiler.capture.nested import leaves_in
 from compiler.capture.reference import Reference
 from compiler.capture.unsteady_original import require_same_module, unsteady
-from compiler.errors import SlipwayError
+from compiler.errors import Place, SlipwayError
 from compiler.recipe.gates import Tolerance
 from compiler.recipe.graph import Graph
 from compiler.recipe.load import RecipePlaces
@@ -55,25 +56,29 @@ def _of_exporter(graph: str, spec: Graph, reference: Reference, feeds: Sequence[
     """What the exporter has written otherwise, seen at the last call."""
     if not reference.modules:
         return None
-    calls: list[tuple[torch.nn.Module, list[Array], list[Array]]] = []
-    with _noting(reference.modules, calls):
+    spec = spec.without_constants
+    names = [list(spec.inputs), list(torch_module.first_call_inputs(spec))][: len(reference.modules)]
+    calls: list[tuple[int, dict[str, Array]]] = []
+    with _noting(reference.modules, names, calls):
         for _ in reference.run(feeds):
             pass
-    module, given, wanted = calls[-1]
-    names = list(spec.inputs) if module is reference.modules[0] else list(torch_module.first_call_inputs(spec))
-    exported = torch_module.exported_module(module, graph, spec, names)
-    return exporter_fault(exported, graph, dict(zip(names, given, strict=True)), wanted)
+    form, given = calls[-1]
+    module = reference.modules[form]
+    wanted = called(module, given, Place(stage="reference", graph=graph), outputs=spec.outputs, states=spec.fed_back)
+    return exporter_fault(torch_module.exported_module(module, graph, spec, names[form]), graph, given, wanted)
 
 
 @contextlib.contextmanager
-def _noting(modules: Sequence[torch.nn.Module], calls: list[Any]) -> Iterator[None]:
-    """Note what modules are given and what they answer."""
+def _noting(
+    modules: Sequence[torch.nn.Module], names: Sequence[Sequence[str]], calls: list[tuple[int, dict[str, Array]]]
+) -> Iterator[None]:
+    """Note which module is given what, before it writes into it."""
 
-    def note(module: torch.nn.Module, given: tuple[Any, ...], named: Mapping[str, Any], answer: Any) -> None:
-        leaves = ([leaf.numpy() for leaf in leaves_of(part)] for part in ((given, dict(named)), answer))
-        calls.append((module, *leaves))
+    def note(form: int, module: torch.nn.Module, given: tuple[Any, ...]) -> None:
+        leaves = leaves_in(module.forward, names[form], given)
+        calls.append((form, {name: leaf.numpy().copy() for name, leaf in zip(names[form], leaves, strict=True)}))
 
-    handles = [module.register_forward_hook(note, with_kwargs=True) for module in modules]
+    handles = [module.register_forward_pre_hook(functools.partial(note, form)) for form, module in enumerate(modules)]
     try:
         yield
     finally:

@@ -6,6 +6,7 @@ as it is. Afterwards names are those of the recipe, and every node carries the m
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 import io
 import logging
@@ -32,12 +33,13 @@ from compiler.capture.held_states import cut_states
 from compiler.capture.inconsistent_sizes import inconsistent_sizes
 from compiler.capture.meeting_sizes import require_sizes_that_meet
 from compiler.capture.module_call import called, shown_feed
-from compiler.capture.nested import arguments_of, leaves_of
+from compiler.capture.nested import called_with, leaves_of
 from compiler.capture.next_states import moved_on
 from compiler.capture.onnx_source.onnx_file import first_words, keep_numbers, read_onnx, require_runnable, write_source
 from compiler.capture.traced_recurrences import recurrences_of_any_length
 from compiler.capture.trial_calls import empty_states
 from compiler.capture.truths import select_truths
+from compiler.capture.written_states import answer_of
 from compiler.errors import CheckpointError, Place, RecipeError, Refused
 from compiler.ir import Dim
 from compiler.recipe.graph import Graph
@@ -52,6 +54,10 @@ OPSET = 20
 PACKED_CURE = (
     "drop pack_padded_sequence and pad_packed_sequence: a bundle knows the length of every row, and padding behind it "
     "changes nothing in front; give the recurrence the padded sequence itself"
+)
+OPEN_SIZE_CURE = (
+    "a size of this line is a number that the call is given: write to places in the place of a cut, as "
+    "cache.index_copy_(1, position + torch.arange(n), x) in that of cache[:, position:position + n] = x"
 )
 
 EXAMPLE_BATCH = 2
@@ -170,12 +176,12 @@ def exported_module(module: torch.nn.Module, graph: str, spec: Graph, names: Seq
     arguments = _arguments(module, spec, names)
 
     def trace() -> object:
-        with _tracing(module, names):
+        with _tracing(module, spec, names):
             shapes = (_dynamic_shapes(spec, names),)
             return torch.export.export(module, arguments, dynamic_shapes=shapes, strict=False)
 
     try:
-        with _tracing(module, names):
+        with _tracing(module, spec, names):
             program = torch.onnx.export(
                 module,
                 arguments,
@@ -189,6 +195,7 @@ def exported_module(module: torch.nn.Module, graph: str, spec: Graph, names: Seq
         words = first_words(error)
         line = exported_line(error) or (fixing_line(trace) if "onstraint" in words else "")
         cure = "rewrite that operation, or the shapes it is given, so that torch.onnx.export takes it; see -v"
+        cure = OPEN_SIZE_CURE if "GuardOnDataDependentSymNode" in words else cure
         if packing := packing_line(module):
             line, cure = packing, PACKED_CURE
         refused = inconsistent_sizes(error, _shapes(module), spec.axes)
@@ -327,18 +334,24 @@ def _captured_shape(spec: Graph, given: Input) -> list[int | str]:
 def _arguments(module: torch.nn.Module, spec: Graph, names: Sequence[str]) -> tuple[torch.Tensor, ...]:
     """Example inputs of unusual sizes, or of caches as long as their windows where the model takes no longer ones.
 
-    The exporter does not look at numbers, but a table of positions may be as long as the window and a chunk.
+    The exporter does not look at numbers, but a table of positions may be as long as the window and a chunk. A module
+    that takes its caches in lists is called here before it is traced: a call that fails leaves its traces.
     """
     usual = {axis: _example_size(spec, axis) for axis, each in spec.axes.items() if each.fixed is None}
     within = usual | {axis: max(EXAMPLE_BATCH, each.window or 0) for axis, each in spec.caches.items()}
     for sizes in (usual, within):
         examples = tuple(_example(spec, spec.inputs[name], index, sizes) for index, name in enumerate(names))
-        if not spec.caches:
+        if not spec.caches and not any("." in name for name in names):
             return examples
+        copies = functools.partial(_copies, examples)
         with contextlib.suppress(Exception), torch.no_grad(), _quiet(), READ_TRACER.watching():
-            module(*arguments_of(module.forward, names, examples))
+            called_with(module, module.forward, names, copies)
             return examples
     return tuple(_example(spec, spec.inputs[name], index, usual) for index, name in enumerate(names))
+
+
+def _copies(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    return [each.clone() for each in tensors]
 
 
 def _example(spec: Graph, given: Input, seed: int, sizes: Mapping[str, int]) -> torch.Tensor:
@@ -374,10 +387,10 @@ def _dynamic_shapes(spec: Graph, names: Sequence[str]) -> tuple[dict[int, Any], 
 
 
 @contextlib.contextmanager
-def _tracing(module: torch.nn.Module, names: Sequence[str]) -> Iterator[None]:
+def _tracing(module: torch.nn.Module, spec: Graph, names: Sequence[str]) -> Iterator[None]:
     """What the exporter traces, and in which surroundings: whoever traces once more sees the same."""
     with (
-        _flat(module, names),
+        _flat(module, spec, names),
         _kept_environment(),
         _written_out(),
         recurrences_of_any_length(has_some=any(isinstance(each, torch.nn.RNNBase) for each in module.modules())),
@@ -389,7 +402,7 @@ def _tracing(module: torch.nn.Module, names: Sequence[str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _flat(module: torch.nn.Module, names: Sequence[str]) -> Iterator[None]:
+def _flat(module: torch.nn.Module, spec: Graph, names: Sequence[str]) -> Iterator[None]:
     """Let a module take its inputs side by side, and give its results so: the exporter knows few kinds of containers.
 
     Names of parameters stay, as they would not in a module around it.
@@ -398,7 +411,8 @@ def _flat(module: torch.nn.Module, names: Sequence[str]) -> Iterator[None]:
     hidden = vars(module).get("forward")
 
     def flat(*leaves: torch.Tensor) -> tuple[Any, ...]:
-        return tuple(leaves_of(forward(*arguments_of(forward, names, leaves))))
+        answer = answer_of(forward, names, lambda: leaves, spec.outputs, spec.fed_back)
+        return tuple(leaves_of(answer.results))
 
     vars(module)["forward"] = flat
     try:
@@ -574,7 +588,8 @@ class TorchReference:
         names = [name for name in self.spec.inputs if name in feed]
         places = self.places
         given = {name: places[name].to_graph(feed[name]) if name in places else feed[name] for name in names}
-        arrays = called(module, given, Place(stage="reference"), outputs=self.spec.outputs)
+        place, states = Place(stage="reference"), self.spec.fed_back
+        arrays = called(module, given, place, outputs=self.spec.outputs, states=states)
         return {
             name: places[name].to_caller(array) if name in places else array
             for name, array in zip(self.spec.outputs, arrays, strict=True)

@@ -114,6 +114,11 @@ class Graph(Record):
         return () if steps is None else tuple(name for name in fed if steps.along not in self.inputs[name].shape)
 
     @property
+    def fed_back(self) -> dict[str, str]:
+        """By input whose value an output gives to the next call, that output."""
+        return {name: given.state for name, given in self.inputs.items() if given.state is not None}
+
+    @property
     def held(self) -> tuple[str, ...]:
         """The padded axes along which states lie: a stream has one length along each, which its first call has."""
         return tuple(axis for axis in self.padded if any(axis in self.held_along(name) for name in self.inputs))

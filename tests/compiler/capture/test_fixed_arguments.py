@@ -23,7 +23,7 @@ class Resampled(nn.Module):
 def test_constants_are_given_where_forward_takes_them() -> None:
     module, one = Resampled(), np.ones((1, 2), np.float32)
     names = ["x", "rate", "pair.0", "pair.1", "gain"]
-    fix_arguments(module, names, {"rate": np.array(16000), "gain": np.array([3], np.float32)})
+    fix_arguments(module, names, {"rate": np.array(16000), "gain": np.array([3], np.float32)}, ("y", "left"), {})
     feed = {"x": one, "pair.0": one, "pair.1": 5 * one}
     y, left = called(module, feed, Place(), outputs=("y", "left"))
     assert y.tolist() == [[7.0, 7.0]] and left.tolist() == [[5.0, 5.0]]
@@ -31,5 +31,22 @@ def test_constants_are_given_where_forward_takes_them() -> None:
 
 def test_a_constant_is_a_tensor_where_no_number_is_asked_for() -> None:
     module = nn.Identity()
-    fix_arguments(module, ["input"], {"input": np.array([1, 2])})
+    fix_arguments(module, ["input"], {"input": np.array([1, 2])}, ("y",), {})
     assert torch.equal(module(), torch.tensor([1, 2]))
+
+
+class Assigned(nn.Module):
+    """Takes a rate as a number, and assigns to the places of its states."""
+
+    def forward(self, x: Any, rate: int, pair: Any) -> Any:
+        """Returns the scores alone."""
+        pair[1] = pair[1] + x * rate
+        return x
+
+
+def test_what_is_written_beside_a_constant_is_a_state() -> None:
+    module, one, outputs = Assigned(), np.ones((1, 2), np.float32), ("y", "first", "second")
+    states = {"pair.0": "first", "pair.1": "second"}
+    fix_arguments(module, ["x", "rate", "pair.0", "pair.1"], {"rate": np.array(3)}, outputs[::2], states)
+    feed = {"x": one, "pair.0": one, "pair.1": 5 * one}
+    assert [each[0, 0] for each in called(module, feed, Place(), outputs=outputs[::2], states=states)] == [1, 8]
