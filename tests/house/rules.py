@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import functools
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -76,14 +77,22 @@ class Import:
 
 def imports(root: Path, path: Path, known: Mapping[str, Path]) -> Iterator[Import]:
     """All imports of a file; `from package import name` is the submodule where there is one."""
-    for node, late in _statements(ast.parse((root / path).read_text(encoding="utf-8")), late=False):
-        if isinstance(node, ast.Import):
-            yield from (Import(path, node.lineno, alias.name, late) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-            yield from (
-                Import(path, node.lineno, name if name in known else node.module, late) for name in dict.fromkeys(names)
-            )
+    for line, package, names, late in _import_statements((root / path).read_text(encoding="utf-8")):
+        if package is None:
+            yield from (Import(path, line, name, late) for name in names)
+        else:
+            modules = (name if (name := f"{package}.{each}") in known else package for each in names)
+            yield from (Import(path, line, module, late) for module in dict.fromkeys(modules))
+
+
+@functools.cache
+def _import_statements(text: str) -> tuple[tuple[int, str | None, tuple[str, ...], bool], ...]:
+    """Line, package and names of each import of a module, and whether it is inside a function; several rules ask."""
+    return tuple(
+        (node.lineno, None if isinstance(node, ast.Import) else node.module, tuple(a.name for a in node.names), late)
+        for node, late in _statements(ast.parse(text), late=False)
+        if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and node.module)
+    )
 
 
 def _statements(node: ast.AST, *, late: bool) -> Iterator[tuple[ast.stmt, bool]]:
@@ -958,16 +967,16 @@ def mentioned_examples(root: Path) -> list[str]:
     A model's class may not even be mentioned in a comment; other classes may share a name with a word, not with a use.
     """
     models, others = example_classes(root)
+    forbidden = models - OPERATORS
     wrong = []
     for path in python_files(root, "compiler", "runtime_lite"):
         text = (root / path).read_text(encoding="utf-8")
         tree = ast.parse(text)
-        words = {
-            (number, word) for number, line in enumerate(text.splitlines(), 1) for word in re.findall(r"\w+", line)
-        }
-        names = {(node.lineno, node.id) for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        own = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)} | set(_top_names(tree))
-        found = {(number, word) for number, word in words if word in models - OPERATORS}
+        nodes = list(ast.walk(tree))
+        names = {(node.lineno, node.id) for node in nodes if isinstance(node, ast.Name)}
+        own = {node.name for node in nodes if isinstance(node, ast.ClassDef)} | set(_top_names(tree))
+        lines = enumerate(text.splitlines(), 1)
+        found = {(number, word) for number, line in lines for word in re.findall(r"\w+", line) if word in forbidden}
         found |= {(number, name) for number, name in names if name in others - own}
         wrong += [
             f"{path}:{number}: mentions {name}, a class of an example; work from the graph"
@@ -1065,7 +1074,8 @@ def unused_names(root: Path) -> list[str]:
         f"{path}: nobody uses {name}; delete it"
         for path, text in texts.items()
         if path.parts[0] in ("compiler", "runtime_lite", "build.py")
-        for name in (*_top_names(ast.parse(text)), *(_methods(ast.parse(text)) if path.parts[0] == "compiler" else ()))
+        for tree in (ast.parse(text),)
+        for name in (*_top_names(tree), *(_methods(tree) if path.parts[0] == "compiler" else ()))
         if mentions[name] < 2
     ]
 
