@@ -326,6 +326,7 @@ CHANGES: dict[str, list[Change]] = {
     "Input.shape": [("stream", at(*INPUTS, "features", "shape", value=["batch", 4, 9]))],
     "Input.dtype": [("stream", at(*INPUTS, "features", "dtype", value="float64"))],
     "Input.state": [("stream", at(*INPUTS, "keys", "state"))],
+    "Input.initial": [("stream", at(*INPUTS, "keys", "initial", value=0.5))],
     "Input.range": [("stream", at(*INPUTS, "features", "range", value=[-8.0, 8.0]))],
     "Input.example": [("stream", at(*INPUTS, "features", "example", value=0.5))],
     "Input.constant": [("stream", at(*INPUTS, "features", "constant", value=0.5))],

@@ -34,18 +34,39 @@ def _array(places: RecipePlaces, graph: str, name: str, given: Input) -> Array:
     shape = [int(size) for size in given.shape]
     if not isinstance(given.constant, str):
         return np.array(np.broadcast_to(np.asarray(given.constant), shape).astype(dtype))
-    path, where = places.locate(given.constant), places.where("graphs", graph, "inputs", name, "constant")
+    where = places.where("graphs", graph, "inputs", name, "constant")
+    array = array_of_file(places, given.constant, where)
+    if list(array.shape) != shape or array.dtype != dtype:
+        raise RecipeError(
+            f"{where}: expected {given.dtype} {shape} in {shown_path(places.locate(given.constant))}, got {array.dtype} "
+            f"{list(array.shape)}",
+            cure="write the shape and dtype of the file, or save it with those of the model",
+        )
+    return array
+
+
+def array_of_file(places: RecipePlaces, file: str, where: str) -> Array:
+    """The array of a `.npy` file.
+
+    Args:
+        places: of the recipe.
+        file: its path, relative to the recipe.
+        where: of the key that names it.
+
+    Raises:
+        RecipeError: there is none.
+    """
+    path = places.locate(file)
     try:
         array = np.load(path, allow_pickle=False)
     except Exception as error:  # whatever a file of unknown origin makes the parser raise
         raise RecipeError(
             f"{where}: expected an array at {shown_path(path)}, got {str(error)[:200]}", cure="write it with numpy.save"
         ) from error
-    if not isinstance(array, np.ndarray) or list(array.shape) != shape or array.dtype != dtype:
-        got = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else "several arrays"
+    if not isinstance(array, np.ndarray):
+        array.close()
         raise RecipeError(
-            f"{where}: expected {given.dtype} {shape} in {shown_path(path)}, got {got}",
-            cure="write the shape and dtype of the file, or save it with those of the model",
+            f"{where}: expected an array at {shown_path(path)}, got several", cure="save one of them with numpy.save"
         )
     return array
 

@@ -14,6 +14,7 @@ from compiler.capture.calibration_data import RecipeCalibration
 from compiler.capture.captured_graphs import CapturedGraphs, hashes_of, source_files
 from compiler.capture.derived_steps import with_caches
 from compiler.capture.drawn_data import DrawnData
+from compiler.capture.first_states import with_first_states
 from compiler.capture.initial_graph import cache_axis, check_window, initial_graph
 from compiler.capture.reference import Reference, reference_of
 from compiler.capture.trial_calls import TrialCalls
@@ -64,7 +65,7 @@ class Original:
         *,
         with_data: bool = True,
     ) -> None:
-        recipe = loaded.recipe
+        recipe, spec = loaded.recipe, with_first_states(loaded.places, name, spec)
         self.places, self.name, self.passes, self.progress = loaded.places, name, spec.passes, progress
         self.given, self.spec, self.gate = for_capture(spec), for_lowering(spec), recipe.gates.parity[name]
         self.buckets = {n: axis.buckets for n, axis in spec.axes.items() if axis.buckets is not None}

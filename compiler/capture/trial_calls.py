@@ -1,7 +1,7 @@
 """The first calls of a stream, run on the recipe's own data before the export, which takes a hundred times as long.
 
-A stream begins with empty caches, states of zeros and counts of 0; the second call takes what the first one gave. Both
-have several equal rows, so that a model that is written for one row shows itself here.
+A stream begins with empty caches, the first states of the recipe and counts of 0; the second call takes what the first
+one gave. Both have several equal rows, so that a model that is written for one row shows itself here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +18,7 @@ from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Input
 from compiler.stages import Array, Feed, RowPlace, State
 from compiler.user_code.streams import completed
+from runtime_lite.format.initial_value import array_of_initial
 
 CALLS = 2
 
@@ -220,13 +221,14 @@ def _fits(fed: Array, back: Array, along: int | None) -> bool:
 
 
 def empty_states(spec: Graph, states: Sequence[State], batch: int) -> dict[str, Array]:
-    """Zero-length caches, and zeros for other states, in all slots that they are held in."""
+    """Zero-length caches, and what other states begin with, in all slots that they are held in."""
     sizes = {axis: each.fixed or batch for axis, each in spec.axes.items()}
     sizes |= dict.fromkeys(spec.caches, 0) | {axis: spec.slots(axis) for axis in spec.held}
     found: dict[str, Array] = {}
     for state in states:
         shape = [dim if isinstance(dim, int) else sizes[dim] for dim in spec.inputs[state.input].shape]
-        found[state.input] = np.zeros(shape, spec.inputs[state.input].dtype)
+        dtype = spec.inputs[state.input].dtype
+        found[state.input] = np.full(shape, array_of_initial(state.initial, dtype))
     return found
 
 

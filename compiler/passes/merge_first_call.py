@@ -55,17 +55,23 @@ class MergeFirstCall:
         """
         if lowered.first_call is None:
             return Outcome(lowered)
-        started = _started(lowered)
+        zeros = [state.input for state in lowered.states if _is_zero(np.asarray(state.initial, np.float64))]
+        started = _started(lowered, zeros)
         first = _canonical(house.clone(lowered.first_call), lowered)
-        keys, first_keys = _Keys(started, [state.input for state in lowered.states]), _Keys(first)
+        keys, first_keys = _Keys(started, zeros), _Keys(first)
         for later, other in zip(started.graph.outputs, first.graph.outputs, strict=True):
             if keys.of(later) != first_keys.of(other):
                 raise _difference(keys, first_keys, later, other)
         return Outcome(dataclasses.replace(lowered, first_call=None), matched=len(started.graph.outputs), rewritten=1)
 
 
-def _started(lowered: Lowered) -> ir.Model:
-    """The later-call graph with every cache empty; its other states are inputs, which `_Keys` takes for zeros."""
+def _started(lowered: Lowered, zeros: Collection[str]) -> ir.Model:
+    """The later-call graph with every cache empty; its other states are inputs, of which `_Keys` takes some for zeros.
+
+    Args:
+        lowered: the graph.
+        zeros: states that begin with zeros; a first call, which is given none, has nothing like others.
+    """
     model = house.clone(lowered.model)
     inputs = house.inputs_named(model)
     caches = [state for state in lowered.states if state.frames_axis is not None]
@@ -85,7 +91,7 @@ def _started(lowered: Lowered) -> ir.Model:
     for state in caches:
         _require_unread(inputs[state.input])
         model.graph.inputs.remove(inputs[state.input])
-    return _canonical(model, lowered, [state.input for state in lowered.states])
+    return _canonical(model, lowered, zeros)
 
 
 def _canonical(model: ir.Model, lowered: Lowered, zeros: Collection[str] = ()) -> ir.Model:

@@ -11,6 +11,7 @@ from compiler.did_you_mean import did_you_mean
 from compiler.recipe.field_types import Name, Positive, Record, TensorName, disagree
 from compiler.recipe.graph_parts import Axis, DeriveSteps, Input, Latency, PassSpec, ShareHeads, Source
 from compiler.recipe.tree.standard_passes import STANDARD_PASSES
+from compiler.recipe.written_numbers import fault_of_initial
 from runtime_lite.format.arrays import holds
 
 
@@ -127,6 +128,13 @@ class Graph(Record):
         """The padded axes in the shape of a state; none of another input."""
         given = self.inputs[name]
         return [str(dim) for dim in given.shape if dim in self.padded] if given.state is not None else []
+
+    def sizes_at_start(self, name: str) -> list[int]:
+        """The sizes of a state along no window when a stream begins: 1 for the batch, all slots of a padded axis."""
+        return [dim if isinstance(dim, int) else self._size_at_start(dim) for dim in self.inputs[name].shape]
+
+    def _size_at_start(self, axis: str) -> int:
+        return self.slots(axis) if axis in self.padded else self.axes[axis].fixed or 1
 
     def slots(self, axis: str) -> int:
         """The entries of the largest bucket of an axis."""
@@ -361,6 +369,7 @@ def _check_shared(graph: Graph) -> None:
 def _check_states(graph: Graph) -> None:
     fed: dict[str, str] = {}
     for name, spec in graph.inputs.items():
+        _check_initial(graph, name)
         if spec.state is None:
             continue
         if spec.state not in graph.outputs:
@@ -377,6 +386,29 @@ def _check_states(graph: Graph) -> None:
             raise disagree(message, cure, "inputs", name, "shape")
         for axis in graph.held_along(name):
             _check_held(graph, name, axis)
+
+
+def _check_initial(graph: Graph, name: str) -> None:
+    """What a stream begins with is that of a state which has a size then; files are read later."""
+    given, place = graph.inputs[name], ("inputs", name, "initial")
+    if given.initial is None:
+        return
+    if given.state is None:
+        cure = "write state: with the output that feeds it back, or delete initial"
+        raise disagree(f"expected initial at a state, got it at {name!r}, which no output feeds", cure, *place)
+    window = next((axis for axis in given.shape if axis in graph.caches), None)
+    if window is not None:
+        message = f"expected a state of one size, got {name!r} along {window!r}, which begins with no frames"
+        cure = "delete initial; where the model takes a whole buffer from the first call on, write its size in shape and "
+        raise disagree(message, f"{cure}delete the window", *place)
+    if graph.first_call is not None:
+        message = f"expected no initial beside first_call, which takes no states and gives the first, got one of {name!r}"
+        raise disagree(message, "delete one of the two", *place)
+    if isinstance(given.initial, str):
+        return
+    fault = fault_of_initial(given.initial, graph.sizes_at_start(name), given.dtype)
+    if fault is not None:
+        raise disagree(*fault, *place)
 
 
 def _check_held(graph: Graph, name: str, axis: str) -> None:

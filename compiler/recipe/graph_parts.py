@@ -7,8 +7,8 @@ import pydantic
 from pydantic import Field
 
 from compiler.recipe.field_types import Dtype, FilePath, Name, ObjectName, Positive, Record, TensorName, disagree
+from compiler.recipe.written_numbers import fault_of_constant
 from runtime_lite.format.arrays import holds
-from runtime_lite.format.initial_value import numbers_of_initial, shape_of_initial
 
 CACHE_DEFAULTS = {"length_input": "real_length", "update": "replace"}
 """Of a window; an axis with buckets has a length input only where the recipe asks for it."""
@@ -71,6 +71,9 @@ class Input(Record):
         shape: sizes and axis names, e.g. `[batch, cache, 256]`.
         dtype: element type.
         state: name of the output whose value is fed back here by the next call; None for data.
+        initial: what the state holds when a stream begins, if it is not 0: a number for all entries, lists as deep as
+            `shape` with 1 for the batch and for any axis along which all are alike, or the path of a `.npy` file of such
+            an array; None of a state along a window, which begins with no frames.
         mask_of: the padded axis of which the model takes a mask here, 1 at valid places; made from the lengths.
         pad_mask_of: the same of a mask that is 0 at valid places and anything else where there is padding, as torch's
             `key_padding_mask` is, of truths or of numbers that are added to scores.
@@ -90,6 +93,7 @@ class Input(Record):
     shape: tuple[Positive | Name, ...]
     dtype: Dtype
     state: TensorName | None = None
+    initial: bool | int | float | FilePath | tuple[Any, ...] | None = None
     mask_of: Name | None = None
     pad_mask_of: Name | None = None
     length_of: Name | None = None
@@ -112,7 +116,9 @@ class Input(Record):
             cure = "write its sizes; what the model takes for every row is one constant, as in shape: [1]"
             raise disagree(message, cure, "shape")
         if not isinstance(self.constant, str):
-            check_constant(self.constant, self.shape, self.dtype)
+            fault = fault_of_constant(self.constant, self.shape, self.dtype)
+            if fault is not None:
+                raise disagree(*fault, "constant")
         return self
 
     @pydantic.model_validator(mode="after")
@@ -183,28 +189,8 @@ class Input(Record):
         return next(places)
 
 
-FED_KEYS = ("state", "mask_of", "pad_mask_of", "length_of", "counts", "original", "range", "example")
+FED_KEYS = ("state", "initial", "mask_of", "pad_mask_of", "length_of", "counts", "original", "range", "example")
 """What says of an input how it is fed."""
-
-
-def check_constant(constant: Any, shape: Sequence[int | str], dtype: str) -> None:
-    """Hold what is written for a constant to its shape and type: a number, or lists as deep as the shape.
-
-    Raises:
-        PydanticCustomError: another shape, or a number that the type does not have.
-    """
-    sizes = shape_of_initial(constant)
-    if sizes is None or (sizes and sizes != tuple(shape)):
-        got = "lists of different lengths" if sizes is None else f"lists of shape {list(sizes)}"
-        raise disagree(
-            f"expected a number, or lists of shape {list(shape)}, got {got}", "write one of both", "constant"
-        )
-    for number in numbers_of_initial(constant):
-        kind = "float32" if dtype == "bfloat16" else dtype
-        is_number = type(number) in ((bool,) if dtype == "bool" else (int, float))
-        if not is_number or not holds(kind, float(number)):
-            message = f"expected numbers that {dtype} has, got {number!r}"
-            raise disagree(message, "write one that it has, or the type that the model takes", "constant")
 
 
 class Axis(Record):

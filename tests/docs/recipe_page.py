@@ -227,6 +227,11 @@ EXAMPLES: Mapping[str, Example] = {
     "Input.shape": Example("[batch, 8, 40]", f"{GRAPH}.inputs.features.shape"),
     "Input.dtype": Example("float32", f"{GRAPH}.inputs.features.dtype"),
     "Input.state": Example("next_cache", f"{GRAPH}.inputs.cache.state"),
+    "Input.initial": Example(
+        "[[[0.5], [-0.25]]]",
+        f"{GRAPH}.inputs.cache.initial",
+        (f"{GRAPH}.inputs.cache.shape=[batch, 2, 64]", f"{GRAPH}.axes={{batch: {{buckets: [1, 4]}}}}"),
+    ),
     "Input.mask_of": Example("time", f"{TAGGER}.inputs.mask.mask_of"),
     "Input.pad_mask_of": Example("time", f"{TAGGER}.inputs.hidden.pad_mask_of"),
     "Input.counts": Example("cached", "graphs.spotter.inputs.offset.counts"),

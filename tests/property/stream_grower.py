@@ -15,6 +15,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.recipe.graph import Graph
 from compiler.stages import Feed
+from runtime_lite.format.initial_value import initial_of_lists
 from tests.property.stream_misdeclared import misdeclare
 
 WIDTH = 4
@@ -28,6 +29,9 @@ BUCKETED = 0.7
 
 MISDECLARED = 0.06
 """Recipes that say what the graph is not."""
+
+BEGUN = 0.5
+"""States of one size that begin with other numbers than 0."""
 
 TYPES = {"float32": ir.DataType.FLOAT, "int64": ir.DataType.INT64}
 
@@ -137,6 +141,7 @@ class Grower:
 
     Attributes:
         rng: draws all of it.
+        begun: draws what states begin with.
         is_plain: whether the batch is in front, chunks are of one size and states are joined to frames as they come in.
         chunk: entries of a whole chunk.
         is_ragged: whether chunks may be shorter.
@@ -154,7 +159,7 @@ class Grower:
         self.model = ir.Model(ir.Graph([], [], nodes=[], opset_imports={"": OPSET}, name="grown"), ir_version=10)
         self.insert = house.Inserter(self.model, "grown")
         self.inputs: dict[str, dict[str, Any]] = {}
-        [apart] = rng.spawn(1)
+        apart, self.begun = rng.spawn(2)
         self.kind = "buckets" if apart.random() < BUCKETED else str(apart.choice(["fixed", "number"]))
         if self.form == "one row" and self.kind == "fixed":
             self.kind = "number"
@@ -393,6 +398,7 @@ class Grower:
             at = int(self.rng.integers(1, len(shape) + 1))
             shape.insert(at, len(group))
         whole = self.input(name, shape, dtype, state=f"next_{name}")
+        self._begin(self.inputs[name])
         parts = [whole] if len(group) == 1 else self._parts(whole, at, len(group))
         for part, each in zip(parts, group, strict=True):
             each.before.replace_all_uses_with(part)
@@ -405,6 +411,19 @@ class Grower:
             found = [self.op("Unsqueeze", [each, self.integers(at)]) for each in found]
             found = [self.op("Concat", found, axis=at)]
         self._give(f"next_{name}", found[0], like=name)
+
+    def _begin(self, given: dict[str, Any]) -> None:
+        """Say that a state of one size begins with a number, or with numbers that differ along some of its axes."""
+        if self.is_plain or any("window" in self.axes.get(size, {}) for size in given["shape"]):
+            return
+        drawn = self.begun.random()
+        if drawn < BEGUN:
+            sizes = [size if isinstance(size, int) else self.axes[size].get("fixed", 1) for size in given["shape"]]
+            alike = drawn < BEGUN / 2
+            shape = [] if alike else [size if self.begun.random() < 0.7 else 1 for size in sizes]
+            whole = given["dtype"] == "int64"
+            numbers = self.begun.integers(-1, 4, shape) if whole else self.begun.integers(-8, 9, shape) / 4
+            given["initial"] = initial_of_lists(numbers.tolist())
 
     def _parts(self, whole: ir.Value, at: int, count: int) -> list[ir.Value]:
         """Every state of those in one tensor."""

@@ -21,6 +21,7 @@ MENDED: Mapping[str, tuple[str, str, str]] = {
     "one name for length and mask": (RECIPE, "mask_input: n}", "mask_input: m}"),
     "a state that is no output": (RECIPE, "state: new_cache", "state: next_cache"),
     "an output listed twice": (RECIPE, "[next_cache, next_cache]", "[logits, next_cache]"),
+    "a growing state that begins with a number": (RECIPE, ", initial: 0.5", ""),
     "a growing state of a fixed size": (RECIPE, "{fixed: 8}", "{window: 8}"),
     "a growing state with buckets": (RECIPE, "{buckets: [8], length_input: filled}", "{window: 8}"),
     "outputs in another order": (RECIPE, "[next_cache, logits]", "[logits, next_cache]"),

@@ -61,6 +61,7 @@ WRONG: tuple[Wrong, ...] = (
     Wrong("a state that is no output", "state: next_cache", "state: new_cache"),
     Wrong("an output listed twice", "[logits, next_cache]", "[next_cache, next_cache]"),
     Wrong("one output for two states", OFFSET, "offset:   {shape: [batch], dtype: int64, state: next_cache}"),
+    Wrong("a growing state that begins with a number", "state: next_cache}", "state: next_cache, initial: 0.5}"),
     Wrong("a growing state of a fixed size", CACHED, "cached: {fixed: 8}"),
     Wrong("a growing state with buckets", CACHED, "cached: {buckets: [8], length_input: filled}"),
     Wrong("outputs in another order", "[logits, next_cache]", "[next_cache, logits]"),

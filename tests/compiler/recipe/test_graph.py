@@ -274,3 +274,36 @@ def test_a_state_along_a_padded_axis_is_held_along_it() -> None:
 def test_states_along_padded_axes_that_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Graph.model_validate({**HELD, **change})
+
+
+BEGUN = {
+    "at data": ("y", {"initial": 1.0}, "expected initial at a state, got it at 'y', which no output feeds"),
+    "of another size": ("weights", {"initial": ((1.0, 2.0),)}, r"numbers of shape \[1, 8\], .* got lists of shape \[1, 2\]"),
+    "of another type": ("weights", {"initial": True}, "expected numbers that float32 has, got True"),
+    "along a window": (
+        "weights",
+        {"initial": 1.0, "shape": ("batch", "past")},
+        "expected a state of one size, got 'weights' along 'past', which begins with no frames",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BEGUN)
+def test_what_no_state_can_begin_with_is_refused(what: str) -> None:
+    name, change, message = BEGUN[what]
+    inputs = {**HELD["inputs"], "y": {"shape": ("batch", 2), "dtype": "float32"}}
+    inputs[name] = {**inputs[name], **change}
+    axes = {**HELD["axes"], **({"past": {"window": 4}} if "past" in inputs[name]["shape"] else {})}
+    with pytest.raises(ValueError, match=message):
+        Graph.model_validate({**HELD, "inputs": inputs, "axes": axes})
+
+
+def test_a_state_along_a_padded_axis_begins_with_a_number_for_every_slot() -> None:
+    begun = {**HELD["inputs"]["weights"], "initial": ((1.0, *[0.0] * 7),)}
+    graph = Graph.model_validate({**HELD, "inputs": {**HELD["inputs"], "weights": begun}})
+    assert graph.sizes_at_start("weights") == [1, 8]
+
+
+def test_a_first_call_of_its_own_gives_the_first_states(tmp_path: Path) -> None:
+    text = changed("[batch, cache, 8], dtype: float32,", "[batch, 16, 8], dtype: float32, initial: 0.5,")
+    assert "expected no initial beside first_call" in refusal(tmp_path, text.replace("      cache: {window: 16, mask_input: mask}\n", ""))

@@ -1,0 +1,45 @@
+"""What states hold at the start of a stream, where a recipe names files: read, and written into its record as numbers.
+
+Keys of cached results are made of the record, so that what a file holds is part of them, and its name is not.
+"""
+
+from compiler.capture.constant_inputs import array_of_file
+from compiler.errors import RecipeError
+from compiler.recipe.graph import Graph
+from compiler.recipe.load import RecipePlaces
+from compiler.recipe.written_numbers import fault_of_initial, fault_of_shape
+from runtime_lite.format.initial_value import Initial, initial_of_array
+
+
+def with_first_states(places: RecipePlaces, graph: str, spec: Graph) -> Graph:
+    """The record of a graph with the numbers of the files that its states begin with.
+
+    Args:
+        places: of the recipe.
+        graph: its name.
+        spec: its record.
+
+    Raises:
+        RecipeError: a file is missing, or holds another shape or type, or numbers that the type does not have.
+    """
+    read = {
+        name: given.model_copy(update={"initial": _numbers(places, graph, name, spec, given.initial)})
+        for name, given in spec.inputs.items()
+        if isinstance(given.initial, str)
+    }
+    return spec.model_copy(update={"inputs": {**spec.inputs, **read}}) if read else spec
+
+
+def _numbers(places: RecipePlaces, graph: str, name: str, spec: Graph, file: str) -> Initial:
+    """The numbers of a file, as short as they can be written."""
+    where, dtype = places.where("graphs", graph, "inputs", name, "initial"), spec.inputs[name].dtype
+    array, sizes = array_of_file(places, file, where), spec.sizes_at_start(name)
+    if str(array.dtype) != dtype:
+        raise RecipeError(
+            f"{where}: expected {dtype} in {file}, got {array.dtype}", cure=f"save it with .astype('{dtype}')"
+        )
+    numbers = initial_of_array(array)
+    fault = fault_of_shape(array.shape, sizes) or fault_of_initial(numbers, sizes, dtype)
+    if fault is not None:
+        raise RecipeError(f"{where}: {fault[0]} in {file}", cure=fault[1])
+    return numbers
