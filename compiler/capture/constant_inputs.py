@@ -37,9 +37,9 @@ def _array(places: RecipePlaces, graph: str, name: str, given: Input) -> Array:
     where = places.where("graphs", graph, "inputs", name, "constant")
     array = array_of_file(places, given.constant, where)
     if list(array.shape) != shape or array.dtype != dtype:
+        file = shown_path(places.locate(given.constant))
         raise RecipeError(
-            f"{where}: expected {given.dtype} {shape} in {shown_path(places.locate(given.constant))}, got {array.dtype} "
-            f"{list(array.shape)}",
+            f"{where}: expected {given.dtype} {shape} in {file}, got {array.dtype} {list(array.shape)}",
             cure="write the shape and dtype of the file, or save it with those of the model",
         )
     return array

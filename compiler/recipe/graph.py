@@ -399,10 +399,14 @@ def _check_initial(graph: Graph, name: str) -> None:
     window = next((axis for axis in given.shape if axis in graph.caches), None)
     if window is not None:
         message = f"expected a state of one size, got {name!r} along {window!r}, which begins with no frames"
-        cure = "delete initial; where the model takes a whole buffer from the first call on, write its size in shape and "
+        cure = (
+            "delete initial; where the model takes a whole buffer from the first call on, write its size in shape and "
+        )
         raise disagree(message, f"{cure}delete the window", *place)
     if graph.first_call is not None:
-        message = f"expected no initial beside first_call, which takes no states and gives the first, got one of {name!r}"
+        message = (
+            f"expected no initial beside first_call, which takes no states and gives the first, got one of {name!r}"
+        )
         raise disagree(message, "delete one of the two", *place)
     if isinstance(given.initial, str):
         return

@@ -50,13 +50,18 @@ def fault_of_initial(given: Initial, sizes: Sequence[int], dtype: str) -> tuple[
 
 def fault_of_shape(shape: Sequence[int] | None, sizes: Sequence[int]) -> tuple[str, str] | None:
     """What is wrong with the shape alone; None of lists of different lengths."""
-    fits = shape is not None and len(shape) == len(sizes) and all(
-        size in (1, whole) for size, whole in zip(shape, sizes, strict=True)
+    fits = (
+        shape is not None
+        and len(shape) == len(sizes)
+        and all(size in (1, whole) for size, whole in zip(shape, sizes, strict=True))
     )
     if fits or (shape is not None and not shape):
         return None
     expected = f"a number, or numbers of shape {list(sizes)}, with 1 for any size"
-    return f"expected {expected}, got {_shown(shape)}", "give one per entry, and 1 along the batch, whose rows begin alike"
+    return (
+        f"expected {expected}, got {_shown(shape)}",
+        "give one per entry, and 1 along the batch, whose rows begin alike",
+    )
 
 
 def _fault_of_numbers(given: Initial, dtype: str, cure: str) -> tuple[str, str] | None:

@@ -526,6 +526,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "runtime_lite.format.cache_axis",
             "runtime_lite.format.canonical_json",
             "runtime_lite.format.formula",
+            "runtime_lite.format.initial_value",
         ),
     ),
     (

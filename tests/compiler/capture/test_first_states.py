@@ -21,9 +21,7 @@ def _spec(initial: Any, dtype: str = "float32") -> Graph:
         "h": {"shape": ("batch", 2, 3), "dtype": dtype, "state": "h2", "initial": initial},
     }
     axes = {"batch": {"buckets": (1, 4)}}
-    return Graph.model_validate(
-        {"source": {"onnx": "x.onnx"}, "inputs": inputs, "outputs": ("y", "h2"), "axes": axes}
-    )
+    return Graph.model_validate({"source": {"onnx": "x.onnx"}, "inputs": inputs, "outputs": ("y", "h2"), "axes": axes})
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ WRONG_VALUES = [
         "dtype: float32}\n      cache",
         "dtpye: float32}\n      cache",
         "tiny.yaml:10: graphs.encoder.inputs.features.dtpye: expected a known key, got 'dtpye'; "
-        "did you mean 'dtype'? known: constant, counts, dtype, example, initial, length_of, mask_of, original, pad_mask_of, "
-        "range, shape, state",
+        "did you mean 'dtype'? known: constant, counts, dtype, example, initial, length_of, mask_of, original, "
+        "pad_mask_of, range, shape, state",
         id="misspelt key",
     ),
     pytest.param(

@@ -278,7 +278,7 @@ def test_states_along_padded_axes_that_are_refused(change: dict[str, Any], messa
 
 BEGUN = {
     "at data": ("y", {"initial": 1.0}, "expected initial at a state, got it at 'y', which no output feeds"),
-    "of another size": ("weights", {"initial": ((1.0, 2.0),)}, r"numbers of shape \[1, 8\], .* got lists of shape \[1, 2\]"),
+    "of another size": ("weights", {"initial": ((1.0, 2.0),)}, r"shape \[1, 8\], .* got lists of shape \[1, 2\]"),
     "of another type": ("weights", {"initial": True}, "expected numbers that float32 has, got True"),
     "along a window": (
         "weights",
@@ -306,4 +306,6 @@ def test_a_state_along_a_padded_axis_begins_with_a_number_for_every_slot() -> No
 
 def test_a_first_call_of_its_own_gives_the_first_states(tmp_path: Path) -> None:
     text = changed("[batch, cache, 8], dtype: float32,", "[batch, 16, 8], dtype: float32, initial: 0.5,")
-    assert "expected no initial beside first_call" in refusal(tmp_path, text.replace("      cache: {window: 16, mask_input: mask}\n", ""))
+    assert "expected no initial beside first_call" in refusal(
+        tmp_path, text.replace("      cache: {window: 16, mask_input: mask}\n", "")
+    )

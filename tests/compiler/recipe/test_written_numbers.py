@@ -16,7 +16,7 @@ def test_a_number_or_one_per_entry_is_right(given: Initial, dtype: str) -> None:
 
 
 WRONG = {
-    "another size": (((1.0, 2.0, 3.0),), "float32", "numbers of shape [1, 2], with 1 for any size, got lists of shape [1, 3]"),
+    "another size": (((1.0, 2.0, 3.0),), "float32", "of shape [1, 2], with 1 for any size, got lists of shape [1, 3]"),
     "another depth": ((1.0, 2.0), "float32", "got lists of shape [2]"),
     "ragged": (((1.0,), (1.0, 2.0)), "float32", "got lists of different lengths"),
     "no number": (math.nan, "float32", "expected numbers that float32 has, got nan"),
@@ -39,7 +39,10 @@ def test_what_is_wrong_is_told(what: str) -> None:
 def test_a_bundle_lists_no_more_numbers_than_it_may() -> None:
     many = ((0.0,) * (MAX_ALONG + 1),)
     fault = fault_of_initial(many, [1, MAX_ALONG + 1], "float32")
-    assert fault is not None and "4096 of them along one axis, as a bundle lists each, got lists of shape [1, 4097]" in fault[0]
+    assert (
+        fault is not None
+        and "4096 of them along one axis, as a bundle lists each, got lists of shape [1, 4097]" in fault[0]
+    )
 
 
 def test_a_shape_is_held_to_the_sizes_axis_by_axis() -> None:
