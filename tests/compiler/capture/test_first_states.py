@@ -64,5 +64,5 @@ def test_a_file_of_something_else_is_refused(places: RecipePlaces, what: str) ->
 
 
 def test_a_file_that_is_not_there_is_refused(places: RecipePlaces) -> None:
-    with pytest.raises(RecipeError, match="expected an array at .*h.npy, got"):
+    with pytest.raises(RecipeError, match=r"expected an array at .*h.npy, got"):
         with_first_states(places, "g", _spec("h.npy"))
