@@ -129,9 +129,10 @@ def states_of(spec: Graph) -> tuple[State, ...]:
     for name, given in spec.inputs.items():
         if given.state is not None:
             caches = ((at, dim) for at, dim in enumerate(given.shape) if isinstance(dim, str) and dim in spec.caches)
+            along, cache = next(caches, (None, None))
             assert not isinstance(given.initial, str), "files of first states are read before anything is captured"
             initial = 0 if given.initial is None else given.initial
-            found.append(State(name, given.state, *next(caches, (None, None)), initial))
+            found.append(State(name, given.state, along, cache, initial))
     return (*found, *count_states(spec))
 
 

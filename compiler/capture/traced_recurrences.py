@@ -3,14 +3,16 @@
 The framework unrolls them over the frames of the example unless other kernels are registered while it traces. Its
 exporter registers these, but an operator keeps the kernel that it ran last, and does not look again. The loops of these
 kernels are compiled while they are traced, and the compiler keeps them too: looking for one that fits, it compares its
-numbers with the sizes of the next export, which fixes these.
+numbers with the sizes of the next export, which fixes these. A loop hands on what lies in memory entry by entry, not one
+row that is spread over all rows, as a learnt first state is: such states are copied.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
-from torch.export._patches import register_gru_while_loop_decomposition, register_lstm_while_loop_decomposition
+from torch.export import _patches
 
 RECURRENCES = (torch.ops.aten.lstm.input, torch.ops.aten.gru.input)
 
@@ -23,12 +25,33 @@ def recurrences_of_any_length(*, has_some: bool = True) -> Iterator[None]:
         has_some: whether the model has recurrences; without, nothing is forgotten: a compiler that begins anew reads
             files of its own, and what a capture has read decides whether its result is kept.
     """
-    with register_lstm_while_loop_decomposition(), register_gru_while_loop_decomposition():
+    with (
+        _on_copies("lstm_while_loop_impl"),
+        _on_copies("gru_while_loop_impl"),
+        _patches.register_lstm_while_loop_decomposition(),
+        _patches.register_gru_while_loop_decomposition(),
+    ):
         _forget(has_some=has_some)
         try:
             yield
         finally:
             _forget(has_some=has_some)
+
+
+@contextlib.contextmanager
+def _on_copies(name: str) -> Iterator[None]:
+    """Let a kernel begin with states that lie in memory entry by entry, whoever registers it."""
+    kernel: Callable[..., Any] = getattr(_patches, name)
+
+    def run(frames: torch.Tensor, begun: Any, *rest: Any) -> Any:
+        copies = begun.contiguous() if isinstance(begun, torch.Tensor) else [each.contiguous() for each in begun]
+        return kernel(frames, copies, *rest)
+
+    setattr(_patches, name, run)
+    try:
+        yield
+    finally:
+        setattr(_patches, name, kernel)
 
 
 def _forget(*, has_some: bool) -> None:

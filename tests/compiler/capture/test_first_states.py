@@ -48,7 +48,7 @@ def test_a_file_is_its_content(places: RecipePlaces) -> None:
     assert with_first_states(places, "g", _spec("alike.npy")).inputs["h"].initial == 2.5
 
 
-WRONG = {
+WRONG: dict[str, tuple[np.ndarray, str]] = {
     "another shape": (np.zeros(3, np.float32), r"numbers of shape \[1, 2, 3\], .* got lists of shape \[3\] in h.npy"),
     "another type": (np.zeros((1, 2, 3)), "expected float32 in h.npy, got float64"),
     "no number": (np.full((1, 1, 1), np.nan, np.float32), "expected numbers that float32 has, got nan in h.npy"),

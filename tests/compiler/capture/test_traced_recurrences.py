@@ -47,3 +47,18 @@ def test_recurrences_have_axes_of_any_size_behind_others_that_were_fixed(kind: t
     for axes, frames in (([], 4), ([0, 1], 7)):
         with recurrences_of_any_length():
             assert traced(Recurrent(kind), axes, frames) == axes
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_recurrences_begin_with_one_learnt_state_in_all_rows(kind: type[nn.LSTM] | type[nn.GRU]) -> None:
+    class Learnt(Recurrent):
+        def __init__(self) -> None:
+            super().__init__(kind)
+            self.first = nn.Parameter(torch.ones(1, 1, 4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            first = self.first.expand(-1, x.shape[0], -1)
+            return self.network(x, first if kind is nn.GRU else (first, first))[0]  # type: ignore[no-any-return]
+
+    with recurrences_of_any_length():
+        assert traced(Learnt(), [0, 1]) == [0, 1]

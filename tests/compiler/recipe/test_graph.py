@@ -276,7 +276,7 @@ def test_states_along_padded_axes_that_are_refused(change: dict[str, Any], messa
         Graph.model_validate({**HELD, **change})
 
 
-BEGUN = {
+BEGUN: dict[str, tuple[str, dict[str, Any], str]] = {
     "at data": ("y", {"initial": 1.0}, "expected initial at a state, got it at 'y', which no output feeds"),
     "of another size": ("weights", {"initial": ((1.0, 2.0),)}, r"shape \[1, 8\], .* got lists of shape \[1, 2\]"),
     "of another type": ("weights", {"initial": True}, "expected numbers that float32 has, got True"),

@@ -15,7 +15,7 @@ def test_a_number_or_one_per_entry_is_right(given: Initial, dtype: str) -> None:
     assert fault_of_initial(given, [1, 2], dtype) is None
 
 
-WRONG = {
+WRONG: dict[str, tuple[Initial, str, str]] = {
     "another size": (((1.0, 2.0, 3.0),), "float32", "of shape [1, 2], with 1 for any size, got lists of shape [1, 3]"),
     "another depth": ((1.0, 2.0), "float32", "got lists of shape [2]"),
     "ragged": (((1.0,), (1.0, 2.0)), "float32", "got lists of different lengths"),
