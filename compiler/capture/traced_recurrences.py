@@ -3,8 +3,9 @@
 The framework unrolls them over the frames of the example unless other kernels are registered while it traces. Its
 exporter registers these, but an operator keeps the kernel that it ran last, and does not look again. The loops of these
 kernels are compiled while they are traced, and the compiler keeps them too: looking for one that fits, it compares its
-numbers with the sizes of the next export, which fixes these. A loop hands on what lies in memory entry by entry, not one
-row that is spread over all rows, as a learnt first state is: such states are copied.
+numbers with the sizes of the next export, which fixes these.
+
+A loop hands on what lies in memory entry by entry: a learnt state that is spread over all rows is copied.
 """
 
 import contextlib
