@@ -82,6 +82,8 @@ def graph_record(name: str, graph: GraphParts) -> Graph:
     inputs = tuple(_tensor(value, roles) for value in lowered.model.graph.inputs)
     outputs = tuple(_tensor(value, roles) for value in lowered.model.graph.outputs)
     shapes = {tensor.name: tensor for tensor in inputs}
+    fed = {state.output: shapes[state.input] for state in lowered.states}
+    outputs = tuple(_as_fed(each, fed[each.name]) if each.name in fed else each for each in outputs)
     return Graph(
         target=graph.target,
         opset=graph.built.versions["opset"],
@@ -127,6 +129,16 @@ def _initial(initial: Initial, dtype: str) -> Initial:
 def _tensor(value: Any, roles: Mapping[str, str]) -> Tensor:
     shape = tuple(dim if isinstance(dim, int) else written(dim) for dim in dims_of(value) or ())
     return Tensor(str(value.name), shape, str(value.dtype.numpy()), roles.get(str(value.name), "data"))
+
+
+def _as_fed(output: Tensor, given: Tensor) -> Tensor:
+    """A state that leaves a call has the sizes with which it goes into the next, where a formula gives them there."""
+    pairs = zip(output.shape, given.shape, strict=False)
+    shape = tuple(
+        size if isinstance(own, str) and not own.isidentifier() and isinstance(size, int) else own
+        for own, size in pairs
+    )
+    return dataclasses.replace(output, shape=shape) if len(output.shape) == len(given.shape) else output
 
 
 def bundle_files(

@@ -127,14 +127,15 @@ def _pack(model: ir.Model, members: list[State], name: str) -> State:
     shifts = [_shift(outputs[state.output], old, state) for state, old in zip(members, replaced, strict=True)]
     _unpack(model, clean, replaced)
     frames_axis = members[0].frames_axis
+    along = None if frames_axis is None else frames_axis + (frames_axis > 0)  # frames in front of all stay there
     fed = [outputs[state.output] for state in members]
     insert = house.Inserter(model, PackStates.name, source=house.source_of(fed[0].producer()))
     kept = next((shift for shift in shifts if shift is not None), None)
-    if kept is not None and frames_axis is not None and all(s is not None and s.start == kept.start for s in shifts):
+    if kept is not None and along is not None and all(s is not None and s.start == kept.start for s in shifts):
         stacked = _stack(insert, [shift.new for shift in shifts if shift is not None], f"{name}_new")
-        bounds = [insert.int64s(x) for x in (kept.start, kept.frames, frames_axis + 1)]
+        bounds = [insert.int64s(x) for x in (kept.start, kept.frames, along)]
         older = insert.op("Slice", [clean, *bounds], name=f"{name}_older")
-        joined = insert.op("Concat", [older, stacked], {"axis": frames_axis + 1}, name=f"{name}_next")
+        joined = insert.op("Concat", [older, stacked], {"axis": along}, name=f"{name}_next")
     else:
         joined = _stack(insert, fed, f"{name}_next")
     each = list(fed[0].shape or shape)  # no more than the new frames, of caches to which calls append
@@ -144,7 +145,6 @@ def _pack(model: ir.Model, members: list[State], name: str) -> State:
         model.graph.outputs.remove(value)
     for value in values:
         model.graph.inputs.remove(value)
-    along = None if frames_axis is None else frames_axis + 1
     return State(name, f"next_{name}", along, members[0].cache, _initial(members, len(shape)))
 
 

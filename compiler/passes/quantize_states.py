@@ -114,7 +114,7 @@ def _grids(
         for state in states:
             assert state.frames_axis is not None
             sizes = np.nan_to_num(np.abs(call.outputs[state.output]), nan=0.0)
-            found = np.max(sizes, axis=(0, state.frames_axis), initial=0.0, keepdims=True)
+            found = np.max(sizes, axis=tuple({0, state.frames_axis}), initial=0.0, keepdims=True)
             largest[state.input] = np.maximum(largest[state.input], found)
     for name, array in largest.items():
         if not 0.0 < np.max(array, initial=0.0) < np.inf:

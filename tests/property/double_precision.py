@@ -55,8 +55,8 @@ class _Recurrent(OpRun):
         direction: str = "forward",
         **_: object,
     ) -> tuple[Array, ...]:
-        assert b is None, "no random graph has biases of a recurrence"
         (frames, rows, _), (ways, _, size) = x.shape, r.shape
+        bias = np.zeros(ways) if b is None else np.sum(np.split(b, 2, axis=1), axis=0)
         y, last = np.zeros((frames, ways, rows, size), x.dtype), np.zeros((2, ways, rows, size), x.dtype)
         for way in range(ways):
             back = direction == "reverse" or way == 1
@@ -64,7 +64,7 @@ class _Recurrent(OpRun):
                 h, c = (np.zeros(size, x.dtype) if each is None else each[way, row] for each in (initial_h, initial_c))
                 count = frames if lengths is None else int(lengths[row])
                 for at in reversed(range(count)) if back else range(count):
-                    h, c = self.step(x[at, row] @ w[way].T, h, c, r[way])
+                    h, c = self.step(x[at, row] @ w[way].T + bias[way], h, c, r[way])
                     y[at, way, row] = h
                 last[:, way, row] = h, c
         return (y, *last[: 1 + self.cells])

@@ -8,7 +8,7 @@ import collections
 import dataclasses
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from compiler.passes.simplify import Simplify
 from compiler.runners.session import open_session
 from compiler.stages import Lowered
 from tests.kit.offline import Differs
+from tests.property.double_precision import InDouble
 from tests.property.fuzz import SOILS, as_padded, grow
 from tests.property.garden import Soil
 from tests.property.respelling import Respelling
@@ -162,6 +163,19 @@ def _require_same_results(origin: Lowered, other: Lowered, tolerance: float = 0.
         if not all(isinstance(result, str) for result in results):
             raise Differs(f"only one spelling runs: {results}")
     elif not all(_same(a, b, tolerance) for a, b in zip(*results, strict=True)):
+        _require_same_in_double(origin.model, other.model, feeds)
+
+
+def _require_same_in_double(first: ir.Model, second: ir.Model, feeds: Mapping[str, np.ndarray]) -> None:
+    """Whether the reference takes the two for the same, where ONNX Runtime has kernels apart for the two spellings.
+
+    Its MaxPool that gives places, and its GRU with a bias, answer otherwise to infinities and NaN.
+    """
+    try:
+        both = [InDouble(each).run(None, feeds) for each in (first, second)]
+    except Exception as error:
+        raise Differs("the other spelling computes something else") from error
+    if not all(_same(a, b, 1e-9) for a, b in zip(*both, strict=False)):
         raise Differs("the other spelling computes something else")
 
 

@@ -15,9 +15,10 @@ INNER = ("attention", "convolution", "running_sum", "decayed_sum", "last_frame")
 def look_ahead(g: Grower) -> None:
     """Attention over all frames of a call, of which the newest are not kept: the next call is given them again."""
     x, frames, ahead = g.value, g.frames_of(g.chunk), int(g.rng.integers(1, 3))
-    if g.is_ragged or frames <= ahead:
+    if frames <= ahead:
         attention(g)
         return
+    g.least = max(g.least, next(entries for entries in range(1, g.chunk + 1) if g.frames_of(entries) > ahead))
     kept = tuple(max(g.frames_of(entries) - ahead, 0) for entries in range(1, g.chunk + 1))
     window = g.window(kept)
     joined = []
@@ -66,7 +67,7 @@ ENCODERS: dict[str, Layer] = {layer.__name__: layer for layer in (look_ahead, tw
 def grow_encoder(seed: int) -> Grown:
     """The graph of a seed: one of these layers, and perhaps another one; chunks are even, and most of one size."""
     drawn = (Grower(np.random.default_rng((seed, attempt))) for attempt in itertools.count())
-    grower = next(each for each in drawn if each.chunk % 2 == 0 and (not each.is_ragged or each.chance(0.2)))
+    grower = next(each for each in drawn if each.chunk % 2 == 0 and (not each.is_ragged or each.chance(0.4)))
     names = [str(grower.rng.choice(list(ENCODERS)))]
     if grower.chance(0.4):
         names.insert(int(grower.rng.integers(0, 2)), str(grower.rng.choice([*SOUND, *ENCODERS])))

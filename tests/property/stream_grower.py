@@ -148,6 +148,7 @@ class Grower:
         form: `front`, `anywhere` or `one row`: where the author has the batch.
         kind: `buckets`, `fixed`, or `number`, where the recipe names no batch.
         rows: how many there are where the batch has no buckets.
+        least: entries of the shortest chunk that the layers so far take.
         value: frames [batch, frames, width], which the next layer takes.
         frames_of: the frames of `value` for so many entries of a chunk.
     """
@@ -164,6 +165,7 @@ class Grower:
         if self.form == "one row" and self.kind == "fixed":
             self.kind = "number"
         self.rows = 1 if self.form == "one row" else int(apart.choice([1, 1, 3]))
+        self.least = 1
         self.axes: dict[str, dict[str, Any]] = {CHUNK: {"fixed": self.chunk}}
         if self.kind != "number":
             self.axes[BATCH] = {"buckets": (1, 3)} if self.kind == "buckets" else {"fixed": self.rows}
@@ -370,7 +372,7 @@ class Grower:
             }
         )
         house.infer_shapes(self.model)
-        shortest = next(entries for entries in range(1, self.chunk + 1) if self.frames_of(entries) > 0)
+        shortest = next(entries for entries in range(self.least, self.chunk + 1) if self.frames_of(entries) > 0)
         whole = None if self.kind == "buckets" else Whole(self.rows, self.row_places)
         drawn = (self.chunk, shortest, self.is_ragged, rows if whole is None else 0, self.positions, self.counts)
         return Grown(self.model, spec, *drawn, layers=tuple(layers), whole=whole)

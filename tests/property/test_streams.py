@@ -30,7 +30,7 @@ def test_random_streams_are_their_authors() -> None:
 
 
 def test_random_encoders_are_their_authors() -> None:
-    found = dict(outcomes(range(8, 28, 10)))
+    found = dict(outcomes((18, 38)))
     assert counted(found) == {"accepted": 2}, found
 
 

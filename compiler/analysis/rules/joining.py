@@ -377,6 +377,10 @@ class _Cutting:
         beyond = normal_form(bound - size)
         if isinstance(beyond, int) and beyond > 0:
             return size
+        if isinstance(bound, sympy.Max) and len(bound.args) == 2 and 0 in bound.args:
+            (first,) = (each for each in bound.args if each != 0)
+            if isinstance(normal_form(first - size), int):  # x[max(n - 8, 0):] is x[-8:]
+                return normal_form(first)
         if isinstance(bound, int):
             return bound if bound >= 0 else normal_form(size + bound)
         if never_falls(bound):

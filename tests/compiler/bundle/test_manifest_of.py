@@ -6,6 +6,7 @@ from compiler.bundle import manifest_of
 from compiler.passes.carry_codes import CarryCodes
 from compiler.passes.quantize_static import QuantizeStatic
 from compiler.runners.choose import runner_of
+from runtime_lite.format.manifest import Tensor
 from tests.kit.quantization import speech
 
 
@@ -26,3 +27,20 @@ def test_a_state_of_codes_starts_with_the_code_of_0() -> None:
     assert begun.dtype == "uint8"
     assert set(begun.ravel().tolist()) == {first["context"]} != {0}
     assert first["past"] == 0
+
+
+@pytest.mark.parametrize(
+    ("comes", "goes"),
+    [
+        (("batch", "min(16, chunk + 12)", 8), ("batch", 16, 8)),
+        (("batch", 16, 8), ("batch", 16, 8)),
+        (("batch", "chunk", 8), ("batch", "chunk", 8)),
+        (("batch", 1, 8), ("batch", 1, 8)),
+    ],
+    ids=["a formula", "a number", "the frames of a call", "a number of them"],
+)
+def test_a_state_leaves_with_the_sizes_it_goes_in_with(
+    comes: tuple[int | str, ...], goes: tuple[int | str, ...]
+) -> None:
+    given, output = (Tensor("state", shape, "float32", "state") for shape in (("batch", 16, 8), comes))
+    assert manifest_of._as_fed(output, given).shape == goes

@@ -11,7 +11,9 @@ from compiler.errors import RecipeError
 from compiler.passes.pack_states import PackStates, Stacked
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
+from compiler.runners.session import run_model
 from compiler.stages import Lowered, State
+from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.contract import verify_pass, verify_refusal, verify_untouched
 from tests.kit.graphs import BATCH, copy_of, ops_of, parse, streaming
 
@@ -37,6 +39,25 @@ def test_the_oldest_frames_are_dropped_before_joining() -> None:
     next_packed = house.outputs_named(outcome.lowered.model)["next_packed_0"].producer()
     assert next_packed is not None
     assert next_packed.op_type == "Concat"
+
+
+FRAMES_FIRST = """(float[4,1,3] x, float[8,1,3] a, float[8,1,3] b) => (float[4,1,3] y, float[8,1,3] na, float[8,1,3] nb)
+    <int64[1] step = {4}, int64[1] all = {12}, int64[1] zero = {0}> {
+    z = Neg(x)  ja = Concat<axis = 0>(a, x)  jb = Concat<axis = 0>(b, z)
+    m = ReduceMean(ja, zero)  n = ReduceMax(jb, zero)
+    w = Add(m, n)  y = Add(x, w)  na = Slice(ja, step, all, zero)  nb = Slice(jb, step, all, zero) }"""
+
+
+def test_frames_that_lie_in_front_of_all_stay_there() -> None:
+    states = (State("a", "na", 0, "cached"), State("b", "nb", 0, "cached"))
+    lowered = Lowered("tiny", parse(FRAMES_FIRST), states=states, caches=(CacheAxis("cached", 8, 4, "length", None),))
+    packed = PackStates().apply(copy_of(lowered)).lowered
+    assert packed.states == (State("packed_0", "next_packed_0", 0, "cached"),)
+    x, a, b = (np.random.default_rng(0).standard_normal((size, 1, 3), dtype=np.float32) for size in (4, 8, 8))
+    alone = run_model(lowered.model, {"x": x, "a": a, "b": b})
+    together = run_model(packed.model, {"x": x, "packed_0": np.stack([a, b], axis=1)})
+    np.testing.assert_array_equal(together["y"], alone["y"])
+    np.testing.assert_array_equal(together["next_packed_0"], np.stack([alone["na"], alone["nb"]], axis=1))
 
 
 def test_states_of_different_shapes_stay() -> None:

@@ -12,6 +12,7 @@ from tests.zoo.streams import (
     papers_sequence,
     recurrent,
     synthesis,
+    toolkits,
 )
 
 GROUPS = {
@@ -19,6 +20,7 @@ GROUPS = {
     "convolution contexts, buffers, tails, running statistics": convolutional.FAMILIES,
     "encoders with attention over what they have heard": encoders.FAMILIES,
     "encoders with states stacked over layers, with look-ahead, with rings and flags": other_encoders.FAMILIES,
+    "as toolkits export them: subsampling in front, offsets, lengths, caches of all layers": toolkits.FAMILIES,
     "decoders and predictors with caches": decoders.FAMILIES,
     "denoisers, codecs and vocoders": synthesis.FAMILIES,
     "codecs with quantisers and transformers": codecs.FAMILIES,

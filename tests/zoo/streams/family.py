@@ -25,6 +25,7 @@ class Given:
         below: for indices, the exclusive upper bound.
         mask_of: the axis of whose valid entries it is a mask, or None.
         counts: whether it holds the places of its frames in the stream.
+        counts_along: the axis whose frames the bundle counts in it, or None.
     """
 
     shape: tuple[int | str, ...]
@@ -35,6 +36,7 @@ class Given:
     below: int | None = None
     counts: bool = False
     mask_of: str | None = None
+    counts_along: str | None = None
 
     @property
     def written(self) -> dict[str, Any]:
@@ -42,6 +44,7 @@ class Given:
         found: dict[str, Any] = {"shape": self.shape, "dtype": self.dtype}
         found |= {} if self.state is None else {"state": self.state}
         found |= {} if self.mask_of is None else {"mask_of": self.mask_of}
+        found |= {} if self.counts_along is None else {"counts": self.counts_along}
         if self.above and self.below is not None:
             found["range"] = (float(self.above), float(self.below - 1))
         return found | ({} if self.original is None else {"original": self.original})
@@ -101,7 +104,7 @@ class StepFamily:
         for call in range(calls):
             feed = {}
             for name, given in self.inputs.items():
-                if given.state is None and given.mask_of is None:
+                if given.state is None and given.mask_of is None and given.counts_along is None:
                     dims = (lengths.get(str(dim), dim) for dim in given.shape)
                     sizes = [1, *(dim for dim in dims if isinstance(dim, int))]
                     feed[name] = _drawn(given, sizes, rng, call).astype(given.dtype)

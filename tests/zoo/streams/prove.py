@@ -13,7 +13,8 @@ import torch
 
 from compiler import ir as house
 from compiler.capture import torch_module
-from compiler.capture.initial_graph import initial_graph, states_of
+from compiler.capture.counts import frames_counted
+from compiler.capture.initial_graph import added_by_call, initial_graph, states_of
 from compiler.capture.onnx_source.onnx_file import require_runnable
 from compiler.errors import Place
 from compiler.lowering.certificates import replay_certificates
@@ -72,7 +73,8 @@ def follow(family: StepFamily, calls: int) -> Followed:
         check_between_passes(outcome.lowered)
         replayed += replay_certificates(before, outcome)
         lowered = outcome.lowered
-    reference = torch_module.TorchReference(module, None, spec, states_of(spec), places)
+    counted = frames_counted(spec, {cache.axis: added_by_call(cache) for cache in start.caches})
+    reference = torch_module.TorchReference(module, None, spec, states_of(spec), places, counted)
     streams = [list(family.feeds(np.random.default_rng(row), calls)) for row in range(len(AGES))]
     alone = [chained_steps(reference.run, stream, calls) for stream in streams]
     house.infer_shapes(lowered.model)

@@ -19,6 +19,7 @@ TIME, CACHE = house.symbol("time"), house.symbol("cache")
 END = 2**63 - 1
 LEFT, RIGHT = joined([Segment(TIME)]), joined([Segment(TIME, Side.RIGHT)])
 CENTERED = joined([Segment(TIME, Side.RIGHT), Segment(TIME - 1)])
+WITH_NEW = joined([Segment(CACHE, Side.RIGHT), Segment(TIME)])
 GAP = joined([Segment(TIME), Segment(2)])
 ROWS = "0: rows(batch)"
 
@@ -110,6 +111,13 @@ CUT = {
 @pytest.mark.parametrize(("node", "axes"), CUT.values(), ids=CUT)
 def test_cut(node: Node, axes: str) -> None:
     assert not check(node, "SL2", f"{ROWS}, {axes}" if axes else ROWS).pointwise
+
+
+def test_the_newest_frames_may_be_counted_from_either_end() -> None:
+    counted = cut(WITH_NEW, "Max(0, cache + time - 3)", END)
+    nodes = [dataclasses.replace(each, right=["cache"]) for each in (counted, cut(WITH_NEW, -3, END))]
+    verdicts = [check(node, "SL5", f"{ROWS}, 1: [Min(3, cache + time), right]") for node in nodes]
+    assert (verdicts[0].needs, verdicts[0].at_least_one) == (verdicts[1].needs, verdicts[1].at_least_one)
 
 
 def test_the_window_of_a_state_keeps_its_zeros() -> None:
