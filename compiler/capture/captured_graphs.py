@@ -153,15 +153,21 @@ class CapturedGraphs:
         assert self._entry is not None
         return read_stored(self._entry / "whole.onnx")
 
+    def certificate(self) -> dict[str, Any]:
+        """Why steps may be called that were derived."""
+        if self._derived is not None:
+            return self._derived.certificate
+        assert self._entry is not None
+        found: dict[str, Any] = json.loads((self._entry / "derivation.json").read_bytes())
+        return found
+
     def derivation(self) -> tuple[Structure, Structure, dict[str, Any]] | None:
         """The graph of whole sequences, the steps that were derived of it, and why they may be; None of another."""
         if self.inputs.spec.derive_steps is None:
             return None
-        if self._derived is not None and self._steps is not None:
-            certificate, steps = self._derived.certificate, self._steps
-        else:
+        certificate, steps = self.certificate(), self._steps
+        if steps is None:
             assert self._entry is not None
-            certificate = json.loads((self._entry / "derivation.json").read_bytes())
             steps = split(read_stored(self._entry / f"{CALLS[0]}.onnx"))
         whole, left = self.whole(), {each["output"] for each in certificate["caches"]}
         whole.graph.outputs[:] = [value for value in whole.graph.outputs if value.name not in left]

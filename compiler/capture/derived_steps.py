@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
@@ -25,8 +26,10 @@ from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.simplify import simplify_model
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Axis, Input
+from compiler.recipe.written_numbers import fault_of_initial
 from compiler.runners.structure import split
 from compiler.stages import Lowered
+from runtime_lite.format.initial_value import initial_of_array
 
 STAGE = "derive_steps"
 
@@ -81,6 +84,8 @@ def derived_model(model: ir.Model, graph: str, spec: Graph) -> DerivedModel:
                 _place_of_first(model, derived.certificate), stage=STAGE, graph=graph, axis=spec.derive_steps.along
             ),
         )
+    for each in derived.cached:
+        _require_listed(each, graph)
     whole, made = (split(each) for each in (model, derived.model))
     try:
         weights = {**whole.weights, **made.weights}
@@ -95,6 +100,17 @@ def derived_model(model: ir.Model, graph: str, spec: Graph) -> DerivedModel:
         model.graph.outputs.append(_frames_of(model, each, spec.derive_steps.along))
     house.infer_shapes(derived.model)
     return DerivedModel(derived.model, model, derived.certificate, replayed)
+
+
+def _require_listed(cached: CachedValue, graph: str) -> None:
+    """A bundle lists what a state begins with."""
+    begins, node = cached.begins, cached.value.producer()
+    fault = fault_of_initial(initial_of_array(begins), begins.shape, str(begins.dtype)) if begins.ndim else None
+    if fault is not None:
+        place = Place(
+            STAGE, graph, str(node.name) if node else "", tensor=str(cached.value.name), source=house.source_of(node)
+        )
+        raise Refused(f"a recurrence begins with a state that no bundle lists: {fault[0]}", cure=fault[1], place=place)
 
 
 def _place_of_first(model: ir.Model, certificate: Mapping[str, Any]) -> Place:
@@ -150,15 +166,17 @@ def cache_axis_name(spec: Graph) -> str:
     return name
 
 
-def with_caches(spec: Graph, model: ir.Model) -> Graph:
+def with_caches(spec: Graph, model: ir.Model, certificate: Mapping[str, Any]) -> Graph:
     """The recipe's graph with the caches that were derived, as if it had been exported with them.
 
     Args:
         spec: the graph as the recipe has it.
         model: the derived graph.
+        certificate: why it may be called chunk by chunk, and what its states begin with.
     """
     if spec.derive_steps is None:
         return spec
+    begun = {each["input"]: np.asarray(each["initial"]) for each in certificate["caches"]}
     left = iter(str(value.name) for value in model.graph.outputs if str(value.name) not in spec.outputs)
     inputs, outputs = dict(spec.inputs), list(spec.outputs)
     for value in model.graph.inputs:
@@ -169,7 +187,11 @@ def with_caches(spec: Graph, model: ir.Model) -> Graph:
         shape = tuple(dim if isinstance(dim, int) else str(dim) for dim in value.shape or ())
         is_moved = spec.batch in shape[1:]  # recurrences have directions in front of rows
         rows_first = (spec.batch, *(each for each in shape if each != spec.batch)) if is_moved else shape
+        first = begun[str(value.name)]
+        if is_moved and first.ndim:
+            first = np.moveaxis(first, shape.index(str(spec.batch)), 0)
         inputs[str(value.name)] = Input(
+            initial=initial_of_array(first) if first.any() else None,
             shape=rows_first,  # type: ignore[arg-type]
             dtype=str(value.dtype.numpy()),  # type: ignore[arg-type]
             state=output,

@@ -83,7 +83,8 @@ class Original:
         self.task_files = hashes_of(named)
         inputs = CaptureInputs(self.surroundings, name, self.given, hashes_of(self.source_files()))
         self.captured = CapturedGraphs(self.places, inputs, self.results, progress, self.data.is_data, self._try_calls)
-        self.spec = with_caches(self.spec, self.captured.models()[0]) if spec.derive_steps is not None else self.spec
+        if spec.derive_steps is not None:
+            self.spec = with_caches(self.spec, self.captured.models()[0], self.captured.certificate())
 
     def _try_calls(self, trial: TrialCalls) -> None:
         """Run the first calls of the longest verification stream, and hold windows and gate to what they add."""

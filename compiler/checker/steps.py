@@ -247,7 +247,10 @@ class _Replay:
     def _in_calls(self, answers: Mapping[str, Array]) -> None:
         names = self.graphs.steps.outputs
         inputs = {value.name: value for value in self.steps.graph.input}
-        states = {each["input"]: self._empty(inputs[each["input"]]) for each in self.certificate["caches"]}
+        states = {
+            each["input"]: self._begun_with(inputs[each["input"]], each.get("initial", 0))  # of older ones none is told
+            for each in self.certificate["caches"]
+        }
         at = 0
         for count in self._lengths():
             feed = {value.name: self._chunk(value, at, count) for value in self.whole.graph.input}
@@ -260,12 +263,17 @@ class _Replay:
             states = {each["input"]: found[each["output"]] for each in self.certificate["caches"]}
             at += count
 
-    def _empty(self, value: onnx.ValueInfoProto) -> Array:
+    def _begun_with(self, value: onnx.ValueInfoProto, initial: Any) -> Array:
+        """What the first call is given: frames of none, and of what has one size the numbers that are told."""
         shape = [
             each if isinstance(each, int) else 0 if each == self.past else self.sizes.get(each, ROWS)
             for each in self._dims(value)
         ]
-        return np.zeros(shape, helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
+        try:
+            numbers = np.broadcast_to(np.asarray(initial, np.float64), shape)
+        except (TypeError, ValueError):
+            raise Rejected(f"{value.name!r} of shape {shape} cannot begin with what is told") from None
+        return numbers.astype(helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
 
     def _chunk(self, value: onnx.ValueInfoProto, at: int, count: int) -> Array:
         array, dims = self.feeds[value.name], self._dims(value)

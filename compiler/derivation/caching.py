@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import onnx_ir as ir
 import sympy
 
@@ -27,6 +28,7 @@ class CachedValue:
         before: entries of the value in front of the frames, which are not cached.
         kept: how many frames are kept, zeros in front of the first; 0 where all are.
         is_state: whether it is what a recurrence is left in behind the last frame, and no frames.
+        begins: one row of what a state is before the first frame, or a zero for all of it.
     """
 
     value: ir.Value
@@ -37,6 +39,7 @@ class CachedValue:
     before: Dim = 0
     kept: int = 0
     is_state: bool = False
+    begins: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(()), compare=False)
 
     @property
     def is_joined(self) -> bool:
@@ -129,15 +132,17 @@ class Caches:
             ir.Shape(shape), CachedValue(value, axis, name, output, along.reach, along.before, kept=kept)
         )
 
-    def carry_state(self, value: ir.Value) -> ir.Value:
+    def carry_state(self, value: ir.Value, begins: np.ndarray) -> ir.Value:
         """What an earlier call has left of the state of a recurrence.
 
         Args:
             value: of the whole graph, the state behind its last frame.
+            begins: one row of what it is before the first.
         """
         name, output = self._names()
         assert value.shape is not None
-        return self._given(value.shape, CachedValue(value, 0, name, output, is_state=True))
+        begins = begins if begins.any() else np.zeros((), begins.dtype)
+        return self._given(value.shape, CachedValue(value, 0, name, output, is_state=True, begins=begins))
 
     def _names(self) -> tuple[str, str]:
         number = len(self.cached)

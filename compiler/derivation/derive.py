@@ -184,7 +184,8 @@ def _certificate(judging: Judging, emission: Emission, time: str, past: str, lon
         "first": max([int(reach.first) for reach in reaches], default=0),
         "caches": [
             {"value": str(each.value.name), "axis": each.axis, "input": each.input, "output": each.output,
-             "before": house.written(each.before), "is_state": each.is_state, "reach": str(each.reach)}
+             "before": house.written(each.before), "is_state": each.is_state, "reach": str(each.reach),
+             "initial": each.begins.tolist()}
             for each in emission.caches.cached
         ],
         "masks": masks,

@@ -27,7 +27,7 @@ from compiler.derivation.judging import Judging
 from compiler.derivation.links import RULE_CURE, Links, dims, links_of
 from compiler.derivation.placing import Placing
 from compiler.derivation.prefixes import start_of
-from compiler.derivation.reading import without_pads
+from compiler.derivation.reading import first_states, without_pads
 from compiler.derivation.written_sizes import STAMP, Part, Parts, Sizes, written_size
 from compiler.errors import Place, Refused
 from compiler.ir import Dim
@@ -255,7 +255,8 @@ class Emission:
         for each in node.outputs[1:]:
             each.name = each.name or house.fresh_name(self.judging.model.graph, f"{value.name}_state")
             each.type, each.shape = value.type, ir.Shape([written_size(dim) for dim in shape[1:]])
-        olds = [self.caches.carry_state(each) for each in node.outputs[1:]]
+        begun = [each for each in first_states(node) if each is not None]
+        olds = [self.caches.carry_state(each, row) for each, row in zip(node.outputs[1:], begun, strict=True)]
         weights = [None if each is None else self.part(each, {}) for each in (*node.inputs[1:4], None, None, None)[:3]]
         peepholes = [None if each is None else self.part(each, {}) for each in node.inputs[7:8]]
         cells = [*olds, *([None] if peepholes and count == 1 else [])]

@@ -7,11 +7,13 @@ LSTM, both directions                        [-inf, inf]
 
 import math
 
+import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.analysis.place_numbers import pad_value, uniform
+from compiler.analysis.place_numbers import pad_value
 from compiler.derivation.dependence import EVERYWHERE, HERE, Along, Reach
+from compiler.derivation.first_states import first_state
 from compiler.derivation.links import NotLinked, dims
 
 WINDOWED = frozenset({"AveragePool", "Conv", "LpPool", "MaxPool"})
@@ -88,7 +90,7 @@ def pads_of(node: ir.Node) -> dict[int, tuple[int, int]] | None:
 
 
 def require_kept(node: ir.Node, along: Along) -> None:
-    """Hold what reads earlier frames to what steps are written of: convolutions and recurrences that begin with zeros.
+    """Hold what reads earlier frames to what steps are written of: convolutions, and recurrences that begin alike.
 
     Args:
         node: one of `READING` that reads no later frame.
@@ -105,12 +107,24 @@ def require_kept(node: ir.Node, along: Along) -> None:
         raise NotLinked(f"{node.op_type} has weights that are computed")
     if node.op_type in RECURRENT and any(each is not None for each in node.inputs[4:5]):
         raise NotLinked(f"{node.op_type} is given lengths")
-    if node.op_type in RECURRENT and any(each is not None and uniform(each) != 0 for each in node.inputs[5:7]):
-        raise NotLinked(f"{node.op_type} begins with a state that is not zero")
+    if node.op_type in RECURRENT and any(each is None for each in first_states(node)):
+        raise NotLinked(f"{node.op_type} begins with a state that is not one row of constants, the same in all rows")
     if any(value.uses() or value.is_graph_output() for value in node.outputs[1:]):
         raise NotLinked(f"the state of {node.op_type} behind the last frame is used")
     if along.before != 0 or not along.is_alone:
         raise NotLinked(f"{node.op_type} reads frames that share their axis with others")
+
+
+def first_states(node: ir.Node) -> list[np.ndarray | None]:
+    """What the states of a recurrence begin with, one row of each [1, 1, width], or a zero; None if unknown.
+
+    Args:
+        node: one of `RECURRENT`, over frames [time, rows, width].
+    """
+    given = [*node.inputs[5:7], None, None][: 2 if node.op_type == "LSTM" else 1]
+    frames = node.inputs[0]
+    zero = np.zeros((), (ir.DataType.FLOAT if frames is None or frames.dtype is None else frames.dtype).numpy())
+    return [zero if each is None else first_state(each, dims(frames)[1]) for each in given]
 
 
 def without_pads(node: ir.Node, axis: int) -> list[ir.Attr]:

@@ -7,6 +7,7 @@ and is seen by all. What is drawn is written down in a `Drawing`.
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -62,8 +63,12 @@ LOCALS = ("", "conv", "apart", "gru", "lstm", "deep", "chomped", "padded", "move
 """Nothing, a convolution, one over frames that lie apart, recurrences, two of them from one stack of zeros, a
 convolution that is cut, one over zeros in front, and frames that a Pad, a join or a cut moves back."""
 
-BEGUN = "begun"
-"""Two recurrences that no drawing has: they begin with other states than zeros."""
+BEGUN = ("number", "learnt", "tiled", "picked", "turned", "regrouped")
+"""What recurrences begin with, other than zeros: one number, or one learnt row for all rows, spread over them by Expand
+or Tile, and cut, picked, turned or regrouped behind it."""
+
+BEGUN_APART = ("by_row", "rows_mixed", "by_length", "of_frames")
+"""What they begin with that no stream knows: another row for every row, or what hangs on the length, or on frames."""
 
 LOCAL_SPOILERS = {
     **dict.fromkeys(("conv", "apart", "chomped", "padded"), "conv_ahead"),
@@ -148,6 +153,7 @@ class Drawing:
         rate: how the result has several entries per frame.
         entries: how many, but for those of all channels.
         is_returned: whether frames with one entry are a result, too.
+        begun: what recurrences begin with, or nothing, where it is zeros.
     """
 
     positions: str = "none"
@@ -175,6 +181,7 @@ class Drawing:
     rate: str = ""
     entries: int = 2
     is_returned: bool = False
+    begun: str = ""
 
     @property
     def has_memory(self) -> bool:
@@ -249,6 +256,14 @@ def drawn_with_tokens(seed: int, *, spoiled: bool) -> Drawing:
     told = (low, high + int(random.integers(1, 100))) if spoiled else (None, tight, half)[int(random.integers(3))]
     drawing = drawn(seed, spoiled=False)
     return dataclasses.replace(drawing, tokens=tokens, declared=told, spoiler=BEYOND if spoiled else "")
+
+
+def drawn_recurrences(seed: int, *, spoiled: bool) -> Drawing:
+    """A random drawing with recurrences that begin with other states than zeros; spoiled, with none that is known."""
+    random = np.random.default_rng([seed, 5])
+    local, begun = str(random.choice(["gru", "lstm", "deep"])), str(random.choice(BEGUN_APART if spoiled else BEGUN))
+    drawing = dataclasses.replace(drawn(seed, spoiled=False), text="", local=local, begun=begun)
+    return dataclasses.replace(drawing, spoiler=begun if spoiled else "")
 
 
 def drawn_in_chunks(seed: int, *, spoiled: bool) -> Drawing:
@@ -665,21 +680,43 @@ class _Writer:
             found = self.op("Conv", turned, self.weights(WIDTH, WIDTH, taps), pads=pads, dilations=(far,))
             return self.op("Transpose", found, perm=(0, 2, 1))
         turned = self.op("Transpose", x, perm=(1, 0, 2))
-        for layer in range(2 if local in ("deep", BEGUN) else 1):
+        for layer in range(2 if local == "deep" else 1):
             gates = 3 if local == "gru" else 4
             weights = (self.weights(1, gates * WIDTH, WIDTH) for _ in range(2))
             ways = "reverse" if is_spoiled and layer == 0 else "forward"
-            is_begun = local in ("deep", BEGUN)
-            more = [None, None, self._state(layer), self._state(layer)] if is_begun else []
+            is_begun, count = local == "deep" or bool(self.drawing.begun), 1 if local == "gru" else 2
+            more = [None, None, *(self._state(layer, turned) for _ in range(count))] if is_begun else []
             found = self.op("GRU" if local == "gru" else "LSTM", turned, *weights, *more, hidden_size=WIDTH,
                             direction=ways)  # fmt: skip
             turned = self.op("Squeeze", found, self.ints(1))
         return self.op("Transpose", turned, perm=(1, 0, 2))
 
-    def _state(self, layer: int) -> ir.Value:
-        """A layer [1, batch, width] of what all layers begin with: zeros, or what is refused."""
-        rows = self.op("Concat", self.ints(2), self.op("Shape", self.tokens, start=0, end=1), self.ints(WIDTH), axis=0)
-        states = self.op("Expand", self.real(0.5 if self.drawing.local == BEGUN else 0), rows)
+    def _state(self, layer: int, frames: ir.Value) -> ir.Value:
+        """A layer [1, batch, width] of what all layers begin with."""
+        begun, rows = self.drawing.begun, self.op("Shape", self.tokens, start=0, end=1)
+        stack = self.op("Concat", self.ints(2), rows, self.ints(WIDTH), axis=0)
+        if begun == "of_frames":
+            return self.op("Slice", frames, self.ints(0), self.ints(1), self.ints(0))
+        if begun == "by_row":
+            return self.op("Slice", self.weights(1, 9, WIDTH), self.ints(0), rows, self.ints(1))
+        if begun == "tiled":
+            times = self.op("Concat", self.ints(1), rows, self.ints(1), axis=0)
+            states = self.op("Tile", self.weights(2, 1, WIDTH), times)
+        elif begun in ("turned", "rows_mixed"):
+            sizes = self.op("Concat", rows, self.ints(2, WIDTH), axis=0)
+            states = self.op("Expand", self.weights(1, 2, WIDTH), sizes)
+            mixed = begun == "rows_mixed"
+            states = self.op("Reshape", states, stack) if mixed else self.op("Transpose", states, perm=(1, 0, 2))
+        elif begun == "regrouped":
+            sizes = self.op("Concat", self.ints(2), rows, self.ints(1, WIDTH), axis=0)
+            states = self.op("Reshape", self.op("Expand", self.weights(2, 1, 1, WIDTH), sizes), stack)
+        else:
+            row = {"": self.real(0), "number": self.real(0.5)}.get(begun)
+            states = self.op("Expand", self.weights(2, 1, WIDTH) if row is None else row, stack)
+        if begun == "by_length":
+            states = self.op("Mul", states, self.op("Cast", self.length, to=int(ir.DataType.FLOAT)))
+        if begun == "picked":
+            return self.op("Gather", states, self.ints(layer), axis=0)
         return self.op("Slice", states, self.ints(layer), self.ints(layer + 1), self.ints(0))
 
     def chomped(self, x: ir.Value, is_spoiled: bool) -> ir.Value:
@@ -826,7 +863,12 @@ def session(model: ir.Model) -> onnxruntime.InferenceSession:
 
 
 def in_calls(
-    steps: ir.Model, caches: Mapping[str, str], feeds: Mapping[str, Array], lengths: Sequence[int], name: str = "scores"
+    steps: ir.Model,
+    caches: Mapping[str, str],
+    feeds: Mapping[str, Array],
+    lengths: Sequence[int],
+    name: str = "scores",
+    begins: Mapping[str, Array] = MappingProxyType({}),
 ) -> Array:
     """What a derived graph answers to a sequence that is cut into calls.
 
@@ -836,6 +878,7 @@ def in_calls(
         feeds: whole sequences, and what every call is given.
         lengths: frames of every call.
         name: of the answer.
+        begins: one row of what caches hold in front of the first call, by input; nothing, or zeros, of others.
     """
     runs, rows = session(steps), next(iter(feeds.values())).shape[0]
     sizes = {"batch": rows, "past": 0}
@@ -845,7 +888,7 @@ def in_calls(
         shape = [dim if isinstance(dim, int) else sizes[str(dim)] for dim in house.dims_of(inputs[each]) or ()]
         kind = inputs[each].dtype
         assert kind is not None
-        states[each] = np.zeros(shape, kind.numpy())
+        states[each] = np.full(shape, begins.get(each, 0), kind.numpy())
     timed = {key for key in feeds if "time" in map(str, inputs[key].shape or ())}
     answers, at = [], 0
     for length in lengths:

@@ -8,9 +8,10 @@ attention sees later frames, the text hears some, or something depends on the le
 forget what masks no longer show; of the kind `masks`, these change with the length of another axis or with tokens that
 stand for padding, and some leave a frame nothing to see; of the kind `tokens`, tokens reach their table through a
 clamp, a selection or an offset, within a declared range or none, and spoiled, a range goes beyond it; of the kind
-`rates`, the result has several entries per frame, and spoiled, these know later ones. A graph counts as unsound when
-steps are derived whose answers differ from the whole graph's, as disputed when the checker refuses what was derived,
-and as broken where anything ends in an error, or not within `--seconds`.
+`rates`, the result has several entries per frame, and spoiled, these know later ones; of the kind `recurrences`, these
+begin with other states than zeros, and spoiled, with such that no stream knows. A graph counts as unsound when steps
+are derived whose answers differ from the whole graph's, as disputed when the checker refuses what was derived, and as
+broken where anything ends in an error, or not within `--seconds`.
 """
 
 import argparse
@@ -42,6 +43,7 @@ from tests.kit.whole_sequences import (
     drawn_at_rates,
     drawn_in_chunks,
     drawn_masks,
+    drawn_recurrences,
     drawn_sliding,
     drawn_with_tokens,
     in_calls,
@@ -61,6 +63,7 @@ KINDS: Mapping[str, Callable[..., Drawing]] = {
     "masks": drawn_masks,
     "tokens": drawn_with_tokens,
     "rates": drawn_at_rates,
+    "recurrences": drawn_recurrences,
 }
 """What is drawn, by the name on the command line."""
 
@@ -114,7 +117,8 @@ def tried(drawing: Drawing, *, derived_by: Derive = derive, checks: bool = True)
         lengths = lengths_of_calls(frames, random, drawing.chunk)
         if first > lengths[0]:
             lengths = [min(first, frames), *[1] * max(frames - first, 0)]
-        got = in_calls(derived.model, caches, feeds, lengths)
+        begins = {each.input: each.begins for each in derived.cached}
+        got = in_calls(derived.model, caches, feeds, lengths, begins=begins)
         numbers = expected[np.isfinite(expected)]
         differences = np.abs(got - expected)[~(np.isnan(got) & np.isnan(expected))]
         worst = float(differences.max(initial=0)) / max(float(np.abs(numbers).max(initial=0)), 1.0)

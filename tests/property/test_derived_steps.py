@@ -13,7 +13,7 @@ import pytest
 
 from compiler import ir as house
 from compiler.analysis.shape_only import ShapeOnly
-from compiler.derivation import emission, judging, masks, placed, placing, reading, shifted_scores, spans
+from compiler.derivation import emission, first_states, judging, masks, placed, placing, reading, shifted_scores, spans
 from compiler.derivation.dependence import Outside, Reach, frames_kept
 from compiler.derivation.placed import Array
 from compiler.derivation.written_sizes import STAMP, Part, Sizes
@@ -28,6 +28,7 @@ from tests.kit.whole_sequences import (
     drawn_at_rates,
     drawn_in_chunks,
     drawn_masks,
+    drawn_recurrences,
     drawn_sliding,
     drawn_with_tokens,
 )
@@ -63,6 +64,12 @@ def test_tokens_are_held_to_their_table(seed: int) -> None:
 @pytest.mark.parametrize("seed", [2, 3])
 def test_steps_of_several_entries_per_frame_are_refused_or_right(seed: int) -> None:
     found = tried(drawn_at_rates(seed, spoiled=seed % 2 == 1))
+    assert found.verdict == "accepted" if seed % 2 == 0 else found.verdict == "refused", found
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_recurrences_begin_with_what_is_known_or_are_refused(seed: int) -> None:
+    found = tried(drawn_recurrences(seed, spoiled=seed % 2 == 1))
     assert found.verdict == "accepted" if seed % 2 == 0 else found.verdict == "refused", found
 
 
@@ -179,6 +186,13 @@ def _summed_alone(
     return self._node(node, [self.part(summed, parts), self.part(axis, {})], value, parts)
 
 
+RIGHT_STATES = reading.first_states
+
+
+def _zeros(node: ir.Node) -> list[np.ndarray | None]:
+    return [each if each is None else np.zeros_like(each) for each in RIGHT_STATES(node)]
+
+
 WEAKNESSES: dict[str, tuple[contextlib.AbstractContextManager[Any], Drawing]] = {
     "look-ahead is not seen": (mock.patch.object(judging, "reach_of", _reach_is_causal), Drawing(spoiler="ahead")),
     "what lies behind a chunk is not seen": (
@@ -259,9 +273,13 @@ WEAKNESSES: dict[str, tuple[contextlib.AbstractContextManager[Any], Drawing]] = 
         mock.patch.object(reading, "pads_of", _one_alone),
         Drawing(local="joined_back", seed=4),
     ),
-    "layers begin with any state": (
-        mock.patch.object(reading, "uniform", return_value=0.0),
-        Drawing(local="begun"),
+    "layers begin with zeros": (
+        mock.patch.object(emission, "first_states", _zeros),
+        Drawing(local="deep", begun="learnt"),
+    ),
+    "rows of any order are alike": (
+        mock.patch.object(first_states, "_is_left_whole", return_value=True),
+        Drawing(local="gru", begun="rows_mixed"),
     ),
     "other distances are taken for those of the longest": (
         mock.patch.object(shifted_scores._Widening, "_require_part", return_value=None),

@@ -256,7 +256,7 @@ def test_buckets_hold_whole_chunks() -> None:
 
 def test_the_recipe_gets_the_caches_that_were_found() -> None:
     derived = derived_model(whole_graph(Drawing()), "net", spec())
-    found = with_caches(spec(), derived.model)
+    found = with_caches(spec(), derived.model, derived.certificate)
     assert cache_axis_name(spec()) == "past"
     assert list(found.inputs) == ["tokens", "cache_00", "cache_01"]
     assert found.inputs["cache_01"].shape == ("batch", 2, "past", 4)

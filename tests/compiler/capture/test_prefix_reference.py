@@ -17,7 +17,7 @@ from tests.kit.whole_sequences import LABELS, Drawing, session, whole_graph
 
 def reference() -> PrefixReference:
     derived = derived_model(whole_graph(Drawing()), "net", spec())
-    return PrefixReference("net", with_caches(spec(), derived.model), derived.whole, None)
+    return PrefixReference("net", with_caches(spec(), derived.model, derived.certificate), derived.whole, None)
 
 
 def test_calls_answer_the_frames_of_the_call_and_keep_all_that_was_heard() -> None:
@@ -43,7 +43,9 @@ def test_an_output_may_have_several_entries_for_every_frame() -> None:
     tokens = np.random.default_rng(0).integers(0, LABELS, (1, 7))
     expected = session(whole_graph(Drawing())).run(["scores"], {"tokens": tokens})[0].reshape(1, -1)
     feeds = [{"tokens": tokens[:, :4]}, {"tokens": tokens[:, 4:]}]
-    answers = PrefixReference("net", with_caches(one, derived.model), derived.whole, None).run(feeds)
+    answers = PrefixReference("net", with_caches(one, derived.model, derived.certificate), derived.whole, None).run(
+        feeds
+    )
     got = [outputs["scores_in_a_row"] for outputs, _ in answers]
     assert [each.shape[1] for each in got] == [4 * LABELS, 3 * LABELS]
     assert np.allclose(np.concatenate(got, axis=1), expected, atol=1e-6)
@@ -74,7 +76,7 @@ def test_masks_and_lengths_of_the_frames_leave_the_graph_and_are_made_for_the_or
 
     tokens = np.random.default_rng(0).integers(0, LABELS, (1, 7))
     feeds = [{"tokens": tokens[:, :4]}, {"tokens": tokens[:, 4:]}]
-    list(PrefixReference("net", with_caches(one, derived.model), derived.whole, call).run(feeds))
+    list(PrefixReference("net", with_caches(one, derived.model, derived.certificate), derived.whole, call).run(feeds))
     assert [feed["hidden"].tolist() for feed in asked] == [[[False] * 4], [[False] * 7]]
 
 

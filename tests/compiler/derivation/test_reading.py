@@ -120,9 +120,21 @@ def test_a_recurrence_may_begin_with_zeros_that_are_cut_from_a_stack() -> None:
     assert state.is_state
 
 
-def test_a_recurrence_that_begins_otherwise_is_refused() -> None:
-    with pytest.raises(Refused, match="GRU begins with a state that is not zero"):
-        derive(begun(0.5), "time", "past", 8)
+def test_a_recurrence_may_begin_with_other_numbers_which_its_state_begins_with() -> None:
+    (state,) = derive(begun(0.5), "time", "past", 8).cached
+    assert np.array_equal(state.begins, np.full((1, 1, WIDTH), 0.5, np.float32))
+
+
+def test_a_recurrence_whose_rows_begin_apart_is_refused() -> None:
+    model = begun(0.5)
+    node, rows = model.graph.node(-1), next(each for each in model.graph if each.op_type == "Shape").outputs[0]
+    insert = house.Inserter(model, "test", before=node)
+    table = insert.constant(np.ones((1, 9, WIDTH), np.float32), "table")
+    cut = insert.op("Slice", [table, insert.int64s(0), rows, insert.int64s(1)], name="cut", shape=[1, "batch", WIDTH])
+    node.replace_input_with(5, cut)
+    house.infer_shapes(model)
+    with pytest.raises(Refused, match="GRU begins with a state that is not one row of constants"):
+        derive(model, "time", "past", 8)
 
 
 def test_a_state_that_is_used_hangs_on_the_last_frame() -> None:

@@ -70,7 +70,7 @@ def follow(family: WholeFamily, steps: int) -> Followed:
     model = torch_module.capture_module(module, family.name, spec, list(spec.inputs))
     require_runnable(model, family.name, Place(stage="capture", graph=family.name))
     made = derived_model(model, family.name, spec)
-    spec = with_caches(spec, made.model)
+    spec = with_caches(spec, made.model, made.certificate)
     lowered = initial_graph(mock.Mock(), family.name, spec, (made.model, None), steps, {BATCH: 4, TIME: CHUNK})
     replayed = made.steps
     for each in spec.passes:
