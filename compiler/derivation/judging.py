@@ -222,7 +222,7 @@ class Judging:
             self.known[value] = Dependence(self._made(value), whole=str(reason))
             return
         self.tables[value] = table
-        self.masks.tables[value] = table.array
+        self.masks.tables[value] = table
         self.known[value] = Dependence({at: each for at, each in self._made(value).items() if at in table.along})
 
     def _made(self, value: ir.Value) -> dict[int, Along]:

@@ -19,6 +19,7 @@ from compiler.derivation.contents import Contents, Tables, beginning_behind, com
 from compiler.derivation.dependence import Dependence, Kind, Outside
 from compiler.derivation.links import dims
 from compiler.derivation.other_sizes import NotBounded, sizes_of
+from compiler.derivation.placed import Placed
 from compiler.derivation.spans import (
     LOW,
     RULES,
@@ -68,7 +69,7 @@ class Masks:
 
     def __init__(self, judging: Known, frames: house.Dim, longest: int, most: Mapping[str, int]) -> None:
         self.judging, self.frames, self.longest, self.most = judging, frames, longest, most
-        self.tables: dict[ir.Value, Array] = {}
+        self.tables: dict[ir.Value, Placed] = {}
         self.unbounded: dict[ir.Value, str] = {}
         self._known: dict[ir.Value, Contents] = {}
         self._outsides: dict[tuple[ir.Value, Kind], Outside | None] = {}
@@ -111,8 +112,9 @@ class Masks:
 
     def _arrays(self, value: ir.Value, before: Mapping[int, house.Dim]) -> Iterator[tuple[Array, dict[int, int]]]:
         """The entries of a value for the longest sequence, and those in front of its frames, for every other size."""
-        if value in self.tables:
-            yield self.tables[value], {axis: int(each) for axis, each in before.items()}
+        table = self.tables.get(value)
+        if table is not None and all(isinstance(each, int) for each in table.prefixes.values()):
+            yield table.array, {axis: int(table.prefixes.get(axis, 0)) for axis in before}
             return
         made = ShapeOnly([value])
         for sizes in sizes_of(made, house.symbol(str(self.frames)), self.most):

@@ -5,11 +5,15 @@
 Whatever wrote it, it is a finite table: for the longest sequence it is computed once, and for each shorter one it is
 compared with the upper left part of that. So it is proved, and not guessed from a few lengths, that a value is a
 function of its places: a value that hangs on the length of the sequence differs somewhere, and is refused.
+
+A prefix may have another length at every call. All of its entries are the same then, as those of a mask, and one stands
+for them; or places are counted on behind it, as positions of a text and what follows it, and the table begins with
+the longest prefix.
 """
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,11 +26,14 @@ from compiler.analysis.shape_only import ShapeOnly
 from compiler.derivation.links import dims
 from compiler.derivation.other_sizes import NotBounded, sizes_of
 from compiler.derivation.prefixes import before_frames
+from compiler.ir import Dim
 
 Array = npt.NDArray[Any]
 
 MOST_RUNS = 1024
 """With every size of other axes at every length; where there are more, the shortest and the longest stand for all."""
+
+DIFFERS = "it differs between rows, or with an axis that is not time"
 
 MOST_BYTES = 2**28
 """Of a table for the longest sequence."""
@@ -44,11 +51,13 @@ class Placed:
         array: for the longest sequence, behind its prefix; axes of other names have one entry, which is repeated.
         along: its axes of time, ascending.
         prefixes: entries in front of the frames, by axis; none where an axis is not named.
+        repeated: how often the one entry of a prefix is there, by axis; once where an axis is not named.
     """
 
     array: Array
     along: tuple[int, ...]
-    prefixes: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    prefixes: Mapping[int, Dim] = dataclasses.field(default_factory=dict)
+    repeated: Mapping[int, Dim] = dataclasses.field(default_factory=dict)
 
 
 def placed(value: ir.Value, frames: sympy.Symbol, longest: int, most: Mapping[str, int]) -> Placed:
@@ -63,48 +72,103 @@ def placed(value: ir.Value, frames: sympy.Symbol, longest: int, most: Mapping[st
     Raises:
         NotPlaced: it is no beginning of itself on a longer sequence, or cannot be evaluated.
     """
-    prefixes: dict[int, int] = {}
+    befores = _befores(value, frames)
+    try:
+        made = ShapeOnly([value])
+        others = sizes_of(made, frames, most)
+    except ValueError as error:
+        raise NotPlaced(f"it cannot be evaluated: {error}") from None
+    except NotBounded as never:
+        raise NotPlaced(str(never)) from None
+    changing = {axis: before for axis, before in befores.items() if not isinstance(before, int)}
+    alike = [axis for axis, dim in enumerate(dims(value)) if not isinstance(dim, int) and axis not in befores]
+    layouts = [_Layout(alike, {**befores, **dict.fromkeys(changing, 1)}, changing)]
+    layouts += [_Layout(alike, befores, {})] if 0 < len(changing) == len(befores) else []
+    reasons = []
+    for layout in layouts:
+        try:
+            return Placed(
+                _table(made, layout, frames, longest, others), tuple(befores), layout.prefixes, layout.repeated
+            )
+        except NotPlaced as never:
+            reasons.append(never)
+    raise reasons[0]
+
+
+def _befores(value: ir.Value, frames: sympy.Symbol) -> dict[int, Dim]:
+    """What lies in front of the frames, by axis."""
+    found: dict[int, Dim] = {}
     for axis, dim in enumerate(dims(value)):
         if house.mentions(dim, str(frames)):
             before = before_frames(dim, frames)
-            if not isinstance(before, int):
-                reason = "is made" if before is None else "has a prefix of another length at every call"
-                raise NotPlaced(f"an axis of {dim} entries {reason}")
-            prefixes[axis] = before
-    try:
-        made = ShapeOnly([value])
-    except ValueError as error:
-        raise NotPlaced(f"it cannot be evaluated: {error}") from None
+            if before is None:
+                raise NotPlaced(f"an axis of {dim} entries is made")
+            found[axis] = before
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class _Layout:
+    """How the entries of a value lie in its table: one along axes of other names, and else as `Placed` says."""
+
+    alike: Sequence[int]
+    prefixes: Mapping[int, Dim]
+    repeated: Mapping[int, Dim]
+
+    def kept(self, array: Array, sizes: Mapping[sympy.Symbol, int]) -> Array:
+        """What the table has of a value for some sizes: of entries that are repeated one."""
+        for axis in self.alike:
+            first = array.take([0], axis)
+            if not _same(array, np.broadcast_to(first, array.shape)):
+                raise NotPlaced(DIFFERS)
+            array = first
+        for axis, count in self.repeated.items():
+            front, rest = np.split(array, [_number(count, sizes)], axis)
+            first = front.take([0], axis)
+            if not _same(front, np.broadcast_to(first, front.shape)):
+                raise NotPlaced("entries in front of its frames differ, and at every call there are others")
+            array = np.concatenate([first, rest], axis)
+        return array
+
+    def beginning(self, table: Array, length: int, sizes: Mapping[sympy.Symbol, int]) -> Array:
+        """What a table says of fewer frames."""
+        ends = {axis: _number(before, sizes) + length for axis, before in self.prefixes.items()}
+        return table[tuple(slice(ends.get(axis)) for axis in range(table.ndim))]
+
+
+def _number(count: Dim, sizes: Mapping[sympy.Symbol, int]) -> int:
+    found = sympy.sympify(count).subs(sizes)
+    if not found.is_number:
+        raise NotPlaced(f"a prefix of {count} entries lies in front of its frames")
+    return int(found)
+
+
+def _table(
+    made: ShapeOnly, layout: _Layout, frames: sympy.Symbol, longest: int, others: Sequence[Mapping[sympy.Symbol, int]]
+) -> Array:
+    """The table of a value for the longest sequence, of which every shorter one has the beginning."""
 
     def at(length: int, sizes: Mapping[sympy.Symbol, int]) -> Array:
         try:
-            return made.at({name: sizes.get(name, length) for name in made.names})[0]
+            found = made.at({name: sizes.get(name, length) for name in made.names})[0]
         except ValueError as error:
             raise NotPlaced(f"it cannot be evaluated for {length} frames: {' '.join(str(error).split())}") from None
+        return layout.kept(found, sizes)
 
     ones = {name: 1 for name in made.names if name != frames}
-    whole = at(longest, ones)
+    largest = max(others, key=lambda sizes: sum(_number(each, sizes) for each in layout.prefixes.values()))
+    whole = at(longest, largest)
     if whole.nbytes > MOST_BYTES:
         raise NotPlaced(f"a table of {whole.nbytes} bytes for {longest} frames is too large")
-    for length in range(1, longest):
-        if not _same(at(length, ones), _beginning(whole, prefixes, length)):
+    for length in range(1, longest + 1):
+        if not _same(at(length, ones), layout.beginning(whole, length, ones)):
             raise NotPlaced(f"it is not the same for {length} frames and for {longest}")
-    try:
-        others = [sizes for sizes in sizes_of(made, frames, most) if sizes != ones]
-    except NotBounded as never:
-        raise NotPlaced(str(never)) from None
     is_few = len(others) * longest <= MOST_RUNS
     lengths = range(1, longest + 1) if is_few else sorted({1, min(2, longest), longest})
     for sizes, length in itertools.product(others, lengths):
-        found = at(length, sizes)
-        if not _same(found, np.broadcast_to(_beginning(whole, prefixes, length), found.shape)):
-            raise NotPlaced("it differs between rows, or with an axis that is not time")
-    return Placed(whole, tuple(prefixes), prefixes)
-
-
-def _beginning(array: Array, prefixes: Mapping[int, int], length: int) -> Array:
-    ends = (prefixes[at] + length if at in prefixes else None for at in range(array.ndim))
-    return array[tuple(slice(end) for end in ends)]
+        if not _same(at(length, sizes), layout.beginning(whole, length, sizes)):
+            raise NotPlaced(DIFFERS)
+    return whole
 
 
 def _same(first: Array, second: Array) -> bool:

@@ -22,8 +22,9 @@ from compiler.derivation.placed import Array, Placed
 from compiler.derivation.written_sizes import STAMP, Part, Sizes, written_size
 from compiler.ir import Dim
 
-Asked: TypeAlias = Mapping[int, tuple[Part, int]]
-"""By time axis: which part is asked for, and how many entries lie in front of its frames."""
+Asked: TypeAlias = Mapping[int, tuple[Part, Dim, Dim | None]]
+"""By time axis: which part is asked for, how many entries of the table lie in front of its frames, and how often the
+only one of them is there."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -108,7 +109,7 @@ class Placing:
         """
         insert = house.Inserter(self.model, STAMP, source=house.source_of(value.producer()))
         moving, array, name = varying(table), table.array, str(value.name)
-        asked = {at: (part, table.prefixes.get(at, 0)) for at, part in parts.items()}
+        asked = {at: (part, table.prefixes.get(at, 0), table.repeated.get(at)) for at, part in parts.items()}
         for at in table.along:
             array = array if at in moving else np.take(array, [0], at)
         if not moving:
@@ -214,8 +215,8 @@ class Placing:
 
     def _places(self, insert: house.Inserter, asked: Asked, axis: int, rank: int, to: int | None = None) -> ir.Value:
         """Places along an axis, of a rank, at that axis or another."""
-        part, before = asked[axis]
-        places = self.sizes.places(part, insert.source, before)
+        part, before, repeated = asked[axis]
+        places = self.sizes.places(part, insert.source, before, repeated)
         others = [at for at in range(rank) if at != (axis if to is None else to)]
         return insert.op("Unsqueeze", [places, insert.int64s(*others)], name="places_along") if others else places
 

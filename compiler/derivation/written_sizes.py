@@ -125,20 +125,28 @@ class Sizes:
         }
         return counts.get(part, house.normal_form(before + self.total))
 
-    def places(self, part: Part, source: str, before: Dim = 0) -> ir.Value:
+    def places(self, part: Part, source: str, before: Dim = 0, repeated: Dim | None = None) -> ir.Value:
         """The places of a part, int64 [entries]; those of frames are counted from behind their prefix.
 
         Of frames in front of the first one, which `RECENT` has at the beginning of a stream, it is the first place.
+
+        Args:
+            part: it.
+            source: line of the model.
+            before: places of the prefix.
+            repeated: how many entries have the only place of the prefix; None where every entry has its own.
         """
         insert = house.Inserter(self.model, STAMP, source=source)
         if part is Part.ALL and before != 0:  # counted apart, as each may be padded on another side
-            both = [self.places(each, source, before) for each in (Part.FIRST, Part.SINCE)]
-            shape = [written_size(self.count(part, before))]
+            both = [self.places(each, source, before, repeated) for each in (Part.FIRST, Part.SINCE)]
+            shape = [written_size(self.count(part, before if repeated is None else repeated))]
             return insert.op("Concat", both, {"axis": 0}, name="places_of_all", shape=shape)
         zero, one = insert.constant(np.array(0, np.int64), "zero"), insert.constant(np.array(1, np.int64), "one")
-        count = self.count(part, before)
+        count = self.count(part, before if repeated is None else repeated)
         shape = [written_size(count)]
         counted = insert.op("Range", [zero, self.scalar(count), one], name="places", shape=shape)
+        if part is Part.FIRST and repeated is not None:
+            return insert.op("Min", [counted, zero], name="places_of_prefix", shape=shape)
         if part in (Part.NEW, Part.RECENT):
             counted = insert.op("Add", [counted, self.one(self.past)], name="places_now", shape=shape)
         if part is Part.RECENT:

@@ -80,11 +80,11 @@ LOCAL_SPOILERS = {
 TEXTS = ("", "fixed", "named")
 """No text, one of a fixed number of letters, or one of any number."""
 
-NOT_BEHIND = {
-    "fixed": ("summed", *SHIFTED),
-    "named": ("summed", "table", "looked_up", "bucket_bias", "counted", "packed", "picked", *SHIFTED),
-}
-"""Positions and masks that are refused behind a text."""
+NOT_BEHIND = ("summed", *SHIFTED)
+"""Positions that are refused behind a text."""
+
+JOINED = "joined"
+"""A mask of a text and one of the frames behind it, padded to the length of both and put below each other."""
 
 CHUNK_SPOILERS = ("chunk_ahead", "chunk_shifted")
 """What lets frames see behind their chunk: the next one, or chunks that begin elsewhere."""
@@ -237,10 +237,10 @@ def drawn(seed: int, *, spoiled: bool) -> Drawing:
     if kind < 2:
         return drawing
     text = one(TEXTS[1:])
-    if drawing.positions in NOT_BEHIND[text]:
+    if drawing.positions in NOT_BEHIND:
         drawing = dataclasses.replace(drawing, positions="rotary")
-    if drawing.mask in NOT_BEHIND[text]:
-        drawing = dataclasses.replace(drawing, mask="band")
+    if drawing.seed % 3 == 0:  # what the others are drawn from stays as it is
+        drawing = dataclasses.replace(drawing, mask=JOINED)
     is_spoiled_by_text = spoiled and bool(random.integers(2))
     return dataclasses.replace(
         drawing, text=text, spoiler=one(TEXT_SPOILERS) if is_spoiled_by_text else drawing.spoiler
@@ -402,6 +402,8 @@ class _Writer:
 
     def mask(self) -> ir.Value:
         drawing, rows, columns = self.drawing, self.rows(), self.columns()
+        if drawing.mask == JOINED:
+            return self._joined()
         ahead = self.number(drawing.width) if drawing.spoiler == "ahead" else self.number(0)
         limit = self.op("Add", rows, ahead)
         made: dict[str, Callable[[], ir.Value]] = {
@@ -447,6 +449,21 @@ class _Writer:
             return mask
         mask = self.op("Or", mask, self.op("Less", columns, self.letters))
         return self.op("Or", mask, self.op("Less", rows, self.letters)) if drawing.spoiler == "text_hears" else mask
+
+    def _joined(self) -> ir.Value:
+        """Of ones where may be seen: a text sees itself, frames see the text and those up to their own."""
+        letters, frames = (self.op("Unsqueeze", each, self.ints(0)) for each in (self.letters, self.frames))
+        of_text = self.op("Expand", self.real(1), self.op("Concat", letters, letters, axis=0))
+        places = self.op("Range", self.number(0), self.frames, self.number(1))
+        rows, columns = (self.op("Unsqueeze", places, self.ints(axis)) for axis in (1, 0))
+        limit = self.op("Add", rows, self.number(self._ahead()))
+        of_frames = self.floats(self.op("LessOrEqual", columns, limit))
+        hears = self.real(float(self.drawing.spoiler == "text_hears"))
+        parts = [
+            self.op("Pad", of_text, self.op("Concat", self.ints(0, 0, 0), frames, axis=0), hears),
+            self.op("Pad", of_frames, self.op("Concat", self.ints(0), letters, self.ints(0, 0), axis=0), self.real(1)),
+        ]
+        return self.op("Greater", self.op("Concat", *parts, axis=0), self.real(0.5))
 
     def _heard(self) -> ir.Value:
         return self.op("Squeeze", self.op("Shape", self.memory, start=1, end=2))

@@ -20,6 +20,7 @@ from compiler.derivation.written_sizes import STAMP, Part, Sizes
 from compiler.ir import Dim
 from tests.kit.whole_sequences import (
     CHUNKED,
+    JOINED,
     LOCAL_SPOILERS,
     SPOILERS,
     TEXT_SPOILERS,
@@ -71,6 +72,12 @@ def test_steps_of_several_entries_per_frame_are_refused_or_right(seed: int) -> N
 def test_recurrences_begin_with_what_is_known_or_are_refused(seed: int) -> None:
     found = tried(drawn_recurrences(seed, spoiled=seed % 2 == 1))
     assert found.verdict == "accepted" if seed % 2 == 0 else found.verdict == "refused", found
+
+
+@pytest.mark.parametrize("spoiler", ["", "ahead", "text_hears"])
+def test_masks_and_positions_that_go_on_behind_a_text_of_any_length(spoiler: str) -> None:
+    found = tried(Drawing(positions="looked_up", mask=JOINED, text="named", spoiler=spoiler))
+    assert found.verdict == ("refused" if spoiler else "accepted"), found
 
 
 @pytest.mark.parametrize("seed", FEW)

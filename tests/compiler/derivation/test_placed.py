@@ -67,6 +67,59 @@ def test_what_lies_in_front_of_the_frames_is_part_of_the_table() -> None:
     assert found.array.tolist() == [-1, *range(LONGEST)]
 
 
+BATCH = house.symbol("batch")
+
+
+def behind_rows(graph: PlaceGraph, entries: ir.Value) -> ir.Value:
+    """As many entries as there are rows, and behind them as many places as there are frames."""
+    return graph.op("Concat", entries, graph.places, axis=0)
+
+
+def test_one_entry_stands_for_a_prefix_of_any_length_that_repeats_it() -> None:
+    def repeated(graph: PlaceGraph) -> ir.Value:
+        rows = graph.op("Unsqueeze", graph.rows, graph.ints(0))
+        return behind_rows(graph, graph.op("Expand", graph.ints(-7), rows))
+
+    found = placed(made(repeated), FRAMES, LONGEST, {"batch": 3})
+    assert (found.prefixes, found.repeated) == ({0: 1}, {0: BATCH})
+    assert found.array.tolist() == [-7, *range(LONGEST)]
+
+
+def test_places_that_go_on_behind_a_prefix_of_any_length_are_one_table() -> None:
+    def counted(graph: PlaceGraph) -> ir.Value:
+        every = graph.op("Range", graph.number(0), graph.op("Add", graph.rows, graph.length), graph.number(1))
+        return graph.op("Mul", every, every)
+
+    found = placed(made(counted), FRAMES, LONGEST, {"batch": 3})
+    assert (found.prefixes, found.repeated) == ({0: BATCH}, {})
+    assert found.array.tolist() == [at * at for at in range(3 + LONGEST)]
+
+
+def test_a_prefix_of_other_entries_at_every_call_is_none() -> None:
+    def other(graph: PlaceGraph) -> ir.Value:
+        return behind_rows(graph, graph.op("Range", graph.number(0), graph.rows, graph.number(1)))
+
+    with pytest.raises(NotPlaced, match="entries in front of its frames differ, and at every call there are others"):
+        placed(made(other), FRAMES, LONGEST, {"batch": 3})
+
+
+def test_axes_of_several_entries_per_row_have_one_that_is_repeated() -> None:
+    def spread(graph: PlaceGraph, places: ir.Value) -> ir.Value:
+        several = graph.op("Unsqueeze", graph.op("Mul", graph.rows, graph.number(4)), graph.ints(0))
+        return graph.op("Expand", places, graph.op("Concat", several, graph.length_1, axis=0))
+
+    found = placed(made(lambda g: spread(g, g.places)), FRAMES, LONGEST, {"batch": 3})
+    assert found.array.tolist() == [[*range(LONGEST)]] and found.along == (1,)
+
+    def numbered(graph: PlaceGraph) -> ir.Value:
+        several = graph.op("Mul", graph.rows, graph.number(4))
+        each = graph.op("Range", graph.number(0), several, graph.number(1))
+        return graph.op("Add", graph.op("Unsqueeze", each, graph.ints(1)), graph.places)
+
+    with pytest.raises(NotPlaced, match="differs between rows"):
+        placed(made(numbered), FRAMES, LONGEST, {"batch": 3})
+
+
 def test_an_axis_of_other_entries_than_frames_is_none() -> None:
     with pytest.raises(NotPlaced, match=r"an axis of 2\*time entries is made"):
         placed(made(lambda g: g.op("Concat", g.places, g.places, axis=0)), FRAMES, LONGEST, {})

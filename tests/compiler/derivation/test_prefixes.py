@@ -137,7 +137,6 @@ REFUSED = {
     ),
     "text_behind": (Drawing(spoiler="text_behind", text="named"), "Concat", "joins frames to what lies behind them"),
     "running": (Drawing(positions="summed", text="named"), "CumSum", "a running sum along time"),
-    "table": (Drawing(positions="looked_up", text="named"), "Gather", "of another length at every call"),
 }
 
 

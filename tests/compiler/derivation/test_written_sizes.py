@@ -32,6 +32,7 @@ def test_sizes_and_places_of_a_call() -> None:
         sizes.several([2 * batch, TIME + PAST, 4], "shape"),
         *(sizes.places(part, "") for part in (Part.NEW, Part.ALL)),
         *(sizes.places(part, "", 3) for part in (Part.NEW, Part.FIRST, Part.SINCE, Part.ALL)),
+        *(sizes.places(part, "", 1, batch) for part in (Part.NEW, Part.FIRST, Part.ALL)),
         sizes.scalar(PAST, ir.DataType.FLOAT),
     ]
     joined = house.Inserter(model, "test").op("Concat", inputs[::-1], {"axis": 1}, name="joined")
@@ -40,7 +41,8 @@ def test_sizes_and_places_of_a_call() -> None:
     assert shape.tolist() == [6, 7, 4]
     assert new.tolist() == [5, 6]
     assert every.tolist() == [*range(7)]
-    assert [each.tolist() for each in behind] == [[8, 9], [0, 1, 2], [*range(3, 10)], [*range(10)]]
+    assert [each.tolist() for each in behind[:4]] == [[8, 9], [0, 1, 2], [*range(3, 10)], [*range(10)]]
+    assert [each.tolist() for each in behind[4:]] == [[6, 7], [0, 0, 0], [0, 0, 0, *range(1, 8)]]
     assert float(past) == 5.0
     assert past.dtype.name == "float32"
 

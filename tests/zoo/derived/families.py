@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.zoo.derived.family import BATCH, TIME, Given, WholeFamily
-from tests.zoo.derived.written import BehindText, Predictor, TokenShift, Weighted
+from tests.zoo.derived.family import BATCH, LETTERS, TIME, Given, WholeFamily
+from tests.zoo.derived.written import BehindPlacedText, BehindText, Predictor, TokenShift, Weighted
 from tests.zoo.families_causal import BLOOM, GPT2, GPT_NEO, HEADS, LLAMA, MPT, MUSICGEN, OPT, SPECIAL, XGLM
 from tests.zoo.families_decoder import BART
 from tests.zoo.families_mel import WHISPER
@@ -208,5 +208,19 @@ FAMILIES = (
         {"codes": Given((BATCH, TIME), "int64", 40), "text": Given((BATCH, 7), "int64", 40)},
         "none",
         "masks of a text of 7 letters and of audio, padded and joined",
+    ),
+    WholeFamily(
+        "behind_any_text",
+        BehindText,
+        {"codes": Given((BATCH, TIME), "int64", 40), "text": Given((BATCH, LETTERS), "int64", 40)},
+        "none",
+        "masks of a text of any length and of audio, padded and joined",
+    ),
+    WholeFamily(
+        "behind_placed_text",
+        BehindPlacedText,
+        {"codes": Given((BATCH, TIME), "int64", 40), "text": Given((BATCH, LETTERS), "int64", 40)},
+        "learned, of a text of any length and of audio",
+        "the same masks, repeated for heads and rows",
     ),
 )

@@ -15,6 +15,9 @@ WINDOW = 520
 
 CHUNK = 8
 
+LETTERS, MOST_LETTERS = "letters", 12
+"""The axis of a text in front of the frames, of another length in every row, and its largest bucket."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Given:
@@ -32,7 +35,10 @@ class Given:
 
     def drawn(self, rng: np.random.Generator, frames: int) -> Array:
         """One row, with so many frames."""
-        sizes = [1 if dim == BATCH else frames if dim == TIME else int(dim) for dim in self.shape]
+        named = {BATCH: 1, TIME: frames}
+        if LETTERS in self.shape:
+            named[LETTERS] = int(rng.integers(1, MOST_LETTERS + 1))
+        sizes = [dim if isinstance(dim, int) else named[dim] for dim in self.shape]
         drawn = rng.integers(0, self.below, sizes) if self.below else rng.standard_normal(sizes)
         found: Array = drawn.astype(self.dtype)
         return found
@@ -61,6 +67,8 @@ class WholeFamily:
     @property
     def spec(self) -> Graph:
         """The graph of the recipe: inputs, axes and the key that derives steps."""
+        letters = {LETTERS: {"buckets": (8, MOST_LETTERS), "length_input": f"{LETTERS}_length"}}
+        has_letters = any(LETTERS in each.shape for each in self.inputs.values())
         return Graph.model_validate(
             {
                 "source": {"factory": "zoo:build"},
@@ -69,6 +77,7 @@ class WholeFamily:
                 "axes": {
                     BATCH: {"buckets": (1, 4)},
                     TIME: {"buckets": (1, CHUNK), "length_input": f"{TIME}_length"},
+                    **(letters if has_letters else {}),
                 },
                 "derive_steps": {"along": TIME, "window": self.window},
             }

@@ -25,12 +25,12 @@ from compiler.runners.session import Session, session_of
 from compiler.runners.stream import Runner, poisoned
 from compiler.spec import check_between_passes
 from compiler.stages import Array, Lowered
-from tests.zoo.derived.family import BATCH, CHUNK, TIME, WholeFamily
+from tests.zoo.derived.family import BATCH, CHUNK, LETTERS, MOST_LETTERS, TIME, WholeFamily
 
 ROWS = 3
 POISONS = ((np.nan, np.inf, -np.inf), (1e30, -1e30, np.nan))
 TOLERANCE = 1e-4
-LENGTH = f"{TIME}_length"
+LONGEST = {BATCH: 4, TIME: CHUNK, LETTERS: MOST_LETTERS}
 
 
 class Differs(AssertionError):
@@ -71,7 +71,7 @@ def follow(family: WholeFamily, steps: int) -> Followed:
     require_runnable(model, family.name, Place(stage="capture", graph=family.name))
     made = derived_model(model, family.name, spec)
     spec = with_caches(spec, made.model, made.certificate)
-    lowered = initial_graph(mock.Mock(), family.name, spec, (made.model, None), steps, {BATCH: 4, TIME: CHUNK})
+    lowered = initial_graph(mock.Mock(), family.name, spec, (made.model, None), steps, LONGEST)
     replayed = made.steps
     for each in spec.passes:
         before = dataclasses.replace(lowered, model=house.clone(lowered.model))
@@ -93,8 +93,7 @@ class _Trial:
         self.session: Session = session_of(lowered.model)
         self.rng = np.random.default_rng(0)
         self.fed, *self.others = family.inputs
-        self.same = {name: self._rows([family.inputs[name].drawn(self.rng, 1) for _ in range(ROWS)])
-                     for name in self.others}  # fmt: skip
+        self.same = {name: [family.inputs[name].drawn(self.rng, 1) for _ in range(ROWS)] for name in self.others}
         self.error, self.tokens, self.ties = 0.0, 0, 0
 
     @staticmethod
@@ -105,14 +104,17 @@ class _Trial:
         return self.family.inputs[self.fed].shape.index(TIME)
 
     def _feed(self, chunks: list[Array]) -> dict[str, Array]:
-        """A call with a chunk per row, padded with zeros."""
-        axis, most = self._axis(), max(each.shape[self._axis()] for each in chunks)
-        padded = [
-            np.pad(each, [(0, most - each.shape[at]) if at == axis else (0, 0) for at in range(each.ndim)])
-            for each in chunks
-        ]
-        lengths = np.array([each.shape[axis] for each in chunks], np.int64)
-        return {self.fed: self._rows(padded), **self.same, LENGTH: lengths}
+        """A call with a chunk and a text per row, padded with zeros."""
+        feed = {}
+        for name, rows in {self.fed: chunks, **self.same}.items():
+            for at, dim in enumerate(self.family.inputs[name].shape):
+                if dim in (TIME, LETTERS):
+                    feed[f"{dim}_length"] = np.array([each.shape[at] for each in rows], np.int64)
+            most = np.max([each.shape for each in rows], axis=0)
+            feed[name] = self._rows(
+                [np.pad(each, [(0, size) for size in most - np.array(each.shape)]) for each in rows]
+            )
+        return feed
 
     def decoded(self, steps: int) -> list[Array]:
         """Sequences that the steps decode greedily, compared with the module."""
@@ -142,7 +144,7 @@ class _Trial:
 
     def _original(self, number: int, row: Array) -> Array:
         with torch.no_grad():
-            others = [torch.from_numpy(self.same[name][number : number + 1]) for name in self.others]
+            others = [torch.from_numpy(self.same[name][number]) for name in self.others]
             found: Array = self.module(torch.from_numpy(row), *others).numpy()
         return found
 

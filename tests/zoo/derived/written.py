@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tests.zoo.derived.family import MOST_LETTERS, WINDOW
+
 LABELS, WIDTH, HEADS = 40, 32, 4
 
 
@@ -75,6 +77,28 @@ class BehindText(_Decoder):
         x = torch.cat([self.letters(text), self.embed(codes)], dim=1)
         for layer in self.layers:
             x = layer(x, src_mask=torch.cat([of_text, of_audio]))
+        found: Tensor = self.scores(x[:, letters:])
+        return found
+
+
+class BehindPlacedText(BehindText):
+    """The same with learned positions that go on behind the text, and a mask for every head and row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places = nn.Embedding(WINDOW + MOST_LETTERS, WIDTH)
+        self.layers = nn.ModuleList(nn.MultiheadAttention(WIDTH, HEADS, batch_first=True) for _ in range(2))
+
+    def forward(self, codes: Tensor, text: Tensor) -> Tensor:
+        """Codes [batch, time] and text [batch, letters]; scores [batch, time, 40]."""
+        letters, time = text.shape[1], codes.shape[1]
+        of_text = functional.pad(torch.zeros((letters, letters), dtype=torch.bool), (0, time), value=True)
+        of_audio = functional.pad(torch.triu(torch.ones(time, time, dtype=torch.bool), diagonal=1), (letters, 0))
+        hidden = torch.cat([of_text, of_audio]).repeat(HEADS * codes.shape[0], 1, 1)
+        x = torch.cat([self.letters(text), self.embed(codes)], dim=1) + self.places(torch.arange(letters + time))
+        for attend in self.layers:
+            heard, _ = attend(x, x, x, attn_mask=hidden, need_weights=False)
+            x = x + heard
         found: Tensor = self.scores(x[:, letters:])
         return found
 
