@@ -188,8 +188,6 @@ def with_caches(spec: Graph, model: ir.Model, certificate: Mapping[str, Any]) ->
         is_moved = spec.batch in shape[1:]  # recurrences have directions in front of rows
         rows_first = (spec.batch, *(each for each in shape if each != spec.batch)) if is_moved else shape
         first = begun[str(value.name)]
-        if is_moved and first.ndim:
-            first = np.moveaxis(first, shape.index(str(spec.batch)), 0)
         inputs[str(value.name)] = Input(
             initial=initial_of_array(first) if first.any() else None,
             shape=rows_first,  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+import numpy as np
 import onnx_ir as ir
 import sympy
 
@@ -17,10 +18,12 @@ from compiler.capture.shapes_at_work import shapes_at_work
 from compiler.errors import Place, RecipeError, Refused
 from compiler.ir import Dim
 from compiler.recipe.graph import Graph
+from compiler.recipe.graph_parts import Input
 from compiler.recipe.load import RecipePlaces
 from compiler.sizes.growth import grows_by
 from compiler.stages import Lowered, PaddedAxis, RowPlace, State
 from runtime_lite.format.cache_axis import CacheAxis
+from runtime_lite.format.initial_value import Initial, initial_of_array
 
 ROWS = (3, 5)
 """Of two calls that tell where an output has its rows."""
@@ -130,10 +133,16 @@ def states_of(spec: Graph) -> tuple[State, ...]:
         if given.state is not None:
             caches = ((at, dim) for at, dim in enumerate(given.shape) if isinstance(dim, str) and dim in spec.caches)
             along, cache = next(caches, (None, None))
-            assert not isinstance(given.initial, str), "files of first states are read before anything is captured"
-            initial = 0 if given.initial is None else given.initial
-            found.append(State(name, given.state, along, cache, initial))
+            found.append(State(name, given.state, along, cache, _begins(name, given)))
     return (*found, *count_states(spec))
+
+
+def _begins(name: str, given: Input) -> Initial:
+    """What a state begins with, the batch in front."""
+    assert not isinstance(given.initial, str), "files of first states are read before anything is captured"
+    if given.initial is None or given.original is None or not isinstance(given.initial, tuple):
+        return 0 if given.initial is None else given.initial
+    return initial_of_array(RowPlace(name, given.row_place).to_caller(np.asarray(given.initial)))
 
 
 def padded_axes_of(spec: Graph) -> tuple[PaddedAxis, ...]:

@@ -130,8 +130,10 @@ class Graph(Record):
         return [str(dim) for dim in given.shape if dim in self.padded] if given.state is not None else []
 
     def sizes_at_start(self, name: str) -> list[int]:
-        """The sizes of a state along no window when a stream begins: 1 for the batch, all slots of a padded axis."""
-        return [dim if isinstance(dim, int) else self._size_at_start(dim) for dim in self.inputs[name].shape]
+        """The sizes of a state as the model takes it first: 1 for the batch, and of a padded axis all slots."""
+        given = self.inputs[name]
+        own = given.shape if given.original is None else given.original
+        return [dim if isinstance(dim, int) else self._size_at_start(dim) for dim in own]
 
     def _size_at_start(self, axis: str) -> int:
         return self.slots(axis) if axis in self.padded else self.axes[axis].fixed or 1

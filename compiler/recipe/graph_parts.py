@@ -72,8 +72,8 @@ class Input(Record):
         dtype: element type.
         state: name of the output whose value is fed back here by the next call; None for data.
         initial: what the state holds when a stream begins, if it is not 0: a number for all entries, lists as deep as
-            `shape` with 1 for the batch and for any axis along which all are alike, or the path of a `.npy` file of
-            such an array; None of a state along a window, which begins with no frames.
+            the shape that the model takes, 1 for the batch and for any axis along which all are alike, or the path of
+            a `.npy` file of such an array; None of a state along a window, which begins with no frames.
         mask_of: the padded axis of which the model takes a mask here, 1 at valid places; made from the lengths.
         pad_mask_of: the same of a mask that is 0 at valid places and anything else where there is padding, as torch's
             `key_padding_mask` is, of truths or of numbers that are added to scores.

@@ -416,11 +416,12 @@ class Grower:
 
     def _begin(self, given: dict[str, Any]) -> None:
         """Say that a state of one size begins with a number, or with numbers that differ along some of its axes."""
-        if self.is_plain or any("window" in self.axes.get(size, {}) for size in given["shape"]):
+        own = given.get("original", given["shape"])
+        if self.is_plain or any("window" in self.axes.get(size, {}) for size in own):
             return
         drawn = self.begun.random()
         if drawn < BEGUN:
-            sizes = [size if isinstance(size, int) else self.axes[size].get("fixed", 1) for size in given["shape"]]
+            sizes = [size if isinstance(size, int) else self.axes[size].get("fixed", 1) for size in own]
             alike = drawn < BEGUN / 2
             shape = [] if alike else [size if self.begun.random() < 0.7 else 1 for size in sizes]
             whole = given["dtype"] == "int64"

@@ -99,10 +99,8 @@ class AuthorsLoop:
         self.carried = {name: self._begun(name) for name, given in self.inputs.items() if given.is_carried}
 
     def _begun(self, name: str) -> Array:
-        given = self.inputs[name]
-        sizes = [self._beginning(size) for size in given.shape]
-        begun = np.broadcast_to(np.asarray(0 if given.initial is None else given.initial), sizes).astype(given.dtype)
-        return self._as_authored(name, begun)
+        given, sizes = self.inputs[name], [self._beginning(size) for size in self.own[name]]
+        return np.broadcast_to(np.asarray(0 if given.initial is None else given.initial), sizes).astype(given.dtype)
 
     def _beginning(self, size: int | str) -> int:
         return size if isinstance(size, int) else 0 if size in self.slots else self.grown.spec.axes[size].fixed or 1

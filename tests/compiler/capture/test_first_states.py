@@ -48,6 +48,14 @@ def test_a_file_is_its_content(places: RecipePlaces) -> None:
     assert with_first_states(places, "g", _spec("alike.npy")).inputs["h"].initial == 2.5
 
 
+def test_lists_lie_as_the_model_takes_the_state(places: RecipePlaces) -> None:
+    np.save(places.path.parent / "h.npy", np.array([[[1, 2, 3]], [[4, 5, 6]]], np.float32))
+    given = _spec(None).model_dump()
+    given["inputs"]["h"] |= {"shape": (2, "batch", 3), "original": None, "initial": "h.npy"}
+    spec = with_first_states(places, "g", Graph.model_validate(given))
+    assert states_of(spec)[0].initial == (((1.0, 2.0, 3.0), (4.0, 5.0, 6.0)),)
+
+
 WRONG: dict[str, tuple[np.ndarray, str]] = {
     "another shape": (np.zeros(3, np.float32), r"numbers of shape \[1, 2, 3\], .* got lists of shape \[3\] in h.npy"),
     "another type": (np.zeros((1, 2, 3)), "expected float32 in h.npy, got float64"),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.zoo.derived.family import BATCH, LETTERS, TIME, Given, WholeFamily
-from tests.zoo.derived.written import BehindPlacedText, BehindText, Predictor, TokenShift, Weighted
+from tests.zoo.derived.written import BehindPlacedText, BehindText, LearntPredictor, Predictor, TokenShift, Weighted
 from tests.zoo.families_causal import BLOOM, GPT2, GPT_NEO, HEADS, LLAMA, MPT, MUSICGEN, OPT, SPECIAL, XGLM
 from tests.zoo.families_decoder import BART
 from tests.zoo.families_mel import WHISPER
@@ -201,6 +201,7 @@ FAMILIES = (
     ),
     WholeFamily("token_shift", TokenShift, TOKENS, "none", "none, frames mixed with the one before"),
     WholeFamily("two_layer_lstm", Predictor, TOKENS, "none", "none, two LSTM layers"),
+    WholeFamily("learnt_first_states", LearntPredictor, TOKENS, "none", "none, two LSTM layers that begin as learnt"),
     WholeFamily("attention_weights", Weighted, TOKENS, "none", "rows merged with heads, a mask of frames"),
     WholeFamily(
         "behind_text",

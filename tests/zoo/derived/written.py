@@ -58,6 +58,21 @@ class Predictor(_Decoder):
         return found
 
 
+class LearntPredictor(Predictor):
+    """Its layers begin with states that were learnt, the same in all rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Parameter(torch.randn(2, 2, 1, WIDTH))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens [batch, time]; scores [batch, time, 40]."""
+        hidden, cells = self.first.expand(-1, -1, tokens.shape[0], -1)
+        heard, _ = self.layers(self.embed(tokens), (hidden, cells))
+        found: Tensor = self.scores(heard)
+        return found
+
+
 class BehindText(_Decoder):
     """Audio behind a text: the masks of both are padded and joined, for torch's own attention."""
 

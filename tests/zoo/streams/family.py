@@ -19,6 +19,7 @@ class Given:
     Attributes:
         shape: sizes and axis names, wherever the batch lies.
         state: the output that is fed back, or None.
+        initial: what it begins with, if not 0, as deep as the model takes it.
         dtype: element type.
         original: the shape of a model that is written for one row, or None.
         above: for indices, the inclusive lower bound; other than 0, the recipe declares the range.
@@ -37,12 +38,14 @@ class Given:
     counts: bool = False
     mask_of: str | None = None
     counts_along: str | None = None
+    initial: Any = None
 
     @property
     def written(self) -> dict[str, Any]:
         """As in the recipe."""
         found: dict[str, Any] = {"shape": self.shape, "dtype": self.dtype}
         found |= {} if self.state is None else {"state": self.state}
+        found |= {} if self.initial is None else {"initial": self.initial}
         found |= {} if self.mask_of is None else {"mask_of": self.mask_of}
         found |= {} if self.counts_along is None else {"counts": self.counts_along}
         if self.above and self.below is not None:

@@ -36,6 +36,15 @@ class Lstm(nn.Module):
         return (self.out(y), h, c)
 
 
+class Learnt(Gru):
+    """A learnt state of every layer, and scores beside the largest so far, which is below all before the first."""
+
+    def forward(self, x: Any, h: Any, peak: Any) -> Any:  # type: ignore[override]
+        y, h = super().forward(x, h)
+        peak = torch.maximum(peak, y.amax(1))
+        return (y - peak[:, None], h, peak)
+
+
 class LstmTuple(Lstm):
     """With its states as a pair."""
 
@@ -296,6 +305,16 @@ FAMILIES = (
         Gru,
         {"x": data("batch", 4, 8, original=(1, 4, 8)), "h": state("hn", "batch", 2, 12, original=(2, 1, 12))},
         ("y", "hn"),
+    ),
+    StepFamily(
+        "learnt_first_states",
+        Learnt,
+        {
+            "x": data("batch", 4, 8),
+            "h": state("hn", 2, "batch", 12, initial=tuple(((at / 8,) * 6 + (-at / 4,) * 6,) for at in (1, 3))),
+            "peak": state("next_peak", "batch", 5, initial=-1.0e30),
+        },
+        ("y", "hn", "next_peak"),
     ),
     StepFamily(
         "lstm_layers_batch",
