@@ -84,7 +84,8 @@ NOT_BEHIND = ("summed", *SHIFTED)
 """Positions that are refused behind a text."""
 
 JOINED = "joined"
-"""A mask of a text and one of the frames behind it, padded to the length of both and put below each other."""
+"""A mask of a text and one of the frames behind it, padded to the length of both and put below each other; of frames
+alone it is theirs."""
 
 CHUNK_SPOILERS = ("chunk_ahead", "chunk_shifted")
 """What lets frames see behind their chunk: the next one, or chunks that begin elsewhere."""
@@ -402,12 +403,13 @@ class _Writer:
 
     def mask(self) -> ir.Value:
         drawing, rows, columns = self.drawing, self.rows(), self.columns()
-        if drawing.mask == JOINED:
+        if drawing.mask == JOINED and drawing.text:
             return self._joined()
         ahead = self.number(drawing.width) if drawing.spoiler == "ahead" else self.number(0)
         limit = self.op("Add", rows, ahead)
         made: dict[str, Callable[[], ir.Value]] = {
             "compared": lambda: self.op("LessOrEqual", columns, limit),
+            JOINED: lambda: self.op("LessOrEqual", columns, limit),
             "triangle": lambda: self.op("Equal", self._triangle(1 + self._ahead(), upper=1), self.real(0)),
             "truths": lambda: self._triangle(self._ahead(), upper=0, of=True),
             "lower": lambda: self.op("Greater", self._triangle(self._ahead(), upper=0), self.real(0.5)),
