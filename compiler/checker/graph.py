@@ -151,21 +151,21 @@ def read_by(node: onnx.NodeProto) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Opened:
-    """A session that reads large weights where they lie.
+    """A session that is fed large weights with every call, so that it reads them where they lie.
 
     Attributes:
-        session: of the graph.
+        session: of the graph, whose large weights are inputs.
         outputs: names of the results.
-        held: the weights, which the session does not own.
+        weights: by name.
     """
 
     session: onnxruntime.InferenceSession
     outputs: Sequence[str]
-    held: Sequence[onnxruntime.OrtValue]
+    weights: Weights
 
     def run(self, names: Sequence[str] | None, feeds: Mapping[str, Array]) -> list[Array]:
         """Results in the order of `names`."""
-        return list(self.session.run(names, feeds))
+        return list(self.session.run(names, {**feeds, **self.weights}))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -270,17 +270,22 @@ SMALL = 64
 
 def opened(model: onnx.ModelProto, weights: Weights) -> Opened:
     """A session on the CPU, unoptimised and on one thread, of a graph that may refer to weights."""
-    elsewhere = [each for each in model.graph.initializer if each.external_data]
-    arrays = [np.ascontiguousarray(numbers_of(each, weights)) for each in elsewhere]
-    held = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in arrays]
+    fed, graph = onnx.ModelProto(), model.graph
+    fed.CopyFrom(model)
+    del fed.graph.initializer[:]
+    fed.graph.initializer.extend(each for each in graph.initializer if not each.external_data)
+    elsewhere = {each.name: each for each in graph.initializer if each.external_data}
+    for each in elsewhere.values():
+        fed.graph.input.append(helper.make_tensor_value_info(each.name, each.data_type, each.dims))
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
-    options.add_external_initializers([each.name for each in elsewhere], held)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return Opened(session, [each.name for each in model.graph.output], held)
+    options.enable_cpu_mem_arena = False  # a step runs a few times; what it needed is not kept for more
+    session = onnxruntime.InferenceSession(fed.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    held = {name: np.ascontiguousarray(numbers_of(each, weights)) for name, each in elsewhere.items()}
+    return Opened(session, [each.name for each in graph.output], held)
 
 
 def _is_bounded(fact: Record) -> bool:

@@ -26,6 +26,9 @@ TRIED = (0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 13, 30)
 FURTHEST = 2**16
 """Numbers beyond are not tried as lengths: running so long an input takes too long."""
 
+MOST_KEPT = 2**18
+"""Elements of the largest value that is kept for later steps."""
+
 LOOKUPS = ("Gather", "GatherElements", "GatherND")
 
 FINITE = 1e6
@@ -72,7 +75,8 @@ class Replay:
         self.numbers: dict[tuple[int, str, tuple[tuple[str, int], ...]], Array] = {}
         self.replayed: set[bytes] = set()
         self.sizes: dict[str, bool] = {}
-        self.same: dict[str, Array | None] = {}
+        self.same: dict[str, Mapping[str, int] | None] = {}
+        """Lengths at which a value is what it is at all that are tried; None of one that changes."""
 
     def replay(self, record: Record) -> None:
         """Run the step unpadded and padded and compare."""
@@ -202,18 +206,19 @@ class Replay:
         """A value that reads no data and is the same at all lengths that are tried, as a width is; else None."""
         if name not in self.same:
             found = self._tried(name, self.free) if self.is_size(name) else []
-            is_same = len(found) > 1 and all(np.array_equal(found[0], each) for each in found)
-            self.same[name] = found[0] if is_same else None
-        return self.same[name]
+            is_same = len(found) > 1 and all(np.array_equal(found[0][1], each) for _, each in found)
+            self.same[name] = found[0][0] if is_same else None
+        sizes = self.same[name]
+        return None if sizes is None else self._number(self.before, name, sizes)
 
     def moves(self, name: str) -> bool:
         """Whether a value that reads no data changes with padded axes or the batch at some length that is tried."""
         if not self.is_size(name) or self.alike(name) is not None:
             return False
         found = self._tried(name, set())
-        return not all(np.array_equal(found[0], each) for each in found)
+        return not all(np.array_equal(found[0][1], each) for _, each in found)
 
-    def _tried(self, name: str, free: Set[str]) -> list[Array]:
+    def _tried(self, name: str, free: Set[str]) -> list[tuple[Mapping[str, int], Array]]:
         """What a value that follows from sizes holds at every length of `TRIED`, and next to the numbers it meets.
 
         Args:
@@ -227,11 +232,12 @@ class Replay:
         steps = sorted({*TRIED, *(number - 1 for number in numbers if 0 < number <= FURTHEST)})
         if not part.sources:
             steps = steps[:2]  # no length reaches it; twice, as what is drawn at random is another one each time
-        found: list[Array] = []
+        found: list[tuple[Mapping[str, int], Array]] = []
         for draw in range(len(steps)):
             sizes = {axis: least[axis] + steps[(draw + at) % len(steps)] for at, axis in enumerate(sorted(least))}
             with contextlib.suppress(Exception):  # longer than a table, or so: nothing is claimed of such a length
-                found.append(self._number(self.before, name, dict.fromkeys(self.free, self.free_size) | sizes))
+                sizes = dict.fromkeys(self.free, self.free_size) | sizes
+                found.append((sizes, self._number(self.before, name, sizes)))
         return found
 
     def element_type(self, name: str) -> int:
@@ -363,12 +369,18 @@ class Replay:
         return drawn[layout.chosen(row)] if drawn.ndim else drawn
 
     def _number(self, graph: Graph, name: str, values: Mapping[str, int]) -> Array:
-        """A value that follows from sizes alone: computed from inputs of those sizes, once, as many steps read it."""
+        """A value that follows from sizes alone: computed from inputs of those sizes, once, as many steps read it.
+
+        One as large as weights is computed every time: it is weights that were moved, and kept it would be a copy.
+        """
         key = (id(graph), name, tuple(sorted(values.items())))
-        if key not in self.numbers:
-            part = self._part(graph, name)
-            self.numbers[key] = part.run({each: self._zeros(graph, each, values) for each in part.sources})[0]
-        return self.numbers[key]
+        if key in self.numbers:
+            return self.numbers[key]
+        part = self._part(graph, name)
+        array = part.run({each: self._zeros(graph, each, values) for each in part.sources})[0]
+        if array.size <= MOST_KEPT:
+            self.numbers[key] = array
+        return array
 
     def _is_rounding(self, name: str, values: Mapping[str, int]) -> bool:
         """Whether a value that follows from sizes alone is another one in double precision."""

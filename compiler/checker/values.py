@@ -101,6 +101,7 @@ def within(numbers: Array, content: tuple[float, float, bool]) -> bool:
     low, high, nan = content
     if numbers.size and low <= float(numbers.min()) and float(numbers.max()) <= high:  # NaN is within no bounds
         return True
+    numbers = numbers.astype(np.float64)
     bad = np.isnan(numbers)
     slack = 1e-5 * np.maximum(1.0, np.abs(numbers))
     with np.errstate(invalid="ignore"):  # infinities of both signs; those are compared as they are

@@ -1,5 +1,6 @@
 """What a padded step must agree with."""
 
+import tracemalloc
 from collections.abc import Mapping
 
 import numpy as np
@@ -68,3 +69,16 @@ def test_of_graph_inputs_nothing_is_known() -> None:
     require_no_better({**FACT, "contents": [[[1], "-inf", "inf", True]]}, given, "record", 1)
     with pytest.raises(Rejected, match="may hold anything"):
         require_no_better(FACT, given, "record", 1)
+
+
+def test_weights_that_are_equal_are_compared_without_a_copy() -> None:
+    wide = np.ones((512, 512), np.float32)
+    fact = {"axes": {}, "contents": [[[], -9.0, 9.0, False]]}
+    same = Layout(fact, [512, 512], LENGTHS, "batch")
+    tracemalloc.start()
+    try:
+        compare_output("step", same, wide, [wide, wide.copy()])
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 3 * wide.nbytes, "in double precision each comparison has taken eight times as much"

@@ -5,7 +5,8 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from compiler.checker.graph import DoesNotRun, Graph, NoKernel, Part, Rejected
+from compiler.checker.graph import DoesNotRun, Graph, NoKernel, Part, Rejected, opened
+from compiler.runners.structure import split
 from tests.kit.graphs import parse
 
 TEXT = """(float[batch,time] x) => (float[batch,time] z) <float half = {0.5}>
@@ -104,3 +105,13 @@ def test_a_node_without_a_kernel_for_its_types_is_named_with_those_that_have_one
     with pytest.raises(NoKernel, match=r"node 'y_mul' cannot be run: .*Mul") as caught:
         part.run({"x": np.zeros(1)})
     assert "compute it in float32" in caught.value.cure
+
+
+def test_large_weights_are_read_where_they_lie() -> None:
+    wide = np.random.default_rng(0).standard_normal((16, 16)).astype(np.float32)
+    whole = parse("(float[2,16] x, float[16,16] w) => (float[2,16] y) { y = MatMul(x, w) }", {"w": wide})
+    apart = split(whole)
+    session = opened(apart.proto, apart.weights)
+    assert np.shares_memory(session.weights["w"], next(iter(apart.weights.values())))
+    x = np.ones((2, 16), np.float32)
+    np.testing.assert_allclose(session.run(None, {"x": x})[0], x @ wide, rtol=1e-5, atol=1e-5)

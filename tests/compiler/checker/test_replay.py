@@ -10,6 +10,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
+from compiler.checker import replay as replay_module
 from compiler.checker.check import check
 from compiler.checker.graph import Graph, Part, Rejected
 from compiler.checker.replay import Replay
@@ -128,6 +129,19 @@ def test_what_no_length_reaches_is_run_twice_and_what_is_drawn_at_random_is_not_
     with mock.patch.object(Part, "run", autospec=True, side_effect=Part.run) as run:
         assert steps.moves("both")
     assert run.call_count <= 2
+
+
+def test_what_is_as_large_as_weights_is_computed_anew_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_module, "MOST_KEPT", 3)
+    model = parse("""(float[batch,4] x) => (float[batch,4] y) {
+        low = Constant<value = float[4] {1.0, 2.0, 3.0, 4.0}>()  double = Add(low, low)  y = Mul(x, double) }""")
+    written = Graph(ir.serde.serialize_model(model))
+    keys = ("sides", "length_inputs", "mask_inputs", "becomes", "minimum")
+    steps = Replay(written, written, {"batch": "batch", "records": [], **{key: {} for key in keys}}, 2)
+    for _ in range(2):
+        double = steps.alike("double")
+        assert double is not None and double.tolist() == [2.0, 4.0, 6.0, 8.0]
+    assert not steps.numbers
 
 
 def test_no_more_slots_are_drawn_than_are_proved() -> None:
