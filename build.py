@@ -25,6 +25,7 @@ from compiler.interruption import signals_interrupt
 from compiler.report.files import is_json_report, is_page, require_place
 from runtime_lite.ending import STDOUT_CLOSED, leave_stdout
 from runtime_lite.executors.executor import ExecutorFactory
+from runtime_lite.executors.heap import return_large_blocks
 
 DIFFERENT = 6
 INTERRUPTED = 130
@@ -35,6 +36,7 @@ PIPE_CLOSED = 141
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; every failure is one message with its cure."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    return_large_blocks()
     options = _parse(given)
     if sys.stdout is None:
         return _fail(STDOUT_CLOSED, 2, given)

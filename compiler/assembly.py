@@ -26,6 +26,7 @@ from compiler.records.build_report import EngineRow
 from compiler.records.drift_curves import curve_of
 from compiler.report.build_record import BuildRecord
 from compiler.report.progress import Progress
+from compiler.runners.mapped_weights import unload_weights
 from compiler.targets.base import Built, Target
 from compiler.targets.forms import Form
 from compiler.targets.weights_file import WeightsFile
@@ -91,6 +92,7 @@ class Assembly:
             weights = None if latency is None else shared.setdefault(latency.of, WeightsFile(f"{latency.of}.weights"))
             built = lowering.emit(weights)
             write_files(self.folder, built.files)
+            unload_weights()
             forms = lowering.target.plan
             graphs = {**self.shipped.graphs, name: _shipped_graph(lowering, forms, built, self.folder, self.loaded)}
             self.shipped = dataclasses.replace(self.shipped, graphs=graphs)
@@ -112,6 +114,7 @@ class Assembly:
         sources, tools = _sources_of(self.loaded, self.lowerings), tool_versions(self.target.packages)
         files = bundle_files(self.loaded, self.parts, self.receipts, sources, tools, self.together)
         write_files(self.folder, {name: each for name, each in files.items() if _differs(self.folder / name, each)})
+        unload_weights()
 
     def record_together(self) -> None:
         """What wired graphs answer together, for the golden file of the whole."""

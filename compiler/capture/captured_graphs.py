@@ -5,6 +5,7 @@ the framework nor that code is imported while nothing has changed.
 """
 
 import functools
+import gc
 import json
 import time
 from collections.abc import Callable
@@ -30,6 +31,7 @@ from compiler.recipe.graph_parts import Source
 from compiler.recipe.load import RecipePlaces
 from compiler.records.build_report import StageReport
 from compiler.report.progress import Progress
+from compiler.runners.mapped_weights import map_weights, unload_weights
 from compiler.runners.stored_graph import read_stored, stored
 from compiler.runners.structure import Structure, split
 from compiler.stage_inputs import CaptureInputs, key_of
@@ -38,6 +40,9 @@ from runtime_lite.format.canonical_json import canonical_json
 
 Models = tuple[ir.Model, ir.Model | None]
 """Of the call that runs for every chunk, and of the one that starts a stream, if it is another."""
+
+MOST_LEFT_BYTES = 2**26
+"""Weights of a captured module that are larger together are looked for and freed at once."""
 
 CALLS = ("later", "first")
 """What the files of both are called in the cache."""
@@ -114,6 +119,9 @@ class CapturedGraphs:
                     merge_equal_heads(self._models[0], self.graph, self.inputs.spec.without_constants)
                 if self.inputs.spec.derive_steps is not None:
                     self._models = self._derive(self._models[0]), None
+                whole = None if self._derived is None else self._derived.whole
+                if map_weights(*self._models, whole) > MOST_LEFT_BYTES:
+                    gc.collect()  # the module, which the exporter leaves in cycles of references
                 graphs = [split(model) for model in self._models if model is not None]
                 self._steps = graphs[0] if self._derived is not None else None  # passes change the graph itself
                 self.digest = stage_key(*(graph.content for graph in graphs), made)
@@ -121,6 +129,7 @@ class CapturedGraphs:
                 for graph, call in zip(graphs, CALLS, strict=False):
                     files |= stored(graph, call)
                 why = results.keep(key, files, self.code(), is_data)
+                unload_weights()
             seconds, is_cached = time.perf_counter() - started, self._entry is not None
             told = "; ".join(each for each in (self._told(), why) if each)
             handle.finish(StageReport(self.graph, "capture", seconds, cached=is_cached, detail=told))

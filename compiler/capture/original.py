@@ -24,6 +24,7 @@ from compiler.recipe.graph import Graph
 from compiler.recipe.load import LoadedRecipe
 from compiler.recipe.tree.keys import Key
 from compiler.report.progress import Progress
+from compiler.runners.mapped_weights import unload_weights
 from compiler.runners.stream import OriginalCall, chained_steps
 from compiler.stage_inputs import (
     CaptureInputs,
@@ -160,6 +161,7 @@ class Original:
             captured = [model for model in self.captured.models() if model is not None]
             for module in reference.modules:
                 share_weights(module, captured)
+            unload_weights()  # of both copies that were compared none is read now
         return reference
 
     def fault(self, feeds: Sequence[Feed]) -> SlipwayError | None:
@@ -182,6 +184,7 @@ class Original:
         streams = self.streams()
         feeds = (_spread(streams, SPREAD) if self.spec.has_utterances else streams[0])[:CALLS]
         ranges = ranges_of(self.spec, streams)
+        unload_weights()
         return edge_cases(self.gate.edges, feeds, ranges, self.reference().run, self.start(), self.spec.fed_alike)
 
     def edges(self) -> list[EdgeCase]:

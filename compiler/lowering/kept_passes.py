@@ -17,6 +17,7 @@ from compiler.heads.shared_states import SharedStates
 from compiler.pieces import Content
 from compiler.records.build_report import StageReport, stage_report_of
 from compiler.records.searches import Search, search_of
+from compiler.runners.mapped_weights import map_weights
 from compiler.runners.stored_graph import read_stored, stored
 from compiler.runners.structure import Structure, split
 from compiler.stages import Lowered, Outcome, Pass
@@ -100,6 +101,7 @@ class KeptPasses:
             maps = (*lowered.state_maps, shared) if shared.states else lowered.state_maps
             return Outcome(dataclasses.replace(lowered, model=earlier.graph.model(), state_maps=maps), records=records)
         outcome = made.apply(lowered)
+        map_weights(outcome.lowered.model)  # kept as long as the build
         shared = _shared_states(made, lowered, outcome.lowered)
         proved = canonical_json(list(outcome.records))
         self._expensive[key] = _Expensive(split(outcome.lowered.model), proved, safetensors.numpy.save(shared.arrays()))

@@ -25,6 +25,7 @@ from compiler.recipe.gates import Tolerance
 from compiler.records.build_report import StageReport
 from compiler.records.precision import PrecisionRecord
 from compiler.records.searches import Search
+from compiler.runners.mapped_weights import map_weights, unload_weights
 from compiler.runners.stream import Advance, OriginalCall, chained_steps
 from compiler.runners.structure import is_same
 from compiler.search.searched import searched
@@ -175,6 +176,7 @@ class Lowering:
                     self.kept.keep_report(each.key, report, records)
                 self._take_in(report)
                 handle.finish(report)
+            unload_weights()
         return lowered
 
     def _start(self) -> Lowered:
@@ -186,6 +188,7 @@ class Lowering:
         try:
             outcome = self.kept.apply(made, planned.key, lowered)
             check_between_passes(outcome.lowered)
+            map_weights(*outcome.lowered.models)
         except SlipwayError as error:
             raise error.at(stage=made.name, graph=self.name) from None
         proof = proof_of(made.name, before, outcome)

@@ -5,18 +5,22 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import onnxruntime
 
 from compiler import ir as house
 from compiler.runners.half_precision import with_rounding
-from compiler.runners.structure import Structure, outside, split
+from compiler.runners.structure import Structure, outside, split, written
 from compiler.stages import Array
 
 PROVIDERS = ["CPUExecutionProvider"]
 
 MOST_PACKED_BYTES = 2**30
 """Weights that are larger together are read where they lie; of others a session holds a copy, as kernels read them."""
+
+UNPACKED = ("session.disable_prepacking", "1")
+"""The option of a session that reads weights where they lie."""
 
 
 class Session(Protocol):
@@ -27,20 +31,24 @@ class Session(Protocol):
         ...
 
 
-def open_session(model: bytes | str, *, optimize: bool = False, threads: int = 1) -> onnxruntime.InferenceSession:
+def open_session(
+    model: bytes | str, *, optimize: bool = False, threads: int = 1, keeps_memory: bool = True
+) -> onnxruntime.InferenceSession:
     """A CPU session.
 
     Args:
         model: serialized model, or the path of a model file.
         optimize: whether ONNX Runtime may rewrite the graph. Off when passes are compared, on for what ships.
         threads: intra-op threads.
+        keeps_memory: whether what a run has needed is kept for the next one.
     """
-    options = _options(optimize=optimize, threads=threads)
+    options = _options(optimize=optimize, threads=threads, keeps_memory=keeps_memory)
     return onnxruntime.InferenceSession(model, options, providers=PROVIDERS)
 
 
-def _options(*, optimize: bool, threads: int) -> onnxruntime.SessionOptions:
+def _options(*, optimize: bool, threads: int = 1, keeps_memory: bool = True) -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
+    options.enable_cpu_mem_arena = options.enable_mem_pattern = keeps_memory
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # what it raises says it as well
@@ -50,19 +58,19 @@ def _options(*, optimize: bool, threads: int) -> onnxruntime.SessionOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Opened:
-    """A session that reads the weights of a model where they lie.
+class _Fed:
+    """A session that is fed the weights of its graph in every call: it reads them where they lie and holds none.
 
     Attributes:
-        session: of the structure.
-        weights: held as long as the session, which does not own them.
+        session: of the graph, whose large weights are inputs.
+        weights: by name.
     """
 
     session: onnxruntime.InferenceSession
-    weights: Sequence[onnxruntime.OrtValue]
+    weights: Mapping[str, Array]
 
     def run(self, names: Sequence[str] | None, feeds: dict[str, Array]) -> list[Array]:
-        found: list[Array] = self.session.run(names, feeds)
+        found: list[Array] = self.session.run(names, {**feeds, **self.weights})
         return found
 
 
@@ -73,15 +81,33 @@ def open_model(model: ir.Model, *, optimize: bool = False) -> Session:
 
 def open_structure(structure: Structure, *, optimize: bool = False) -> Session:
     """A CPU session of a graph whose weights lie beside it, on one thread; `optimize` as in `open_session`."""
-    options = _options(optimize=optimize, threads=1)
+    if structure.nbytes > MOST_PACKED_BYTES and not optimize:
+        return _fed(structure)
+    options = _options(optimize=optimize)
     tensors = outside(structure.proto)
     values = [
         onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(structure.array_of(tensor))) for tensor in tensors
     ]
     options.add_external_initializers([tensor.name for tensor in tensors], values)
-    if sum(array.nbytes for array in structure.weights.values()) > MOST_PACKED_BYTES:
-        options.add_session_config_entry("session.disable_prepacking", "1")
-    return _Opened(onnxruntime.InferenceSession(structure.content, options, providers=PROVIDERS), values)
+    if structure.nbytes > MOST_PACKED_BYTES:
+        options.add_session_config_entry(*UNPACKED)
+    session: Session = onnxruntime.InferenceSession(structure.content, options, providers=PROVIDERS)
+    return session
+
+
+def _fed(structure: Structure) -> Session:
+    proto, tensors = onnx.ModelProto(), outside(structure.proto)
+    proto.CopyFrom(structure.proto)
+    names = {tensor.name for tensor in tensors}
+    kept = [tensor for tensor in proto.graph.initializer if tensor.name not in names]
+    del proto.graph.initializer[:]
+    proto.graph.initializer.extend(kept)
+    for tensor in tensors:
+        kind = ir.TensorType(ir.DataType(tensor.data_type))
+        proto.graph.input.append(ir.to_proto(ir.Value(name=tensor.name, type=kind, shape=ir.Shape(tensor.dims))))
+    options = _options(optimize=False, keeps_memory=False)
+    session = onnxruntime.InferenceSession(written(proto), options, providers=PROVIDERS)
+    return _Fed(session, {tensor.name: np.ascontiguousarray(structure.array_of(tensor)) for tensor in tensors})
 
 
 def session_of(model: ir.Model, *, optimize: bool = False) -> Session:

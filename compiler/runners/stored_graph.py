@@ -1,6 +1,5 @@
 """A graph as files: the structure, and its large weights in a file beside it, as any reader of ONNX takes them."""
 
-import mmap
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +7,7 @@ import onnx
 import onnx_ir as ir
 
 from compiler.pieces import Content, Pieces, flat
+from compiler.runners.mapped_weights import mapped
 from compiler.runners.structure import Structure, with_weights_placed
 from compiler.stages import Array
 
@@ -44,7 +44,7 @@ def read_stored(path: Path) -> ir.Model:
     if not external:
         return model
     with path.with_suffix(".weights").open("rb") as file:
-        content = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), np.uint8)
+        content = np.frombuffer(mapped(file), np.uint8)
     for name, tensor in external.items():
         told = {entry.key: entry.value for entry in tensor.external_data}
         start, kind = int(told["offset"]), ir.DataType(tensor.data_type).numpy()

@@ -42,6 +42,11 @@ class Structure:
     weights: Mapping[str, Array]
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of the large weights together."""
+        return sum(array.nbytes for array in self.weights.values())
+
+    @property
     def content(self) -> bytes:
         """The structure, serialized: all that makes the graph, as it holds the digests of the weights."""
         return written(self.proto)
@@ -52,7 +57,7 @@ class Structure:
         for tensor in outside(self.proto):
             value = model.graph.initializers[tensor.name]
             value.const_value = ir.tensor(self.array_of(tensor), name=tensor.name)
-            _DIGESTS[value.const_value] = _reference(tensor)
+            remember_digest(value.const_value, _reference(tensor))
         return model
 
     def array_of(self, tensor: onnx.TensorProto) -> Array:
@@ -137,6 +142,11 @@ def digest_of(tensor: ir.TensorProtocol) -> str:
     if tensor not in _DIGESTS:
         _DIGESTS[tensor] = hashlib.sha256(flat(tensor.numpy())).hexdigest()
     return _DIGESTS[tensor]
+
+
+def remember_digest(tensor: ir.TensorProtocol, digest: str) -> None:
+    """Note the digest of a weight that has the content of another one."""
+    _DIGESTS[tensor] = digest
 
 
 class _WithoutWeights:

@@ -90,7 +90,7 @@ def _run(node: ir.Node, operands: Sequence[Array | None]) -> list[Array]:
 
 @functools.lru_cache(maxsize=512)
 def _session(model: bytes) -> Session:
-    session: Session = open_session(model)
+    session: Session = open_session(model, keeps_memory=False)
     return session
 
 

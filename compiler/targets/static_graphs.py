@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from compiler import ir as house
 from compiler.errors import Refused
 from compiler.pieces import Content
+from compiler.runners.mapped_weights import map_weights
 from compiler.stages import Lowered, Refusal
 from compiler.targets.base import Built, Emitted, Target
 from compiler.targets.formed_graphs import formed, outcomes_of
@@ -93,6 +94,7 @@ def write_prepared(target: Target, prepared: Prepared, weights: WeightsFile | No
     lowered = prepared.origin
     done = {id(graph): formed(target.plan, graph) for _, _, graph in prepared.graphs}
     graphs = [(sizes, fixed, done[id(graph)]) for sizes, fixed, graph in prepared.graphs]
+    map_weights(*(each.lowered.model for each in done.values()))
     if not prepared.is_open:
         target.accept([each.lowered for each in done.values()])
     weights = WeightsFile(f"{lowered.graph}.weights") if weights is None else weights

@@ -19,6 +19,7 @@ from compiler.records.findings import Finding
 from compiler.runners.ahead import on_all_cores
 from compiler.runners.choose import runners_of
 from compiler.runners.coded_states import states_in_numbers
+from compiler.runners.mapped_weights import map_weights, unload_weights
 from compiler.runners.stream import CallRunner, OriginalCall, Run, Stepper, expected_of
 from compiler.stages import Array, Feed, Lowered
 from compiler.verify.edge_feeds import Range, edge_feeds
@@ -118,6 +119,8 @@ def edge_cases(
     """
     answered = [_answered(kind, edge_feeds(kind, feeds, ranges, alike), run) for kind in kinds]
     copy, found = perturbed(captured), dict[EdgeKind, EdgeCase]()
+    map_weights(*copy.models)
+    unload_weights()
     for part in on_all_cores(lambda part: _with_draws(part, copy), [answered[at::PARTS] for at in range(PARTS)]):
         found |= {case.kind: case for case in part}
     return [found[kind] for kind in kinds]

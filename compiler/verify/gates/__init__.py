@@ -7,6 +7,7 @@ from typing import Any
 from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding
 from compiler.report.progress import Progress, StageHandle
+from compiler.runners.mapped_weights import unload_weights
 from compiler.verify.blamed_form import run_blaming
 from compiler.verify.gate import Gate, Phase, Shipped
 from compiler.verify.gates.against_float import AGAINST_FLOAT
@@ -78,6 +79,7 @@ def run_gates(
             for line, on_line in itertools.groupby(wanted, lambda gate: gate.line):
                 with progress.stage(looked_at.name, line) as handle:
                     _run_line(list(on_line), looked_at, handle, findings, kept)
+                unload_weights()
 
 
 def _run_line(

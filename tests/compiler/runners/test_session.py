@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from compiler import ir as house
-from compiler.runners.session import evaluate_node, open_session, run_model, with_constants_dequantized
+from compiler.runners import session
+from compiler.runners.session import evaluate_node, open_model, open_session, run_model, with_constants_dequantized
 from tests.kit.graphs import node_named, parse
 
 
@@ -62,3 +63,17 @@ def test_integer_constants_become_the_numbers_they_stand_for(kind: str, dtype: t
 def test_what_is_computed_is_not_folded() -> None:
     model = parse("(int8[2] x) => (float[2] y) <float scale = {0.5}> { y = DequantizeLinear(x, scale) }")
     assert with_constants_dequantized(model) is model
+
+
+def test_weights_that_are_too_large_to_be_copied_are_read_where_they_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = np.random.default_rng(0).standard_normal((32, 32)).astype(np.float32)
+    text = "(float[2,32] x, float[32,32] w, float[32] b) => (float[2,32] y) { h = MatMul(x, w)  y = Add(h, b) }"
+    model, feeds = parse(text, {"w": wide, "b": wide[0]}), {"x": wide[:2]}
+    expected = run_model(model, feeds)["y"]
+    monkeypatch.setattr(session, "MOST_PACKED_BYTES", wide.nbytes - 1)
+    opened = open_model(model)
+    assert isinstance(opened, session._Fed)
+    assert np.shares_memory(opened.weights["w"], house.array_of(model.graph.initializers["w"]))
+    np.testing.assert_allclose(opened.run(["y"], feeds)[0], expected, rtol=1e-5, atol=1e-5)
+    assert feeds.keys() == {"x"}
+    np.testing.assert_allclose(open_model(model, optimize=True).run(None, feeds)[0], expected, rtol=1e-5, atol=1e-5)

@@ -1,4 +1,4 @@
-"""The heap is trimmed where the C library can, and nothing happens where it cannot."""
+"""The heap is trimmed, and keeps no large block, where the C library can; nothing happens where it cannot."""
 
 import pytest
 
@@ -14,4 +14,13 @@ def test_the_c_library_is_asked_for_all_it_can_give(monkeypatch: pytest.MonkeyPa
 
 def test_without_it_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heap, "_MALLOC_TRIM", None)
+    monkeypatch.setattr(heap, "_MALLOPT", None)
     heap.trim_heap()
+    heap.return_large_blocks()
+
+
+def test_large_blocks_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(heap, "_MALLOPT", lambda *given: asked.append(given))
+    heap.return_large_blocks()
+    assert asked == [(-3, heap.LARGE_BLOCK_BYTES)]

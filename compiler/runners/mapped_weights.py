@@ -1,0 +1,103 @@
+"""Large weights of graphs lie in files that are mapped: what no stage reads at the moment takes no memory.
+
+A build holds several graphs at once: as captured, before and after a pass, and what certificates speak of. Each content
+is written once, whichever graphs share it, and read where it is mapped.
+"""
+
+import mmap
+import tempfile
+import weakref
+from collections.abc import Mapping
+from typing import BinaryIO
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler.pieces import flat
+from compiler.runners.structure import WEIGHTS, digest_of, remember_digest
+from compiler.stages import Array
+from runtime_lite.executors.heap import trim_heap
+
+LEAST_BYTES = 2**20
+"""Smaller weights stay in memory."""
+
+_MAPS: "weakref.WeakSet[mmap.mmap]" = weakref.WeakSet()
+"""All that is mapped here and still read by some graph."""
+
+_PLACES: dict[str, tuple["weakref.ref[mmap.mmap]", int]] = {}
+"""Where a content is mapped, and its offset there, by its digest."""
+
+
+def mapped(file: BinaryIO) -> mmap.mmap:
+    """A file, mapped; it may be closed and removed. What is written into the mapping stays out of the file."""
+    mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    _MAPS.add(mapping)
+    return mapping
+
+
+def map_weights(*models: ir.Model | None) -> int:
+    """Let large weights lie in a mapped file instead of in memory; they stay there where no such file can be written.
+
+    Args:
+        models: have other tensors with the same numbers afterwards; an absent one is passed over.
+
+    Returns:
+        The bytes that were written, of weights that no graph has had before.
+    """
+    values = [value for model in models if model is not None for value in model.graph.initializers.values()]
+    large = {value: tensor for value in values if (tensor := value.const_value) is not None and _is_in_memory(tensor)}
+    digests = {value: digest_of(tensor) for value, tensor in large.items()}
+    new = {digest: large[value] for value, digest in digests.items() if _place_of(digest) is None}
+    mapping = None
+    if new:
+        try:
+            mapping = _written(new)
+        except OSError:
+            return 0
+    for value, digest in digests.items():
+        value.const_value = _tensor_at(digest, large[value])
+    return 0 if mapping is None else len(mapping)
+
+
+def unload_weights() -> None:
+    """Give the system the memory of what is mapped, until it is read again, and what lies free in the heap."""
+    for mapping in list(_MAPS):
+        mapping.madvise(mmap.MADV_DONTNEED)
+    trim_heap()
+
+
+def _is_in_memory(tensor: ir.TensorProtocol) -> bool:
+    if tensor.dtype not in WEIGHTS or tensor.nbytes < LEAST_BYTES:
+        return False
+    owner: object = tensor.numpy()
+    while isinstance(owner, np.ndarray | memoryview):
+        owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
+    return not isinstance(owner, mmap.mmap)
+
+
+def _written(tensors: Mapping[str, ir.TensorProtocol]) -> mmap.mmap:
+    with tempfile.TemporaryFile() as file:
+        offsets = dict[str, int]()
+        for digest, tensor in tensors.items():
+            offsets[digest] = file.tell()
+            file.write(flat(tensor.numpy()))
+            file.write(bytes(-file.tell() % mmap.PAGESIZE))
+        file.flush()
+        mapping = mapped(file)
+    _PLACES.update((digest, (weakref.ref(mapping), offset)) for digest, offset in offsets.items())
+    return mapping
+
+
+def _place_of(digest: str) -> tuple[mmap.mmap, int] | None:
+    reference, offset = _PLACES.get(digest, (None, 0))
+    mapping = None if reference is None else reference()
+    return None if mapping is None else (mapping, offset)
+
+
+def _tensor_at(digest: str, like: ir.TensorProtocol) -> ir.TensorProtocol:
+    place = _place_of(digest)
+    assert place is not None
+    content: Array = np.frombuffer(place[0], np.uint8, like.nbytes, place[1])
+    tensor = ir.tensor(content.view(like.dtype.numpy()).reshape(like.shape.numpy()), name=like.name)
+    remember_digest(tensor, digest)
+    return tensor
