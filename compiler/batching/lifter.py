@@ -195,7 +195,7 @@ class LiftedNode:
             if self.has(operand) and self.lifter.has_rows(self.values[operand]):
                 raise refuse(
                     f"{self.op} takes {what} from {self.value(operand).name!r}, which differs from row to row",
-                    f"compute {what} from shapes or constants, which all rows share",
+                    f"compute {what} from shapes or constants, which all rows share, or mask what a row leaves out",
                 )
 
     def constants(self, operand: int, what: str) -> tuple[int, ...]:

@@ -10,15 +10,17 @@ from compiler import ir as house
 from compiler.errors import DataError, RecipeError, Refused
 from compiler.passes.append_states import AppendStates
 from compiler.passes.pack_states import PackStates
-from compiler.passes.quantize_states import QuantizeStates, grid_of
+from compiler.passes.quantize_states import QuantizeStates, _grids, grid_of
 from compiler.runners.choose import runners_of
 from compiler.runners.coded_states import codes_of
 from compiler.runners.session import session_of
 from compiler.runners.stream import poisoned
-from compiler.stages import Feed, Lowered, Outcome
+from compiler.stages import Feed, Lowered, Outcome, State
+from runtime_lite.format.cache_axis import CacheAxis
 from tests.compiler.passes.test_append_states import ROWS, calls, lowered_steps
+from tests.compiler.passes.test_pack_states import FRAMES_FIRST
 from tests.kit.calibration import with_streams
-from tests.kit.graphs import copy_of
+from tests.kit.graphs import copy_of, parse
 from tests.kit.whole_sequences import LABELS, LONGEST, Drawing
 
 DRAWING = Drawing(positions="rotary", layers=2)
@@ -42,6 +44,14 @@ def steps(how: str) -> Lowered:
         return lowered_steps(DRAWING)
     lowered = lowered_steps(DRAWING, "pack_states")
     return AppendStates().apply(lowered).lowered if how == "appended" else lowered
+
+
+def test_frames_that_lie_in_front_of_all_have_grids() -> None:
+    states = (State("a", "na", 0, "cached"), State("b", "nb", 0, "cached"))
+    caches = (CacheAxis("cached", 8, 4, "length", None),)
+    lowered = Lowered("tiny", parse(FRAMES_FIRST), states=states, caches=caches)
+    grids = _grids(lowered, states, [[{"x": np.ones((4, 1, 3), np.float32)}] * 2], 1.0)
+    assert set(grids) == {"a", "b"}
 
 
 @pytest.mark.parametrize("how", ["whole", "packed", "appended"])
