@@ -302,10 +302,10 @@ def _cut(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim])
         return _turned(planner.plan(node.inputs[0], layouts), cuts[0].axis)
     run = _run(node, dims)
     if run is not None:
-        axis, first = run
+        axis, first, stride = run
         layout = layouts[axis] or (Frames((Segment(dims[axis]),)),)
         source = [*layouts[:axis], suffix(_dims(node, 0)[axis]), *layouts[axis + 1 :]]
-        return _begun_later(planner.plan(node.inputs[0], source), axis, first, layout)
+        return _kept(planner.plan(node.inputs[0], source), axis, first, stride, layout)
     if cuts is None or any(cut.numbers is None or layouts[cut.axis] is not None for cut in cuts):
         raise refuse("Slice of what follows from axis lengths is used as data", CURE)
     return _applied(planner, node, layouts, dims, [(0, layouts)])
@@ -316,18 +316,19 @@ def _is_turn(cut: Cut) -> bool:
     return (cut.start, cut.step) == (-1, -1) and isinstance(cut.end, int) and cut.end < -LONGEST
 
 
-def _run(node: ir.Node, dims: Sequence[Dim]) -> tuple[int, Dim] | None:
-    """The axis of which a Slice keeps neighbours, and the first of them, where both move with lengths; else None."""
+def _run(node: ir.Node, dims: Sequence[Dim]) -> tuple[int, Dim, int] | None:
+    """The axis of which a Slice keeps some, the first of them, and their distance, where they move with lengths."""
     view = slice_of(node)
     cut = None if view is None else view.only_cut(numbers_of)
-    if cut is None or cut.start is None or cut.end is None or cut.step != 1:
+    if cut is None or cut.start is None or cut.end is None or not isinstance(cut.step, int) or cut.step < 1:
         return None
     at = cut.axis
     size = _dims(node, 0)[at]
     first, last = (_from_front(each, size) for each in (cut.start, cut.end))
     inside = all(never_negative(each) for each in (first, normal_form(size - last)))
-    moves = not isinstance(size, int) and same(normal_form(last - first), dims[at])
-    return (at, first) if inside and moves else None
+    count = normal_form(-sympy.floor(-sympy.sympify(last - first) / cut.step))
+    moves = not isinstance(size, int) and same(count, dims[at])
+    return (at, first, cut.step) if inside and moves else None
 
 
 def _from_front(bound: Dim, size: Dim) -> Dim:
@@ -337,8 +338,8 @@ def _from_front(bound: Dim, size: Dim) -> Dim:
     return size if isinstance(bound, int) and bound >= LONGEST else bound
 
 
-def _begun_later(plan: Plan, axis: int, first: Dim, layout: Axis) -> Plan:
-    """The plan of the same numbers along an axis from a later one on, laid out anew.
+def _kept(plan: Plan, axis: int, first: Dim, stride: int, layout: Axis) -> Plan:
+    """The plan of some of the same numbers along an axis, from one on in steps, laid out anew.
 
     Raises:
         Refused: something but arithmetic of positions is cut.
@@ -352,12 +353,15 @@ def _begun_later(plan: Plan, axis: int, first: Dim, layout: Axis) -> Plan:
         case Counted(start=start, step=step) if isinstance(frames, Frames):
             begin, by = _number(start), _number(step)
             if begin is not None and isinstance(by, int):
-                return Counted(Sizes((normal_form(begin + first * by),), (), plan.dtype), step, frames, plan.dtype)
+                later = Sizes((normal_form(begin + first * by),), (), plan.dtype)
+                return Counted(
+                    later, step if stride == 1 else Sizes((by * stride,), (), plan.dtype), frames, plan.dtype
+                )
         case Apply(node=node, operands=operands):
             places = [_place_in(node, at, axis, len(plan.sizes)) for at in range(len(operands))]
             if None not in places:
                 moved = tuple(
-                    each if at < 0 else _begun_later(each, at, first, layout)
+                    each if at < 0 else _kept(each, at, first, stride, layout)
                     for each, at in zip(operands, (place for place in places if place is not None), strict=True)
                 )
                 return dataclasses.replace(plan, operands=moved, sizes=_resized(plan.sizes, axis, layout))

@@ -445,14 +445,14 @@ def _ended(frames: Frames, stop: Dim, work: _Cutting) -> tuple[list[Segment], bo
             work.at_least.append(normal_form(last.size - after + 1))
             return [*whole, Segment(after)], False
         return [*whole, Segment(sympy.Min(last.size, after))], False
-    if last.side is Side.LEFT and len(segments) == 1 and never_falls(after) and _lies_between(after, before):
-        return [Segment(after)], True
+    if last.side is Side.LEFT and len(segments) == 1 and never_falls(after) and _is_never_negative(before):
+        return [Segment(after)], True  # which is not negative from the least length on: see `_from_front`
     raise _refuse_inside(stop, last, "up to")
 
 
-def _lies_between(after: Dim, before: Dim) -> bool:
-    """Whether a position is behind the start and in front of the end, at these distances, whatever the lengths."""
-    return all(never_negative(each) or (never_falls(each) and (at_zero(each) or 0) >= 0) for each in (after, before))
+def _is_never_negative(distance: Dim) -> bool:
+    """Whether a distance is not negative, whatever the lengths."""
+    return never_negative(distance) or (never_falls(distance) and (at_zero(distance) or 0) >= 0)
 
 
 def _axis_of(work: _Cutting, frames: Frames) -> int:

@@ -76,6 +76,12 @@ ALONE = {
     "the last two of positions that go on": RANGE
     + "m = Add(T, two)  o = Range(zero, m, one)  f = Cast<to = 1>(o)  l = Cast<to = 1>(T)  q = Div(f, l)  "
     "w2 = Unsqueeze(q, first)  d = Slice(w2, s, far, second)  c = Slice(x, first, third, third)  y = Add(c, d)",
+    "shares of the length at every second frame": RANGE
+    + "f = Cast<to = 1>(p)  l = Cast<to = 1>(T)  q = Div(f, l)  d = Slice(q, first, far, first, third)  "
+    "u = Unsqueeze(d, outer)  c = Slice(x, first, far, second, third)  y = Add(c, u)",
+    "a mask of every second frame": RANGE
+    + "h = Div(T, two)  m = GreaterOrEqual(p, h)  w2 = Unsqueeze(m, first)  d = Slice(w2, first, far, second, third)  "
+    "u = Unsqueeze(d, third)  c = Slice(x, first, far, second, third)  n2 = Neg(c)  y = Where(u, n2, c)",
     "divided by how many frames are left": RANGE
     + "d = Sub(T, p)  i = Cast<to = 7>(x)  u = Unsqueeze(d, outer)  q = Div(i, u)  y = Cast<to = 1>(q)",
 }

@@ -87,6 +87,7 @@ CUT = {
     "drop the last": (cut(LEFT, 0, -1), "1: [time - 1, left]"),
     "the first": (cut(LEFT, 0, 1), ""),
     "up to a length": (cut(joined([Segment(2 * TIME)]), 0, "time"), "1: [time, left]"),
+    "up to some less": (cut(joined([Segment(2 * TIME)]), 0, "time - 4", time=5), "1: [time - 4, left]"),
     "up to one less": (cut(LEFT, 0, "time - 1"), "1: [time - 1, left]"),
     "whole groups of frames": (cut(joined([Segment(TIME)]), 0, "4*(time//4)", time=4), "1: [4*floor(time/4), left]"),
     "every other": (cut(LEFT, 0, END, 2), "1: [floor(time/2 + 1/2), left]"),
