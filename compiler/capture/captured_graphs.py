@@ -23,7 +23,7 @@ from compiler.capture.constant_inputs import constants_of, fix_inputs
 from compiler.capture.derived_steps import DerivedModel, derived_model
 from compiler.capture.equal_heads import merge_equal_heads
 from compiler.capture.trial_calls import TrialCalls
-from compiler.errors import RecipeError
+from compiler.errors import RecipeError, SlipwayError
 from compiler.interruption import shielded
 from compiler.pieces import Content
 from compiler.recipe.graph import Graph
@@ -199,7 +199,7 @@ class CapturedGraphs:
     def _capture(self) -> tuple[Models, str]:
         """The graphs of both calls, and a digest of the modules they were captured from."""
         with shielded():  # a signal in the middle of importing the framework would end the process without a word
-            from compiler.capture import module_call, module_contents, torch_module  # only when it must capture
+            from compiler.capture import module_call, module_contents, torch_module, unsteady_original
             from compiler.capture.fixed_arguments import load_fixed
 
         spec = self.inputs.spec
@@ -221,7 +221,12 @@ class CapturedGraphs:
         called = functools.partial(module_call.called, outputs=spec.outputs, states=spec.fed_back)
         later = functools.partial(called, module)
         starts = None if first_module is None else functools.partial(called, first_module)
-        self.before_export(TrialCalls(self.graph, spec, later, starts))
+        trial = TrialCalls(self.graph, spec, later, starts)
+        try:
+            self.before_export(trial)
+        except SlipwayError as error:
+            unsteady_original.name_draws(error, functools.partial(self.before_export, trial))
+            raise
         model = torch_module.capture_module(module, self.graph, spec, list(spec.inputs))
         if first_module is None:
             return (model, None), made

@@ -55,9 +55,17 @@ PACKED_CURE = (
     "drop pack_padded_sequence and pad_packed_sequence: a bundle knows the length of every row, and padding behind it "
     "changes nothing in front; give the recurrence the padded sequence itself"
 )
+
+BRANCH_CURE = (
+    "forward branches on a number that it is given: where every call gives the same, fix it with constant: at the "
+    "input and annotate its parameter, as in sr: int, so that the branch is decided before the export; else select "
+    "with torch.where"
+)
+
 OPEN_SIZE_CURE = (
-    "a size of this line is a number that the call is given: write to places in the place of a cut, as "
-    "cache.index_copy_(1, position + torch.arange(n), x) in that of cache[:, position:position + n] = x"
+    "a size or a count in this line is a number that the call is given: where every call gives the same, fix it with "
+    "constant: at the input; in the place of cache[:, position:position + n] = x write "
+    "cache.index_copy_(1, position + torch.arange(n), x)"
 )
 
 EXAMPLE_BATCH = 2
@@ -195,7 +203,8 @@ def exported_module(module: torch.nn.Module, graph: str, spec: Graph, names: Seq
         words = first_words(error)
         line = exported_line(error) or (fixing_line(trace) if "onstraint" in words else "")
         cure = "rewrite that operation, or the shapes it is given, so that torch.onnx.export takes it; see -v"
-        cure = OPEN_SIZE_CURE if "GuardOnDataDependentSymNode" in words else cure
+        if "GuardOnDataDependentSymNode" in words:
+            cure = BRANCH_CURE if "Could not guard on" in words else OPEN_SIZE_CURE
         if packing := packing_line(module):
             line, cure = packing, PACKED_CURE
         refused = inconsistent_sizes(error, _shapes(module), spec.axes)

@@ -3,6 +3,7 @@
 Asked only where a graph differs from its original: nothing can be compared with a model that differs from itself.
 """
 
+import contextlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -80,6 +81,22 @@ def unsteady(
         cure="let forward depend on its inputs and weights alone, and not on clocks, files or global variables",
         place=place,
     )
+
+
+def name_draws(error: SlipwayError, again: Callable[[], object]) -> None:
+    """Let an error of a call say, too, that the model draws random numbers, where it does.
+
+    Args:
+        error: of the call.
+        again: makes the call once more.
+    """
+    with _Draws() as draws, contextlib.suppress(SlipwayError):  # type: ignore[no-untyped-call]
+        again()
+    if draws.operator:
+        error.message += (
+            f"; besides, the model draws random numbers in every call, with {draws.operator} ({draws.line})"
+        )
+        error.cure += f"; of the numbers: {DRAW_ONCE}"
 
 
 def require_same_module(make: Callable[[], torch.nn.Module], where: str, factory: str) -> None:

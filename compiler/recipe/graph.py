@@ -200,6 +200,8 @@ def _check_rows(graph: Graph) -> None:
             message = f"expected {graph.batch!r}, the axis with buckets, in front, got {got}"
             cure = "write it there; for a model of one row, write beside every shape the one that it takes, as in "
             cure += f"original: {got}"
+            if given.is_data and given.shape in ((), (1,)):
+                cure += "; where every call is given the same numbers, fix them, as in constant: 16000"
             raise disagree(message, cure, "inputs", name, "shape")
 
 
@@ -462,6 +464,11 @@ def _check_originals(graph: Graph) -> None:
         if spec.constant is not None or (spec.original is None and not graph.is_for_one_row):
             continue
         first = spec.shape[0] if spec.shape else None
+        if graph.batch is None:
+            message = f"expected an axis of rows with buckets, as {given[0]!r} has an original of one row, got none"
+            cure = "write batch: {buckets: [1, 4]} under axes and the batch first in every shape, or delete original: "
+            cure += "without such an axis a bundle takes what the model does"
+            raise disagree(message, cure, "inputs", given[0], "original")
         if first is None or first != graph.batch:
             message = f"expected the axis with buckets in front, got {list(spec.shape)} for an original of one row"
             cure = "write the batch axis first in shape, and the shape that the original takes under original"

@@ -142,8 +142,25 @@ class Inner(nn.Module):
 
 
 def test_what_the_exporter_cannot_capture_shows_the_models_line() -> None:
-    with pytest.raises(Refused, match=r"source .*test_torch_module.py:\d+ in pick"):
+    with pytest.raises(Refused, match=r"source .*test_torch_module.py:\d+ in pick") as caught:
         torch_module.capture_module(Inner(), "net", ONE, ["x"])
+    assert caught.value.cure == torch_module.BRANCH_CURE
+
+
+class Repeated(nn.Module):
+    """Does something as often as a number says."""
+
+    def forward(self, x: Tensor, count: Tensor) -> Tensor:
+        for _ in range(int(count)):
+            x = x + 1
+        return x
+
+
+def test_a_count_that_is_fed_is_told_how_to_be_fixed() -> None:
+    inputs = {"x": Input(shape=(3, 4), dtype="float32"), "count": Input(shape=(), dtype="int64")}
+    with pytest.raises(Refused, match=r"source .*test_torch_module.py:\d+ in forward") as caught:
+        torch_module.capture_module(Repeated(), "net", graph(inputs, ("y",)), ["x", "count"])
+    assert caught.value.cure == torch_module.OPEN_SIZE_CURE
 
 
 class Centred(nn.Module):

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from compiler import ir as house
 from compiler.capture.torch_module import TorchReference
-from compiler.capture.unsteady_original import require_same_module, unsteady
-from compiler.errors import RecipeError, SlipwayError
+from compiler.capture.unsteady_original import name_draws, require_same_module, unsteady
+from compiler.errors import RecipeError, Refused, SlipwayError
 from compiler.recipe.gates import Tolerance
 from tests.compiler.capture.test_torch_module import ONE
 from tests.kit.graphs import feeds_of, streaming
@@ -139,3 +139,18 @@ def test_a_seeded_factory_is_fine() -> None:
         return Model(plain)
 
     require_same_module(made, "m.yaml:4", "net:build")
+
+
+@pytest.mark.parametrize(("answer", "is_named"), [(noisy, True), (plain, False)])
+def test_an_error_of_a_call_names_what_is_drawn_in_it(answer: Callable[[Any, Tensor], Tensor], is_named: bool) -> None:
+    model, error = Model(answer), Refused("expected two rows, got one", cure="give two")
+
+    def again() -> None:
+        model(torch.ones(1, 4))
+        raise Refused("expected two rows, got one")
+
+    name_draws(error, again)
+    told = str(error)
+    assert told.startswith("expected two rows, got one") and "give two" in told
+    assert ("besides, the model draws random numbers in every call, with randn_like" in told) == is_named
+    assert ("test_unsteady_original.py:" in told) == is_named

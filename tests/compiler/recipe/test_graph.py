@@ -1,5 +1,6 @@
 """Inputs, outputs, axes and passes of a graph agree, or the recipe's line says where they do not."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,16 @@ def test_original_of_one_row_needs_its_pass_and_the_batch_in_front(tmp_path: Pat
     assert "expected add_batch_axis among passes" in refusal(tmp_path, without)
     turned = text.replace("shape: [batch, 67, 80]", "shape: [67, batch, 80]")
     assert "expected the axis with buckets in front, got [67, 'batch', 80]" in refusal(tmp_path, turned)
+
+
+def test_original_of_one_row_needs_an_axis_of_rows(tmp_path: Path) -> None:
+    text = re.sub(r"batch: *\{buckets: [^}]*\}", "batch: {fixed: 1}", one_row("[1, 67, 80]", "[cache, 8]"))
+    assert "expected an axis of rows with buckets, as 'features' has an original of one row" in refusal(tmp_path, text)
+
+
+def test_a_number_that_all_calls_share_may_be_fixed(tmp_path: Path) -> None:
+    text = changed("    inputs:\n", "    inputs:\n      rate: {shape: [], dtype: int64}\n")
+    assert "where every call is given the same numbers, fix them, as in constant: 16000" in refusal(tmp_path, text)
 
 
 CHUNKS = """\
