@@ -112,8 +112,10 @@ def feed_arrays(graph: Graph, sizes: Mapping[str, int]) -> dict[str, Array]:
 
 
 def _feed_array(tensor: Tensor, sizes: Mapping[str, int]) -> Array:
-    """Return waves for floating inputs and zeros for the others, which may be indices into a table."""
+    """Return waves for floating inputs and zeros for the others, which may be indices; within their ranges."""
     shape = static_shape(tensor.shape, sizes)
+    if tensor.range is not None:
+        return np.full(shape, min(max(0, tensor.range[0]), tensor.range[1]), tensor.dtype)
     if tensor.dtype.startswith("float"):
         # not numpy.random: it is imported at its first use, and that import swallows a Ctrl-C (numpy 2.4)
         return np.sin(np.arange(math.prod(shape))).reshape(shape).astype(tensor.dtype)

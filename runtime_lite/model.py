@@ -30,7 +30,7 @@ from runtime_lite.serving.course import make_parts
 from runtime_lite.serving.refusals import CLOSE_S, RetiredError, check_seconds
 from runtime_lite.serving.server import Server
 from runtime_lite.serving.ticket import Outputs, Ticket, deadline_at
-from runtime_lite.stream import Stream
+from runtime_lite.stream import Stream, check_copy
 
 Answer = TypeVar("Answer")
 
@@ -107,6 +107,7 @@ class Model:
         service: ServiceClass = INTERACTIVE,
         deadline_ms: float | None = None,
         priority: int = 0,
+        copy: bool = True,
     ) -> Ticket[dict[str, Array]]: ...
 
     @overload
@@ -119,6 +120,7 @@ class Model:
         service: ServiceClass = INTERACTIVE,
         deadline_ms: float | None = None,
         priority: int = 0,
+        copy: bool = True,
     ) -> Ticket[dict[str, list[Array]]]: ...
 
     def submit(
@@ -130,6 +132,7 @@ class Model:
         service: ServiceClass = INTERACTIVE,
         deadline_ms: float | None = None,
         priority: int = 0,
+        copy: bool = True,
     ) -> Ticket[Any]:
         """Queue one feed and return at once; it shares runs with others.
 
@@ -140,6 +143,8 @@ class Model:
             service: what is promised: `INTERACTIVE`, `UTTERANCE`, `BULK`, or a class of your own.
             deadline_ms: from now on; an answer after it is not delivered. The class's, if it has one and this is None.
             priority: the higher goes first among requests of a kind.
+            copy: take a copy of the arrays, which are the caller's again when this returns. Without, they are handed
+                over: until the request has ended nobody may write to them.
 
         Returns:
             The request: `.result()` waits for what `run` returns, so does `await`; `.cancel()` takes it back.
@@ -153,10 +158,11 @@ class Model:
         def serve(version: Version, runner: Runnable) -> Ticket[Any]:
             where = f"{runner.name}.submit"
             kind = self._service(where, service, priority)
+            check_copy(where, copy)
             checked = None
             if lengths is None and self._server.has_queue and isinstance(runner, GraphRunner):
-                checked = self._turn_away(where, version, runner, feeds, kind, deadline_ms)
-            ticket = self._ticket(where, version, runner, feeds, lengths, kind, deadline_ms, checked)
+                checked = self._turn_away(where, version, runner, feeds, kind, deadline_ms, copy)
+            ticket = self._ticket(where, version, runner, feeds, lengths, kind, deadline_ms, checked, copy)
             self._server.submit(ticket, version, ticket.parts)
             return ticket
 
@@ -288,6 +294,7 @@ class Model:
         feeds: Mapping[str, Array],
         service: ServiceClass,
         deadline_ms: float | None,
+        copy: bool,
     ) -> Feed | None:
         """Refuse what has a deadline and cannot meet it before its values are looked at: a refusal is to cost little.
 
@@ -307,7 +314,7 @@ class Model:
             now = self._server.clock()
             hard = deadline_at(where, now, deadline_ms)
             self._server.turn_away(where, version, make_task(version, runner, [feed], service, now, hard))
-        return runner.check_values(where, feed)
+        return runner.check_values(where, feed, copy)
 
     def _ticket(
         self,
@@ -319,12 +326,13 @@ class Model:
         service: ServiceClass,
         deadline_ms: float | None,
         feed: Feed | None = None,
+        copy: bool = False,
     ) -> Ticket[Any]:
         """A request for one feed, checked, be it by `_turn_away`."""
         if lengths is not None:
-            checked = runner.check_ragged(where, feeds, lengths)
+            checked = runner.check_ragged(where, feeds, lengths, copy)
             return self._ticket_of(where, version, runner, checked, service, deadline_ms, lambda a: _as_rows(runner, a))
-        checked = runner.split(runner.check(where, feeds) if feed is None else feed)
+        checked = runner.split(runner.check(where, feeds, copy=copy) if feed is None else feed)
         return self._ticket_of(where, version, runner, checked, service, deadline_ms, lambda a: _as_one(runner, a))
 
     def _ticket_of(

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from types import TracebackType
 
 from runtime_lite.bench import bucket_call, feed_arrays
@@ -325,7 +326,7 @@ _INTERFACE = ("inputs", "outputs", "states", "cache axes", "batch axis", "length
 
 def _interface(graph: Graph) -> tuple[object, ...]:
     """What callers and states depend on; buckets may differ."""
-    inputs = [tensor for tensor in graph.inputs if tensor.role == "data"]
+    inputs = [replace(tensor, range=None) for tensor in graph.inputs if tensor.role == "data"]
     outputs = [tensor for tensor in graph.outputs if tensor.role == "data"]
     lengths = {name: axis.length_input is not None for name, axis in graph.axes.items()}
     return inputs, outputs, graph.states, graph.caches, graph.batch_axis, lengths

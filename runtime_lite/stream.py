@@ -66,29 +66,37 @@ class Stream:
             Overloaded: the runtime drains.
         """
         ticket = self._ticket("push")
-        parts = self._parts(ticket, 0, ticket.where, feeds, None)
+        parts = self._parts(ticket, 0, ticket.where, feeds, None, copy=False)
         check_sequence(ticket, sequence)
         self._server.call(ticket, self._live.version, parts)
         return ticket.result()
 
     def submit(
-        self, feeds: Mapping[str, Array], deadline_ms: float | None = None, sequence: int | None = None
+        self,
+        feeds: Mapping[str, Array],
+        deadline_ms: float | None = None,
+        sequence: int | None = None,
+        *,
+        copy: bool = True,
     ) -> Ticket[Outputs]:
         """Queue the next chunk.
 
         Args:
             feeds: every input of role data, with the stream's number of rows.
             deadline_ms: from now on; an answer after it is not delivered.
-            sequence: number of the chunk, counted from 0; refused if it is not the next one.
+            sequence: number of the chunk, counted from 0; refused if it is not the next one. Without it the chunk
+                follows the one that was submitted before, and is refused if that was lost and nobody has been told.
+            copy: take a copy of the arrays, which are the caller's again when this returns. Without, they are handed
+                over: until the request has ended nobody may write to them.
 
         Raises:
-            BadInput: the feed is wrong, or the stream or its model is closed.
+            BadInput: the feed is wrong, the chunk is not the next one, or the stream or its model is closed.
             Overloaded: the stream's credits are used up, or the runtime drains.
         """
         ticket = self._ticket("submit")
         check_sequence(ticket, sequence)
         hard = deadline_at(ticket.where, self._server.clock(), deadline_ms)
-        parts = self._parts(ticket, 0, ticket.where, feeds, hard)
+        parts = self._parts(ticket, 0, ticket.where, feeds, hard, copy)
         self._server.submit(ticket, self._live.version, parts)
         return ticket
 
@@ -113,7 +121,7 @@ class Stream:
             BadInput: the bundle names no such chunk, or as of `submit`.
             Overloaded: the stream's credits are used up, or the runtime drains.
         """
-        return self.submit(self._flush_feed("submit_flush"), deadline_ms)
+        return self.submit(self._flush_feed("submit_flush"), deadline_ms, copy=False)
 
     def _flush_feed(self, call: str) -> dict[str, Array]:
         live, where = self._live, f"{self._live.runner.name}.{call}"
@@ -123,7 +131,12 @@ class Stream:
         return flush_feed(where, live.runner.graph, live.rows)
 
     def submit_all(
-        self, chunks: Sequence[Mapping[str, Array]], deadline_ms: float | None = None, room: int = 8
+        self,
+        chunks: Sequence[Mapping[str, Array]],
+        deadline_ms: float | None = None,
+        room: int = 8,
+        *,
+        copy: bool = True,
     ) -> Responses:
         """Queue many chunks as one request with a response each; iterate over it to read them as they come.
 
@@ -131,6 +144,7 @@ class Stream:
             chunks: in order; they are one request, which takes one credit.
             deadline_ms: for all of them, from now on.
             room: responses that may lie unread; when they do, this stream pauses, and in the end it is closed.
+            copy: as for `submit`.
 
         Raises:
             BadInput: a chunk is wrong, or the stream or its model is closed; nothing was queued.
@@ -147,7 +161,7 @@ class Stream:
         parts = [
             part
             for number, feeds in enumerate(chunks)
-            for part in self._parts(ticket, number, f"{where}: chunk {number}", feeds, hard)
+            for part in self._parts(ticket, number, f"{where}: chunk {number}", feeds, hard, copy)
         ]
         self._server.submit(ticket, self._live.version, parts)
         return ticket
@@ -157,12 +171,13 @@ class Stream:
         return Ticket(self._server, f"{live.runner.name}.{call}", live.options.service.name, _only)
 
     def _parts(
-        self, ticket: Ticket[Any], index: int, where: str, feeds: Mapping[str, Array], hard: int | None
+        self, ticket: Ticket[Any], index: int, where: str, feeds: Mapping[str, Array], hard: int | None, copy: bool
     ) -> list[Part]:
         """What of a chunk may be queued at once."""
         live = self._live
         self._server.check_stream(live, where)
-        feed = live.runner.check(where, feeds, live.rows)
+        check_copy(where, copy)
+        feed = live.runner.check(where, feeds, live.rows, copy=copy)
         if feed.rows != live.rows:
             raise BadInput(
                 f"{where}: expected {live.rows} rows, as the stream was opened, got {feed.rows}; "
@@ -265,6 +280,16 @@ class Stream:
     ) -> None:
         """Close the stream."""
         self.close()
+
+
+def check_copy(where: str, copy: bool) -> None:
+    """Refuse a switch that is none.
+
+    Raises:
+        BadInput: it is neither True nor False.
+    """
+    if type(copy) is not bool:
+        raise BadInput(f"{where}: expected copy as True or False, got {show(copy)}; leave it out")
 
 
 def _only(outputs: list[list[Outputs]]) -> Outputs:

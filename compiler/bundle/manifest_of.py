@@ -80,6 +80,10 @@ def graph_record(name: str, graph: GraphParts) -> Graph:
     padded = {each.axis: each for each in lowered.padded_axes}
     roles |= {each.length_input: "length" for each in lowered.padded_axes}
     inputs = tuple(_tensor(value, roles) for value in lowered.model.graph.inputs)
+    inputs = tuple(
+        dataclasses.replace(each, range=lowered.ranges.get(each.name)) if each.role == "data" else each
+        for each in inputs
+    )
     outputs = tuple(_tensor(value, roles) for value in lowered.model.graph.outputs)
     shapes = {tensor.name: tensor for tensor in inputs}
     fed = {state.output: shapes[state.input] for state in lowered.states}

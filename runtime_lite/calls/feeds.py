@@ -2,11 +2,12 @@
 
 A feed names every input of role data and no other, as NumPy arrays of exactly the stated dtype. Sizes must match; only
 the batch axis, and axes with a length per row, may be smaller than a bucket. Any memory layout is accepted; the backend
-copies what is not contiguous.
+copies what is not contiguous. A feed that outlives its call is copied before its values are looked at: what was checked
+is what runs, whatever its caller does with his arrays.
 """
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NoReturn
@@ -45,6 +46,7 @@ def check_feed(
     check_finite: bool,
     rows: int = 1,
     wired: Mapping[str, Array] = MappingProxyType({}),
+    copy: bool = False,
 ) -> Feed:
     """Return a checked feed.
 
@@ -55,14 +57,26 @@ def check_feed(
         check_finite: refuse NaN and infinity.
         rows: number of rows where no input tells it.
         wired: stand-ins of the right sizes for the inputs that another graph fills; their values are not looked at.
+        copy: whether the feed has arrays of its own; else it holds those that it was given.
 
     Raises:
         BadInput: anything about it is not as the graph states.
     """
     feed = _check_arrays(where, graph, {**arrays, **wired} if wired else arrays, graph.axes, rows)
-    if check_finite:
-        _check_finite(where, {name: array for name, array in feed.arrays.items() if name not in wired})
+    feed = copied(feed, arrays) if copy else feed
+    _check_values(where, feed, wired, check_finite, ranges_of(graph))
     return feed
+
+
+def copied(feed: Feed, names: Collection[str] | None = None) -> Feed:
+    """Return a feed with arrays of its own; with `names`, those of the others are held as they are."""
+    arrays = {name: np.array(array) if names is None or name in names else array for name, array in feed.arrays.items()}
+    return Feed(arrays, feed.sizes, feed.rows)
+
+
+def ranges_of(graph: Graph) -> dict[str, tuple[float, float]]:
+    """The smallest and the largest number that each input may hold, of those for which that is known."""
+    return {tensor.name: tensor.range for tensor in graph.inputs if tensor.range is not None}
 
 
 class FeedCheck:
@@ -78,10 +92,13 @@ class FeedCheck:
         self._graph, self._check_finite = graph, check_finite
         inputs = [tensor for tensor in graph.inputs if tensor.role == "data"]
         self._names = [tensor.name for tensor in inputs]
+        self._ranges = ranges_of(graph)
         self._tell_rows = any(graph.rows_at(tensor) is not None for tensor in inputs)
         self._passed: dict[tuple[object, ...], Mapping[str, int]] = {}
 
-    def check(self, where: str, arrays: Mapping[str, Array], rows: int, wired: Mapping[str, Array]) -> Feed:
+    def check(
+        self, where: str, arrays: Mapping[str, Array], rows: int, wired: Mapping[str, Array], copy: bool = False
+    ) -> Feed:
         """Return a checked feed, as `check_feed` does.
 
         Raises:
@@ -90,20 +107,20 @@ class FeedCheck:
         kind = None if wired else self._kind(arrays, rows)
         feed = self._known(arrays, kind)
         if feed is None:
-            feed = check_feed(where, self._graph, arrays, self._check_finite, rows, wired)
+            feed = check_feed(where, self._graph, arrays, self._check_finite, rows, wired, copy)
             if kind is not None and len(self._passed) < MOST_KINDS:
                 self._passed[kind] = feed.sizes
             return feed
-        return self.check_values(where, feed)
+        return self.check_values(where, feed, copy)
 
-    def check_values(self, where: str, feed: Feed) -> Feed:
-        """Return a feed of a kind that has passed, now that its values have been looked at too.
+    def check_values(self, where: str, feed: Feed, copy: bool) -> Feed:
+        """Return a feed of a kind that has passed, copied perhaps, now that its values have been looked at too.
 
         Raises:
-            BadInput: one is NaN or infinity, and that is looked for.
+            BadInput: one is NaN or infinity, and that is looked for, or out of the range of its input.
         """
-        if self._check_finite:
-            _check_finite(where, feed.arrays)
+        feed = copied(feed) if copy else feed
+        _check_values(where, feed, (), self._check_finite, self._ranges)
         return feed
 
     def known(self, arrays: Mapping[str, Array]) -> Feed | None:
@@ -128,7 +145,12 @@ class FeedCheck:
 
 
 def check_ragged_feed(
-    where: str, graph: Graph, arrays: Mapping[str, Array], lengths: Mapping[str, RowLengths], check_finite: bool
+    where: str,
+    graph: Graph,
+    arrays: Mapping[str, Array],
+    lengths: Mapping[str, RowLengths],
+    check_finite: bool,
+    copy: bool = False,
 ) -> list[Feed]:
     """Return one checked feed per row, cut to its true length; what lies behind that length is never looked at.
 
@@ -138,6 +160,7 @@ def check_ragged_feed(
         arrays: what the caller gave; the rows of one array have room for the longest.
         lengths: true length of every row by axis; an axis that is left out is full in every row.
         check_finite: refuse NaN and infinity.
+        copy: whether the feeds have arrays of their own.
 
     Raises:
         BadInput: anything about it is not as the graph states.
@@ -147,12 +170,12 @@ def check_ragged_feed(
     whole = _check_arrays(where, graph, arrays, limited, 1)
     for axis in ragged:
         _check_lengths(f"{where}: lengths[{axis!r}]", graph.axes[axis], lengths[axis], whole.rows, whole.sizes[axis])
-    feeds = []
+    feeds, ranges = [], ranges_of(graph)
     for row in range(whole.rows):
         cuts = {axis: slice(0, int(lengths[axis][row])) for axis in ragged}
-        feeds.append(part_of_feed(graph, whole, {str(graph.batch_axis): slice(row, row + 1), **cuts}))
-        if check_finite:
-            _check_finite(f"{where}: row {row}", feeds[-1].arrays)
+        feed = part_of_feed(graph, whole, {str(graph.batch_axis): slice(row, row + 1), **cuts})
+        feeds.append(copied(feed) if copy else feed)
+        _check_values(f"{where}: row {row}", feeds[-1], (), check_finite, ranges)
     return feeds
 
 
@@ -293,6 +316,30 @@ def _check_lengths(place: str, axis: Axis, lengths: RowLengths, rows: int, room:
             limit = "what the arrays hold" if most == room else f"the largest of the buckets {show(axis.buckets)}"
             cure = f"{axis.minimum} is the smallest length that is proved, {most} {limit}"
             _refuse(f"{place}[{row}]", f"from {axis.minimum} to {most}", str(length), cure)
+
+
+def _check_values(
+    where: str,
+    feed: Feed,
+    unseen: Collection[str],
+    check_finite: bool,
+    ranges: Mapping[str, tuple[float, float]],
+) -> None:
+    """Check the numbers of a feed, those of `unseen` inputs excepted."""
+    if check_finite:
+        _check_finite(where, {name: each for name, each in feed.arrays.items() if name not in unseen})
+    for name, (low, high) in ranges.items():
+        if name in unseen:
+            continue
+        array = feed.arrays[name]
+        outside = (array < low) | (array > high)
+        if outside.any():
+            index = tuple(int(i) for i in np.argwhere(outside)[0])
+            got = f"{array[index]} at {list(index)} ({int(outside.sum())} such values)"
+            expected = f"numbers from {low} to {high}, the range that the bundle was proved for"
+            _refuse(
+                f"{where}: {name!r}", expected, got, "correct the input, or declare a wider range: of it in the recipe"
+            )
 
 
 def _check_finite(where: str, arrays: Mapping[str, Array]) -> None:

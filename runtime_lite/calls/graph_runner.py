@@ -84,21 +84,24 @@ class GraphRunner:
         feeds: Mapping[str, Array],
         rows: int = 1,
         wired: Mapping[str, Array] = MappingProxyType({}),
+        copy: bool = False,
     ) -> Feed:
         """Return the checked feed; `rows` counts where no input tells it, `wired` stands for what comes later."""
-        return self._feeds.check(where, feeds, rows, wired)
+        return self._feeds.check(where, feeds, rows, wired, copy)
 
     def known(self, feeds: Mapping[str, Array]) -> Feed | None:
         """Return the feed, its values unseen, if its kind has been checked before; else None."""
         return self._feeds.known(feeds)
 
-    def check_values(self, where: str, feed: Feed) -> Feed:
-        """Return what `known` gave, now that its values have been looked at too."""
-        return self._feeds.check_values(where, feed)
+    def check_values(self, where: str, feed: Feed, copy: bool) -> Feed:
+        """Return what `known` gave, copied perhaps, now that its values have been looked at too."""
+        return self._feeds.check_values(where, feed, copy)
 
-    def check_ragged(self, where: str, feeds: Mapping[str, Array], lengths: Mapping[str, RowLengths]) -> list[Feed]:
+    def check_ragged(
+        self, where: str, feeds: Mapping[str, Array], lengths: Mapping[str, RowLengths], copy: bool = False
+    ) -> list[Feed]:
         """Return one checked feed per row."""
-        return check_ragged_feed(where, self.graph, feeds, lengths, self._check_finite)
+        return check_ragged_feed(where, self.graph, feeds, lengths, self._check_finite, copy)
 
     def plan(self, feeds: Sequence[Feed]) -> list[list[int]]:
         """Return the numbers of the feeds that share a run, for every run."""

@@ -113,7 +113,7 @@ class Pipeline:
 
     # Feeds
 
-    def check(self, where: str, feeds: Mapping[str, Array], rows: int = 1) -> Feed:
+    def check(self, where: str, feeds: Mapping[str, Array], rows: int = 1, *, copy: bool = False) -> Feed:
         """Return a checked feed: arrays by the names that callers use, sizes by `graph.axis`.
 
         Raises:
@@ -121,12 +121,15 @@ class Pipeline:
         """
         given = self._sorted(where, feeds)
         sizes: dict[str, Mapping[str, int]] = {}
+        arrays: dict[str, Mapping[str, Array]] = {}
         for name, runner in self._runners.items():
-            feed = runner.check(f"{where}: graph {name!r}", given[name], rows, self._stand_ins(name, sizes))
-            sizes[name], rows = feed.sizes, feed.rows
-        return self._feed({public: feeds[public] for public in self._inputs}, sizes, rows)
+            feed = runner.check(f"{where}: graph {name!r}", given[name], rows, self._stand_ins(name, sizes), copy)
+            sizes[name], arrays[name], rows = feed.sizes, feed.arrays, feed.rows
+        return self._feed({public: arrays[graph][name] for public, (graph, name) in self._inputs.items()}, sizes, rows)
 
-    def check_ragged(self, where: str, feeds: Mapping[str, Array], lengths: Mapping[str, RowLengths]) -> list[Feed]:
+    def check_ragged(
+        self, where: str, feeds: Mapping[str, Array], lengths: Mapping[str, RowLengths], copy: bool = False
+    ) -> list[Feed]:
         """Return one checked feed per row; lengths are those of the graphs that take from no other.
 
         Raises:
@@ -138,11 +141,11 @@ class Pipeline:
         for name, runner in self._runners.items():
             place = f"{where}: graph {name!r}"
             if name in by_graph:
-                rows_of[name] = runner.check_ragged(place, given[name], by_graph[name])
+                rows_of[name] = runner.check_ragged(place, given[name], by_graph[name], copy)
             else:
                 rows = len(next(iter(rows_of.values()))) if rows_of else 1
                 rows_of[name] = [
-                    runner.check(f"{place}: row {row}", arrays, 1, self._stand_ins(name, _sizes(rows_of, row)))
+                    runner.check(f"{place}: row {row}", arrays, 1, self._stand_ins(name, _sizes(rows_of, row)), copy)
                     for row, arrays in enumerate(self._rows_of(place, runner, given[name], rows))
                 ]
         counts = {name: len(found) for name, found in rows_of.items()}

@@ -122,7 +122,8 @@ def _describe_graph(name: str, graph: Graph, bundle: Bundle) -> str:
 
 
 def _tensor(tensor: Tensor) -> tuple[str, str, str, str]:
-    return tensor.name, "[" + ", ".join(str(size) for size in tensor.shape) + "]", tensor.dtype, tensor.role
+    span = "" if tensor.range is None else f" from {tensor.range[0]} to {tensor.range[1]}"
+    return tensor.name, "[" + ", ".join(str(size) for size in tensor.shape) + "]", f"{tensor.dtype}{span}", tensor.role
 
 
 def _bytes(count: int) -> str:

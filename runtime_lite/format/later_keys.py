@@ -12,6 +12,9 @@ from runtime_lite.format.checked_json import JsonValue
 OF_GRAPH: Mapping[str, Any] = {"flush": {}, "flush_values": {}, "options": {}, "latency": None}
 """What a graph without the key means."""
 
+OF_TENSOR: Mapping[str, Any] = {"range": None}
+"""What an input or output without the key means."""
+
 OF_AXIS: Mapping[str, Any] = {"is_held": False}
 """What an axis without the key means."""
 
@@ -31,6 +34,9 @@ def trimmed(graph: Mapping[str, Any]) -> dict[str, Any]:
     parts: dict[str, Any] = {}
     if "axes" in graph:
         parts["axes"] = {name: _without(axis, OF_AXIS) for name, axis in graph["axes"].items()}
+    for side in ("inputs", "outputs"):
+        if side in graph:
+            parts[side] = [_without(tensor, OF_TENSOR) for tensor in graph[side]]
     if "caches" in graph:
         parts["caches"] = [_without(cache, OF_CACHE) for cache in graph["caches"]]
     return _without({**graph, **parts}, OF_GRAPH)

@@ -49,12 +49,15 @@ class Tensor:
             they give the size of the array, at the true length of a row how much of it is valid.
         dtype: NumPy name, one of `DTYPES`.
         role: `data` is the caller's; `length`, `mask` and `state` are filled by the runtime.
+        range: the smallest and the largest number that callers feed, for which the graph was proved; None of what may
+            be any number.
     """
 
     name: str
     shape: tuple[int | str, ...]
     dtype: str
     role: str
+    range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

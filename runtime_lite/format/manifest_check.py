@@ -105,6 +105,7 @@ def _check_graph(where: str, graph: Graph) -> None:
         refuse(f"{where}.outputs", "an output of role 'data'", "none")
     for tensor in tensors.values():
         _check_shape(f"{where}.{tensor.name}.shape", graph, tensor)
+        _check_range(f"{where}.{tensor.name}.range", graph, tensor)
     fed = {size for tensor in graph.inputs if tensor.role == "data" for size in tensor.shape}
     if unfed := sorted(graph.axes.keys() - fed - {graph.batch_axis}):
         refuse(f"{where}.axes", "axes that an input of role 'data' has, their sizes come from the feed", repr(unfed[0]))
@@ -143,6 +144,20 @@ def _check_shape(where: str, graph: Graph, tensor: Tensor) -> None:
         refuse(where, f"the axis {graph.batch_axis!r}, which the graph declares", show(list(tensor.shape)))
     if any(graph.axes[str(name)].length_input is not None for name in names):
         refuse(where, f"the axis {graph.batch_axis!r} beside an axis with a length per row", show(list(tensor.shape)))
+
+
+def _check_range(where: str, graph: Graph, tensor: Tensor) -> None:
+    """Check that a range is one of numbers that callers feed, and that what the runtime feeds by itself lies in it."""
+    if tensor.range is None:
+        return
+    if tensor.role != "data" or tensor not in graph.inputs or tensor.dtype == "bool":
+        refuse(where, "null but for numbers that callers feed", show(list(tensor.range)))
+    low, high = tensor.range
+    if low > high or not (_holds(tensor.dtype, low) and _holds(tensor.dtype, high)):
+        refuse(where, f"the smaller number first, and numbers that {tensor.dtype} holds", show([low, high]))
+    flushed = graph.flush_values.get(tensor.name, 0.0)
+    if tensor.name in graph.flush and not low <= flushed <= high:
+        refuse(where, f"the number {flushed:g} in it, which completes a stream", show([low, high]))
 
 
 def _check_artifacts(where: str, graph: Graph) -> None:

@@ -17,7 +17,7 @@ from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.checked_json import REBUILD, JsonValue, refuse
 from runtime_lite.format.formula import parse_formula
 from runtime_lite.format.initial_value import Initial
-from runtime_lite.format.later_keys import OF_AXIS, OF_CACHE, OF_GRAPH, filled, trimmed
+from runtime_lite.format.later_keys import OF_AXIS, OF_CACHE, OF_GRAPH, OF_TENSOR, filled, trimmed
 from runtime_lite.format.manifest import (
     DTYPES,
     ENGINE_STATUSES,
@@ -130,13 +130,23 @@ def _axis_name(value: JsonValue) -> str:
 
 
 def _tensor(value: JsonValue, roles: tuple[str, ...]) -> Tensor:
-    value.keys_are([f.name for f in fields(Tensor)])
+    value = filled(value, OF_TENSOR).keys_are([f.name for f in fields(Tensor)])
     return Tensor(
         name=value.key("name").identifier(),
         shape=_shape(value.key("shape")),
         dtype=value.key("dtype").one_of(DTYPES),
         role=value.key("role").one_of(roles),
+        range=_range(value.key("range")),
     )
+
+
+def _range(value: JsonValue) -> tuple[float, float] | None:
+    if value.value is None:
+        return None
+    items = value.items()
+    if len(items) != 2 or any(type(item.value) not in (int, float) for item in items):
+        value.refuse("two numbers, or null")
+    return items[0].value, items[1].value
 
 
 def _axis(value: JsonValue) -> Axis:

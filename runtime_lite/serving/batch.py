@@ -119,6 +119,10 @@ class LiveStream:
         waiting: chunks behind the one in flight, in order.
         flying: the chunk that is queued at the scheduler or runs.
         done: chunks whose run succeeded: the number of the next one.
+        sent: chunks that its caller has submitted, as he counts: beyond the next one where some were lost and he has
+            not been told.
+        is_short: whether that is so.
+        losses: how often it came to that.
         full_since: when its reader's ring was full; None while it is not.
         requests: requests that are alive.
         ended: why it takes no chunks any more; empty while it does.
@@ -134,9 +138,17 @@ class LiveStream:
     waiting: "deque[Part]" = field(default_factory=deque)
     flying: "Part | None" = None
     done: int = 0
+    sent: int = 0
+    is_short: bool = False
+    losses: int = 0
     full_since: int | None = None
     requests: int = 0
     ended: str = ""
+
+
+def next_chunk(stream: LiveStream) -> int:
+    """The number of the chunk that a stream expects."""
+    return stream.done + len(stream.waiting) + (stream.flying is not None)
 
 
 @dataclass(eq=False, slots=True)
@@ -201,6 +213,7 @@ def make_part(
     """Return a part with its task; `hard` is the deadline that the caller gave, if any."""
     task = make_task(version, runner, feeds, service, now, hard, None if stream is None else stream.number)
     part = Part(ticket, index, version, runner, feeds, stream, task)
+    ticket.soft, ticket.hard = task.soft, task.hard  # of the whole: what a part of wired graphs has is less
     task.payload = part
     return part
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from runtime_lite.errors import Dropped
 from runtime_lite.scheduling.task import Task
-from runtime_lite.serving.batch import LiveStream, Part
+from runtime_lite.serving.batch import LiveStream, Part, next_chunk
 from runtime_lite.serving.events import News, Outcome, Request
 from runtime_lite.serving.ledger import Ledger
 from runtime_lite.serving.refusals import LOST
@@ -109,6 +109,31 @@ class Fates:
         if stream is not None and stream.flying is None:
             self.lose(stream, 0, now)
 
+    def note_loss(self, ticket: Ticket[Any], stream: LiveStream) -> None:
+        """Have the caller of a request learn before his next chunk that a chunk of it did not run, if so it is.
+
+        Chunks that are lost together are one loss: who learns of one of them knows where the stream stands.
+        """
+        if stream.sent == next_chunk(stream):
+            return
+        if not stream.is_short:
+            stream.losses += 1
+        stream.is_short = True
+        ticket.loss = stream, stream.losses
+
+    def told(self, ticket: Ticket[Any]) -> None:
+        """The caller knows how a request has ended."""
+        if ticket.loss is not None:
+            (stream, number), ticket.loss = ticket.loss, None
+            if number == stream.losses:
+                stream.sent, stream.is_short = next_chunk(stream), False
+
+    def is_last(self, ticket: Ticket[Any]) -> bool:
+        """Whether no chunk is behind those of a request."""
+        stream = ticket.parts[0].stream if ticket.parts else None
+        last = None if stream is None else stream.waiting[-1] if stream.waiting else stream.flying
+        return last is not None and last.ticket is ticket
+
     def lose(self, stream: LiveStream, first: int, now: int) -> None:
         """Drop the chunks that wait in a stream from some place on: one before them did not run."""
         lost = [stream.waiting.pop() for _ in range(len(stream.waiting) - first)][::-1]
@@ -148,6 +173,8 @@ class Fates:
                 stream.requests -= 1
             if outcome != "done":
                 self._withdraw(ticket, stream, now)
+                if stream is not None:
+                    self.note_loss(ticket, stream)
         self._bells += ticket.wakers
         ticket.wakers = []
         if ticket.hand is not None:

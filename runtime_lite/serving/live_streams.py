@@ -13,7 +13,7 @@ from runtime_lite.calls.pipeline import Runnable
 from runtime_lite.calls.state import StreamState
 from runtime_lite.errors import BadInput
 from runtime_lite.scheduling.clock import NS_PER_MS
-from runtime_lite.serving.batch import LiveStream, Part, StreamOptions, Version
+from runtime_lite.serving.batch import LiveStream, Part, StreamOptions, Version, next_chunk
 from runtime_lite.serving.events import News, StreamChange
 from runtime_lite.serving.fates import Fates
 from runtime_lite.serving.refusals import IDLE, MODEL_CLOSED, SLOW, RetiredError, overloaded
@@ -112,7 +112,7 @@ class LiveStreams:
                 self._slots.free(hold)
                 raise overloaded(where, refusal)
         self._versions.pin(version)
-        stream = LiveStream(self._opened, version, runner, rows, hold, options, now, done=start.done)
+        stream = LiveStream(self._opened, version, runner, rows, hold, options, now, done=start.done, sent=start.done)
         self._open[stream.number] = stream
         if options.idle_ns is not None:
             self._watch(stream, now + options.idle_ns, IDLE)
@@ -202,7 +202,7 @@ class LiveStreams:
         """Let a stream carry on from something else, as `Server.exchange` says."""
         state, stream.done = change(self.at_rest(stream, where))
         self._slots.commit(stream.hold, state)
-        stream.last = now
+        stream.last, stream.sent, stream.is_short = now, stream.done, False
 
     # Chunks
 
@@ -235,6 +235,11 @@ class LiveStreams:
                 "give each thread a stream of its own"
             )
         expected = next_chunk(stream)
+        if ticket.sequence is None and stream.sent != expected:
+            raise BadInput(
+                f"{ticket.where}: expected chunk {expected} of the stream, which was lost, got one behind it; read the "
+                f"result of what was lost and go on from there, or say sequence={expected}"
+            )
         if ticket.sequence is not None and ticket.sequence != expected:
             raise BadInput(
                 f"{ticket.where}: expected chunk {expected} of the stream, got {ticket.sequence}; "
@@ -300,8 +305,3 @@ class LiveStreams:
     def _tell(self, stream: LiveStream, change: StreamChange, reason: str, now: int) -> None:
         if self._news.wanted:
             self._news.note("stream_changed", stream.version.name, stream.number, change, reason, now)
-
-
-def next_chunk(stream: LiveStream) -> int:
-    """The number of the chunk that a stream expects."""
-    return stream.done + len(stream.waiting) + (stream.flying is not None)

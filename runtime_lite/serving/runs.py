@@ -221,6 +221,8 @@ class Runs:
         if isinstance(answer, Exception):
             if ticket.outcome is None:
                 self._fates.end(ticket, "failed", type(answer).__name__, answer, now)
+            elif stream is not None:
+                self._fates.note_loss(ticket, stream)
             if stream is not None:
                 self._fates.lose(stream, 0, now)
             return
@@ -228,7 +230,7 @@ class Runs:
         if stream is not None:
             self._streams.commit(stream, states[0])
         if ticket.outcome is None:
-            if part.task.hard is not None and now > part.task.hard:
+            if ticket.hard is not None and now > ticket.hard:
                 self._fates.drop(ticket, LATE, now)
             else:
                 self._fates.put(ticket, part.index, outputs, now)
@@ -247,6 +249,8 @@ class Runs:
                         part.stream.flying = None
                     if part.ticket.outcome is None:
                         self._fates.end(part.ticket, "cancelled", "interrupted", None, now)
+                    elif part.stream is not None:
+                        self._fates.note_loss(part.ticket, part.stream)
                     if part.stream is not None:
                         self._fates.lose(part.stream, 0, now)
                 else:

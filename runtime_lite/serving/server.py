@@ -20,15 +20,16 @@ from runtime_lite.calls.state import StreamState, copy_of_state
 from runtime_lite.scheduling.clock import Clock
 from runtime_lite.scheduling.cost_table import CostTable
 from runtime_lite.scheduling.task import Key, Task
-from runtime_lite.serving.batch import LiveStream, Part, StreamOptions, Version
+from runtime_lite.serving.batch import LiveStream, Part, StreamOptions, Version, next_chunk
 from runtime_lite.serving.crew import Crew, Hand
+from runtime_lite.serving.deadlines import Deadlines
 from runtime_lite.serving.events import ModelChange, News, Observer, Request
 from runtime_lite.serving.fates import Fates
 from runtime_lite.serving.forks import tell_of_forks
 from runtime_lite.serving.health import DrainReport, Health
 from runtime_lite.serving.ledger import Balance
-from runtime_lite.serving.live_streams import LiveStreams, Start, next_chunk
-from runtime_lite.serving.refusals import FORKED, MODEL_CLOSED, RetiredError, overloaded, still_busy
+from runtime_lite.serving.live_streams import LiveStreams, Start
+from runtime_lite.serving.refusals import FORKED, LATE, MODEL_CLOSED, RetiredError, overloaded, still_busy
 from runtime_lite.serving.rule import Rule
 from runtime_lite.serving.runs import Batch, Runs
 from runtime_lite.serving.ticket import Responses, Ticket
@@ -68,6 +69,7 @@ class Server:
             lanes, scheduler, costs, self._crew, self._fates, self._streams, news, clock, self.lock, self._after
         )
         self._scheduler, self._costs = scheduler, costs
+        self._deadlines = Deadlines(self._fates.tickets)
         self._gate = ""
         self._threads = 1
         tell_of_forks(self)
@@ -150,6 +152,7 @@ class Server:
                 stream.last = now
                 stream.requests += 1
                 stream.waiting.extend(parts)
+                stream.sent, stream.is_short = next_chunk(stream), False
                 self._streams.advance(stream, now)
             elif not parts:
                 self._fates.end(ticket, "done", "", None, now)
@@ -157,7 +160,9 @@ class Server:
                 for part in parts:
                     if ticket.outcome is None:
                         self._fates.queue(part, now)
+            self._crew.ring_at(self._deadlines.next)
             if ticket.outcome == "dropped":
+                self._fates.told(ticket)
                 raise overloaded(ticket.where, ticket.reason)
             batch = self._runs.dispatch(now, me)
             if me is not None and batch is None:
@@ -171,6 +176,7 @@ class Server:
         if version.retired and parts and stream is None:  # what asks for nothing needs no version
             raise RetiredError
         self._fates.enter(ticket)
+        self._deadlines.add(ticket)
         if self._news.wanted:
             ticket.request = _request(ticket, version, parts, stream, now)
             self._news.note("submitted", ticket.request)
@@ -187,7 +193,10 @@ class Server:
             if ticket.outcome is not None:
                 return False
             now = self.clock()
+            is_last = self._fates.is_last(ticket)
             self._fates.end(ticket, "cancelled", "by its caller", None, now)
+            if is_last:
+                self._fates.told(ticket)
             self._runs.dispatch(now, None)
         self._after()
         return True
@@ -199,6 +208,7 @@ class Server:
             batch = self._crew.leave(me)
             if ticket.outcome is None:
                 self._fates.end(ticket, "cancelled", "interrupted", None, now)
+            self._fates.told(ticket)
             if batch is not None:
                 self._crew.hand_over(batch, None)
             self._runs.dispatch(now, None)
@@ -211,6 +221,11 @@ class Server:
                 return
             self._runs.dispatch(now, None)
         self._after()
+
+    def loss_told(self, ticket: Ticket[Any]) -> None:
+        """The caller of a chunk that was lost has been told: his next one takes its place."""
+        with self.lock:
+            self._fates.told(ticket)
 
     def note_fault(self, call: str, error: Exception) -> None:
         """What was called for its caller has raised: his affair, and nobody's request."""
@@ -406,6 +421,12 @@ class Server:
             self._crew.ticked()
             self._streams.expire(now)
             self._runs.dispatch(now, None)
+            late = self._deadlines.passed(now)
+            for ticket in late:
+                self._fates.drop(ticket, LATE, now)
+            if late:
+                self._runs.dispatch(now, None)
+            self._crew.ring_at(self._deadlines.next)
         self._after()
 
     def close(self, where: str, versions: Sequence[Version], limit_s: float) -> None:
@@ -437,7 +458,6 @@ class Server:
 def _request(
     ticket: Ticket[Any], version: Version, parts: Sequence[Part], stream: LiveStream | None, now: int
 ) -> Request:
-    task = parts[0].task if parts else None
     sequence = None if stream is None else next_chunk(stream)
     return Request(
         ticket.number,
@@ -448,8 +468,8 @@ def _request(
         None if stream is None else stream.number,
         sequence,
         now,
-        task.soft if task else now,
-        task.hard if task else None,
+        now if ticket.soft is None else ticket.soft,
+        ticket.hard,
         sum(part.task.worth for part in parts),
     )
 

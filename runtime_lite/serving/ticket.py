@@ -21,6 +21,8 @@ from runtime_lite.serving.refusals import check_seconds
 if TYPE_CHECKING:
     from asyncio import Future
 
+    from runtime_lite.serving.batch import LiveStream
+
 Outputs = dict[str, Array]
 Answer = TypeVar("Answer")
 
@@ -38,6 +40,10 @@ class Owner(Protocol):
         """There is room in a ring again."""
         ...
 
+    def loss_told(self, ticket: "Ticket[Any]") -> None:
+        """The caller learns that a chunk was lost."""
+        ...
+
     def note_fault(self, call: str, error: Exception) -> None:
         """What the caller wanted to be called has raised."""
         ...
@@ -52,6 +58,11 @@ class Ticket(Generic[Answer]):
         service: name of its service class.
         answer: makes the result of the outputs of all parts.
         parts: number of parts.
+
+    Attributes:
+        soft: when a good answer should be out, all of it; None until it has parts.
+        hard: when its answer is worthless, all of it; None for never.
+        loss: the stream whose chunk it was, and the number of the loss, while its caller does not know of it.
     """
 
     def __init__(
@@ -76,6 +87,9 @@ class Ticket(Generic[Answer]):
         self.hand: Any = None
         self.request: Request | None = None
         self.sequence: int | None = None
+        self.soft: int | None = None
+        self.hard: int | None = None
+        self.loss: tuple[LiveStream, int] | None = None
         self._owner = owner
         self._answer = answer
 
@@ -154,6 +168,8 @@ class Ticket(Generic[Answer]):
 
     def check(self) -> None:
         """Raise what the request ended with, if that is no answer."""
+        if self.loss is not None:
+            self._owner.loss_told(self)
         if self.error is not None:
             raise self.error
         if self.outcome == "cancelled":

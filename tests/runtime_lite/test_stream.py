@@ -17,7 +17,7 @@ import pytest
 from benchmarks.serving.no_op import write_no_op
 from runtime_lite import Runtime
 from runtime_lite.calls.state import StreamState
-from runtime_lite.errors import BadInput, Cancelled, Dropped, Overloaded
+from runtime_lite.errors import BadInput, Cancelled, Dropped, InternalError, Overloaded
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.golden import npz_from_golden
 from runtime_lite.format.manifest import Axis
@@ -36,7 +36,7 @@ from tests.runtime_lite.bundles import (
     write_double_bundle,
     write_streaming_bundle,
 )
-from tests.runtime_lite.serving.served import Place, assert_close, serve
+from tests.runtime_lite.serving.served import Place, assert_close, serve, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -421,3 +421,120 @@ def test_a_steady_stream_gets_memory_for_its_answers_alone(tmp_path: Path, rows:
                 del answer
         finally:
             tracemalloc.stop()
+
+
+def failed(place: Place, stream: Stream, chunk: dict[str, Array]) -> Ticket[Any]:
+    """A chunk whose run fails, unseen by its caller."""
+
+    def fail(*_: object) -> None:
+        raise InternalError("poisoned")
+
+    place.hook = fail
+    ticket = stream.submit(chunk)
+    wait_until(ticket.done)
+    place.hook = lambda *_: None
+    return ticket
+
+
+def expired(place: Place, stream: Stream, chunk: dict[str, Array]) -> Ticket[Any]:
+    """A chunk that is dropped before it runs, unseen by its caller."""
+    place.scheduler.held = True
+    ticket = stream.submit(chunk, deadline_ms=15)
+    wait_until(ticket.done)
+    place.release()
+    return ticket
+
+
+@pytest.mark.parametrize("lose", [failed, expired])
+def test_a_chunk_behind_a_lost_one_takes_its_place_only_when_its_caller_knows(
+    place: Place, lose: Callable[[Place, Stream, dict[str, Array]], Ticket[Any]]
+) -> None:
+    chunks = feeds(3)
+    truth = alone(place, chunks)
+    stream = place.model.open_stream()
+    assert_close(stream.push(chunks[0])["y"], truth[0])
+    lost = lose(place, stream, chunks[1])
+    for push in (stream.submit, stream.push, lambda chunk: stream.submit_all([chunk])):
+        with pytest.raises(BadInput, match="expected chunk 1 of the stream, which was lost, got one behind it; read"):
+            push(chunks[2])
+    assert stream.sequence == 1
+    with pytest.raises((Dropped, InternalError)):
+        lost.result(PATIENCE_S)
+    assert_close(stream.submit(chunks[1]).result(PATIENCE_S)["y"], truth[1])
+    with pytest.raises((Dropped, InternalError)):  # known already: what goes on meanwhile is no loss
+        lost.result(PATIENCE_S)
+    assert_close(stream.push(chunks[2])["y"], truth[2])
+
+
+@pytest.mark.parametrize("way", ["sequence", "reset", "restore"])
+def test_who_says_where_he_goes_on_need_not_be_told(place: Place, way: str) -> None:
+    chunks = feeds(2)
+    truth = alone(place, chunks)
+    stream = place.model.open_stream()
+    stream.push(chunks[0])
+    taken = stream.snapshot()
+    failed(place, stream, chunks[1])
+    if way == "sequence":
+        assert_close(stream.push(chunks[1], sequence=1)["y"], truth[1])
+    elif way == "restore":
+        stream.restore(taken)
+        assert_close(stream.push(chunks[1])["y"], truth[1])
+    else:
+        stream.reset()
+        assert_close(stream.push(chunks[0])["y"], truth[0])
+
+
+def test_an_older_loss_that_is_read_late_tells_nothing_of_a_newer_one(place: Place) -> None:
+    chunks = feeds(2)
+    stream = place.model.open_stream()
+    first = failed(place, stream, chunks[0])
+    second = stream.submit(chunks[0], sequence=0)
+    second.result(PATIENCE_S)
+    third = failed(place, stream, chunks[1])
+    with pytest.raises(InternalError):
+        first.result(PATIENCE_S)
+    with pytest.raises(BadInput, match="expected chunk 1 of the stream, which was lost"):
+        stream.submit(chunks[1])
+    with pytest.raises(InternalError):
+        third.result(PATIENCE_S)
+    stream.push(chunks[1])
+
+
+def test_who_takes_the_last_chunk_back_knows_that_it_is_lost_and_who_takes_another_does_not(place: Place) -> None:
+    chunks = feeds(3)
+    truth = alone(place, chunks)
+    stream = place.model.open_stream()
+    place.scheduler.held = True
+    tickets = [stream.submit(chunk) for chunk in chunks]
+    assert tickets[2].cancel()
+    again = stream.submit(chunks[2])
+    assert tickets[1].cancel()  # takes the one behind it along
+    with pytest.raises(BadInput, match="expected chunk 1 of the stream, which was lost"):
+        stream.submit(chunks[2])
+    with pytest.raises(Dropped):
+        again.result(PATIENCE_S)
+    place.release()
+    for at in (1, 2):
+        assert_close(stream.submit(chunks[at]).result(PATIENCE_S)["y"], truth[at])
+
+
+def test_a_buffer_is_its_callers_again_when_submit_returns(place: Place) -> None:
+    chunks = feeds(6)
+    truth = alone(place, chunks)
+    ring = {"x": np.empty_like(chunks[0]["x"])}
+    place.scheduler.held = True
+    stream, tickets = place.model.open_stream(), list[Ticket[Any]]()
+    for chunk in chunks[:3]:
+        ring["x"][...] = chunk["x"]
+        tickets.append(stream.submit(ring))
+    ring["x"][...] = chunks[3]["x"]
+    rest = stream.submit_all([ring])
+    ring["x"][...] = np.nan
+    handed = {"x": chunks[4]["x"].copy()}
+    tickets.append(stream.submit(handed, copy=False))
+    place.release()
+    for at, ticket in zip((0, 1, 2, 4), tickets, strict=True):
+        assert_close(ticket.result(PATIENCE_S)["y"], truth[at])
+    assert_close(rest.result(PATIENCE_S)[0]["y"], truth[3])
+    with pytest.raises(BadInput, match="expected copy as True or False, got 1"):
+        stream.submit(ring, copy=1)  # type: ignore[arg-type]

@@ -308,3 +308,47 @@ def test_rows_that_no_input_tells_are_those_of_the_stream() -> None:
     graph = dataclasses.replace(plain_graph(), inputs=inputs, axes={"batch": plain_graph().axes["batch"]})
     assert check_feed("test", graph, {"x": X[0]}, True, rows=3).rows == 3
     assert check_feed("test", plain_graph(), {"x": X, "shift": SHIFT}, True, rows=3).rows == 2
+
+
+@pytest.mark.parametrize(("tokens", "refused"), [([0, 2], ""), ([-1, 0], r"-1 at \[0\]"), ([2, 3], r"3 at \[1\]")])
+def test_numbers_out_of_the_range_of_their_input_are_refused(tokens: list[int], refused: str) -> None:
+    graph = plain_graph()
+    shift = dataclasses.replace(next(each for each in graph.inputs if each.name == "shift"), range=(0, 2))
+    graph = dataclasses.replace(graph, inputs=(graph.inputs[0], shift))
+    check = FeedCheck(graph, False)
+    checked(check, {"x": X, "shift": np.array([0, 1])})
+    for _ in range(2):  # a kind that passed before is looked at, too
+        if not refused:
+            checked(check, {"x": X, "shift": np.array(tokens)})
+            continue
+        with pytest.raises(BadInput, match=rf"'shift': expected numbers from 0 to 2, .* got {refused}"):
+            checked(check, {"x": X, "shift": np.array(tokens)})
+
+
+def test_a_range_lets_nan_be_where_nobody_looks_for_it() -> None:
+    graph = plain_graph()
+    x = dataclasses.replace(graph.inputs[0], range=(-10.0, 10.0))
+    graph = dataclasses.replace(graph, inputs=(x, *graph.inputs[1:]))
+    check_feed("test", graph, {"x": with_nan(np.nan), "shift": SHIFT}, False)
+    with pytest.raises(BadInput, match=r"from -10\.0 to 10\.0"):
+        check_feed("test", graph, {"x": with_nan(np.inf), "shift": SHIFT}, False)
+
+
+def test_a_copy_is_made_before_values_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who writes at that moment, in another thread, changes nothing of what was checked."""
+    graph, given = plain_graph(), {"x": X.copy(), "shift": SHIFT}
+    looked = np.isfinite
+
+    def write(array: Any) -> Any:
+        given["x"][...] = np.nan
+        return looked(array)
+
+    monkeypatch.setattr(np, "isfinite", write)
+    for _ in range(2):
+        given["x"][...] = X
+        feed = FeedCheck(graph, True).check("test", given, 1, {}, copy=True)
+        assert np.isfinite(feed.arrays["x"]).all()
+    lengths = {"time": [5, 8]}
+    given = rows_of(5, 8)
+    copies = check_ragged_feed("test", RAGGED, given, lengths, False, copy=True)
+    assert not any(np.shares_memory(each.arrays[name], given[name]) for each in copies for name in given)

@@ -7,7 +7,7 @@ from pathlib import Path
 from runtime_lite import json_from_manifest, manifest_from_json, read_bundle
 from runtime_lite.format.graph_contract import contract_of
 from runtime_lite.format.later_keys import OF_CACHE, OF_GRAPH
-from tests.runtime_lite.bundles import write_streaming_bundle
+from tests.runtime_lite.bundles import write_double_bundle, write_streaming_bundle
 
 
 def test_what_says_nothing_is_not_written_and_reads_as_nothing(tmp_path: Path) -> None:
@@ -49,3 +49,17 @@ def test_a_key_that_is_written_out_reads_as_one_that_is_left_out(tmp_path: Path)
     manifest = manifest_from_json(json.dumps(plain).encode())
     assert manifest == manifest_from_json(text)
     assert json_from_manifest(manifest) == text
+
+
+def test_the_range_of_an_input_is_written_where_there_is_one(tmp_path: Path) -> None:
+    with read_bundle(write_double_bundle(tmp_path / "b")) as bundle:
+        manifest = bundle.manifest
+    plain = manifest.graphs["plain"]
+    inputs = tuple(dataclasses.replace(each, range=(-1, 7) if each.name == "shift" else None) for each in plain.inputs)
+    graph = dataclasses.replace(plain, inputs=inputs)
+    text = json_from_manifest(dataclasses.replace(manifest, graphs={**manifest.graphs, "plain": graph}))
+    written = {each["name"]: each for each in json.loads(text)["graphs"]["plain"]["inputs"]}
+    assert (written["shift"]["range"], "range" in written["x"]) == ([-1, 7], False)
+    assert json_from_manifest(manifest_from_json(text)) == text
+    told = contract_of("plain", graph, graph.artifacts[0], {}, "")
+    assert [each.get("range") for each in told["inputs"]] == [None, [-1, 7]]
