@@ -65,7 +65,7 @@ class ExecutorFailed(_WithReason):
     thread: closing says so.
 
     Attributes:
-        reason: `crash`, `hang` or `memory`.
+        reason: `crash`, `hang`, `memory`, or `limit` where the system gives no more threads, processes or descriptors.
     """
 
     exit_code = 5

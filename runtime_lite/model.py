@@ -29,6 +29,7 @@ from runtime_lite.serving.batch import StreamOptions, Version, make_task
 from runtime_lite.serving.course import make_parts
 from runtime_lite.serving.refusals import CLOSE_S, RetiredError, check_seconds
 from runtime_lite.serving.server import Server
+from runtime_lite.serving.shield import Shield, shielded
 from runtime_lite.serving.ticket import Outputs, Ticket, deadline_at
 from runtime_lite.stream import Stream, check_copy
 
@@ -236,7 +237,8 @@ class Model:
             if period_ns is not None and isinstance(runner, Pipeline):
                 _refuse(where, "no period_ms for wired graphs", show(period_ms), "leave it out: not counted yet")
             options = StreamOptions(self._service(where, service, priority), credits, idle_ns, period_ns)
-            return Stream(self._server, self._server.open_stream(version, runner, rows, options))
+            with Shield():
+                return Stream(self._server, self._server.open_stream(version, runner, rows, options))
 
         return self._with_version(graph, serve, latency)
 
@@ -383,6 +385,7 @@ class Model:
         if self._closed:
             _refuse(str(self.bundle.path), "an open model", "a closed one", "load it again")
 
+    @shielded
     def close(self, limit_s: float = CLOSE_S) -> None:
         """Drop what is queued, end the streams, wait for what runs, and close the bundle; twice does nothing more.
 
@@ -403,6 +406,7 @@ class Model:
             self._closed = True
             return [self._version, *self._pinned]
 
+    @shielded
     def swap(self, version: Version) -> None:
         """For `Runtime.swap`: serve what comes from now on with another version; open streams stay with theirs.
 

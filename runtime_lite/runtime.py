@@ -28,6 +28,7 @@ from runtime_lite.serving.health import DrainReport, Health
 from runtime_lite.serving.ledger import Balance
 from runtime_lite.serving.refusals import CLOSE_S, check_seconds
 from runtime_lite.serving.server import Server
+from runtime_lite.serving.shield import Shield, shielded
 
 MAX_THREADS = 1024
 MAX_WORKERS = 256
@@ -109,10 +110,11 @@ class Runtime:
         except BaseException:
             version.close()
             raise
-        self._server.add(version, self._threads, costs)
-        model = Model(self._server, version, priority)
-        with self._changing:
-            self._models = [*(known for known in self._models if not known.closed), model]
+        with Shield():
+            self._server.add(version, self._threads, costs)
+            model = Model(self._server, version, priority)
+            with self._changing:
+                self._models = [*(known for known in self._models if not known.closed), model]
         if self._closed:
             model.close()
         self._check_open("load")
@@ -152,8 +154,9 @@ class Runtime:
         except BaseException:
             version.close()
             raise
-        self._server.add(version, self._threads, costs)
-        model.swap(version)
+        with Shield():
+            self._server.add(version, self._threads, costs)
+            model.swap(version)
 
     def _open(
         self, what: str, path: str | os.PathLike[str], executors: ExecutorFactory, allow_host_code: bool
@@ -205,6 +208,7 @@ class Runtime:
         check_seconds("Runtime.drain", "limit_s", limit_s)
         return self._server.drain(limit_s)
 
+    @shielded
     def close(self, limit_s: float = CLOSE_S) -> None:
         """Close every model and end the threads; a second call does nothing.
 

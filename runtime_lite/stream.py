@@ -5,7 +5,6 @@ One chunk is in flight at a time, and answers leave in the order of the chunks. 
 the stream as it was, and the chunks that were queued behind it are dropped.
 """
 
-import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -20,6 +19,7 @@ from runtime_lite.serving.batch import LiveStream, Part
 from runtime_lite.serving.course import make_parts
 from runtime_lite.serving.live_streams import Start
 from runtime_lite.serving.server import Server
+from runtime_lite.serving.shield import Shield
 from runtime_lite.serving.ticket import Outputs, Responses, Ticket, check_sequence, deadline_at
 
 
@@ -47,8 +47,7 @@ class Stream:
         """Wrap what the server has opened."""
         self._server = server
         self._live = live
-        self._finalizer = weakref.finalize(self, server.leave_stream, live)
-        self._finalizer.atexit = False
+        server.watch_holder(live, self)
 
     def push(self, feeds: Mapping[str, Array], sequence: int | None = None) -> Outputs:
         """Run the next chunk and wait for its answer.
@@ -235,7 +234,8 @@ class Stream:
             BadInput: the stream is closed, or a chunk is on its way.
             Overloaded: no slot is free, or the runtime drains.
         """
-        return Stream(self._server, self._server.fork_stream(self._live, f"{self._live.runner.name}.fork"))
+        with Shield():
+            return Stream(self._server, self._server.fork_stream(self._live, f"{self._live.runner.name}.fork"))
 
     def reset(self) -> None:
         """Forget everything pushed so far.
@@ -263,7 +263,6 @@ class Stream:
 
     def close(self) -> None:
         """End the stream and drop its state; what it has not answered yet is dropped. A second call does nothing."""
-        self._finalizer.detach()
         self._server.close_stream(self._live)
 
     def __enter__(self) -> "Stream":

@@ -46,6 +46,8 @@ from runtime_lite.format.arrays import Array
 from runtime_lite.format.manifest import Graph, bucket_name
 from runtime_lite.format.reader import Bundle
 
+FORKED = "the child of another process, of which this one is a fork"
+
 REAP_S = 1.0
 """A process whose sockets are closed is gone after this, or is ended."""
 
@@ -60,7 +62,7 @@ importlib.import_module(sys.argv[2]).serve(sys.argv[3])
 
 
 def in_child(
-    executors: ExecutorFactory = make_executor, limit_s: float = 30.0, open_s: float = 600.0
+    executors: ExecutorFactory = make_executor, limit_s: float = 30.0, open_s: float = 60.0
 ) -> ExecutorFactory:
     """Return a factory of executors that live in a process of their own, one per graph.
 
@@ -145,7 +147,8 @@ class ChildExecutor:
         bucket = bucket_name(sizes)
         with self._lock:
             child = self._ready_child()
-            lane = child.free_lanes.pop() if child.free_lanes else _Lane(child.control, self._graph)
+            with self._named():
+                lane = child.free_lanes.pop() if child.free_lanes else _Lane(child.control, self._graph)
         limit_s = self._limit_s if bucket in child.warm else self._limit_s + self._open_s
         try:
             answer = lane.ask(bucket, inputs, limit_s)
@@ -182,7 +185,7 @@ class ChildExecutor:
         """
         if self._closed:
             raise self._failed("crash", "a closed one")
-        if self._child is None:
+        if self._child is None or self._child.is_another_ones:
             self._child = self._start()
         child = self._child
         if not child.ready:
@@ -205,7 +208,20 @@ class ChildExecutor:
         return child
 
     def _start(self) -> "_Child":
-        return _Child(self._order._replace(held=self._bundle.fileno()))
+        """A new process, on its way.
+
+        Raises:
+            ExecutorFailed: the system gives no more processes or descriptors.
+        """
+        with self._named():
+            return _Child(self._order._replace(held=self._bundle.fileno()))
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._failed("limit", f"none, as the system gives no more: {error.strerror}") from error
 
     def _replace(self, child: "_Child", reason: str, cause: str | None = None) -> ExecutorFailed:
         """End a child, start the next one, and return what to tell the caller.
@@ -219,7 +235,12 @@ class ChildExecutor:
             first = self._child is child
             got = child.end(cause)
             if first:
-                self._child = None if self._closed else self._start()
+                self._child = None
+                if not self._closed:
+                    with contextlib.suppress(
+                        ExecutorFailed
+                    ):  # no more processes: the next run says so, if it is so yet
+                        self._child = self._start()
         return self._failed(reason, got if first else f"one that was ended beside this run ({got})")
 
     def _error_of(self, answer: bytes) -> RuntimeLiteError:
@@ -262,7 +283,7 @@ class _Child:
         self.warm: set[str] = set()
         self.free_lanes: list[_Lane] = []
         self._ended: str | None = None
-        with theirs, _starting:
+        with theirs, _starting, _closed_on_error(self.control):
             text = json.dumps(order._replace(control=theirs.fileno()))
             command = [sys.executable, "-c", _CHILD, json.dumps(sys.path), Order.__module__, text]
             self._process = subprocess.Popen(
@@ -302,10 +323,15 @@ class _Child:
             self._let_go()
         return self._ended
 
+    @property
+    def is_another_ones(self) -> bool:
+        """Whether it is the child of the process that this one is a fork of."""
+        return self._ended == FORKED
+
     def forget(self) -> None:
         """Let go of a process that is another one's child, and leave it alone."""
         if self._ended is None:
-            self._ended = "the child of another process, of which this one is a fork"
+            self._ended = FORKED
             self._process.returncode = 0  # nobody here waits for it
             self._let_go()
 
@@ -315,6 +341,15 @@ class _Child:
         self.control.close()
         while self.free_lanes:
             self.free_lanes.pop().close()
+
+
+@contextlib.contextmanager
+def _closed_on_error(end: socket.socket) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        end.close()
+        raise
 
 
 def _how_it_ended(code: int | None) -> str:
@@ -329,7 +364,7 @@ class _Lane:
     def __init__(self, control: socket.socket, graph: Graph) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         size = bytes_of_largest_bucket(graph)
-        with theirs, _anonymous_file(size) as handle:
+        with theirs, _closed_on_error(self._socket), _anonymous_file(size) as handle:
             self._arrays = arrays_by_bucket(graph, mmap.mmap(handle, size))
             with contextlib.suppress(OSError):  # the child is gone: the first request says so
                 socket.send_fds(control, [b"lane"], [theirs.fileno(), handle])

@@ -126,6 +126,7 @@ class LiveStream:
         full_since: when its reader's ring was full; None while it is not.
         requests: requests that are alive.
         ended: why it takes no chunks any more; empty while it does.
+        holder: tells when nobody holds it any more.
     """
 
     number: int
@@ -144,6 +145,7 @@ class LiveStream:
     full_since: int | None = None
     requests: int = 0
     ended: str = ""
+    holder: Any = None
 
 
 def next_chunk(stream: LiveStream) -> int:

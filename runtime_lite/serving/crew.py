@@ -7,10 +7,12 @@ Nothing polls. All methods but `stop` are called under the server's lock.
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from runtime_lite.scheduling.clock import Clock
+from runtime_lite.serving.shield import Window
 
 Work = TypeVar("Work")
 
@@ -39,9 +41,10 @@ class Hand(Generic[Work]):
         if self._bell.locked():
             self._bell.release()
 
-    def sleep(self) -> Work | None:
-        """Wait for the bell, outside of the server's lock; return the work that came with it."""
-        self._bell.acquire()
+    def sleep(self, limit_ns: int | None = None) -> Work | None:
+        """Wait for the bell, or so long, outside of the server's lock; return the work that came with it."""
+        with Window():
+            self.sleep_for(limit_ns)
         work, self.work = self.work, None
         return work
 
@@ -71,6 +74,7 @@ class Crew(Generic[Work]):
         self._work, self._tick, self._clock, self._lock = work, tick, clock, lock
         self._callers: dict[Hand[Work], None] = {}
         self._idle: list[Hand[Work]] = []
+        self._waiting: deque[Work] = deque()
         self._threads: list[threading.Thread] = []
         self._hired = 0
         self._stopped = False
@@ -83,9 +87,25 @@ class Crew(Generic[Work]):
         work, caller.work = caller.work, None
         return work
 
+    def ready(self, timer: bool, worker: bool) -> None:
+        """See that there are the threads that a request needs: a worker where no caller runs it, a timer for its times.
+
+        Raises:
+            RuntimeError: the system gives no more.
+        """
+        if self._stopped:
+            return
+        if timer and self._timer_bell is None and self._clock is time.monotonic_ns:
+            self._start_timer()
+        if worker and not self._hired:
+            self._hire(None)
+
     def rest(self, hand: Hand[Work]) -> None:
         """A hand has nothing to do: a worker sleeps, a caller does while it waits."""
-        if hand.done is None:
+        if self._waiting and not (hand.done is not None and hand.done()):
+            hand.work = self._waiting.popleft()
+            hand.ring()
+        elif hand.done is None:
             self._idle.append(hand)
             if self._stopped:
                 hand.ring()
@@ -112,17 +132,24 @@ class Crew(Generic[Work]):
         elif self._idle:
             wished = self._idle.pop()
         else:
-            self._hire(work)
+            try:
+                self._hire(work)
+            except RuntimeError:  # the system gives no more threads: there is one that has this request, see `ready`
+                self._waiting.append(work)
             return
         wished.work = work
         wished.ring()
 
-    def _hire(self, work: Work) -> None:
+    def _hire(self, work: Work | None) -> None:
+        """Start a worker, with something to run or at rest."""
         hand: Hand[Work] = Hand()
         hand.work = work
-        hand.ring()
+        if work is not None:
+            hand.ring()
+        self._start(lambda: self._serve(hand), f"runtime_lite worker {self._hired + 1}")
         self._hired += 1
-        self._start(lambda: self._serve(hand), f"runtime_lite worker {self._hired}")
+        if work is None:
+            self._idle.append(hand)
 
     def _serve(self, hand: Hand[Work]) -> None:
         while (work := hand.sleep()) is not None:
@@ -132,12 +159,14 @@ class Crew(Generic[Work]):
 
     def _start(self, target: Callable[[], None], name: str) -> None:
         thread = threading.Thread(target=target, name=name, daemon=True)
-        self._threads.append(thread)
         thread.start()
+        self._threads.append(thread)
 
     def forget(self) -> None:
         """In a fork of the process: its threads are not here; others are started when they are needed."""
         self._callers, self._idle, self._threads, self._timer_bell = {}, [], [], None
+        self._waiting.clear()
+        self._hired = 0
 
     def ring_at(self, alarm: int | None) -> None:
         """Let the timer tick at some time, or earlier; a clock that is not the machine's has no timer."""
@@ -151,17 +180,34 @@ class Crew(Generic[Work]):
         if self._clock is not time.monotonic_ns:
             return
         if self._timer_bell is None:
-            self._timer_bell = Hand()
-            self._start(self._keep_time, "runtime_lite timer")
+            try:
+                self._start_timer()
+            except RuntimeError:  # the system gives no more threads: see `unwatched`
+                return
+        assert self._timer_bell is not None
         self._timer_bell.ring()
+
+    def unwatched(self) -> int | None:
+        """Nanoseconds until an alarm that no timer watches, for want of a thread; None where there is none."""
+        if self._alarm is None or self._timer_bell is not None or self._clock is not time.monotonic_ns:
+            return None
+        return max(self._alarm - self._clock(), 0)
+
+    def _start_timer(self) -> None:
+        bell: Hand[Work] = Hand()
+        self._timer_bell = bell
+        try:
+            self._start(lambda: self._keep_time(bell), "runtime_lite timer")
+        except RuntimeError:
+            self._timer_bell = None
+            raise
 
     def ticked(self) -> None:
         """The alarm has been seen to."""
         self._alarm = None
 
-    def _keep_time(self) -> None:
-        bell = self._timer_bell
-        while bell is not None and not self._stopped:
+    def _keep_time(self, bell: Hand[Work]) -> None:
+        while not self._stopped:
             with self._lock:
                 alarm = self._alarm
             left = None if alarm is None else alarm - self._clock()
@@ -170,12 +216,15 @@ class Crew(Generic[Work]):
             else:
                 bell.sleep_for(left)
 
-    def stop(self, until: float) -> list[str]:
-        """End all threads, wait for them up to some monotonic second, and return the names of those that go on."""
+    def stop(self) -> None:
+        """End all threads with what they are at."""
         with self._lock:
             self._stopped = True
             for hand in [*self._idle, *([self._timer_bell] if self._timer_bell else [])]:
                 hand.ring()
+
+    def left(self, until: float) -> list[str]:
+        """Wait for all threads up to some monotonic second, and return the names of those that go on."""
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(max(until - time.monotonic(), 0.0))

@@ -4,6 +4,7 @@ Used under the server's lock.
 """
 
 import heapq
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -38,6 +39,17 @@ class Start(NamedTuple):
     done: int
 
 
+class _Holder(weakref.ref[object]):
+    """What a caller holds of a stream.
+
+    Attributes:
+        stream: the stream.
+    """
+
+    __slots__ = ("stream",)
+    stream: LiveStream
+
+
 class LiveStreams:
     """The streams of one server.
 
@@ -66,7 +78,7 @@ class LiveStreams:
         self._open: dict[int, LiveStream] = {}
         self._opened = 0
         self._dues: list[tuple[int, int, str]] = []
-        self._left: deque[LiveStream] = deque()
+        self._left: deque[_Holder] = deque()
 
     # Opening and ending
 
@@ -123,7 +135,7 @@ class LiveStreams:
         """End a stream and drop what it has not answered; whether it was open."""
         if stream.ended:
             return False
-        stream.ended = reason
+        stream.ended, stream.holder = reason, None
         del self._open[stream.number]
         self._slots.free(stream.hold)
         self._scheduler.close_stream(stream.number)
@@ -135,9 +147,19 @@ class LiveStreams:
         self._tell(stream, change, "" if change == "closed" else reason, now)
         return True
 
-    def leave(self, stream: LiveStream) -> None:
-        """Note, without the lock and at any moment, that nobody holds a stream any more."""
-        self._left.append(stream)
+    def watch_holder(self, stream: LiveStream, holder: object) -> None:
+        """Have it noted when nobody holds a stream any more.
+
+        That comes in any thread and at any moment, even under the lock: no line of Python runs for it, as what signal
+        handlers raise there would be lost, and the stream with it.
+        """
+        stream.holder = _Holder(holder, self._left.append)
+        stream.holder.stream = stream
+
+    def forget(self) -> None:
+        """In a fork of the process, behind the ends of all requests: what the parent sent is lost to nobody here."""
+        for stream in self._open.values():
+            stream.sent, stream.is_short = next_chunk(stream), False
 
     @property
     def any_left(self) -> bool:
@@ -147,9 +169,10 @@ class LiveStreams:
     def sweep(self, now: int) -> None:
         """End the streams that nobody holds, each when its last request has ended: that answer may be wanted."""
         for _ in range(len(self._left)):
-            stream = self._left.popleft()
+            left = self._left.popleft()
+            stream = left.stream
             if stream.requests and not stream.ended:
-                self._left.append(stream)
+                self._left.append(left)
             else:
                 self.end(stream, "closed", "closed", now)
 

@@ -10,6 +10,7 @@ LATE = "late"
 SLOW = "slow reader"
 IDLE = "idle"
 FORKED = "forked at work"
+EXITING = "the process ends"
 
 CLOSE_S = 60.0
 """Closing waits so long for runs in flight, unless the caller says otherwise."""
@@ -32,6 +33,15 @@ def overloaded(where: str, reason: str) -> Overloaded:
     return Overloaded(
         f"{where}: expected a runtime with room, got one without: {reason}; try again later, or use another runtime",
         reason,
+    )
+
+
+def no_thread(where: str, error: RuntimeError) -> ExecutorFailed:
+    """Return what a caller gets for whom the system has no thread; nothing was taken."""
+    return ExecutorFailed(
+        f"{where}: expected a thread to serve it, got none: {show(str(error))}; end other threads, or raise the limit "
+        "(ulimit -u, or that of the container), and try again",
+        "limit",
     )
 
 

@@ -21,6 +21,7 @@ from runtime_lite.serving.health import fault_of_runs
 from runtime_lite.serving.live_streams import LiveStreams
 from runtime_lite.serving.refusals import LATE
 from runtime_lite.serving.rule import Rule
+from runtime_lite.serving.shield import Torn, Window, close_window, is_of_handler
 
 
 @dataclass(eq=False, slots=True)
@@ -77,11 +78,19 @@ class Runs:
         self._decided = self._failures = 0
         self._last_fault = ""
         self._undecided_since: int | None = None
+        self._rested: threading.Event | None = None
 
     @property
     def flying(self) -> int:
         """How many are in flight."""
         return len(self._flying)
+
+    def rested(self) -> threading.Event:
+        """Return what is set as soon as none is in flight."""
+        self._rested = threading.Event()
+        if not self._flying:
+            self._rested.set()
+        return self._rested
 
     def fault(self, now: int) -> str:
         """What is wrong with the runs; nothing when they end and succeed."""
@@ -129,11 +138,20 @@ class Runs:
     def execute(self, batch: Batch, hand: Hand[Batch]) -> Batch | None:
         """Run a batch, settle it, and return what the hand is to run next; without anything it sleeps."""
         parts = [part_of(task) for task in batch.run.tasks]
+        torn: BaseException | None = None
         try:
             answers = run_parts(parts, lambda some: self._attempt(batch, some, retry=len(some) < len(parts)))
-        except BaseException:  # an interrupt of the thread that runs it, not of those whose rows are in it
+        except BaseException as error:  # an interrupt of the thread that runs it, not of those whose rows are in it
+            close_window()
             self._abandon(batch, parts, hand)
-            raise
+            if not isinstance(error, Torn):
+                raise
+            torn = error.error
+        if torn is not None:  # here, where it is not raised beside what holds it: no circle
+            try:
+                raise torn
+            finally:
+                del torn
         with self._lock:
             now = self._clock()
             self._note_failures(batch, answers)
@@ -162,9 +180,12 @@ class Runs:
         states = [self._streams.state_for(part) for part in parts]
         began, fault = self._clock(), None
         try:
-            return step_parts(parts, states, sizes)
+            with Window():
+                return step_parts(parts, states, sizes)
         except BaseException as error:
             fault = f"{type(error).__name__}: {error}"
+            if is_of_handler(error):
+                raise Torn(error) from None
             raise
         finally:
             if self._news.wanted:
@@ -197,6 +218,8 @@ class Runs:
         """A lane is free again. The first run of a bucket may have opened its session: no cost is learnt from it."""
         del self._flying[batch]
         self._undecided_since = None
+        if self._rested is not None and not self._flying:
+            self._rested.set()
         if batch.lane < self._most_lanes:
             self._lanes.append(batch.lane)
         bucket, warm = (batch.run.key, batch.run.rows), part_of(batch.run.tasks[0]).version.warm

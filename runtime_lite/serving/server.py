@@ -24,14 +24,26 @@ from runtime_lite.serving.batch import LiveStream, Part, StreamOptions, Version,
 from runtime_lite.serving.crew import Crew, Hand
 from runtime_lite.serving.deadlines import Deadlines
 from runtime_lite.serving.events import ModelChange, News, Observer, Request
+from runtime_lite.serving.exits import tell_of_exit
 from runtime_lite.serving.fates import Fates
 from runtime_lite.serving.forks import tell_of_forks
 from runtime_lite.serving.health import DrainReport, Health
 from runtime_lite.serving.ledger import Balance
 from runtime_lite.serving.live_streams import LiveStreams, Start
-from runtime_lite.serving.refusals import FORKED, LATE, MODEL_CLOSED, RetiredError, overloaded, still_busy
+from runtime_lite.serving.refusals import (
+    CLOSE_S,
+    EXITING,
+    FORKED,
+    LATE,
+    MODEL_CLOSED,
+    RetiredError,
+    no_thread,
+    overloaded,
+    still_busy,
+)
 from runtime_lite.serving.rule import Rule
 from runtime_lite.serving.runs import Batch, Runs
+from runtime_lite.serving.shield import Window, close_window, shielded
 from runtime_lite.serving.ticket import Responses, Ticket
 from runtime_lite.serving.versions import Versions
 
@@ -73,6 +85,7 @@ class Server:
         self._gate = ""
         self._threads = 1
         tell_of_forks(self)
+        tell_of_exit(self)
 
     # Requests
 
@@ -81,6 +94,7 @@ class Server:
         with self.lock:
             return self._costs.of(key).bucket_for(rows)[1] if self._costs.knows(key) else 0
 
+    @shielded
     def call(self, ticket: Ticket[Any], version: Version, parts: Sequence[Part]) -> None:
         """Serve a request whose caller waits: when this returns, its ticket has ended.
 
@@ -94,15 +108,20 @@ class Server:
             while batch is not None or ticket.outcome is None or me.work is not None:  # handed over, then ended
                 if batch is None:
                     self._after()
-                    batch = me.sleep()
+                    limit = self._crew.unwatched()
+                    batch = me.sleep(limit)
+                    if limit is not None:
+                        self.tick()
                 else:
                     batch = self._runs.execute(batch, me)
         except BaseException:
+            close_window()
             self._leave(ticket, me)
             raise
         finally:
             self._after()
 
+    @shielded
     def submit(self, ticket: Ticket[Any], version: Version, parts: Sequence[Part]) -> None:
         """Queue a request; workers serve it.
 
@@ -120,6 +139,7 @@ class Server:
         """Whether something waits; a look from outside of the lock."""
         return self._fates.queued > 0
 
+    @shielded
     def turn_away(self, where: str, version: Version, task: Task) -> None:
         """Refuse a request that could not be answered in time, before anything else is made of it.
 
@@ -144,6 +164,8 @@ class Server:
         """Admit and queue a request; return what its caller is to run, which sleeps otherwise."""
         with self.lock:
             now = self.clock()
+            if me is None:
+                self._ready(ticket.where, timer=True, worker=True)
             ticket.hand = me
             self._admit(ticket, version, parts, now)
             ticket.parts = list(parts)
@@ -169,6 +191,17 @@ class Server:
                 self._crew.rest(me)
             return batch
 
+    def _ready(self, where: str, timer: bool, worker: bool) -> None:
+        """Refuse what there is no thread for, before it is taken.
+
+        Raises:
+            ExecutorFailed: the system gives no more.
+        """
+        try:
+            self._crew.ready(timer, worker)
+        except RuntimeError as error:
+            raise no_thread(where, error) from error
+
     def _admit(self, ticket: Ticket[Any], version: Version, parts: Sequence[Part], now: int) -> None:
         stream = parts[0].stream if parts else None
         if stream is not None:
@@ -187,6 +220,7 @@ class Server:
             self._fates.drop(ticket, refusal, now)
             raise overloaded(ticket.where, refusal)
 
+    @shielded
     def cancel(self, ticket: Ticket[Any]) -> bool:
         """Take a request back; whether it was alive."""
         with self.lock:
@@ -213,6 +247,7 @@ class Server:
                 self._crew.hand_over(batch, None)
             self._runs.dispatch(now, None)
 
+    @shielded
     def response_taken(self, ticket: Responses) -> None:
         """A reader made room in its ring: its stream goes on."""
         with self.lock:
@@ -222,6 +257,7 @@ class Server:
             self._runs.dispatch(now, None)
         self._after()
 
+    @shielded
     def loss_told(self, ticket: Ticket[Any]) -> None:
         """The caller of a chunk that was lost has been told: his next one takes its place."""
         with self.lock:
@@ -233,6 +269,7 @@ class Server:
 
     # Streams
 
+    @shielded
     def open_stream(self, version: Version, runner: Runnable, rows: int, options: StreamOptions) -> LiveStream:
         """Open a stream, from the initial states.
 
@@ -248,11 +285,13 @@ class Server:
         begin = Start(runner.initial_state(rows), 0)
         with self.lock:
             now = self.clock()
+            self._ready(f"{runner.name}.open_stream", options.idle_ns is not None, worker=False)
             self._streams.sweep(now)
             stream = self._streams.open(version, runner, rows, options, begin, False, self._gate, now)
         self._after()
         return stream
 
+    @shielded
     def fork_stream(self, stream: LiveStream, where: str) -> LiveStream:
         """Open a stream that goes on from what another one carries, in its version.
 
@@ -273,6 +312,7 @@ class Server:
         self._after()
         return twin
 
+    @shielded
     def close_stream(self, stream: LiveStream) -> bool:
         """End a stream; whether it was open. What it has not answered is dropped."""
         with self.lock:
@@ -280,12 +320,9 @@ class Server:
         self._after()
         return was_open
 
-    def leave_stream(self, stream: LiveStream) -> None:
-        """Note that nobody holds a stream any more; it is closed with the next call, when nothing of it is on its way.
-
-        Called by a finalizer, in any thread and at any moment, even under the lock: so it takes none.
-        """
-        self._streams.leave(stream)
+    def watch_holder(self, stream: LiveStream, holder: object) -> None:
+        """Close a stream that nobody holds any more: with the next call, when nothing of it is on its way."""
+        self._streams.watch_holder(stream, holder)
 
     def state_of(self, stream: LiveStream) -> StreamState:
         """What a stream carries; nothing once it has ended."""
@@ -293,6 +330,7 @@ class Server:
             state = self._streams.state(stream)
             return StreamState(stream.rows, {}, {}) if state is None else state
 
+    @shielded
     def exchange(self, stream: LiveStream, where: str, change: Callable[[Start], Start]) -> None:
         """Look at what a stream at rest carries, and let it carry on from what `change` returns.
 
@@ -313,6 +351,7 @@ class Server:
 
     # Models
 
+    @shielded
     def add(self, version: Version, threads: int, measured: Mapping[tuple[str, str], int]) -> None:
         """Take in a version.
 
@@ -326,12 +365,14 @@ class Server:
             self._versions.add(version, threads, measured, self.clock())
         self._after()
 
+    @shielded
     def retire(self, version: Version, change: ModelChange) -> None:
         """Close a version as soon as nothing runs, is queued or is pinned to it."""
         with self.lock:
             self._versions.retire(version, change, self.clock())
         self._after()
 
+    @shielded
     def unload(self, where: str, versions: Sequence[Version], limit_s: float) -> None:
         """End what versions have open and queued, wait for what runs, and close them.
 
@@ -352,7 +393,8 @@ class Server:
                     if any(part.version is version for part in ticket.parts):
                         self._fates.drop(ticket, MODEL_CLOSED, now)
             self.retire(version, "unloaded")
-        return [each.name for each in versions if not each.gone.wait(max(until - time.monotonic(), 0.0))]
+        with Window():
+            return [each.name for each in versions if not each.gone.wait(max(until - time.monotonic(), 0.0))]
 
     # The whole
 
@@ -361,6 +403,7 @@ class Server:
         with self.lock:
             return self._fates.ledger.balance()
 
+    @shielded
     def health(self) -> Health:
         """Whether runs end, or there is nothing to do."""
         self._after()
@@ -376,6 +419,7 @@ class Server:
                 self._news.fault,
             )
 
+    @shielded
     def resize(self, lanes: int) -> None:
         """Let more or fewer runs be in flight at once; what runs goes on."""
         with self.lock:
@@ -383,6 +427,7 @@ class Server:
             self._runs.dispatch(self.clock(), None)
         self._after()
 
+    @shielded
     def drain(self, limit_s: float) -> DrainReport:
         """Take no new work, and wait until all that was admitted has ended; drop what has not within the limit."""
         started = time.monotonic()
@@ -390,7 +435,8 @@ class Server:
             self._gate = "draining"
             before = len(self._fates.tickets)
             quiet = self._fates.quiet()
-        quiet.wait(limit_s)
+        with Window():
+            quiet.wait(limit_s)
         with self.lock:
             left = list(self._fates.tickets.values())
             for ticket in left:
@@ -413,6 +459,7 @@ class Server:
             ticket.wakers = []  # those who wait are in the parent
             self._fates.drop(ticket, FORKED, now)
         self._runs.forget(now)
+        self._streams.forget()
 
     def tick(self) -> None:
         """Do what is due now: drops, runs that were put off, streams that expire. The timer calls this."""
@@ -429,6 +476,7 @@ class Server:
             self._crew.ring_at(self._deadlines.next)
         self._after()
 
+    @shielded
     def close(self, where: str, versions: Sequence[Version], limit_s: float) -> None:
         """Unload what is left, and end the threads.
 
@@ -436,10 +484,32 @@ class Server:
             ExecutorFailed: a run, or what an observer does with it, does not end within the limit.
         """
         until = time.monotonic() + limit_s
-        hanging = self._unload(versions, until)
-        hanging += self._crew.stop(until)
+        try:
+            hanging = self._unload(versions, until)
+        finally:  # whatever ends the wait, the threads end with their work
+            close_window()
+            self._crew.stop()
+        with Window():
+            hanging += self._crew.left(until)
         if hanging:
             raise still_busy(where, limit_s, hanging)
+
+    def at_exit(self) -> None:
+        """At the end of the process: take no more, drop what waits, and let what runs end before the interpreter does.
+
+        A thread that comes back from a run into an interpreter that is gone takes the process down with it.
+        """
+        until = time.monotonic() + CLOSE_S
+        with self.lock:
+            self._gate = EXITING
+            rested = self._runs.rested()
+            now = self.clock()
+            for ticket in list(self._fates.tickets.values()):
+                self._fates.drop(ticket, EXITING, now)
+        self._after()
+        rested.wait(CLOSE_S)
+        self._crew.stop()
+        self._crew.left(until)
 
     def _after(self) -> None:
         """What is done outside of the lock: wake who waits, close what is no longer needed, tell observers."""

@@ -17,6 +17,7 @@ from runtime_lite.format.arrays import Array
 from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.serving.events import Outcome, Request
 from runtime_lite.serving.refusals import check_seconds
+from runtime_lite.serving.shield import Shield
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -309,7 +310,15 @@ class Responses(Ticket[list[Outputs]]):
         """The next response; None behind the last."""
         while True:
             self._wait(self._ready, timeout)
-            if taken := self._take():
+            taken = None
+            try:
+                with Shield():
+                    taken = self._take()
+            except BaseException:
+                if taken is not None and taken[0] is not None:  # interrupted behind it: the next reader has it
+                    self._ring.appendleft(taken[0])
+                raise
+            if taken is not None:
                 return taken[0]
 
     def _take(self) -> tuple[Outputs | None] | None:

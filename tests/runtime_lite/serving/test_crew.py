@@ -2,9 +2,15 @@
 
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
 
+import pytest
+
+from runtime_lite.errors import ExecutorFailed
 from runtime_lite.serving.crew import Crew, Hand
 from tests.kit.patience import PATIENCE_S
+from tests.runtime_lite.serving.served import feed, serve
 
 
 def make_crew(done: list[tuple[int, str]], finished: threading.Event, wanted: int) -> Crew[int]:
@@ -21,11 +27,17 @@ def make_crew(done: list[tuple[int, str]], finished: threading.Event, wanted: in
     return crew
 
 
+def left(crew: Crew[int]) -> list[str]:
+    """Threads that do not end when they are told."""
+    crew.stop()
+    return crew.left(time.monotonic() + PATIENCE_S)
+
+
 def test_no_thread_is_there_before_work_is() -> None:
     before = set(threading.enumerate())
     crew = make_crew([], threading.Event(), 0)
     assert set(threading.enumerate()) <= before
-    assert crew.stop(time.monotonic() + PATIENCE_S) == []
+    assert left(crew) == []
 
 
 def test_work_is_handed_to_the_caller_that_waits_for_it_and_else_to_a_worker() -> None:
@@ -44,7 +56,7 @@ def test_work_is_handed_to_the_caller_that_waits_for_it_and_else_to_a_worker() -
     assert finished.wait(PATIENCE_S)
     assert sorted(item for item, _ in done) == [3, 4]
     assert all(name.startswith("runtime_lite worker") for _, name in done)
-    assert crew.stop(time.monotonic() + PATIENCE_S) == []
+    assert left(crew) == []
 
 
 def test_a_worker_is_used_again() -> None:
@@ -54,7 +66,7 @@ def test_a_worker_is_used_again() -> None:
     crew.hand_over(1, None)
     assert finished.wait(PATIENCE_S)
     crew.hand_over(2, None)
-    assert crew.stop(time.monotonic() + PATIENCE_S) == []
+    assert left(crew) == []
     assert [item for item, _ in done] == [1, 2] and len({name for _, name in done}) == 1
 
 
@@ -64,7 +76,7 @@ def test_a_caller_that_leaves_gives_back_what_it_was_handed() -> None:
     crew.rest(caller)
     crew.hand_over(7, caller)
     assert crew.leave(caller) == 7 and crew.leave(caller) is None
-    assert crew.stop(time.monotonic() + PATIENCE_S) == []
+    assert left(crew) == []
 
 
 def test_a_caller_that_is_dismissed_wakes_without_work() -> None:
@@ -73,4 +85,66 @@ def test_a_caller_that_is_dismissed_wakes_without_work() -> None:
     crew.rest(caller)
     crew.dismiss(caller)
     assert caller.sleep() is None
-    assert crew.stop(time.monotonic() + PATIENCE_S) == []
+    assert left(crew) == []
+
+
+@pytest.fixture
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """A switch: whether the system gives no more threads."""
+    start = threading.Thread.start
+    denied = False
+
+    def starting(thread: threading.Thread) -> None:
+        if denied:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    def switch(on: bool) -> None:
+        nonlocal denied
+        denied = on
+
+    monkeypatch.setattr(threading.Thread, "start", starting)
+    return switch
+
+
+def test_work_without_a_thread_of_its_own_waits_for_one_that_there_is(no_threads: Callable[[bool], None]) -> None:
+    done: list[tuple[int, str]] = []
+    finished = threading.Event()
+    crew = make_crew(done, finished, 3)
+    crew.ready(timer=False, worker=True)
+    no_threads(True)
+    for item in (1, 2, 3):
+        crew.hand_over(item, None)
+    assert finished.wait(PATIENCE_S)
+    assert [item for item, _ in done] == [1, 2, 3] and len({name for _, name in done}) == 1
+    no_threads(False)
+    assert left(crew) == []
+
+
+def test_a_caller_takes_what_has_no_thread(no_threads: Callable[[bool], None]) -> None:
+    crew = make_crew([], threading.Event(), 0)
+    no_threads(True)
+    crew.hand_over(1, None)
+    caller: Hand[int] = Hand(lambda: False)
+    crew.rest(caller)
+    assert caller.sleep() == 1
+
+
+def test_without_any_thread_a_request_is_refused_by_name_before_it_is_taken(
+    bundle: Path, no_threads: Callable[[bool], None]
+) -> None:
+    with serve(bundle) as place:
+        no_threads(True)
+        with pytest.raises(ExecutorFailed, match=r"expected a thread to serve it, got none: .*start new thread") as no:
+            place.model.submit(feed(1), "plain")
+        assert no.value.reason == "limit"
+        with pytest.raises(ExecutorFailed, match=r"streaming\.open_stream: expected a thread"):
+            place.model.open_stream("streaming", idle_s=1)
+        assert place.server.balance().submitted == 0 == place.server.health().streams  # nothing was taken
+        assert place.model.run(feed(1), "plain")  # a caller needs no thread
+        no_threads(False)
+        assert place.model.submit(feed(1), "plain").result(PATIENCE_S)
+        no_threads(True)  # what there is goes on
+        tickets = [place.model.submit(feed(seed), "plain") for seed in range(8)]
+        assert all(ticket.result(PATIENCE_S) for ticket in tickets)
+        no_threads(False)
