@@ -1,8 +1,13 @@
 """What the manifest says of a graph."""
 
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from compiler.bundle import manifest_of
+from compiler.bundle.manifest_of import GraphParts
 from compiler.passes.carry_codes import CarryCodes
 from compiler.passes.quantize_static import QuantizeStatic
 from compiler.runners.choose import runner_of
@@ -44,3 +49,14 @@ def test_a_state_leaves_with_the_sizes_it_goes_in_with(
 ) -> None:
     given, output = (Tensor("state", shape, "float32", "state") for shape in (("batch", 16, 8), comes))
     assert manifest_of._as_fed(output, given).shape == goes
+
+
+def test_the_range_that_was_proved_of_what_callers_feed_is_said() -> None:
+    lowered = speech()
+    fed = next(str(value.name) for value in lowered.model.graph.inputs if value.name not in lowered.ranges)
+    ranges = dict.fromkeys((fed, *(state.input for state in lowered.states)), (0, 7))
+    built: Any = SimpleNamespace(versions={"opset": 20, "ir_version": 10}, artifacts=(), engine=None, options={})
+    parts = GraphParts(dataclasses.replace(lowered, ranges=ranges), {}, {}, "onnx_static", built, b"", b"")
+    told = {each.name: (each.role, each.range) for each in manifest_of.graph_record("net", parts).inputs}
+    assert told[fed] == ("data", (0, 7))
+    assert {span for role, span in told.values() if role != "data"} == {None}
