@@ -339,10 +339,9 @@ def _acts(
             tickets.append(draw.choice(live).submit_all([feed() for _ in range(draw.randint(0, 5))], room=2))
 
     def read() -> None:
-        ready = [t for t in tickets if t.done()]
-        if ready:
+        for ticket in [each for each in tickets if each.done()]:
             with contextlib.suppress(InternalError, Dropped, Cancelled):
-                draw.choice(ready).result(0)
+                ticket.result(0)
 
     def open_stream() -> None:
         live.append(place.model.open_stream(credits=3, idle_s=draw.choice((None, 0.05))))
