@@ -45,7 +45,10 @@ def map_weights(*models: ir.Model | None) -> int:
         The bytes that were written, of weights that no graph has had before.
     """
     values = [value for model in models if model is not None for value in model.graph.initializers.values()]
-    large = {value: tensor for value in values if (tensor := value.const_value) is not None and _is_in_memory(tensor)}
+    large = {value: tensor for value in values if (tensor := value.const_value) is not None and _is_large(tensor)}
+    mapped_by = {value: owner for value, tensor in large.items() if isinstance(owner := _owner(tensor), mmap.mmap)}
+    _MAPS.update(mapped_by.values())  # files of others, as those of an ONNX model, are mapped where they are
+    large = {value: tensor for value, tensor in large.items() if value not in mapped_by}
     digests = {value: digest_of(tensor) for value, tensor in large.items()}
     new = {digest: large[value] for value, digest in digests.items() if _place_of(digest) is None}
     mapping = None
@@ -66,13 +69,16 @@ def unload_weights() -> None:
     trim_heap()
 
 
-def _is_in_memory(tensor: ir.TensorProtocol) -> bool:
-    if tensor.dtype not in WEIGHTS or tensor.nbytes < LEAST_BYTES:
-        return False
+def _is_large(tensor: ir.TensorProtocol) -> bool:
+    return tensor.dtype in WEIGHTS and tensor.nbytes >= LEAST_BYTES
+
+
+def _owner(tensor: ir.TensorProtocol) -> object:
+    """What the numbers of a tensor lie in."""
     owner: object = tensor.numpy()
     while isinstance(owner, np.ndarray | memoryview):
         owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
-    return not isinstance(owner, mmap.mmap)
+    return owner
 
 
 def _written(tensors: Mapping[str, ir.TensorProtocol]) -> mmap.mmap:

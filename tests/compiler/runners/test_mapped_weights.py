@@ -2,6 +2,7 @@
 
 import mmap
 import tempfile
+from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
@@ -72,6 +73,20 @@ def test_what_nobody_reads_takes_no_memory() -> None:
     model = parse("(float[2,2048] x, float[2048,2048] w) => (float[2,2048] y) { y = MatMul(x, w) }", {"w": wide})
     map_weights(model)
     array = array_of(model.graph.initializers["w"])
+    assert array is not None
+    assert array.sum() == wide.size
+    held = resident_bytes()
+    unload_weights()
+    assert held - resident_bytes() > wide.nbytes // 2
+
+
+def test_weights_beside_an_onnx_file_are_read_from_there_and_let_go(tmp_path: Path) -> None:
+    wide = np.ones((2048, 2048), np.float32)
+    model = parse("(float[2,2048] x, float[2048,2048] w) => (float[2,2048] y) { y = MatMul(x, w) }", {"w": wide})
+    ir.save(model, tmp_path / "net.onnx", external_data="net.weights")
+    loaded = ir.load(tmp_path / "net.onnx")
+    assert map_weights(loaded) == 0
+    array = array_of(loaded.graph.initializers["w"])
     assert array is not None
     assert array.sum() == wide.size
     held = resident_bytes()
