@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.capture.next_states import lengths_of
+from compiler.errors import Place, Refused
 from compiler.recipe.graph import Graph
 from compiler.stages import Array, Feed
 
@@ -39,7 +40,11 @@ def cut_states(spec: Graph, feed: Feed, states: Mapping[str, Array]) -> dict[str
 
 
 def hold_states(model: ir.Model, spec: Graph) -> None:
-    """Give the states of a graph along padded axes one size; the graph is changed in place."""
+    """Give the states of a graph along padded axes one size; the graph is changed in place.
+
+    Raises:
+        Refused: how long one comes back is not known from the sizes of inputs.
+    """
     inputs, outputs = house.inputs_named(model), house.outputs_named(model)
     for name, given in spec.inputs.items():
         for axis in spec.held_along(name):
@@ -67,6 +72,12 @@ def _cut(model: ir.Model, spec: Graph, state: ir.Value, axis: str) -> None:
 def _fill_up(model: ir.Model, spec: Graph, state: ir.Value, axis: str) -> None:
     """Let a graph give all slots of a state."""
     dims, slots = list(house.dims_of(state) or ()), spec.slots(axis)
+    if dims.count(house.symbol(axis)) != 1:
+        raise Refused(
+            f"a state along {axis!r} comes back as {list(map(str, dims))}: that it is as long as the call is not known",
+            cure=f"let its sizes follow from shapes: compute it of what is fed along {axis!r}, and cut by fixed bounds",
+            place=Place(STAMP, tensor=str(state.name), axis=axis, source=house.source_of(state.producer())),
+        )
     at, rank = dims.index(house.symbol(axis)), len(dims)
     insert = house.Inserter(model, STAMP, source=house.source_of(state.producer()))
     behind = insert.op("Sub", [insert.int64s(slots), _length(insert, model, spec, axis)], name=f"{axis}_free")

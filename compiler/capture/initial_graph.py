@@ -151,7 +151,7 @@ def padded_axes_of(spec: Graph) -> tuple[PaddedAxis, ...]:
 
 
 def _padded_axis(spec: Graph, axis: str) -> PaddedAxis:
-    length_input = spec.axes[axis].length_input
+    length_input, is_held = spec.axes[axis].length_input, axis in spec.held
     assert length_input is not None
     return PaddedAxis(
         axis,
@@ -159,7 +159,9 @@ def _padded_axis(spec: Graph, axis: str) -> PaddedAxis:
         mask_inputs=tuple(name for name, given in spec.inputs.items() if given.mask_of == axis),
         pad_mask_inputs=tuple(name for name, given in spec.inputs.items() if given.pad_mask_of == axis),
         length_inputs=tuple(name for name, given in spec.inputs.items() if given.length_of == axis),
-        is_held=axis in spec.held,
+        maximum=spec.slots(axis) if is_held else None,
+        limited_by="states lie along it" if is_held else "",
+        is_held=is_held,
     )
 
 

@@ -93,7 +93,7 @@ class PadAxes:
             if length.mask is not None
         }
         carried = tuple(_carried(lowered)), tuple(_replaced(lowered))
-        limited = {each.axis: most[each.axis].slots for each in done.padded_axes if each.axis in most}
+        limited = {each.axis: each.maximum for each in done.padded_axes if each.maximum is not None}
         proof = certificate(
             axes, work.steps, inputs, masks, least, work.becomes, *carried, dict(lowered.ranges), maximum=limited
         )
@@ -103,7 +103,12 @@ class PadAxes:
 def _limited(axis: PaddedAxis, most: Mapping[str, Longest]) -> PaddedAxis:
     """An axis with its largest number of slots, and what limits it."""
     longest = most.get(axis.axis)
-    return axis if longest is None else dataclasses.replace(axis, maximum=longest.slots, limited_by=str(longest))
+    is_narrower = longest is None or (axis.maximum is not None and axis.maximum <= longest.slots)
+    return (
+        axis
+        if is_narrower or longest is None
+        else dataclasses.replace(axis, maximum=longest.slots, limited_by=str(longest))
+    )
 
 
 def _check_slots(caches: Sequence[CacheAxis], most: Mapping[str, Longest]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from compiler.stages import Array
 from tests.property.stream_forms import FORMS
 from tests.property.stream_grower import WIDTH, Grower, Grown
-from tests.property.stream_layers import LAYERS, STATELESS
+from tests.property.stream_layers import LAYERS, STATELESS, held_frames
 from tests.property.stream_positions import POSITIONED
 from tests.property.stream_wrong import WRONG
 
@@ -23,6 +23,9 @@ WITH_STATES = tuple(
 
 MOST_WRONG = 0.2
 """Graphs with a layer that is wrong."""
+
+HELD = 0.1
+"""Graphs with a state along the chunk, where as many frames come out of their layers as go in."""
 
 SHARES = {"rolled_buffer": 0.6, "recurrence": 3.0, "both_directions": 2.0, "mean_of_chunk": 2.0}
 """How often a layer is drawn, against 1.0 of the others.
@@ -38,6 +41,9 @@ def grow(seed: int) -> Grown:
         ALL[name](grower)
     if not grower.states:
         LAYERS["running_sum"](grower)
+    if grower.begun.random() < HELD and all(grower.frames_of(size) == size for size in range(1, grower.chunk + 1)):
+        held_frames(grower)
+        names.append("held_frames")
     return grower.finish(names)
 
 
@@ -57,11 +63,16 @@ def _drawn(rng: np.random.Generator, names: tuple[str, ...]) -> str:
 
 
 def feeds_of(grown: Grown, rng: np.random.Generator, calls: int) -> list[dict[str, Array]]:
-    """A stream of one row, batch in front, or as callers give it whole: some chunks are whole, some of any length."""
+    """A stream of one row, batch in front, or as callers give it whole: some chunks are whole, some of any length.
+
+    Where states lie along the chunk, all chunks have one length.
+    """
     heard, feeds = 0, []
+    held = int(rng.integers(grown.shortest, grown.chunk + 1)) if grown.spec.held else None
     for _ in range(calls):
         is_short = grown.is_ragged and rng.random() < 0.6
         length = int(rng.integers(grown.shortest, grown.chunk + 1)) if is_short else grown.chunk
+        length = length if held is None else held
         feed: dict[str, Array] = {"features": rng.standard_normal((1, length, WIDTH)).astype(np.float32)}
         for name, kind in grown.positions.items():
             feed[name] = np.array([heard if kind == "so far" else rng.integers(0, 60)], np.int64)

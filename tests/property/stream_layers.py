@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
-from tests.property.stream_grower import BATCH, END, WIDTH, Grower, Window
+from tests.property.stream_grower import BATCH, CHUNK, END, WIDTH, Grower, Window
 
 TABLE_ROWS = 64
 
@@ -224,6 +224,14 @@ def gate(g: Grower) -> None:
     """Half of the channels by the other half."""
     left, right = g.pieces(g.linear(g.value, 2 * WIDTH), 2, WIDTH, 2)
     g.value = g.op("Mul", [left, g.op("Sigmoid", [right])])
+
+
+def held_frames(g: Grower) -> None:
+    """Numbers for every place of a chunk, which are carried: a stream has chunks of one length."""
+    x = g.value
+    state = g.state([BATCH, CHUNK, WIDTH])
+    g.value = g.op("Add", [x, state.before])
+    state.after = g.op("Tanh", [g.value])
 
 
 LAYERS: dict[str, Layer] = {

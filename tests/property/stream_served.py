@@ -32,7 +32,7 @@ def write_grown(folder: Path, grown: Grown, lowered: Lowered) -> Path:
 
 def can_flush(grown: Grown) -> bool:
     """Whether a stream of it can be flushed: callers feed chunks alone, of any length."""
-    return grown.is_ragged and not grown.positions and grown.shortest <= FLUSHED
+    return grown.is_ragged and not grown.positions and not grown.spec.held and grown.shortest <= FLUSHED
 
 
 def served(

@@ -103,12 +103,27 @@ class AuthorsLoop:
         return np.broadcast_to(np.asarray(0 if given.initial is None else given.initial), sizes).astype(given.dtype)
 
     def _beginning(self, size: int | str) -> int:
-        return size if isinstance(size, int) else 0 if size in self.slots else self.grown.spec.axes[size].fixed or 1
+        spec = self.grown.spec
+        if isinstance(size, int):
+            return size
+        return 0 if size in self.slots else spec.slots(size) if size in spec.held else spec.axes[size].fixed or 1
 
     @property
     def states(self) -> dict[str, Array]:
         """What the next call takes, the batch in front."""
-        return {name: self._in_front(array, self._row_place(name)) for name, array in self.carried.items()}
+        return {name: self._in_front(self._filled(name), self._row_place(name)) for name in self.carried}
+
+    def _filled(self, name: str) -> Array:
+        """A state in all places of the axes that it is held along, zeros behind those that there are."""
+        array, held = self.carried[name], self.grown.spec.held
+        free = [self._beginning(size) - there if size in held else 0
+                for size, there in zip(self.own[name], array.shape, strict=True)]  # fmt: skip
+        return np.pad(array, [(0, each) for each in free])
+
+    def _of_call(self, name: str, length: int) -> Array:
+        """A state as long as a call along the axes that it is held along."""
+        held = self.grown.spec.held
+        return self.carried[name][tuple(slice(length if size in held else None) for size in self.own[name])]
 
     def _row_place(self, name: str) -> int | None:
         return 0 if self.inputs[name].original is None else self.inputs[name].row_place
@@ -132,7 +147,7 @@ class AuthorsLoop:
         """
         given = {name: self._as_authored(name, array) for name, array in feed.items()}
         if self.first is self.session:
-            given |= self.carried
+            given |= {name: self._of_call(name, self.grown.length_of(feed)) for name in self.carried}
         names, session = [str(value.name) for value in self.grown.model.graph.outputs], self.first
         self.first = self.session
         try:
@@ -217,8 +232,6 @@ def try_graph(seed: int) -> Outcome:
         grown = drawn(seed)
     except pydantic.ValidationError as refused:
         return Outcome("refused", refused.errors()[0]["msg"])
-    if any(grown.spec.held_along(name) for name in grown.spec.inputs):  # the loops here draw chunks of many lengths
-        return Outcome("undefined", "a stream of one length, which is not followed here", grown.layers)
     try:
         lowered = lowered_of(grown)
         compare(grown, lowered, np.random.default_rng(seed + 1), is_served=seed % SERVED == 0)

@@ -1,12 +1,14 @@
 """States along a padded axis go in and come back in the slots of its largest bucket, with zeros behind the length."""
 
 import numpy as np
+import pytest
 
 from compiler import ir as house
 from compiler.capture.held_states import cut_states, hold_states
 from compiler.capture.initial_graph import states_of
 from compiler.capture.next_states import moved_on
 from compiler.capture.trial_calls import empty_states
+from compiler.errors import Refused
 from compiler.recipe.graph import Graph
 from compiler.runners.session import run_model
 from tests.kit.graphs import parse
@@ -26,6 +28,11 @@ SPEC = Graph.model_validate(
 TEXT = """
 (float[batch,text,3] memory, float[batch,2,text] weights) => (float[batch,2,text] after) <int64[1] last = {2}>
 { sums = ReduceSum<keepdims = 1>(memory, last)  row = Transpose<perm = [0, 2, 1]>(sums)  after = Add(weights, row) }
+"""
+
+UNKNOWN = """
+(float[batch,text,3] memory, float[batch,2,text] weights) => (float[batch,2,3,n] after) <int64[1] last = {2}>
+{ sums = ReduceSum<keepdims = 1>(memory, last)  there = NonZero(sums)  after = Gather<axis = 2>(weights, there) }
 """
 
 
@@ -50,3 +57,12 @@ def test_the_original_is_given_and_gives_as_much_as_a_call_is_long() -> None:
     assert cut["weights"].shape == (1, 2, 4)
     after = moved_on(SPEC, states_of(SPEC), {}, feed, cut, {"after": np.ones((1, 2, 4), np.float32)})["after"]
     assert after[0].tolist() == 2 * [[1, 1, 1, 1, 0, 0]]
+
+
+def test_a_state_whose_length_is_not_known_is_refused() -> None:
+    model = parse(UNKNOWN, {})
+    house.infer_shapes(model)
+    with pytest.raises(
+        Refused, match="a state along 'text' comes back as .*: that it is as long as the call is not known"
+    ):
+        hold_states(model, SPEC)
