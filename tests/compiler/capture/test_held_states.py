@@ -63,6 +63,6 @@ def test_a_state_whose_length_is_not_known_is_refused() -> None:
     model = parse(UNKNOWN, {})
     house.infer_shapes(model)
     with pytest.raises(
-        Refused, match="a state along 'text' comes back as .*: that it is as long as the call is not known"
+        Refused, match=r"a state along 'text' comes back as .*: that it is as long as the call is not known"
     ):
         hold_states(model, SPEC)
