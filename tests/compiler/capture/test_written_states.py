@@ -74,6 +74,15 @@ class Replaced(nn.Module):
         return x + kept[0], second
 
 
+class PartlyReturned(nn.Module):
+    """Writes into both states, and returns the first."""
+
+    def forward(self, x: Tensor, kept: Any) -> Any:
+        kept[0].add_(x)
+        kept[1] = kept[1] * 0.5 + kept[0]
+        return x + kept[1], kept[0]
+
+
 class Nested(nn.Module):
     """Assigns to places of a list in a dictionary."""
 
@@ -107,6 +116,7 @@ MODULES = [
     (Taken, "kept.0", "kept.1"),
     (InPlace, "kept.0", "kept.1"),
     (Replaced, "kept.0", "kept.1"),
+    (PartlyReturned, "kept.0", "kept.1"),
     (Nested, "kept.k.0", "kept.k.1"),
     (Numbered, "kept.3", "kept.7"),
     (Record, "kept.a", "kept.b"),
