@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Iterator, Mapping
 
@@ -150,12 +151,15 @@ class ChildExecutor:
             with self._named():
                 lane = child.free_lanes.pop() if child.free_lanes else _Lane(child.control, self._graph)
         limit_s = self._limit_s if bucket in child.warm else self._limit_s + self._open_s
+        until = time.monotonic() + limit_s
         try:
             answer = lane.ask(bucket, inputs, limit_s)
             if answer == DONE:
                 lane.take(bucket, outputs)
         except TimeoutError:
             lane.close()
+            if time.monotonic() < until:  # of a signal handler: an interruption
+                raise
             raise self._replace(child, "hang", f"no answer within {limit_s:g} s") from None
         except OSError:
             lane.close()

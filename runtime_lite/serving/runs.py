@@ -21,7 +21,7 @@ from runtime_lite.serving.health import fault_of_runs
 from runtime_lite.serving.live_streams import LiveStreams
 from runtime_lite.serving.refusals import LATE
 from runtime_lite.serving.rule import Rule
-from runtime_lite.serving.shield import Torn, Window, close_window, is_of_handler
+from runtime_lite.serving.shield import Torn, Window, close_window, raised_by_handler
 
 
 @dataclass(eq=False, slots=True)
@@ -184,8 +184,8 @@ class Runs:
                 return step_parts(parts, states, sizes)
         except BaseException as error:
             fault = f"{type(error).__name__}: {error}"
-            if is_of_handler(error):
-                raise Torn(error) from None
+            if (raised := raised_by_handler(error)) is not None:
+                raise Torn(raised) from None
             raise
         finally:
             if self._news.wanted:

@@ -113,13 +113,13 @@ class Torn(BaseException):
         self.error = error
 
 
-def is_of_handler(error: BaseException | None) -> bool:
-    """Whether an error that came out of the last window is what a handler raised there, or was made of it."""
+def raised_by_handler(error: BaseException | None) -> BaseException | None:
+    """What a handler raised in the last window, if an error that came out of it is that, or was made of it."""
     while error is not None and _in_main_thread():
         if id(error) == _raised:
-            return True
+            return error
         error = error.__cause__ or error.__context__
-    return False
+    return None
 
 
 def _in_main_thread() -> bool:

@@ -22,8 +22,6 @@ from runtime_lite.serving.shield import Shield
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from runtime_lite.serving.batch import LiveStream
-
 Outputs = dict[str, Array]
 Answer = TypeVar("Answer")
 
@@ -90,7 +88,7 @@ class Ticket(Generic[Answer]):
         self.sequence: int | None = None
         self.soft: int | None = None
         self.hard: int | None = None
-        self.loss: tuple[LiveStream, int] | None = None
+        self.loss: tuple[Any, int] | None = None
         self._owner = owner
         self._answer = answer
 

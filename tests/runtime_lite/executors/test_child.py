@@ -407,3 +407,24 @@ def test_without_descriptors_or_processes_a_run_is_refused_by_name_and_the_next_
         assert "got none, as the system gives no more: Too many open files" in str(caught.value)
         run()
     assert (children(os.getpid()), open_files()) == before
+
+
+def test_a_time_out_of_the_callers_own_ends_his_wait_and_not_the_process(path: Path) -> None:
+    """Alarms raise TimeoutError, too: that is no run that hangs."""
+
+    def ring(number: int, frame: object) -> None:
+        raise TimeoutError("mine")
+
+    others, before = children(os.getpid()), signal.signal(signal.SIGALRM, ring)
+    try:
+        with Runtime() as runtime:
+            model = runtime.load(path, executors=in_child(faulty.faulty, limit_s=PATIENCE_S))
+            model.run(feed())
+            (child,) = children(os.getpid()) - others
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with pytest.raises(TimeoutError, match="mine"):
+                model.run(feed(faulty.HANG))
+            assert child in children(os.getpid())
+            assert runtime.ledger.count("failed") == 0
+    finally:
+        signal.signal(signal.SIGALRM, before)
