@@ -61,9 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str, code: int, given: Sequence[str]) -> int:
-    with contextlib.suppress(BrokenPipeError):
-        if sys.stdout is not None:
+    if sys.stdout is not None:
+        try:
             sys.stdout.flush()
+        except OSError:  # its reader left, or its disk is full
+            leave_stdout()
     one_line = " ".join(line.strip() for line in message.splitlines() if line.strip())
     print(f"error: {one_line}\n{_repeat_with(given)}", file=sys.stderr)
     return code

@@ -16,7 +16,6 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from compiler.records.findings import Finding
-from runtime_lite.ending import place_of
 from runtime_lite.errors import RuntimeLiteError
 
 BUG = "this is a bug of Slipway, please report it with the output of -v"
@@ -152,7 +151,7 @@ def blamed(error: Exception) -> SlipwayError:
         kinds: dict[int, type[SlipwayError]] = {2: DataError, 4: GateFailed, 5: ToolchainAbsent}
         return kinds.get(error.exit_code, InternalError)(str(error))
     if isinstance(error, OSError) and error.errno in NO_SPACE:
-        place = place_of(error)
+        place = error.filename2 or error.filename or "disk"  # of two, the second is what was written
         return MachineError(
             f"{place}: expected free space, got a full disk", cure="free some, or choose --out elsewhere"
         )
