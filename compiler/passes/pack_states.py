@@ -62,9 +62,12 @@ class PackStates:
             detail = f"{len(lowered.states)} states stay apart" if lowered.states else ""
             return Outcome(lowered, matched=len(lowered.states), detail=detail)
         coded = {state.input for state in lowered.states if codes_of(lowered, state.input) is not None}
-        packed = [state for state in lowered.states if state.input in _carriers(lowered) | coded]
-        groups: dict[tuple[str, str, int | None, str | None], list[State]] = {}
         inputs = house.inputs_named(lowered.model)
+        numbers = {
+            state.input for state in lowered.states if not inputs[state.input].shape
+        }  # have no axis to lie along
+        packed = [state for state in lowered.states if state.input in _carriers(lowered) | coded | numbers]
+        groups: dict[tuple[str, str, int | None, str | None], list[State]] = {}
         for state in lowered.states:
             if state in packed:
                 continue

@@ -142,3 +142,9 @@ def test_the_map_of_states_stacks_along_axis_one() -> None:
     assert mapped["p"].shape == (2, 2, 3)
     assert mapped["p"][:, 1].all()
     assert set(mapped) == {"c", "p"}
+
+
+def test_single_numbers_stay_apart() -> None:
+    text = "(float[2] x, float a, float b) => (float[2] y, float na, float nb) { na = Neg(a)  nb = Abs(b)  y = Add(x, na) }"
+    lowered = Lowered("tiny", parse(text), states=(State("a", "na", None), State("b", "nb", None)))
+    assert PackStates().apply(copy_of(lowered)).lowered.states == lowered.states
