@@ -123,7 +123,7 @@ class AuthorsLoop:
     def _of_call(self, name: str, length: int) -> Array:
         """A state as long as a call along the axes that it is held along."""
         held = self.grown.spec.held
-        return self.carried[name][tuple(slice(length if size in held else None) for size in self.own[name])]
+        return np.asarray(self.carried[name][tuple(slice(length if size in held else None) for size in self.own[name])])
 
     def _row_place(self, name: str) -> int | None:
         return 0 if self.inputs[name].original is None else self.inputs[name].row_place

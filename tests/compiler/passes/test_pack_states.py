@@ -145,6 +145,6 @@ def test_the_map_of_states_stacks_along_axis_one() -> None:
 
 
 def test_single_numbers_stay_apart() -> None:
-    text = "(float[2] x, float a, float b) => (float[2] y, float na, float nb) { na = Neg(a)  nb = Abs(b)  y = Add(x, na) }"
-    lowered = Lowered("tiny", parse(text), states=(State("a", "na", None), State("b", "nb", None)))
+    text = "(float[2] x, float a, float b) => (float[2] y, float c, float d) { c = Neg(a)  d = Abs(b)  y = Add(x, c) }"
+    lowered = Lowered("tiny", parse(text), states=(State("a", "c", None), State("b", "d", None)))
     assert PackStates().apply(copy_of(lowered)).lowered.states == lowered.states
