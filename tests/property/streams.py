@@ -118,7 +118,7 @@ class AuthorsLoop:
         array, held = self.carried[name], self.grown.spec.held
         free = [self._beginning(size) - there if size in held else 0
                 for size, there in zip(self.own[name], array.shape, strict=True)]  # fmt: skip
-        return np.pad(array, [(0, each) for each in free])
+        return np.pad(array, [(0, each) for each in free]) if free else array
 
     def _of_call(self, name: str, length: int) -> Array:
         """A state as long as a call along the axes that it is held along."""
