@@ -179,7 +179,7 @@ def test_what_comes_to_lie_there_during_the_build_is_not_replaced(tmp_path: Path
             write_files(folder, FILES)
             write_files(out, {"notes.txt": b"mine"})
 
-    with pytest.raises(RecipeError, match=r"got another folder, manifest\.json"):
+    with pytest.raises(RecipeError, match=r"got another folder, expected manifest\.json, got none"):
         build()
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert [path.name for path in out.iterdir()] == ["notes.txt"]
