@@ -24,6 +24,7 @@ from benchmarks import command
 from benchmarks.serving.against_triton import measure_against_triton
 from benchmarks.serving.crash import measure_crash
 from benchmarks.serving.full_load import measure_full_load
+from benchmarks.serving.latency import measure_latency
 from benchmarks.serving.overhead import measure_overhead
 from benchmarks.serving.overload import measure_overload
 from benchmarks.serving.planner import measure_planner
@@ -77,6 +78,11 @@ def _real_time(options: argparse.Namespace) -> Rows:
     return measure_real_time(options.bundle, options.graph, options.lanes, options.period_ms / 1e3, seconds)
 
 
+def _latency(options: argparse.Namespace) -> Rows:
+    rounds, seconds = (1, 4.0) if options.quick else (5, 20.0)
+    return measure_latency(options.bundle, options.graph, options.lanes, options.period_ms / 1e3, rounds, seconds)
+
+
 def _crash(options: argparse.Namespace) -> Rows:
     return measure_crash(options.bundle, options.graph, options.lanes, 3 if options.quick else 20)
 
@@ -113,6 +119,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], Rows]] = {
     "triton": _triton,
     "full_load": _full_load,
     "real_time": _real_time,
+    "latency": _latency,
     "crash": _crash,
     "transcripts": _transcripts,
     "source_ratios": _source_ratios,

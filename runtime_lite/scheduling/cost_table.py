@@ -1,14 +1,19 @@
 """What a run costs: c(rows, key), from the bundle's cost table, corrected by every run.
 
 The plan value, by which runs start in time, is the table's, or the 95th percentile of the last `WINDOW` runs where that
-is more and not long ago. Which bucket clears a queue cheapest goes by the table, or by the median where that is more: a
-bucket that was held up once is no dearer for it. How many streams fit goes by the averages of the table, times how much
-slower than these all runs of the key were of late: a large bucket runs in slow moments only, and what it took in them
-says nothing of what it would take. A bucket that nobody measured costs what its neighbours let expect, until it runs.
+is more and not long ago. Which bucket clears a queue cheapest goes by the medians of the last runs: a bucket that was
+held up once is no dearer for it. What runs take beyond that, on the average of all, comes by runs, not by rows: where
+they are held up again and again, fewer and larger ones are cheaper. A bucket that ran seldom is as much slower than its
+table as the others were lately, as a machine that is slow is slow for all of them.
+
+How many streams fit goes by the averages of the table, times how much slower than these all runs of the key were of
+late: a large bucket runs in slow moments only, and what it took in them says nothing of what it would take. A bucket
+that nobody measured costs what its neighbours let expect, until it runs.
 """
 
+import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,13 +26,22 @@ WINDOW = 20
 """Runs that the recent percentile looks at."""
 
 FORGET = 200
-"""Runs of a key after which what a bucket took is forgotten; else a dear one, as it is not chosen, stays dear."""
+"""Runs of a key without one of a bucket, after which it is tried again; else a dear one, not chosen, stays dear."""
 
 PACE_NS = 200 * 1000 * NS_PER_MS
 """Time of runs over which their pace is averaged: streams stay for minutes, and a machine is slower for seconds."""
 
 STEP = 0.05
 """Part of a plan by which it must be wrong before it is corrected."""
+
+SEVERAL = 6
+"""Runs of a bucket that say something about it alone; fewer that took longer than those of other buckets are chance."""
+
+DELAYS = 100
+"""Runs over which delays are averaged. They come by runs, whatever the rows of these: the fewer runs, the fewer."""
+
+TRIAL = 0.99
+"""Part of the price per row of the next smaller bucket that one on trial costs: where its rows are there, it runs."""
 
 UNKNOWN_NS = NS_PER_MS
 """Taken for a run of a graph of which nothing was ever measured."""
@@ -61,6 +75,20 @@ class Spread(NamedTuple):
         return self.p50 + SLOW_PART * (self.p95 - self.p50) + SLOWEST_PART * (self.p99 - self.p95)
 
 
+class Ran(NamedTuple):
+    """A run of a bucket.
+
+    Attributes:
+        ns: what it took.
+        ratio: that, as a multiple of the table.
+        others: the median ratio of other buckets of the key lately; None where none ran.
+    """
+
+    ns: int
+    ratio: float
+    others: float | None
+
+
 @dataclass(slots=True)
 class BucketCost:
     """One row bucket: what the table says and what runs took lately.
@@ -71,8 +99,9 @@ class BucketCost:
         average: what runs take on the average, by the table.
         known: whether it was measured; else it is guessed.
         plan: cost to plan with.
-        usual: median of the table and the last runs where that is more than the table, to choose by.
-        percentile: the 95th of the last runs, 0 before the first.
+        usual: what a run usually takes now.
+        price: what to choose by: that, but for a bucket on trial, and for one that nobody measured.
+        on_trial: it has not run for long, and is taken for no dearer per row than the next smaller one until it has.
         recent: the last runs, oldest first.
         seen: which run of its key was its last.
         taught: runs that an average was made of that nobody had measured, up to `WINDOW`.
@@ -83,28 +112,45 @@ class BucketCost:
     average: float
     known: bool
     plan: int = 0
-    usual: int = 0
-    percentile: int = 0
-    recent: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    usual: float = 0.0
+    price: float = 0.0
+    on_trial: bool = False
+    recent: deque[Ran] = field(default_factory=lambda: deque(maxlen=WINDOW))
     seen: int = 0
     taught: int = 0
 
     def __post_init__(self) -> None:
         """Begin with the table."""
         self.taught = WINDOW if self.known else 0
-        self.forget()
+        self.plan, self.usual = self.table, float(self.table)
 
-    def forget(self) -> None:
-        """Go by the table again."""
-        self.recent.clear()
-        self.percentile = 0
-        self.plan = self.usual = self.table
+    def forget(self, runs: int) -> bool:
+        """Forget what it took long ago, and begin or end its trial; whether it did that.
 
-    def follow(self) -> bool:
-        """Let plan and median follow the last runs, by steps of `STEP`; whether one of them did."""
-        plan = max(self.table, self.percentile)
-        # not less than the table: on a machine that is faster, what runs would else beat what has not run yet for ever
-        usual = max(self.table, sorted((self.table, *self.recent))[len(self.recent) // 2])
+        Args:
+            runs: of the key so far.
+        """
+        was_on_trial = self.on_trial
+        if runs - self.seen >= FORGET:
+            self.recent.clear()
+            self.on_trial = True
+        elif len(self.recent) >= SEVERAL:
+            self.on_trial = False
+        return self.on_trial != was_on_trial
+
+    def follow(self, others: Sequence[float]) -> bool:
+        """Let plan and usual cost follow the last runs, by steps of `STEP`; whether one of them did.
+
+        Its own runs count once there are some, each as much slower as other buckets are now than they were then.
+
+        Args:
+            others: ratios of other buckets of the key lately.
+        """
+        now = _median(others) if others else None
+        ratios = [ran.ratio * (now / ran.others if now and ran.others else 1.0) for ran in self.recent]
+        if not ratios or (others and len(ratios) < SEVERAL):
+            ratios = list(others) or [1.0]
+        plan, usual = max(self.table, round(self.table * _percentile_95(ratios))), self.table * _median(ratios)
         moves = _moves(self.plan, plan, self.table), _moves(self.usual, usual, self.table)
         self.plan, self.usual = plan if moves[0] else self.plan, usual if moves[1] else self.usual
         return any(moves)
@@ -128,7 +174,20 @@ class RowCosts:
         pace: what runs took of late, as a multiple of what their buckets take on the average by the table.
     """
 
-    __slots__ = ("_best", "_by_rows", "_clearing", "_fitting", "_runs", "best_rate", "buckets", "largest", "pace")
+    __slots__ = (
+        "_best",
+        "_by_rows",
+        "_charged",
+        "_clearing",
+        "_delay",
+        "_fitting",
+        "_recent",
+        "_runs",
+        "best_rate",
+        "buckets",
+        "largest",
+        "pace",
+    )
 
     def __init__(self, costs: Mapping[int, Spread | None]) -> None:
         """Guess what is not known."""
@@ -141,6 +200,8 @@ class RowCosts:
         self.largest = self.buckets[-1].rows
         self._by_rows = {bucket.rows: bucket for bucket in self.buckets}
         self._runs = 0
+        self._delay = self._charged = 0.0
+        self._recent: deque[tuple[int, float]] = deque(maxlen=WINDOW)
         self._plans_changed()
 
     def cost(self, rows: int) -> int:
@@ -152,7 +213,7 @@ class RowCosts:
         found = self._fitting.get(rows)
         if found is None:
             fitting = [bucket for bucket in self.buckets if bucket.rows >= rows]
-            bucket = min(fitting, key=lambda bucket: bucket.plan) if fitting else self.buckets[-1]
+            bucket = min(fitting, key=lambda bucket: bucket.price) if fitting else self.buckets[-1]
             found = self._fitting[rows] = bucket.rows, bucket.plan
         return found
 
@@ -161,31 +222,29 @@ class RowCosts:
         self._runs += 1
         bucket = self._by_rows[rows]
         bucket.seen = self._runs
-        self._forget()
-        recent = bucket.recent
-        left = recent[0] if len(recent) == WINDOW else bucket.percentile
-        recent.append(ns)
         if not bucket.known:
-            bucket.table, bucket.known = ns, True
+            bucket.table, bucket.known = max(ns, 1), True
         if bucket.taught < WINDOW:
             bucket.teach(ns)
         else:
             self._keep_pace(bucket.average, ns)
-        if ns > bucket.percentile or left >= bucket.percentile:
-            bucket.percentile = _percentile_95(recent)
-        if bucket.follow():
+        others, ratio = self._beside(bucket), ns / max(bucket.table, 1)
+        bucket.recent.append(Ran(ns, ratio, _median(others) if others else None))
+        self._recent.append((rows, ratio))
+        self._delay += (max(ns - bucket.usual, 0.0) - self._delay) / DELAYS
+        changed = [each.forget(self._runs) for each in self.buckets]
+        changed.append(abs(self._delay - self._charged) > STEP * self.buckets[0].usual)
+        if any(changed + [each.follow(self._beside(each)) for each in self.buckets if each.known]):
             self._plans_changed()
+
+    def _beside(self, bucket: BucketCost) -> list[float]:
+        """Ratios of the last runs of other buckets."""
+        return [ratio for rows, ratio in self._recent if rows != bucket.rows]
 
     def _keep_pace(self, average: float, ns: int) -> None:
         """Take in a run; one that was held up counts for no more than three, as it is no slow machine."""
         if average:
             self.pace += (min(ns / average, 3 * self.pace) - self.pace) * min(average / PACE_NS, 1.0)
-
-    def _forget(self) -> None:
-        for bucket in self.buckets:
-            if bucket.recent and self._runs - bucket.seen >= FORGET:
-                bucket.forget()
-                self._plans_changed()
 
     def best_bucket(self, least: int, rows: int) -> tuple[int, int]:
         """Return the row bucket, and its cost, that begins to clear a queue at the least total cost.
@@ -204,7 +263,7 @@ class RowCosts:
             at = next((at for at, bucket in enumerate(fitting) if bucket.rows >= rows), len(fitting))
             best = min(
                 fitting[: at + 1],
-                key=lambda b: (b.usual + self._cost_to_clear(rows - b.rows), b.usual / min(rows, b.rows)),
+                key=lambda b: (b.price + self._cost_to_clear(rows - b.rows), b.price / min(rows, b.rows)),
             )
             found = self._best[least, rows] = best.rows, best.plan
         return found
@@ -214,7 +273,7 @@ class RowCosts:
         best = None
         for bucket in self.buckets:
             if bucket.rows >= least and bucket.plan <= room:
-                rate = bucket.usual / min(rows, bucket.rows)
+                rate = bucket.price / min(rows, bucket.rows)
                 if best is None or rate < best[0]:
                     best = rate, (bucket.rows, bucket.plan)
             if bucket.rows >= rows:
@@ -227,15 +286,18 @@ class RowCosts:
             return 0.0
         known = self._clearing
         for count in range(len(known), rows + 1):
-            known.append(min(b.usual + known[max(count - b.rows, 0)] for b in self.buckets))
+            known.append(min(b.price + known[max(count - b.rows, 0)] for b in self.buckets))
         return known[rows]
 
     def _plans_changed(self) -> None:
-        plan = usual = 0
+        plan, price, rate, self._charged = 0, 0.0, math.inf, self._delay
         for bucket in self.buckets:
+            bucket.price = bucket.usual + self._charged
             if not bucket.known:  # a guess is never a reason to take more rows than are needed
-                bucket.plan, bucket.usual = max(bucket.table, plan), max(bucket.table, usual)
-            plan, usual = max(plan, bucket.plan), max(usual, bucket.usual)
+                bucket.plan, bucket.price = max(bucket.table, plan), max(float(bucket.table), price)
+            elif bucket.on_trial:
+                bucket.price = min(bucket.price, TRIAL * rate * bucket.rows)
+            plan, price, rate = max(plan, bucket.plan), max(price, bucket.price), bucket.price / bucket.rows
         self.best_rate = min(bucket.plan / bucket.rows for bucket in self.buckets)
         self._best: dict[tuple[int, int], tuple[int, int]] = {}
         self._fitting: dict[int, tuple[int, int]] = {}
@@ -291,20 +353,24 @@ class CostTable:
         for key, costs in self._keys.items():
             for bucket in costs.buckets:
                 if bucket.recent:
-                    recent = sorted(bucket.recent)
-                    yield key, bucket.rows, recent[len(recent) // 2] / max(bucket.table, 1)
+                    yield key, bucket.rows, _median(ran.ratio for ran in bucket.recent)
 
     def alarms(self) -> list[tuple[Key, int, float]]:
         """Return what `ratios` gives for the buckets whose table is wrong for this machine."""
         return [found for found in self.ratios() if not ALARM_BELOW <= found[2] <= ALARM_ABOVE]
 
 
-def _moves(old: int, new: int, table: int) -> bool:
+def _moves(old: float, new: float, table: int) -> bool:
     """Whether a value is wrong by so much that it is corrected; back to the table it always is."""
     return new != old and (abs(new - old) > STEP * old or new == table)
 
 
-def _percentile_95(recent: Iterable[int]) -> int:
+def _median(numbers: Iterable[float]) -> float:
+    ordered = sorted(numbers)
+    return ordered[len(ordered) // 2]
+
+
+def _percentile_95(recent: Iterable[float]) -> float:
     ordered = sorted(recent)
     return ordered[(len(ordered) - 1) * 19 // 20]
 

@@ -8,7 +8,9 @@ import pytest
 from runtime_lite.format.costs import Cost
 from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.scheduling.cost_table import (
+    DELAYS,
     FORGET,
+    SEVERAL,
     STEP,
     UNKNOWN_NS,
     WINDOW,
@@ -44,7 +46,7 @@ def test_plans_with_the_table_until_runs_take_longer() -> None:
     for _ in range(WINDOW):
         costs.observe(KEY, 4, 4000)
     assert costs.cost(KEY, 4) == 4000
-    assert costs.cost(KEY, 1) == 1000
+    assert costs.cost(KEY, 1) == 2000  # the machine is slow, as far as anybody knows
 
 
 @pytest.mark.parametrize("factor", [0.7, 1.5, 2.0])
@@ -72,20 +74,85 @@ def test_a_bucket_that_was_dear_for_a_while_is_tried_again() -> None:
     """Four rows in one run are cheaper by the table; slow ones make four runs the choice, but not for ever."""
     costs = table(b1=1000, b4=2000)
     assert costs.of(KEY).best_bucket(1, 4) == (4, 2000)
-    for _ in range(2):
+    for _ in range(WINDOW):
         costs.observe(KEY, 4, 9000)
+        costs.observe(KEY, 1, 1000)
     for _ in range(FORGET - 1):
-        assert costs.of(KEY).best_bucket(1, 4) == (1, 1000)
+        assert costs.of(KEY).best_bucket(1, 4)[0] == 1
         costs.observe(KEY, 1, 1000)
     costs.observe(KEY, 1, 1000)
     assert costs.of(KEY).best_bucket(1, 4) == (4, 2000)
     assert costs.cost(KEY, 1) == 1000
 
 
-def test_a_bucket_that_was_held_up_once_is_the_choice_still() -> None:
+def test_a_bucket_that_is_dear_by_the_table_alone_is_tried() -> None:
+    """A table measured beside other work may say that batches gain nothing; what full runs take says otherwise."""
+    costs = table(b1=1000, b4=5000)
+    for _ in range(FORGET):
+        assert costs.of(KEY).best_bucket(1, 4)[0] == 1
+        costs.observe(KEY, 1, 1000)
+    for _ in range(SEVERAL):
+        assert costs.of(KEY).best_bucket(1, 4)[0] == 4
+        assert costs.of(KEY).best_bucket(1, 3)[0] == 1, "its rows are not there"
+        costs.observe(KEY, 4, 3000)
+    assert costs.of(KEY).best_bucket(1, 4)[0] == 4
+
+
+def test_a_trial_ends_with_what_it_shows() -> None:
+    costs = table(b1=1000, b4=5000)
+    for _ in range(FORGET):
+        costs.observe(KEY, 1, 1000)
+    for _ in range(SEVERAL):
+        assert costs.of(KEY).best_bucket(1, 4)[0] == 4
+        costs.observe(KEY, 4, 5000)
+    for _ in range(FORGET - 1):
+        assert costs.of(KEY).best_bucket(1, 4)[0] == 1
+        costs.observe(KEY, 1, 1000)
+
+
+@pytest.mark.parametrize("slow", [1, 4])
+def test_slow_runs_of_a_bucket_make_no_other_the_choice(slow: int) -> None:
+    """One or two say nothing of their bucket alone: rows run in the one that holds them, a queue in what clears it."""
+    costs = table(b1=1000, b4=2500)
+    for _ in range(WINDOW // 2):
+        costs.observe(KEY, 1, 1000)
+        costs.observe(KEY, 4, 2500)
+    for _ in range(2):
+        costs.observe(KEY, slow, 50_000)
+    assert [costs.of(KEY).bucket_for(rows)[0] for rows in (1, 2, 4)] == [1, 4, 4]
+    assert [costs.of(KEY).best_bucket(1, rows)[0] for rows in (1, 4)] == [1, 4]
+
+
+def test_what_holds_runs_up_again_and_again_makes_fewer_of_them() -> None:
+    costs = table(b1=1000, b4=5000)
+    for _ in range(WINDOW):
+        costs.observe(KEY, 1, 1000)
+        costs.observe(KEY, 4, 5000)
+    assert costs.of(KEY).best_bucket(1, 4)[0] == 1
+    for _ in range(DELAYS // 10):
+        for _ in range(9):
+            costs.observe(KEY, 1, 1000)
+        costs.observe(KEY, 1, 50_000)
+    assert costs.of(KEY).best_bucket(1, 4)[0] == 4
+    assert costs.of(KEY).best_bucket(1, 1)[0] == 1
+
+
+@pytest.mark.parametrize("ran", [1, 4])
+def test_buckets_drift_together(ran: int) -> None:
+    """A machine that is slow for all is no reason to run other buckets than on a fast one."""
+    costs = table(b1=1000, b4=2500)
+    for _ in range(WINDOW):
+        costs.observe(KEY, ran, 3 * {1: 1000, 4: 2500}[ran])
+    assert {rows: costs.cost(KEY, rows) for rows in (1, 4)} == {1: 3000, 4: 7500}
+    assert [costs.of(KEY).best_bucket(1, rows) for rows in (1, 2, 4)] == [(1, 3000), (1, 3000), (4, 7500)]
+
+
+def test_a_bucket_that_was_held_up_is_the_choice_still() -> None:
     """It is started in time for another such run, but clears a queue as cheaply as its usual runs do."""
     costs = table(b1=1000, b4=2000)
-    costs.observe(KEY, 4, 9000)
+    for took in (*[2000] * SEVERAL, 9000, 9000):
+        costs.observe(KEY, 4, took)
+        costs.observe(KEY, 1, 1000)
     assert costs.of(KEY).best_bucket(1, 4) == (4, 9000) and costs.of(KEY).best_bucket_within(8999, 1, 4) == (1, 1000)
     assert costs.of(KEY).best_bucket_within(9000, 1, 4) == (4, 9000)
 
@@ -197,7 +264,8 @@ def test_the_best_bucket_follows_what_is_learnt() -> None:
     assert costs.best_bucket(1, 5) == (8, 20)
     for _ in range(WINDOW):
         costs.observe(8, 60)
-    assert costs.best_bucket(1, 5) == (1, 10)
+        costs.observe(1, 10)
+    assert costs.best_bucket(1, 5)[0] == 1
 
 
 def test_a_guess_is_never_a_reason_to_take_more_rows_than_are_needed() -> None:

@@ -1,6 +1,6 @@
 """Each rule is held by a test: the rule weakened, its test fails."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -34,8 +34,12 @@ def goes_by_the_last_run(self: RowCosts, average: float, ns: int) -> None:
     self.pace = ns / average
 
 
-def chosen_by_plan(self: BucketCost) -> bool:
-    self.plan = self.usual = max(self.table, self.percentile)
+original_follow = BucketCost.follow
+
+
+def chosen_by_plan(self: BucketCost, others: Sequence[float]) -> bool:
+    original_follow(self, others)
+    self.usual = self.plan
     return True
 
 
@@ -131,7 +135,19 @@ WEAKENED: dict[str, tuple[object, str, object, Callable[..., None]]] = {
         BucketCost,
         "follow",
         chosen_by_plan,
-        costs.test_a_bucket_that_was_held_up_once_is_the_choice_still,
+        costs.test_a_bucket_that_was_held_up_is_the_choice_still,
+    ),
+    "every bucket drifts alone": (
+        RowCosts,
+        "_beside",
+        lambda self, bucket: [],
+        lambda: costs.test_buckets_drift_together(1),
+    ),
+    "rows run in the bucket that was the quickest of late": (
+        BucketCost,
+        "follow",
+        chosen_by_plan,
+        lambda: costs.test_slow_runs_of_a_bucket_make_no_other_the_choice(1),
     ),
     "nothing is learnt": (
         RowCosts,

@@ -1,0 +1,173 @@
+"""How soon chunks of live streams are answered below full load, and what a row costs: beside the simplest servers.
+
+The others are an asyncio queue that collects for 5 ms, at most 16 rows, and a bare loop of one row a run; both are fed
+what the runtime would feed, recorded before, and answer with nothing. Capacity is what the queue answers when more than
+it can carry comes. Loads are parts of it; contenders take turns. Computing time is the whole process's, that of the
+sender too, which is the same for all.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.serving.plain_queue import Feeds, PlainQueue
+from benchmarks.serving.planner import costs_as_served
+from benchmarks.serving.rounds import ratios, spread
+from runtime_lite import CHUNK, Runtime, read_bundle
+from runtime_lite.calls.graph_runner import GraphRunner
+from runtime_lite.executors.executor import Executor, make_executor
+from runtime_lite.format.arrays import Array
+from runtime_lite.load_test.arrivals import Traffic, arrivals_of
+from runtime_lite.load_test.command import recorded_feeds
+from runtime_lite.load_test.drive import Ends, Source, drive
+from runtime_lite.load_test.findings import Served
+
+LOADS = (0.25, 0.5, 0.75, 0.9)
+CHUNKS = 50
+"""Of a stream."""
+
+WINDOW_S, MOST = 0.005, 16
+"""The queue's."""
+
+OURS = "runtime_lite"
+
+
+class Figures(NamedTuple):
+    """Of one turn of one contender."""
+
+    p50_ms: float
+    p99_ms: float
+    rows_per_cpu_s: float
+
+
+def measure_latency(
+    path: Path, name: str, lanes: int, period_s: float, rounds: int, seconds: float
+) -> list[dict[str, Any]]:
+    """Latency and computing time by load and contender; ratios are to the better of the two others, round by round.
+
+    Args:
+        path: bundle.
+        name: graph with states, whose file leaves rows open.
+        lanes: runs at once, of one thread each, for all contenders.
+        period_s: from chunk to chunk of a stream.
+        rounds: turns.
+        seconds: of each.
+    """
+    found = []
+    with costs_as_served(path, lanes) as measured:
+        contenders = _contenders(measured, name, lanes)
+        capacity = _capacity(contenders["queue"], period_s, seconds)
+        for load in LOADS:
+            streams = max(round(load * capacity * period_s), 1)
+            traffic = Traffic(seconds, streams, CHUNKS, period_s)
+            turns: dict[str, list[Figures]] = {each: [] for each in contenders}
+            for seed in range(rounds):
+                for each, serve in contenders.items():
+                    turns[each].append(_figures(serve, traffic, seed))
+            found += [_row(load, streams, each, turns) for each in turns]
+    return found
+
+
+def _row(load: float, streams: int, contender: str, turns: Mapping[str, Sequence[Figures]]) -> dict[str, Any]:
+    mine = turns[contender]
+    others = [turns[each] for each in turns if each != OURS]
+    best = [Figures(*(min(values) for values in zip(*at_once, strict=True))) for at_once in zip(*others, strict=True)]
+    queue = turns["queue"]
+    return {
+        "load": f"{load:g}",
+        "streams": streams,
+        "contender": contender,
+        "p50, ms": spread([each.p50_ms for each in mine], 1),
+        "p99, ms": spread([each.p99_ms for each in mine], 1),
+        "rows per CPU s": spread([each.rows_per_cpu_s for each in mine], 0),
+        "p50 to the best other": spread(ratios([each.p50_ms for each in mine], [each.p50_ms for each in best])),
+        "p99 to it": spread(ratios([each.p99_ms for each in mine], [each.p99_ms for each in best])),
+        "rows to the queue": spread(
+            ratios([each.rows_per_cpu_s for each in mine], [each.rows_per_cpu_s for each in queue])
+        ),
+    }
+
+
+Serve = Callable[[Traffic, int], Sequence[Served]]
+
+
+def _figures(serve: Serve, traffic: Traffic, seed: int) -> Figures:
+    start = time.process_time()
+    served = [each for each in serve(traffic, seed) if each.outcome == "done"]
+    p50, p99 = np.percentile([each.latency_ms for each in served], (50, 99))
+    return Figures(float(p50), float(p99), len(served) / (time.process_time() - start))
+
+
+def _capacity(serve: Serve, period_s: float, seconds: float) -> float:
+    """Chunks per second of the queue when four times as many streams as fill its runs send without a pause."""
+    streams, period = 4 * MOST, period_s / 100
+    served = serve(Traffic(seconds / 10, streams, CHUNKS, period), 0)
+    return len(served) / (max(each.ended for each in served) / 1e9)
+
+
+def _contenders(path: Path, name: str, lanes: int) -> dict[str, Serve]:
+    with read_bundle(path) as bundle:
+        graph = bundle.manifest.graphs[name]
+        file = path / graph.artifacts[0].file
+        states = {state.input: state.output for state in graph.states}
+        calls, initial = recorded(path, name)
+
+    def queue(most: int, window_s: float) -> Serve:
+        def serve(traffic: Traffic, seed: int) -> Sequence[Served]:
+            ends = Ends()
+            server = PlainQueue(file, states, initial, lanes, most, window_s, ends)
+            source = Source(calls, lambda feeds: server.open_stream().submit(feeds), server.open_stream)
+            return drive(arrivals_of(traffic, seed), {"stream": source}, server.drain, ends)
+
+        return serve
+
+    def runtime_lite(traffic: Traffic, seed: int) -> Sequence[Served]:
+        ends = Ends()
+        with Runtime(workers=lanes, observers=[ends]) as runtime:
+            model = runtime.load(path, warm_up=True)
+            feeds = recorded_feeds(model, name)
+            source = Source(
+                feeds, lambda given: model.submit(given, name), lambda: model.open_stream(name, service=CHUNK)
+            )
+            return drive(arrivals_of(traffic, seed), {"stream": source}, lambda: runtime.drain(traffic.seconds), ends)
+
+    return {OURS: runtime_lite, "queue": queue(MOST, WINDOW_S), "bare loop": queue(1, 0.0)}
+
+
+class _Recorder:
+    """An executor that keeps every call's inputs."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self.fed: list[dict[str, Array]] = []
+
+    def run(self, sizes: Mapping[str, int], inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
+        self.fed.append({name: np.array(array) for name, array in inputs.items()})
+        self._executor.run(sizes, inputs, outputs)
+
+    def close(self) -> None:
+        self._executor.close()
+
+
+def recorded(path: Path, name: str) -> tuple[list[Feeds], Feeds]:
+    """What the runtime feeds to a stream of one row, call by call, without states; and the states it begins with."""
+    with _runner(path, name) as (runner, recorder, feeds):
+        state = runner.initial_state(1)
+        for at in range(CHUNKS):
+            _, state = runner.step(runner.check("push", feeds[at % len(feeds)]), state)
+        taken = {each.input for each in runner.graph.states}
+        calls: list[Feeds] = [{key: array for key, array in fed.items() if key not in taken} for fed in recorder.fed]
+        return calls, {key: recorder.fed[0][key] for key in taken}
+
+
+@contextlib.contextmanager
+def _runner(path: Path, name: str) -> Iterator[tuple[GraphRunner, _Recorder, Sequence[Feeds]]]:
+    with Runtime() as runtime, read_bundle(path) as bundle:
+        recorder = _Recorder(make_executor(bundle, name, 1))
+        runner = GraphRunner(name, bundle.manifest.graphs[name], recorder, check_finite=False)
+        yield runner, recorder, recorded_feeds(runtime.load(path), name)
+        runner.close()
