@@ -45,7 +45,7 @@ class Figures(NamedTuple):
 
 
 def measure_latency(
-    path: Path, name: str, lanes: int, period_s: float, rounds: int, seconds: float
+    path: Path, name: str, lanes: int, period_s: float, rounds: int, seconds: float, loads: Sequence[float] = LOADS
 ) -> list[dict[str, Any]]:
     """Latency and computing time by load and contender; ratios are to the better of the two others, round by round.
 
@@ -56,12 +56,13 @@ def measure_latency(
         period_s: from chunk to chunk of a stream.
         rounds: turns.
         seconds: of each.
+        loads: parts of what the queue carries.
     """
     found = []
     with costs_as_served(path, lanes) as measured:
         contenders = _contenders(measured, name, lanes)
         capacity = _capacity(contenders["queue"], period_s, seconds)
-        for load in LOADS:
+        for load in loads:
             streams = max(round(load * capacity * period_s), 1)
             traffic = Traffic(seconds, streams, CHUNKS, period_s)
             turns: dict[str, list[Figures]] = {each: [] for each in contenders}

@@ -8,7 +8,7 @@ from tests.zoo.streams.families import FAMILIES, LIBRARY
 from tests.zoo.streams.prove import follow
 
 BY_NAME = {family.name: family for family in FAMILIES}
-QUICK = ("spotter_rolled_buffer", "wenet_like_row", "learnt_first_states")
+QUICK = ("spotter_rolled_buffer", "wenet_like_row")
 
 
 @pytest.mark.parametrize("name", QUICK)
