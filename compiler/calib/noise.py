@@ -1,5 +1,7 @@
 """Noise over signal: how large an error is beside the right numbers, for gates, choices and reports alike.
 
+Whole numbers and truths are classes, which have no noise and are left out.
+
 share   sum of squared errors / sum of squares of the right numbers
 dB      -10 log10(share), as recipes and people write it
 """
@@ -9,6 +11,7 @@ import math
 
 import numpy as np
 
+from compiler.calib.classes import are_classes
 from compiler.stages import Array
 
 SILENT_DB = 300.0
@@ -28,7 +31,9 @@ class Noise:
     noise: float = 0.0
 
     def add(self, got: Array, right: Array) -> None:
-        """Take one more array into account."""
+        """Take one more array into account; nothing of classes."""
+        if are_classes(right):
+            return
         exact = right.astype(np.float64).reshape(-1)
         self.signal += _power(exact)
         if got.shape != right.shape:

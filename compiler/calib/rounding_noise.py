@@ -13,12 +13,13 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.calib.deciding_numbers import with_deciding
 from compiler.calib.noise import Noise
 from compiler.operator_traits import MAKING, ROUNDING_NOTHING
 from compiler.runners.ahead import on_all_cores
 from compiler.runners.instrumented import switch, switched
 from compiler.runners.session import open_model
-from compiler.stages import Array
+from compiler.stages import Array, Lowered
 
 
 def rounding_nodes(model: ir.Model) -> list[ir.Node]:
@@ -40,16 +41,19 @@ def rounding_noise(
 ) -> dict[str, float]:
     """The share of noise in the worst output or state when one node's results are rounded, by node name.
 
+    Of classes it is that in the real numbers which decide them.
+
     Args:
         model: the graph in float32.
         kind: FLOAT16 or BFLOAT16.
         feeds: calls to probe, with everything the graph takes; the largest share over them counts.
         advance: called with the number of probes that are done, and of all.
     """
-    probed, switches = _with_switches(model, kind)
+    (decided,) = with_deciding(Lowered("probed", model))
+    probed, switches = _with_switches(decided.model, kind)
     session = open_model(probed)
     off = {switch: np.array(False) for switch in switches.values()}
-    names = [str(value.name) for value in model.graph.outputs]
+    names = [str(value.name) for value in decided.model.graph.outputs]
     found = dict.fromkeys(switches, 0.0)
     sources = {str(node.name): 2.0 if _has_weights(node) else 1.0 for node in rounding_nodes(model)}
     for number, feed in enumerate(feeds):

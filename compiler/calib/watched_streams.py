@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from compiler.calib.deciding_numbers import measured_on, with_deciding
 from compiler.calib.noise import Noise
 from compiler.errors import Refused
 from compiler.runners.ahead import ahead
@@ -91,14 +92,19 @@ class _Watched:
 def noise_between(exact: Lowered, rounded: Lowered, streams: Sequence[Sequence[Feed]]) -> dict[str, float]:
     """Noise over signal of every output and state of a graph beside those of another, as a share of power.
 
+    Of classes it is that of the real numbers which decide them, and 0 where there are none.
+
     Args:
         exact: gives the signal.
-        rounded: has the same outputs.
+        rounded: has the same outputs, and values of the same names.
         streams: feeds of one row; each graph carries its own states.
     """
     found: dict[str, Noise] = {}
+    measured = measured_on(exact.model)
+    exact, rounded = with_deciding(exact, rounded)
     for a, b in zip(run_streams(exact, streams), run_streams(rounded, streams), strict=True):
         right, got = outputs_in_numbers(exact, a.outputs), outputs_in_numbers(rounded, b.outputs)
         for name, array in right.items():
             found.setdefault(name, Noise()).add(got[name], array)
-    return {name: each.share for name, each in found.items()}
+    shares = {name: each.share for name, each in found.items()}
+    return {name: max((shares.get(each, 0.0) for each in names), default=0.0) for name, names in measured.items()}

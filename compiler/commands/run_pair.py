@@ -19,7 +19,7 @@ from compiler.recipe.load import load_recipe
 from compiler.report.progress import Progress
 from compiler.sizes.expressions import Dim
 from compiler.stages import Array, Feed
-from compiler.verify.differences import Difference, Tally
+from compiler.verify.differences import Difference, Tally, class_words
 from runtime_lite.format.arrays import arrays_from_file
 
 CALLS = 4
@@ -108,10 +108,16 @@ def require_same(comparison: Comparison, request: Request, limits: Tolerance) ->
     if wrong:
         row = max(wrong, key=lambda row: row.difference.used(limits))
         found = row.difference
+        words = (
+            f"within {found.limit(limits):.3g} of {request.first}, got a difference of {found.max_abs:.3g}"
+            if found.classes is None
+            else f"equal to that of {request.first}, as classes, got {class_words(found.classes, in_order=False)}"
+        )
         raise GateFailed(
-            f"expected {found.tensor} of {request.second} within {found.limit(limits):.3g} of {request.first}, got a "
-            f"difference of {found.max_abs:.3g}, first at call {row.first_call}",
-            cure="raise --tolerance if that much is meant to differ",
+            f"expected {found.tensor} of {request.second} {words}, first at call {row.first_call}",
+            cure="raise --tolerance if that much is meant to differ"
+            if found.classes is None
+            else "rounding decides between classes that are nearly tied: compare the numbers that they are chosen by",
             place=Place(stage=STAGE, tensor=found.tensor),
         )
 
@@ -302,8 +308,9 @@ class _Pair:
         difference = self.tally.difference()
         limit = difference.limit(limits)
         beyond = (call for call, error in enumerate(self.tally.errors) if not error <= limit)
+        first_call = next(beyond, None) if difference.classes is None else difference.classes.first_step
         argmax = self.same / self.places if self.is_scored and self.places else None
-        return Compared(difference, next(beyond, None), argmax, difference.holds(limits))
+        return Compared(difference, first_call, argmax, difference.holds(limits))
 
 
 def comparison_table(comparison: Comparison) -> Table:
@@ -315,11 +322,12 @@ def comparison_table(comparison: Comparison) -> Table:
     table.add_column("")
     for row in comparison.rows:
         found = row.difference
-        relative = found.max_abs / found.reference_max if found.reference_max else None
+        is_relative = found.classes is None and found.reference_max
+        relative = found.max_abs / found.reference_max if is_relative else None
         table.add_row(
             escape(found.tensor),
             str(found.steps),
-            f"{found.max_abs:.3g}",
+            f"{found.max_abs:.3g}" if found.classes is None else "-",
             "-" if relative is None else f"{relative:.3g}",
             "-" if found.sqnr_db is None else f"{found.sqnr_db:.1f}",
             "-" if row.argmax is None else f"{100 * row.argmax:.2f} %",

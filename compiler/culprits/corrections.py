@@ -143,7 +143,9 @@ class _Corrected:
 
 
 def _power(difference: Difference) -> float:
-    """Noise relative to signal; infinite where a number is not finite."""
+    """Noise relative to signal, infinite where a number is not finite; of classes the share of those that differ."""
+    if difference.classes is not None:
+        return 1.0 - difference.classes.equal
     if not np.isfinite(difference.max_abs):
         return float("inf")
     return 0.0 if difference.sqnr_db is None else share_of(difference.sqnr_db)

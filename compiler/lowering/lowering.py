@@ -36,7 +36,7 @@ from compiler.targets.base import Built, Target
 from compiler.targets.formed_graphs import FormOutcome
 from compiler.targets.forms import SEARCH
 from compiler.targets.weights_file import WeightsFile
-from compiler.verify.differences import Difference
+from compiler.verify.differences import Difference, class_words
 from runtime_lite.format.canonical_json import canonical_json
 
 SEARCH_STEPS = 24
@@ -293,6 +293,7 @@ def _report_of(
     stage: str, before: Lowered, outcome: Outcome, steps: int, worst: Difference, limit: float, started: float
 ) -> StageReport:
     """What is said of a pass whose certificates had so many steps."""
+    classes = "" if worst.classes is None else f"{worst.tensor} {class_words(worst.classes)}"
     replayed = f"certificate of {steps} steps replayed" if steps else ""
     return StageReport(
         before.graph,
@@ -301,9 +302,9 @@ def _report_of(
         matched=outcome.matched,
         rewritten=outcome.rewritten,
         refused=tuple(map(str, outcome.refused)),
-        max_abs=worst.max_abs,
-        limit=limit,
-        detail="; ".join(each for each in (outcome.detail, replayed) if each),
+        max_abs=None if classes else worst.max_abs,
+        limit=None if classes else limit,
+        detail="; ".join(each for each in (outcome.detail, classes, replayed) if each),
         sqnr_db=worst.sqnr_db,
         precision=outcome.precision,
     )

@@ -12,7 +12,7 @@ from compiler.runners.stream import Advance, CallRunner, OriginalCall
 from compiler.stages import Lowered
 from compiler.verify.differences import Difference, compare, worst_of
 from compiler.verify.edge_agreement import EDGE_CURE, first_disagreement, limits_at_edges
-from compiler.verify.gates.parity import parity_findings, require_parity
+from compiler.verify.gates.parity import class_cure, parity_findings, require_parity
 
 PASS_STEPS = 12
 """Chained steps compared after each pass: enough to overflow a window of 128 frames by chunks of 16."""
@@ -79,7 +79,9 @@ class PassParity:
         self.require_captured(before, steps, limits)
         error = GateFailed(
             f"expected {worst.tensor} after {stage} {worst.exceeded(limits)}",
-            cure=ROUNDING_PASS_CURE
+            cure=class_cure(self.name, limits)
+            if worst.classes is not None
+            else ROUNDING_PASS_CURE
             if is_rounded
             else f"remove {stage} from the recipe's passes and report it; it is the pass that broke parity",
             place=Place(stage=stage, graph=self.name, tensor=worst.tensor),

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from compiler import ir as house
+from compiler.calib.deciding_numbers import measured_on, with_deciding
 from compiler.calib.noise import Noise
 from compiler.quantization.placement import Placement
 from compiler.quantization.plans import Plan
@@ -35,6 +36,8 @@ def sensitivities(
 ) -> dict[str, float]:
     """Noise over signal of the data outputs when one layer alone is quantised, by the layer's name.
 
+    Of classes it is that of the real numbers which decide them.
+
     Args:
         lowered: the graph in real numbers.
         plans: of the layers to ask about.
@@ -42,6 +45,9 @@ def sensitivities(
         streams: the calibration streams; the longest is used, its caches filled by real calls.
         calls: how many calls are compared.
     """
+    measured = measured_on(lowered.model)
+    names = tuple(dict.fromkeys(each for name in lowered.data_outputs for each in measured[name]))
+    (lowered,) = with_deciding(lowered)
     model = house.clone(lowered.model)
     layers = [layer for layer in find_layers(model) if layer.name in plans]
     switches = Writer(model, "probe", placement, plans).write_switched(layers)
@@ -62,9 +68,7 @@ def sensitivities(
         return [probing.step(feed, {**off, **switched}) for feed in probe]
 
     exact = answers({})
-    losses = on_all_cores(
-        lambda switch: _noise(exact, answers({switch: np.array(True)}), lowered.data_outputs), switches.values()
-    )
+    losses = on_all_cores(lambda switch: _noise(exact, answers({switch: np.array(True)}), names), switches.values())
     return dict(zip(switches, losses, strict=True))
 
 

@@ -18,12 +18,26 @@ class Tolerance(Record):
     """How far outputs and states may be from the original model's.
 
     Attributes:
-        max_abs: largest difference, times the larger of 1 and the largest reference value.
-        sqnr_db: smallest ratio of signal to quantisation noise of a tensor over all steps, in dB; None asks for none.
+        max_abs: largest difference of real numbers, times the larger of 1 and the largest reference value.
+        sqnr_db: smallest ratio of signal to quantisation noise of a tensor of real numbers over all steps, in dB; None
+            asks for none.
+        min_equal: smallest share of equal entries of a tensor of whole numbers or truths over all steps, which are
+            compared as classes.
     """
 
     max_abs: Annotated[float, Field(gt=0)]
     sqnr_db: float | None = None
+    min_equal: Annotated[float, Field(ge=0, le=1)] = 1.0
+
+
+class LossyTolerance(Tolerance):
+    """How far outputs and states may be from the original model's where numbers are rounded on purpose.
+
+    Attributes:
+        min_equal: the same; rounding decides between classes that are nearly tied.
+    """
+
+    min_equal: Annotated[float, Field(ge=0, le=1)] = 0.99
 
 
 class DriftGate(Record):
@@ -51,7 +65,7 @@ class ParityGate(Tolerance):
     """
 
     chained_steps: Positive
-    lossy: Tolerance | None = None
+    lossy: LossyTolerance | None = None
     max_form_loss_db: Annotated[float, Field(ge=0)] = MAX_FORM_LOSS_DB
     drift: DriftGate | None = None
     edges: tuple[EdgeKind, ...] = get_args(EdgeKind)

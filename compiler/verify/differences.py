@@ -1,7 +1,8 @@
 """Compares a graph with the original model over chained calls, and finds the first value that differs.
 
 The reference is the original in its own framework, its caches cut to the window before each call. What is compared:
-every output and every state, as the passes so far have reshaped it, in every step.
+every output and every state, as the passes so far have reshaped it, in every step. Real numbers differ by a distance;
+whole numbers and truths are classes, equal or not.
 """
 
 import dataclasses
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from compiler.calib.classes import Agreement, are_classes
 from compiler.calib.noise import Noise
 from compiler.recipe.gates import Tolerance
 from compiler.runners.ahead import ahead
@@ -32,7 +34,8 @@ class Difference:
         early: largest difference in the first half of the steps, to show growth.
         late: largest difference in the second half.
         sqnr_db: signal to quantisation noise over all steps, 10 log10(sum of squares / sum of squared differences);
-            None without a difference, or without a signal.
+            None without a difference, without a signal, or of classes.
+        classes: how many entries are equal, of whole numbers and truths; None of real numbers.
     """
 
     tensor: str
@@ -43,6 +46,12 @@ class Difference:
     early: float
     late: float
     sqnr_db: float | None = None
+    classes: Agreement | None = None
+
+    @property
+    def relative(self) -> float:
+        """The largest difference over the largest reference value, or over 1 where that is larger."""
+        return self.max_abs / max(1.0, self.reference_max)
 
     def limit(self, limits: Tolerance) -> float:
         """The accepted difference, relative to values above 1."""
@@ -50,10 +59,14 @@ class Difference:
 
     def holds(self, limits: Tolerance) -> bool:
         """Whether the difference is within the limits; NaN never is."""
+        if self.classes is not None:
+            return self.classes.holds(limits.min_equal)
         return self.used(limits) <= 1.0
 
     def used(self, limits: Tolerance) -> float:
         """The share of the limits that is used up; above 1 it does not hold, infinity stands for NaN."""
+        if self.classes is not None:
+            return self.classes.used(limits.min_equal)
         share = self.max_abs / self.limit(limits)
         if math.isnan(share) or limits.sqnr_db is None or self.sqnr_db is None:
             return math.inf if math.isnan(share) else share
@@ -61,12 +74,34 @@ class Difference:
 
     def exceeded(self, limits: Tolerance) -> str:
         """What is expected and what came, for messages."""
+        if self.classes is not None:
+            return (
+                f"equal to the original's in {percent(limits.min_equal)} of its entries, as classes, got "
+                f"{class_words(self.classes)}"
+            )
         if self.max_abs <= self.limit(limits):
             return f"at least {limits.sqnr_db:g} dB above its rounding noise, got {self.sqnr_db:.1f} dB"
         return (
             f"within {self.limit(limits):.3g} of the original, got a difference of {self.max_abs:.3g} at chained step "
             f"{self.worst_step}"
         )
+
+
+def percent(share: float) -> str:
+    """A share as people write it: all of it, or at least so much."""
+    return "all" if share >= 1.0 else f"at least {100.0 * share:.4g} %"
+
+
+def class_words(classes: Agreement, *, in_order: bool = True) -> str:
+    """How many entries are equal, and the first other one.
+
+    Args:
+        classes: what was counted.
+        in_order: whether what was counted are chained steps, so that the number of one says which.
+    """
+    step = f" at chained step {classes.first_step}" if in_order else ""
+    first = f", the first other one{step}: {classes.first}" if classes.first else ""
+    return f"{classes.compared - classes.differing} of {classes.compared} equal{first}"
 
 
 Parts = Mapping[str, Sequence[str]]
@@ -93,8 +128,11 @@ class Tally:
         self.errors: list[float] = []
         self.reference_max = 0.0
         self.noise = Noise()
+        self.classes: Agreement | None = None
 
     def add(self, got: Array, expected: Array) -> None:
+        if are_classes(expected):
+            self.classes = (self.classes or Agreement()).plus(got, expected, len(self.errors))
         self.errors.append(max_abs_difference(got, expected))
         if expected.size:
             size = np.abs(expected.astype(np.float64))
@@ -115,6 +153,7 @@ class Tally:
             max(self.errors[:half]),
             max(late),
             self.noise.sqnr_db,
+            self.classes,
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from compiler.calib.classes import Agreement, are_classes
 from compiler.errors import GateFailed, Place
 from compiler.recipe.gates import EdgeKind, ParityGate, Tolerance
 from compiler.records.findings import Finding
@@ -22,6 +23,7 @@ from compiler.runners.coded_states import states_in_numbers
 from compiler.runners.mapped_weights import map_weights, unload_weights
 from compiler.runners.stream import CallRunner, OriginalCall, Run, Stepper, expected_of
 from compiler.stages import Array, Feed, Lowered
+from compiler.verify.differences import class_words, percent
 from compiler.verify.edge_feeds import Range, edge_feeds
 from compiler.verify.perturbed_rounding import COARSE, FINE, SIZE, perturbed
 
@@ -34,7 +36,7 @@ PARTS = 2
 SLACK = 8.0
 """So many times the change that rounding at random makes; one draw of it is not the worst."""
 
-FINITE = Tolerance(max_abs=1e300)
+FINITE = Tolerance(max_abs=1e300, min_equal=0.0)
 """The limits once a pass has rounded on purpose: any number, but a finite one."""
 
 EDGE_CURE = (
@@ -191,7 +193,7 @@ def _disagreement(lowered: Lowered, runner: Stepper, case: EdgeCase, limits: Tol
         except Exception as error:  # noqa: BLE001  (a graph that does not run where the original does is a finding)
             return Disagreement(case, number, "", "which answers", _told(error))
         for name, expected in right[number].items():
-            allowed = limits.max_abs * max(1.0, sizes[name])
+            allowed = limits.model_copy(update={"max_abs": limits.max_abs * max(1.0, sizes[name])})
             moved = [draw[number][name] for draw in draws if name in draw[number]]
             words = None if name not in got else _difference(got[name], expected, moved, allowed)
             if words is not None:
@@ -199,14 +201,19 @@ def _disagreement(lowered: Lowered, runner: Stepper, case: EdgeCase, limits: Tol
     return None
 
 
-def _difference(got: Array, expected: Array, moved: Sequence[Array], allowed: float) -> tuple[str, str] | None:
+def _difference(got: Array, expected: Array, moved: Sequence[Array], limits: Tolerance) -> tuple[str, str] | None:
     """What is expected and what came, in words, where they disagree; of what hangs on rounding nothing is expected."""
     if any(each.shape != expected.shape for each in moved):
         return None  # rounding decides how many there are
     if got.shape != expected.shape:
         return f"of shape {list(expected.shape)}", f"{list(got.shape)}"
+    if are_classes(expected):
+        free = np.any([each != expected for each in moved], axis=0) if moved else np.zeros(expected.shape, bool)
+        classes = Agreement().plus(np.where(free, expected, got), expected, 0)
+        words = f"equal in {percent(limits.min_equal)} of its entries", class_words(classes, in_order=False)
+        return None if classes.holds(limits.min_equal) else words
     wanted, came = _forms(expected), _forms(got)
-    sure = np.all([_same(each, expected, wanted) for each in moved], axis=0) if moved else np.ones(expected.shape, bool)
+    sure = np.all([_forms(each) == wanted for each in moved], axis=0) if moved else np.ones(expected.shape, bool)
     wrong = sure & (wanted != came)
     if np.any(wrong):
         where = tuple(map(int, np.argwhere(wrong)[0]))
@@ -216,16 +223,9 @@ def _difference(got: Array, expected: Array, moved: Sequence[Array], allowed: fl
     exact = expected[finite].astype(np.float64)
     off = np.abs(got[finite].astype(np.float64) - exact)
     fine = moved[0][finite].astype(np.float64) if moved else exact
-    limit = allowed + SLACK * float(np.max(np.abs(fine - exact), initial=0.0))
+    limit = limits.max_abs + SLACK * float(np.max(np.abs(fine - exact), initial=0.0))
     worst = float(np.max(off, initial=0.0))
     return None if worst <= limit else (f"within {limit:.3g}", f"a difference of {worst:.3g}")
-
-
-def _same(moved: Array, expected: Array, forms: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
-    """Whether rounding leaves a number finite or what it is, in the form that is expected; a whole number must stay."""
-    if expected.dtype.kind in "iub":
-        return np.asarray(moved == expected)
-    return np.asarray(_forms(moved) == forms)
 
 
 def _forms(array: Array) -> npt.NDArray[np.int8]:

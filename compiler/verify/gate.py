@@ -53,8 +53,8 @@ class Artefacts(Protocol):
         """The first edge feed that is answered otherwise than by the original."""
         ...
 
-    def apart(self) -> dict[str, tuple[str, float]]:
-        """By bucket the output that is furthest from the same row alone, and how far, relative to values above 1."""
+    def apart(self) -> dict[str, list[Difference]]:
+        """By bucket, how far every output is from the same row alone."""
         ...
 
     def invariance(self) -> dict[str, Invariance]:
@@ -253,6 +253,7 @@ def require(findings: Sequence[Finding], stage: str, cure: str) -> None:
     if failed.limit is None or failed.measured is None:
         words = f"expected {failed.gate}{of} to hold, got {detail or 'that it does not'}"
     else:
-        words = f"expected {failed.gate}{of} of at most {failed.limit:.4g}, got {failed.measured:.4g}"
+        bound = f"at {'least' if failed.is_least else 'most'} {failed.limit:.4g}"
+        words = f"expected {failed.gate}{of} of {bound}, got {failed.measured:.4g}"
         words += f" ({detail})" if detail else ""
     raise GateFailed(words, cure=cure, place=Place(stage=stage, graph=failed.graph), findings=findings)

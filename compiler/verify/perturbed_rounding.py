@@ -14,6 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.calib.deciding_numbers import SIZE_OF
 from compiler.calib.rounding_noise import rounding_nodes
 from compiler.stages import Lowered
 from compiler.verify.explained_rounding import Rounding
@@ -28,9 +29,6 @@ FINE = Rounding.FLOAT32.value
 
 COARSE = 2.0**-12
 """So much that no result is left as it is by chance, for telling whether rounding decides that a number is finite."""
-
-SIZE_OF = ("Shape", "Size")
-"""Operators whose results do not depend on the numbers that they read."""
 
 
 def perturbed(lowered: Lowered) -> Lowered:

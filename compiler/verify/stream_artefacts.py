@@ -20,7 +20,7 @@ from compiler.stages import Array, Feed, Lowered
 from compiler.targets.base import Emitted
 from compiler.verify.bucket_runner import BucketRunners
 from compiler.verify.chunk_lengths import Flush, chunk_axis, varied
-from compiler.verify.differences import Difference, compare, max_abs_difference
+from compiler.verify.differences import Difference, Tally, compare
 from compiler.verify.edge_agreement import Disagreement, EdgeCase, first_disagreement
 from compiler.verify.invariance_check import Invariance, check_invariance
 from runtime_lite.format.golden import Golden, GoldenStep, npz_from_golden
@@ -114,27 +114,25 @@ class StreamArtefacts:
         """The beginning of every stream, with chunks of different lengths where a graph takes them."""
         return [varied(self.runners.lowered, each[:GOLDEN_STEPS], turn) for turn, each in enumerate(self.streams)]
 
-    def apart(self) -> dict[str, tuple[str, float]]:
-        """By bucket the output that is furthest from the same row in the smallest one, beside other streams."""
+    def apart(self) -> dict[str, list[Difference]]:
+        """By bucket, how far every output is from the same row in the smallest one, beside other streams."""
         alone = [list(self._run_alone(stream)) for stream in self._varied]
         return self._of_every_bucket(lambda emitted: self._apart_from_alone(emitted, alone))
 
-    def _apart_from_alone(self, emitted: Emitted, alone: Sequence[Sequence[Mapping[str, Array]]]) -> tuple[str, float]:
-        """The output of a bucket that is furthest off, relative to values above 1."""
+    def _apart_from_alone(self, emitted: Emitted, alone: Sequence[Sequence[Mapping[str, Array]]]) -> list[Difference]:
         rows = self.runners.rows(emitted)
         order = np.random.default_rng(rows).integers(0, len(self.streams), rows)
         count = min(len(alone[index]) for index in order)
         runner = self.runners.runner(emitted)
-        worst = ("", 0.0)
+        tallies: dict[str, Tally] = {}
         for step in range(count):
             outputs = runner.step(side_by_side(runner.lowered, [self._varied[index][step] for index in order]))
             for name, array in outputs.items():
                 expected = [alone[index][step][name] for index in order]
                 got = rows_of(array, expected, has_rows=runner.lowered.batch_axis is not None)
-                scale = max(1.0, *(float(np.max(np.abs(each), initial=0.0)) for each in expected))
-                error = max(map(max_abs_difference, got, expected)) / scale
-                worst = max(worst, (name, error), key=lambda each: each[1])
-        return worst
+                for row, right in zip(got, expected, strict=True):
+                    tallies.setdefault(name, Tally(name)).add(row, right)
+        return [tally.difference() for tally in tallies.values()]
 
     def invariance(self) -> dict[str, Invariance]:
         """Poison every padded place of every bucket; what was tried.

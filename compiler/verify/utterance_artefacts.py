@@ -18,7 +18,7 @@ from compiler.runners.session import Session
 from compiler.runners.stream import Advance, OriginalCall
 from compiler.stages import Array, Feed, Lowered
 from compiler.targets.base import Emitted
-from compiler.verify.differences import Difference, Tally, max_abs_difference
+from compiler.verify.differences import Difference, Tally
 from compiler.verify.edge_agreement import Disagreement, EdgeCase, first_disagreement
 from compiler.verify.invariance_check import POISONS, Invariance
 from compiler.verify.stream_artefacts import GOLDEN_STEPS
@@ -129,21 +129,18 @@ class UtteranceArtefacts:
         steps = tuple(GoldenStep(dict(self.steps[index].feed), self.answer(index)) for index in chosen)
         return npz_from_golden(Golden(steps, self.tolerance))
 
-    def apart(self) -> dict[str, tuple[str, float]]:
-        """By bucket the output that is furthest from the same row alone, beside random partners of other lengths."""
+    def apart(self) -> dict[str, list[Difference]]:
+        """By bucket, how far every output is from the same row alone, beside random partners of other lengths."""
         return {bucket_name(emitted.sizes): self._apart_from_alone(emitted) for emitted in self.artifacts}
 
-    def _apart_from_alone(self, emitted: Emitted) -> tuple[str, float]:
-        """The output of a bucket that is furthest off, relative to values above 1."""
-        worst = ("", 0.0)
+    def _apart_from_alone(self, emitted: Emitted) -> list[Difference]:
+        tallies: dict[str, Tally] = {}
         for rows in self._draws(emitted):
             outputs = self._runner(emitted).run([self.steps[index].feed for index in rows])
             for index, answer in zip(rows, outputs, strict=True):
                 for name, array in answer.items():
-                    expected = self.answer(index)[name]
-                    scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
-                    worst = max(worst, (name, max_abs_difference(array, expected) / scale), key=lambda each: each[1])
-        return worst
+                    tallies.setdefault(name, Tally(name)).add(array, self.answer(index)[name])
+        return [tally.difference() for tally in tallies.values()]
 
     def invariance(self) -> dict[str, Invariance]:
         """Nothing in padded slots, free rows and other rows changes a bit of a valid output.

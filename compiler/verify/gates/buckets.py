@@ -1,25 +1,55 @@
 """The gate on buckets: each answers every row as the smallest one does, beside random partners."""
 
 from compiler.errors import GateFailed, Place
-from compiler.records.findings import at_most
+from compiler.recipe.gates import Tolerance
+from compiler.records.findings import Finding, at_most
 from compiler.runners.stream import Advance
+from compiler.verify.differences import Difference, class_words, percent, worst_of
 from compiler.verify.gate import Checked, Gate, Shipped
+from compiler.verify.gates.parity import class_cure
+
+SAME_ROWS = "a row depends on its partners or its padding although the proof holds: report the graph"
 
 
 def _check(shipped: Shipped, advance: Advance) -> Checked:
-    name, limit = shipped.name, shipped.graph.limits.max_abs
-    apart = shipped.graph.artefacts.apart()
-    findings = [at_most("buckets", name, bucket, limit=limit, measured=far) for bucket, (_, far) in apart.items()]
+    name, limits = shipped.name, shipped.graph.limits.model_copy(update={"sqnr_db": None})
+    apart = {bucket: worst_of(each, limits) for bucket, each in shipped.graph.artefacts.apart().items()}
+    findings = [_finding(name, bucket, worst, limits) for bucket, worst in apart.items()]
     for finding in findings:
         if not finding.holds:
-            tensor, far = apart[finding.subject]
+            worst = apart[finding.subject]
+            expected = (
+                f"within {limits.max_abs:.3g}, got {worst.relative:.3g}"
+                if worst.classes is None
+                else f"in {percent(limits.min_equal)} of its entries, got {class_words(worst.classes, in_order=False)}"
+            )
             raise GateFailed(
-                f"expected {tensor} of every row as alone within {limit:.3g}, got {far:.3g}",
-                cure="a row depends on its partners or its padding although the proof holds: report the graph",
-                place=Place(stage=f"verify {finding.subject}", graph=name, tensor=tensor),
+                f"expected {worst.tensor} of every row as alone {expected}",
+                cure=SAME_ROWS if worst.classes is None else f"{class_cure(name, limits)}; otherwise {SAME_ROWS}",
+                place=Place(stage=f"verify {finding.subject}", graph=name, tensor=worst.tensor),
                 findings=findings,
             )
-    return Checked(findings, receipt={"buckets": {bucket: far for bucket, (_, far) in apart.items()}})
+    return Checked(findings, receipt={"buckets": {bucket: _far(worst) for bucket, worst in apart.items()}})
+
+
+def _far(worst: Difference) -> float:
+    """The largest difference, relative to values above 1; of classes the share that differs."""
+    return worst.relative if worst.classes is None else 1.0 - worst.classes.equal
+
+
+def _finding(graph: str, bucket: str, worst: Difference, limits: Tolerance) -> Finding:
+    if worst.classes is None:
+        return at_most("buckets", graph, bucket, limit=limits.max_abs, measured=worst.relative)
+    return Finding(
+        "buckets",
+        graph,
+        bucket,
+        worst.classes.equal,
+        limits.min_equal,
+        worst.classes.holds(limits.min_equal),
+        f"{worst.tensor} {class_words(worst.classes, in_order=False)}",
+        is_least=True,
+    )
 
 
 BUCKETS = Gate("buckets", _check, stage="verify")

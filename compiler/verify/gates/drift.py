@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
+from compiler.calib.classes import are_classes
 from compiler.calib.noise import rms
 from compiler.errors import GateFailed, Place
 from compiler.recipe.gates import DriftGate
@@ -40,6 +41,7 @@ def measure_drift(
     feeds: Iterable[Feed],
     rows: int = 1,
     advance: Callable[[int], None] = lambda done: None,
+    min_equal: float = 1.0,
 ) -> list[DriftCurve]:
     """Run artefact and original side by side.
 
@@ -50,6 +52,7 @@ def measure_drift(
         feeds: of one row, in order.
         rows: of the artefact; all get the same.
         advance: called with the number of calls that are done.
+        min_equal: the share of equal entries that is asked of classes; what may differ is no growth.
     """
     states = {state.output for state in lowered.states}
     tallies: dict[str, _Tally] = {}
@@ -64,16 +67,21 @@ def measure_drift(
             tallies.setdefault(name, _Tally(is_state=True)).add(carried[name][: len(array)], array)
         advance(done)
     warm = max((cache.calls_to_fill for cache in lowered.caches), default=0)
-    return [tally.curve(name, warm) for name, tally in tallies.items()]
+    return [tally.curve(name, warm, min_equal) for name, tally in tallies.items()]
 
 
 class _Tally:
+    """The error of one tensor, call by call: the root mean square, which is 1 of a class that differs."""
+
     def __init__(self, *, is_state: bool) -> None:
-        self.is_state = is_state
+        self.is_state, self.of_classes = is_state, False
         self.errors: list[float] = []
         self.squares, self.elements = 0.0, 0
 
     def add(self, got: Array, expected: Array) -> None:
+        if are_classes(expected):
+            self.of_classes = True
+            got, expected = np.asarray(got != expected), np.zeros(expected.shape)
         exact = expected.astype(np.float64)
         with np.errstate(invalid="ignore", over="ignore"):
             size = rms(got.astype(np.float64) - exact)
@@ -81,10 +89,11 @@ class _Tally:
         self.squares += float(np.sum(exact**2))
         self.elements += exact.size
 
-    def curve(self, tensor: str, warm: int) -> DriftCurve:
+    def curve(self, tensor: str, warm: int, min_equal: float) -> DriftCurve:
         judged = np.array(self.errors[warm:] or self.errors)
         half = max(len(judged) // 2, 1)
         early, late = judged[:half], judged[half:] if len(judged) > 1 else judged
+        least = float(np.sqrt(1.0 - min_equal)) if self.of_classes else 0.0
         bins = np.array_split(np.array(self.errors), min(POINTS, len(self.errors)))
         return DriftCurve(
             tensor,
@@ -92,8 +101,8 @@ class _Tally:
             len(self.errors),
             warm,
             float(np.sqrt(self.squares / self.elements)) if self.elements else 0.0,
-            rms(early),
-            rms(late),
+            max(rms(early), least),
+            max(rms(late), least),
             tuple(float(each.max()) for each in bins),
         )
 
@@ -151,7 +160,13 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
     )
     feeds = chained_feeds(original.streams(), gate.steps)
     curves = measure_drift(
-        runner.lowered, runner, original.run, feeds, runner.batch, lambda done: advance(done, gate.steps)
+        runner.lowered,
+        runner,
+        original.run,
+        feeds,
+        runner.batch,
+        lambda done: advance(done, gate.steps),
+        shipped.graph.limits.min_equal,
     )
     worst = require_bounded(shipped.name, curves, gate)
     return Checked(

@@ -40,7 +40,7 @@ def form_findings(
     parts: Parts = NO_PARTS,
     exact_db: float = EXACT_DB,
 ) -> Iterator[Finding]:
-    """What every output and state loses.
+    """What every output and state of real numbers loses; classes have no noise, and parity counts them.
 
     Args:
         graph: its name.
@@ -51,7 +51,7 @@ def form_findings(
         exact_db: so far above its noise a tensor counts as exact.
     """
     without = {each.tensor: each.sqnr_db for each in plain}
-    for each in formed:
+    for each in (each for each in formed if each.classes is None):
         ratios = (each.sqnr_db, without[each.tensor])
         yield at_most(
             LOSS,
@@ -105,6 +105,8 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
             place=Place(stage="verify", graph=shipped.name, tensor=failed.subject),
             findings=findings,
         )
+    if not findings:
+        return Checked([], "forms: nothing in real numbers")
     worst = max(findings, key=_lost)
     return Checked(findings, f"forms: {worst.subject} {worst.detail}")
 

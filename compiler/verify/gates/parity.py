@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from compiler.errors import GateFailed, Place
-from compiler.recipe.gates import Tolerance
+from compiler.recipe.gates import LossyTolerance, Tolerance
 from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding, at_most
 from compiler.runners.stream import Advance
-from compiler.verify.differences import NO_PARTS, Difference, Parts, states_of, worst_of
+from compiler.verify.differences import NO_PARTS, Difference, Parts, class_words, states_of, worst_of
 from compiler.verify.gate import Checked, Gate, Shipped
 
 CURE = "every pass held its own parity, so this is the runtime's optimiser or rounding: compare with a looser max_abs"
@@ -19,11 +19,28 @@ LOSSY_CURE = (
 )
 
 
+def class_cure(graph: str, limits: Tolerance) -> str:
+    """What to do where classes differ: rounding decides between those that are nearly tied."""
+    if isinstance(limits, LossyTolerance):
+        return (
+            "rounding decides between classes that are nearly tied: keep what computes them in float with keep_float, "
+            f"float32 or a larger sqnr_db, or allow more with gates.parity.{graph}.lossy.min_equal; whole numbers that "
+            "are samples and no classes are compared by their distance where the model gives them as real ones"
+        )
+    return (
+        "sums in another order decide between classes that are nearly tied; if that is all, as real outputs beside "
+        f"them show, allow it with gates.parity.{graph}.min_equal"
+    )
+
+
 def parity_findings(
     graph: str, differences: Sequence[Difference], limits: Tolerance, parts: Parts = NO_PARTS
 ) -> Iterator[Finding]:
-    """Both limits of every tensor; of one that holds several states of the model these are named."""
+    """Both limits of every tensor of real numbers, and the one of classes; of several states in one their names."""
     for each in differences:
+        if each.classes is not None:
+            yield _class_finding(graph, each, limits, parts)
+            continue
         noise = "" if each.sqnr_db is None else f", SQNR {each.sqnr_db:.1f} dB"
         figures = f"{each.steps} steps, reference up to {each.reference_max:.3g}{noise}"
         yield at_most(
@@ -43,6 +60,22 @@ def parity_findings(
             )
 
 
+def _class_finding(graph: str, difference: Difference, limits: Tolerance, parts: Parts) -> Finding:
+    classes = difference.classes
+    assert classes is not None
+    return Finding(
+        "parity.min_equal",
+        graph,
+        difference.tensor,
+        classes.equal,
+        limits.min_equal,
+        classes.holds(limits.min_equal),
+        f"{states_of(difference.tensor, parts)}{difference.steps} steps, {class_words(classes)}",
+        {"steps": difference.steps, "compared": classes.compared, "differing": classes.differing},
+        is_least=True,
+    )
+
+
 def require_parity(
     graph: str, stage: str, differences: Sequence[Difference], limits: Tolerance, cure: str, parts: Parts = NO_PARTS
 ) -> None:
@@ -57,7 +90,7 @@ def require_parity(
     states = states_of(worst.tensor, parts).removesuffix("; ")
     raise GateFailed(
         f"expected {worst.tensor}{f' ({states})' if states else ''} {worst.exceeded(limits)}",
-        cure=cure,
+        cure=cure if worst.classes is None else class_cure(graph, limits),
         place=Place(stage=stage, graph=graph, tensor=worst.tensor),
         findings=parity_findings(graph, differences, limits, parts),
     )
@@ -81,11 +114,12 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
         raise graph.explain(error, graph.steps, graph.limits, advance) from None
     findings = list(parity_findings(name, differences, graph.limits, graph.lowered.parts))
     worst = worst_of(differences, graph.limits)
+    classes = "" if worst.classes is None else f"; {worst.tensor} {class_words(worst.classes)}"
     return Checked(
         findings,
-        f"{worst.steps} {graph.artefacts.unit}",
+        f"{worst.steps} {graph.artefacts.unit}{classes}",
         {"compared": [dataclasses.asdict(each) for each in differences], "limit": graph.limits.max_abs},
-        next(each for each in findings if each.subject == worst.tensor),
+        None if classes else next(each for each in findings if each.subject == worst.tensor),
     )
 
 

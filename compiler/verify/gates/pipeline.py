@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 
-import numpy as np
-
 import runtime_lite
+from compiler.recipe.gates import PipelineGate, Tolerance
 from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding, at_most
 from compiler.runners.stream import Advance
-from compiler.verify.differences import max_abs_difference
+from compiler.verify.differences import Difference, Tally, class_words, worst_of
 from compiler.verify.gate import Checked, Gate, Shipped
 from compiler.verify.pipeline_answers import answers_of_bundle, answers_of_originals, draw_together, together
 
@@ -29,8 +28,7 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
     gate = shipped.loaded.recipe.gates.pipeline
     assert gate is not None
     streams = draw_together(shipped.loaded)
-    errors: dict[str, float] = {}
-    peaks: dict[str, float] = {}
+    tallies: dict[str, Tally] = {}
     with runtime_lite.Runtime() as runtime:
         model = runtime.load(shipped.folder, shipped.executors)
         pipeline = together(model)
@@ -40,22 +38,47 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
             expected = answers_of_originals(pipeline, shipped.originals, stream)
             for got, wanted in zip(answers, expected, strict=True):
                 for name, array in wanted.items():
-                    errors[name] = max(errors.get(name, 0.0), max_abs_difference(got[name], array))
-                    peaks[name] = max(peaks.get(name, 1.0), float(np.max(np.abs(array), initial=0.0)))
+                    tallies.setdefault(name, Tally(name)).add(got[name], array)
             advance(number, len(streams))
-    findings = [
-        at_most(
+    limits, through = _limits(shipped.loaded.recipe, gate), f"{sum(map(len, streams))} calls through {pipeline.name}"
+    differences = [tally.difference() for tally in tallies.values()]
+    findings = {each.tensor: _finding(each, limits, through) for each in differences}
+    worst = worst_of(differences, limits)
+    return Checked(
+        list(findings.values()),
+        f"{pipeline.name}, {sum(map(len, streams))} calls",
+        {"pipeline": {each.tensor: each.max_abs for each in differences}},
+        findings[worst.tensor] if worst.classes is None else None,
+    )
+
+
+def _limits(recipe: Recipe, gate: PipelineGate) -> Tolerance:
+    """What is asked of outputs together; of classes as much as of the graph of which least is asked."""
+    return Tolerance(
+        max_abs=gate.max_abs, min_equal=min(each.limits(lossy=True).min_equal for each in recipe.gates.parity.values())
+    )
+
+
+def _finding(difference: Difference, limits: Tolerance, through: str) -> Finding:
+    if difference.classes is None:
+        return at_most(
             "pipeline.max_abs",
             "",
-            name,
-            limit=gate.max_abs * peaks[name],
-            measured=error,
-            detail=f"{sum(map(len, streams))} calls through {pipeline.name}, reference up to {peaks[name]:.3g}",
+            difference.tensor,
+            limit=difference.limit(limits),
+            measured=difference.max_abs,
+            detail=f"{through}, reference up to {max(1.0, difference.reference_max):.3g}",
         )
-        for name, error in errors.items()
-    ]
-    worst = max(findings, key=lambda each: (each.measured or 0.0) / (each.limit or 1.0))
-    return Checked(findings, f"{pipeline.name}, {sum(map(len, streams))} calls", {"pipeline": errors}, worst)
+    return Finding(
+        "pipeline",
+        "",
+        difference.tensor,
+        difference.classes.equal,
+        limits.min_equal,
+        difference.classes.holds(limits.min_equal),
+        f"{through}, {class_words(difference.classes, in_order=False)}",
+        is_least=True,
+    )
 
 
 PIPELINE = Gate(

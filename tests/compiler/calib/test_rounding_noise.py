@@ -49,3 +49,11 @@ def test_the_worst_call_counts_and_progress_is_told() -> None:
     found = rounding_noise(model, HALF, feeds, lambda done, total: told.append((done, total)))
     assert found["y_mul"] == rounding_noise(model, HALF, feeds[1:])["y_mul"] > 0
     assert told == [(1, 2), (2, 2)]
+
+
+def test_what_decides_classes_is_probed() -> None:
+    """That no class flips on two calls says nothing about the next one, and the distance of two labels says nothing."""
+    text = "(float[1,4] x) => (%s) { a = Sqrt(x) b = Exp(a) labels = ArgMax<axis = 1, keepdims = 0>(b) }"
+    feeds = [{"x": np.array([[0.1, 1.7, 3.3, 0.01]], np.float32)}]
+    found = rounding_noise(parse(text % "int64[1] labels"), HALF, feeds)
+    assert found == rounding_noise(parse(text % "float[1,4] b"), HALF, feeds) and min(found.values()) > 0.0

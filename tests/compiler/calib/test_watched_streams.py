@@ -55,3 +55,13 @@ def test_overflow_is_infinite_noise() -> None:
     assert half.graph.node(1).outputs[0].dtype == ir.DataType.FLOAT16
     found = noise_between(exact, Lowered("tiny", half), [[{"x": np.array([300.0], np.float32)}]])
     assert found == {"y": np.inf}
+
+
+def test_noise_of_classes_is_that_of_what_decides_them() -> None:
+    text = "(float[1,4] x) => (int64[1] labels) { scores = Mul(x, x) labels = ArgMax<axis = 1, keepdims = 0>(scores) }"
+    near = text.replace("Mul(x, x)", "Mul(x, scaled)").replace(
+        "{ scores", "<float part = {0.9}> { scaled = Mul(x, part) scores"
+    )
+    stream = [{"x": np.array([[1, 2, 3, 4]], np.float32)}]
+    found = noise_between(Lowered("tiny", parse(text)), Lowered("tiny", parse(near)), [stream])
+    assert found == {"labels": pytest.approx(0.01)}, "no label differs, and its numbers do by a tenth"

@@ -214,3 +214,13 @@ def test_weights_beside_the_file_are_found_by_every_backend(tmp_path: Path, caps
     (tmp_path / "lost.bin").write_bytes(np.arange(8, dtype=np.float32).tobytes())
     onnx.checker.check_model(file)
     assert run(capsys, "run", f"{file}@optimized", f"{file}@reference")[0] == 0
+
+
+def test_labels_are_equal_or_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """However large a tolerance is, another label is another label."""
+    text = "(float[4,8] x) => (int64[4] y) { %s y = ArgMax<axis = 1, keepdims = 0>(z) }"
+    first, second = (write(tmp_path / f"{op}.onnx", text % f"z = {op}(x)") for op in ("Identity", "Neg"))
+    code, out, err = run(capsys, "run", first, second, "--tolerance", "1e6", "--calls", "2")
+    assert code == 4 and rows_of(out)["y"][-1] == "DIFFERS"
+    assert f"expected y of {second} equal to that of {first}, as classes, got " in err and "first at call 0" in err
+    assert run(capsys, "run", first, f"{first}@reference")[0] == 0

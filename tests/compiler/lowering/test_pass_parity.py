@@ -9,15 +9,16 @@ import pytest
 
 from compiler.errors import GateFailed, Refused, SlipwayError
 from compiler.lowering.pass_parity import PassParity
-from compiler.recipe.gates import ParityGate, Tolerance
+from compiler.recipe.gates import LossyTolerance, ParityGate
+from compiler.runners.stream import OriginalCall
 from compiler.stages import Lowered
 from compiler.verify.differences import Difference
 from tests.kit.contract import recorded
-from tests.kit.graphs import copy_of, feeds_of, streaming
+from tests.kit.graphs import copy_of, feeds_of, parse, streaming
 
 
 def parity(lowered: Lowered, tmp_path: Path, fault: SlipwayError | None = None) -> PassParity:
-    gate = ParityGate(max_abs=1e-5, chained_steps=6, lossy=Tolerance(max_abs=0.5))
+    gate = ParityGate(max_abs=1e-5, chained_steps=6, lossy=LossyTolerance(max_abs=0.5))
     steps = recorded(lowered, feeds_of(lowered, 6), 1)
     original: Any = SimpleNamespace(
         name="net", gate=gate, steps=lambda count: steps[:count], edges=list, fault=lambda feeds: fault
@@ -102,8 +103,38 @@ def closed(lowered: Lowered) -> Lowered:
 def test_a_pass_that_rounds_is_told_what_to_keep_and_not_to_report_it(tmp_path: Path) -> None:
     origin = streaming()
     held = parity(origin, tmp_path)
-    held.gate = held.gate.model_copy(update={"lossy": Tolerance(max_abs=1e-4)})
+    held.gate = held.gate.model_copy(update={"lossy": LossyTolerance(max_abs=1e-4)})
     with pytest.raises(GateFailed) as failed:
         compared(held, origin, shift(copy_of(origin)), is_rounded=True)
     assert all(word in failed.value.cure for word in ("equalize_channels", "keep_float", "sqnr_db", "as far as"))
     assert "report" not in failed.value.cure
+
+
+LABELLED = """(float[1,200,4] x) => (int64[1,200] labels) <float kept = {%s}> {
+    ahead = Mul(x, kept)  scores = Add(ahead, x)  labels = ArgMax<axis = 2, keepdims = 0>(scores) }"""
+
+
+@pytest.mark.parametrize(("flips", "is_rounded"), [(2, True), (3, True), (1, False)])
+def test_labels_are_held_to_the_share_that_is_equal(
+    tmp_path: Path, flips: int, is_rounded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin = Lowered("tiny", parse(LABELLED % 1.0), None, data_outputs=("labels",))
+    held = parity(origin, tmp_path)
+    steps = [_with_flips(step, flips) for step in recorded(origin, feeds_of(origin, 1), 1)]
+    monkeypatch.setattr(held.original, "steps", lambda count: steps)
+    monkeypatch.setattr(held, "require_captured", lambda *_: None)
+    if flips == 2:
+        worst, _ = compared(held, origin, copy_of(origin), is_rounded=is_rounded)
+        assert worst.classes is not None and worst.classes.equal == 0.99 and worst.sqnr_db is None
+        return
+    with pytest.raises(
+        GateFailed, match=rf"got {200 - flips} of 200 equal, the first other one at chained step 0: "
+    ) as failed:
+        compared(held, origin, copy_of(origin), is_rounded=is_rounded)
+    assert f"gates.parity.net.{'lossy.' if is_rounded else ''}min_equal" in failed.value.cure
+
+
+def _with_flips(step: OriginalCall, flips: int) -> OriginalCall:
+    labels = step.outputs["labels"].copy()
+    labels[0, :flips] += 9999
+    return OriginalCall(step.feed, {"labels": labels}, step.states)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler.recipe.gates import Tolerance
+from compiler.recipe.gates import LossyTolerance, Tolerance
 from compiler.runners.choose import runner_of
 from compiler.verify.differences import Difference, Tally, compare, max_abs_difference, worst_of
 from tests.kit.growing_stream import padded, steps_of
@@ -57,3 +57,39 @@ def test_noise_is_held_to_its_limit_as_well() -> None:
     assert not found.holds(Tolerance(max_abs=0.1, sqnr_db=29.6))
     assert "29.5 dB" in found.exceeded(Tolerance(max_abs=0.1, sqnr_db=40.0))
     assert "difference of 0.1 " in found.exceeded(Tolerance(max_abs=0.01, sqnr_db=40.0))
+
+
+def classes_of(*steps: tuple[list[int], list[int]], dtype: str = "int64") -> Difference:
+    tally = Tally("labels")
+    for got, expected in steps:
+        tally.add(np.array(got, dtype), np.array(expected, dtype))
+    return tally.difference()
+
+
+def test_whole_numbers_are_classes_and_no_distance_counts() -> None:
+    """A class that flips at a near tie is one entry that differs, however far apart the numbers of the two are."""
+    right = list(range(100))
+    flipped = classes_of((right, right), ([*right[:7], 9999, *right[8:]], right))
+    lossy = LossyTolerance(max_abs=0.5, sqnr_db=25.0)
+    assert flipped.sqnr_db is None and flipped.holds(lossy) and flipped.used(lossy) == pytest.approx(0.5)
+    assert not flipped.holds(Tolerance(max_abs=1e6))  # nothing rounds on purpose: equal to the last bit
+    assert flipped.exceeded(Tolerance(max_abs=1e-5)) == (
+        "equal to the original's in all of its entries, as classes, got 199 of 200 equal, the first other one at "
+        "chained step 1: 9999 at [7], not 7"
+    )
+    near = classes_of(([each + 1 for each in right], right))
+    assert not near.holds(LossyTolerance(max_abs=0.5)), "near in number, and all of them other classes"
+    assert "at least 99 % of its entries" in near.exceeded(lossy)
+
+
+def test_large_whole_numbers_must_be_equal_where_nothing_rounds_on_purpose() -> None:
+    assert not classes_of(([1_000_001], [1_000_000])).holds(CLOSE)
+
+
+def test_truths_and_other_lengths_are_counted() -> None:
+    flags = classes_of(([0, 1, 1, 0], [0, 1, 1, 1]), dtype="bool")
+    assert (
+        flags.classes is not None and flags.classes.equal == 0.75 and flags.holds(Tolerance(max_abs=1, min_equal=0.7))
+    )
+    longer = classes_of(([1, 2, 3], [1, 2]))
+    assert not longer.holds(LossyTolerance(max_abs=0.5)) and "shape [3], not [2]" in longer.exceeded(CLOSE)

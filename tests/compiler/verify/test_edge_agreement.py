@@ -250,3 +250,18 @@ def test_agreement_of_one_tensor(expected: list[float], got: list[float], moved:
     steps = [(OriginalCall({}, {"y": np.array(each)}, {}),) for each in (expected, moved)]
     case = EdgeCase("silence", steps[0], (steps[1],))
     assert (first_disagreement(lowered(energy()), Given, [case], CLOSE) is None) == holds
+
+
+@pytest.mark.parametrize(("moved", "limits", "agrees"), [(7, CLOSE, False), (7, FINITE, True), (9, CLOSE, True)])
+def test_classes_on_edge_feeds_are_equal_unless_rounding_decides(moved: int, limits: Tolerance, agrees: bool) -> None:
+    """The original says 7. The graph says 8, which 1e6 of difference would allow; rounding may have decided on 9."""
+    lowered = Lowered("net", parse("(int64[1] x) => (int64[1] y) <int64[1] one = {1}> { y = Add(x, one) }"))
+    feed = {"x": np.array([7])}
+    right, other = (OriginalCall(feed, {"y": np.array([label])}, {}) for label in (7, moved))
+    case = EdgeCase("silence", (right,), ((other,),))
+    found = first_disagreement(lowered, lambda: runner_of(lowered), [case], limits.model_copy(update={"max_abs": 1e6}))
+    assert (found is None) == agrees
+    if found is not None:
+        assert (found.expected, found.got) == (
+            "equal in all of its entries", "0 of 1 equal, the first other one: 8 at [0], not 7",
+        )  # fmt: skip

@@ -10,7 +10,7 @@ from compiler.recipe.gates import DriftGate
 from compiler.records.drift_curves import DriftCurve
 from compiler.runners.choose import runner_of
 from compiler.stages import Array, Feed, Lowered, State
-from compiler.verify.gates.drift import chained_feeds, drift_findings, measure_drift, require_bounded
+from compiler.verify.gates.drift import _Tally, chained_feeds, drift_findings, measure_drift, require_bounded
 from tests.kit.deep_stream import STEP, WIDTH, deep_stream, round_weights
 from tests.kit.graphs import parse
 
@@ -99,3 +99,13 @@ def test_streams_are_chained_and_begin_again() -> None:
 def test_a_curve_is_short() -> None:
     long = curves(summing(0.5), summing(0.51), chunks("x", (1, 4), 500))
     assert {len(curve.errors) for curve in long} == {200}
+
+
+@pytest.mark.parametrize(("flips", "growth"), [((), 1.0), ((150,), 1.0), ((5, 150), 1.0), (range(100, 200, 2), 7.07)])
+def test_classes_that_flip_seldom_do_not_drift(flips: Iterable[int], growth: float) -> None:
+    """Of 200 calls with a label each: as many may differ as the limits allow, however far apart the labels are."""
+    tally = _Tally(is_state=False)
+    for call in range(200):
+        tally.add(np.array([9999 if call in flips else call]), np.array([call]))
+    assert tally.curve("labels", 0, 0.99).growth == pytest.approx(growth, abs=0.01)
+    assert tally.curve("labels", 0, 1.0).growth > 1e6 or set(flips) in (set(), {5, 150})

@@ -9,6 +9,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
+from compiler.calib.classes import Agreement
 from compiler.passes.lower_integers import LowerIntegers
 from compiler.quantization.held_weights import INTEGER_PRODUCT
 from compiler.stages import Lowered, Outcome
@@ -49,6 +50,11 @@ def test_a_loss_is_counted_down_to_the_noise_of_sums_of_float32(
     assert found.measured == pytest.approx(lost, nan_ok=True)
     assert found.holds == (lost <= 1.0)
     assert found.figures == {"steps": 24, "sqnr_db": formed, "sqnr_db_without_forms": plain}
+
+
+def test_classes_lose_nothing_that_is_measured_in_decibels() -> None:
+    labels = dataclasses.replace(difference("labels", None), classes=Agreement(100, 1, "3 at [0], not 9", 0))
+    assert list(form_findings("net", [labels], [labels], 1.0)) == []
 
 
 @pytest.mark.parametrize(("formed", "plain", "lost"), [(67.0, 71.0, 0.0), (60.0, 71.0, 2.0), (61.5, None, 0.5)])

@@ -2,8 +2,9 @@
 
 import pytest
 
+from compiler.calib.classes import Agreement
 from compiler.errors import GateFailed
-from compiler.recipe.gates import ParityGate, Tolerance
+from compiler.recipe.gates import LossyTolerance, ParityGate, Tolerance
 from compiler.verify.differences import Difference
 from compiler.verify.gates.parity import parity_findings, require_parity
 
@@ -42,3 +43,32 @@ def test_states_that_a_pass_has_packed_are_named_as_the_model_does() -> None:
         require_parity("net", "verify", [packed], GATE, "report it", parts)
     (other,) = parity_findings("net", [Difference("logits", 4, 0.0, 1.0, 3, 0, 0)], GATE, parts)
     assert other.detail == "4 steps, reference up to 1"
+
+
+LABELS = Difference("labels", 4, 315.0, 412.0, 2, 0, 315.0, None, Agreement(200, 3, "97 at [0, 17], not 412", 2))
+
+
+def test_classes_have_one_finding_the_share_that_is_equal() -> None:
+    (found,) = parity_findings("net", [LABELS], LossyTolerance(max_abs=0.5, sqnr_db=25.0))
+    assert (found.gate, found.subject, found.measured, found.limit_words, found.holds) == (
+        "parity.min_equal", "labels", 0.985, "at least 0.99", False,
+    )  # fmt: skip
+    assert found.detail == "4 steps, 197 of 200 equal, the first other one at chained step 2: 97 at [0, 17], not 412"
+    assert found.figures == {"steps": 4, "compared": 200, "differing": 3}
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected", "cure"),
+    [
+        (LossyTolerance(max_abs=0.5), "at least 99 %", "keep what computes them in float"),
+        (GATE, "all", "sums in another order"),
+    ],
+)
+def test_classes_that_differ_are_told_what_decides_them(limits: Tolerance, expected: str, cure: str) -> None:
+    require_parity("net", "verify", [LABELS], LossyTolerance(max_abs=0.5, min_equal=0.98), "report it")
+    with pytest.raises(GateFailed) as caught:
+        require_parity("net", "verify", [LABELS], limits, "report it")
+    assert f"expected labels equal to the original's in {expected} of its entries, as classes, got 197 of 200" in str(
+        caught.value
+    )
+    assert cure in caught.value.cure and "min_equal" in caught.value.cure and "report" not in caught.value.cure

@@ -4,6 +4,10 @@ import numpy as np
 import pytest
 
 import runtime_lite
+from compiler.calib.classes import Agreement
+from compiler.recipe.gates import ParityGate
+from compiler.recipe.load import load_recipe
+from compiler.verify.differences import Difference
 from compiler.verify.gates import pipeline as gate
 from compiler.verify.pipeline_answers import answers_of_bundle
 from runtime_lite.format.golden import TOGETHER, golden_of_pipeline
@@ -84,3 +88,19 @@ def test_what_does_not_fit_is_answered_with_its_line(wired: Project, case: str) 
     ended = wired.build(recipe="wired.yaml")
     assert ended.code == code, ended.out
     assert sentence in ended.message and "wired.yaml:" in ended.message
+
+
+@pytest.mark.parametrize(("differing", "holds"), [(1, True), (2, False)])
+def test_classes_of_wired_graphs_are_counted(wired: Project, differing: int, holds: bool) -> None:
+    """As much is asked of them as of the graph of which least is asked; the distance of two labels is nothing."""
+    recipe = load_recipe(str(wired.folder / "wired.yaml")).recipe
+    recipe.gates.parity["head"] = ParityGate(max_abs=1.0e-5, chained_steps=1, min_equal=0.99)
+    assert recipe.gates.pipeline is not None
+    limits = gate._limits(recipe, recipe.gates.pipeline)
+    labels = Difference("labels", 8, 9999.0, 1.0, 0, 0.0, 0.0, None, Agreement(100, differing, "3 at [0], not 9", 0))
+    found = gate._finding(labels, limits, "8 calls through net+head")
+    assert (found.gate, found.limit, found.holds) == ("pipeline", 0.99, holds)
+    assert (
+        found.detail
+        == f"8 calls through net+head, {100 - differing} of 100 equal, the first other one: 3 at [0], not 9"
+    )

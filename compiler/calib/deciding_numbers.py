@@ -1,0 +1,59 @@
+"""The real numbers that classes are chosen by: where an output is a label, an id or a flag, noise is measured on these.
+
+logits -> ArgMax -> labels         what is asked of the noise of labels is asked of that of logits
+"""
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.runners.instrumented import exposed
+from compiler.stages import Lowered
+
+SIZE_OF = ("Shape", "Size")
+"""Operators whose results do not depend on the numbers that they read."""
+
+
+def measured_on(model: ir.Model) -> dict[str, tuple[str, ...]]:
+    """The values that noise is measured on, by output: a real one itself, and of classes what decides them.
+
+    That is empty where classes follow from inputs and classes alone.
+    """
+    return {
+        str(value.name): (str(value.name),) if _is_real(value) else _deciding(value) for value in model.graph.outputs
+    }
+
+
+def with_deciding(lowered: Lowered, *others: Lowered) -> tuple[Lowered, ...]:
+    """Copies of graphs that return what decides the classes of the first one, as far as all compute it as real numbers.
+
+    They are the graphs themselves where that is nothing.
+    """
+    names = {name for measured in measured_on(lowered.model).values() for name in measured}
+    names -= {str(value.name) for value in lowered.model.graph.outputs}
+    for each in others:
+        real = (output for node in each.model.graph for output in node.outputs if _is_real(output))
+        names &= {str(output.name) for output in real}
+    return tuple(exposed(each, names) if names else each for each in (lowered, *others))
+
+
+def _is_real(value: ir.Value) -> bool:
+    return value.dtype is not None and value.dtype.is_floating_point()
+
+
+def _deciding(value: ir.Value) -> tuple[str, ...]:
+    """The first computed real values on the way back from a value."""
+    found: dict[str, None] = {}
+    seen, waiting = {value}, [value]
+    while waiting:
+        node = waiting.pop().producer()
+        if node is None or house.is_op(node, *SIZE_OF):
+            continue
+        for read in node.inputs:
+            if read is None or read in seen:
+                continue
+            seen.add(read)
+            if not _is_real(read):
+                waiting.append(read)
+            elif read.producer() is not None and house.array_of(read) is None:
+                found[str(read.name)] = None
+    return tuple(found)
