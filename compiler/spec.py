@@ -1,5 +1,7 @@
 """What IR is legal at each boundary; the checkers name the first value that is not."""
 
+from collections.abc import Iterable
+
 import onnx
 import onnx_ir as ir
 
@@ -50,9 +52,16 @@ def check_static(model: ir.Model, graph: str) -> None:
 def _require_static(value: ir.Value, node: ir.Node | None, graph: str) -> None:
     if value.shape is not None and all(isinstance(dim, int) for dim in value.shape):
         return
+    sources = "" if node is None else ", ".join(_sizing_inputs(node))
     raise Refused(
-        f"a static target needs numbers, got shape {value.shape}",
-        cure="give every axis buckets, a fixed size or a window, and list pad_axes for the window",
+        f"a static target needs numbers, got shape {value.shape}"
+        + (f", whose sizes are computed of the values of {sources}" if sources else ""),
+        cure=(
+            "let every call compute as many entries: hide places behind a number with a mask, as "
+            "torch.where(torch.arange(size) < number, x, 0) does, in place of slicing or selecting by it"
+        )
+        if sources
+        else "give every axis buckets, a fixed size or a window, and list pad_axes for the window",
         place=Place(
             stage="static",
             graph=graph,
@@ -62,3 +71,24 @@ def _require_static(value: ir.Value, node: ir.Node | None, graph: str) -> None:
             source=source_of(node),
         ),
     )
+
+
+def _sizing_inputs(node: ir.Node) -> list[str]:
+    """The inputs of the graph whose values decide how many entries a node gives, where the sizes of all are numbers.
+
+    Most operators that give a number of entries by values read that number behind what they take the entries from.
+    """
+    return _inputs_behind(node.inputs[1:]) or _inputs_behind(node.inputs)
+
+
+def _inputs_behind(values: Iterable[ir.Value | None]) -> list[str]:
+    waiting, seen, found = list(values), set[ir.Value](), list[str]()
+    while waiting:
+        value = waiting.pop()
+        if value is None or value in seen:
+            continue
+        seen.add(value)
+        maker = value.producer()
+        waiting += [] if maker is None else maker.inputs
+        found += [str(value.name)] if value.is_graph_input() else []
+    return found

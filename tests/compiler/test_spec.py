@@ -5,6 +5,7 @@ import dataclasses
 import onnx_ir as ir
 import pytest
 
+from compiler import ir as house
 from compiler.errors import InternalError, Refused
 from compiler.spec import check_between_passes, check_static
 from compiler.stages import State
@@ -40,6 +41,24 @@ def test_static_names_the_first_value_with_a_symbol() -> None:
     with pytest.raises(Refused, match="needs numbers") as raised:
         check_static(parse("(float[batch,2] x) => (float[batch,2] y) { y = Relu(x) }"), "tiny")
     assert (raised.value.place.tensor, raised.value.place.graph, raised.value.place.stage) == ("x", "tiny", "static")
+    assert raised.value.cure.startswith("give every axis buckets")
+
+
+@pytest.mark.parametrize(
+    ("body", "sources"),
+    [
+        ("end = Add(offset, one) seen = Slice(past, zero, end, zero) y = ReduceSum(seen, zero)", "offset"),
+        ("near = NonZero(past) y = Cast<to = 1>(near)", "past"),
+    ],
+)
+def test_sizes_that_values_decide_want_no_buckets(body: str, sources: str) -> None:
+    """A model without rows has no axis to give buckets to; what decides is what the state holds."""
+    model = parse(f"""(float[8,4] past, int64[1] offset) => (float[n,m] y)
+        <int64[1] zero = {{0}}, int64[1] one = {{1}}> {{ {body} }}""")
+    house.infer_shapes(model)
+    with pytest.raises(Refused, match=f"computed of the values of {sources};") as raised:
+        check_static(model, "tiny")
+    assert "mask" in raised.value.cure and "buckets" not in raised.value.cure
 
 
 def test_an_output_of_the_caller_that_a_pass_lost_is_our_bug() -> None:
