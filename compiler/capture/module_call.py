@@ -20,10 +20,20 @@ SHOWN = 4
 """So many whole numbers of an input are shown."""
 
 
-def results_of(module: torch.nn.Module, names: Sequence[str], arguments: Sequence[Array]) -> list[Array]:
-    """What a module returns, one array per result."""
-    answer = _answer(module, dict(zip(names, arguments, strict=True)), (), {})
-    return [result.numpy() for result in leaves_of(answer.results)]
+def results_of(
+    module: torch.nn.Module, names: Sequence[str], arguments: Sequence[Array]
+) -> tuple[list[Array], tuple[str, ...]]:
+    """What a module gives, one array per result, and the arguments that it writes into and does not return.
+
+    What these hold behind the call comes behind what is returned.
+    """
+    feed, states = dict(zip(names, arguments, strict=True)), {name: f"next.{name}" for name in names}
+    answer = _answer(module, feed, (), states)
+    written = answer.written
+    if written:
+        returned = [f"returned.{place}" for place, _ in enumerate(leaves_of(answer.results))]
+        answer = _answer(module, feed, (*returned, *(states[name] for name in written)), states)
+    return [result.numpy() for result in leaves_of(answer.results)], written
 
 
 def _answer(

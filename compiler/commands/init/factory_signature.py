@@ -75,10 +75,13 @@ def signature_of_factory(source: Source, places: RecipePlaces, inputs: Mapping[s
         for name, wanted in ordered.items()
     )
 
+    written: tuple[str, ...] = ()
+
     def run(sizes: Mapping[str, int]) -> list[Array]:
+        nonlocal written
         arrays = [_example(tensor, sizes) for tensor in tensors]
         try:
-            return module_call.results_of(module, [tensor.name for tensor in tensors], arrays)
+            results, written = module_call.results_of(module, [tensor.name for tensor in tensors], arrays)
         except Exception as error:
             shapes = ", ".join(f"{t.name} {list(a.shape)}" for t, a in zip(tensors, arrays, strict=True))
             raise RecipeError(
@@ -86,9 +89,11 @@ def signature_of_factory(source: Source, places: RecipePlaces, inputs: Mapping[s
                 cure="describe its inputs with --input NAME=SIZES:DTYPE, one for each",
                 place=Place(stage=STAGE, source=users_line(error)),
             ) from error
+        return results
 
     outputs = _outputs(run, tensors)
-    names = _result_names(module.forward, len(outputs), {tensor.name for tensor in tensors})
+    names = _result_names(module.forward, len(outputs) - len(written), {tensor.name for tensor in tensors})
+    names += [f"next_{name}" for name in written]
     return Signature(
         tensors, tuple(dataclasses.replace(each, name=name) for name, each in zip(names, outputs, strict=True))
     )
@@ -114,26 +119,31 @@ def _parameters(forward: Callable[..., Any]) -> _Parameters:
 
 
 def _in_order(inputs: Mapping[str, Wanted], named: _Parameters) -> dict[str, Wanted]:
-    """The inputs in the order of `forward`; those of `*caches` behind all others, as they were given."""
-    missing = [name for name in named.required if name not in inputs]
+    """The inputs in the order of `forward`; those of `*caches` behind all others, as they were given.
+
+    Parts of a list, a tuple or a dictionary are inputs called by their places, as `caches.0`.
+    """
+    parts = {parameter: [name for name in inputs if name.split(".")[0] == parameter] for parameter in named.all}
+    missing = [name for name in named.required if not parts[name]]
     if missing:
         raise RecipeError(
             f"--input: expected {', '.join(named.required)}, as forward takes them, got no {missing[0]}",
             cure=f"add --input {missing[0]}=1,80, with its sizes and axis names",
         )
-    unknown = [name for name in inputs if name not in named.all]
+    unknown = [name for name in inputs if name.split(".")[0] not in named.all]
     if unknown and not named.is_open:
         raise RecipeError(
             f"--input {unknown[0]}: expected an input of forward, got {unknown[0]!r}",
             cure=did_you_mean(unknown[0], named.all),
         )
-    taken = [name for name in named.all if name in inputs]
+    taken = [parameter for parameter in named.all if parts[parameter]]
     if taken != list(named.all[: len(taken)]):
         raise RecipeError(
             f"--input: expected inputs without a gap, as {', '.join(named.all)}, got {', '.join(taken)}",
             cure="describe the inputs between them, too",
         )
-    return {name: inputs[name] for name in (*taken, *unknown)}
+    ordered = [name for parameter in taken for name in parts[parameter]]
+    return {name: inputs[name] for name in (*ordered, *unknown)}
 
 
 def _example(tensor: Tensor, sizes: Mapping[str, int]) -> Array:

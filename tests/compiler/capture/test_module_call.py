@@ -25,7 +25,8 @@ class Inner(nn.Module):
 def test_results_are_arrays_by_output() -> None:
     got = called(Inner(), {"x": X, "at": np.array([3])}, PLACE, outputs=["y"])
     assert len(got) == 1 and got[0].tolist() == [11.0]
-    assert results_of(Inner(), ["x", "at"], [X, np.array([3])])[0].tolist() == [11.0]
+    (result,), written = results_of(Inner(), ["x", "at"], [X, np.array([3])])
+    assert result.tolist() == [11.0] and written == ()
 
 
 def test_an_error_inside_the_model_shows_the_line_the_call_and_the_values() -> None:

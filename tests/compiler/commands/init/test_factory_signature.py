@@ -38,6 +38,19 @@ class Optional(nn.Module):
         return x if mask is None else x * mask, h
 
 
+class Writing(nn.Module):
+    """Caches in a list, one assigned to and one written in place, neither returned."""
+
+    def forward(self, x: Tensor, caches: list[Tensor]) -> Tensor:
+        caches[0] = torch.cat([caches[0], x], dim=1)
+        caches[1].copy_(x[:, -1])
+        return x + caches[0].sum(dim=1, keepdim=True)
+
+
+def writing() -> nn.Module:
+    return Writing()
+
+
 def shapes() -> nn.Module:
     return Shapes()
 
@@ -90,3 +103,18 @@ def test_a_module_that_does_not_run_is_told_with_its_line() -> None:
     with pytest.raises(RecipeError, match="to answer x") as caught:
         signature("shapes", x=Wanted((1, 4, 4)), past=Wanted((1, 4, 5)))
     assert "test_factory_signature.py" in str(caught.value) and "joined = torch.cat" in str(caught.value)
+
+
+def test_parts_of_a_list_that_forward_writes_into_are_inputs_and_outputs() -> None:
+    found = signature(
+        "writing",
+        **{"caches.0": Wanted(("batch", "past", 4)), "caches.1": Wanted(("batch", 4)), "x": Wanted(("batch", 2, 4))},
+    )
+    assert [each.name for each in found.inputs] == ["x", "caches.0", "caches.1"]
+    assert [(each.name, each.dims) for each in found.outputs] == [
+        ("output_0", (symbol("batch"), 2, 4)),
+        ("next_caches.0", (symbol("batch"), expression("past + 2"), 4)),
+        ("next_caches.1", (symbol("batch"), 4)),
+    ]
+    with pytest.raises(RecipeError, match=r"--input: expected x, caches, as forward takes them, got no caches"):
+        signature("writing", x=Wanted(("batch", 2, 4)))

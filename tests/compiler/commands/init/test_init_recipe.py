@@ -68,6 +68,16 @@ class Encode(nn.Module):
         return self.out(torch.relu(self.inner(features)))
 
 
+class Write(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.key = nn.Linear(8, 8)
+
+    def forward(self, x, caches):
+        caches[0] = torch.cat([caches[0], self.key(x)], dim=1)
+        return torch.softmax(x @ caches[0].transpose(1, 2), dim=-1) @ caches[0]
+
+
 def made(kind):
     torch.manual_seed(0)
     return kind()
@@ -89,6 +99,10 @@ def convolve():
     return made(Convolve)
 
 
+def write():
+    return made(Write)
+
+
 def encode():
     return made(Encode)
 '''
@@ -98,6 +112,7 @@ FACTORIES = {
     "layers": ("x=batch,1,6", "h0=2,batch,8"),
     "attend": ("features=batch,4,8", "keys=batch,past,8", "values=batch,past,8"),
     "convolve": ("x=batch,4,6", "conv_cache=batch,4,2"),
+    "write": ("x=batch,4,8", "caches.0=batch,past,8"),
     "encode": ("features=batch,time,5",),
 }
 
@@ -195,6 +210,14 @@ def test_a_factory_is_started_checked_and_built(name: str, project: Project) -> 
             ],
         ),
         ("convolve", ["conv_cache: {shape: [batch, 4, 2], dtype: float32, state: output_1}"]),
+        (
+            "write",
+            [
+                "caches.0: {shape: [batch, past, 8], dtype: float32, state: next_caches.0}",
+                "outputs: [output_0, next_caches.0]",
+                "past: {window: 64}",
+            ],
+        ),
         ("encode", ["time: {buckets: [128, 256, 512], length_input: time_length}"]),
     ],
 )
