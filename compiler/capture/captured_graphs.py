@@ -153,6 +153,9 @@ class CapturedGraphs:
         caches = len(self._derived.certificate["caches"])
         ahead = int(self._derived.certificate["look_ahead"])
         told = f", which look ahead by up to {ahead} frames of their own chunk" if ahead else ""
+        steps, why = self.inputs.spec.derive_steps, self._derived.certificate["why_it_ends"]
+        if steps is not None and steps.forget:
+            told += f"; streams end with the window: {why}" if why else "; streams go on without end"
         return f"steps derived with {caches} caches{told}, certificate of {self._derived.steps} steps replayed"
 
     def whole(self) -> ir.Model:

@@ -134,6 +134,8 @@ def _frames_of(model: ir.Model, cached: CachedValue, time: str) -> ir.Value:
     value, kind = cached.value, cached.value.dtype
     if cached.kept:
         return _newest_of(insert, cached)
+    if cached.is_count:
+        return _count_of(insert, cached)
     if cached.is_state or cached.before == 0:
         return insert.op("Identity", [value], name=cached.output, shape=value.shape, dtype=kind)
     timed, frames = next(
@@ -156,6 +158,19 @@ def _newest_of(insert: house.Inserter, cached: CachedValue) -> ir.Value:
     bounds = [insert.int64s(each) for each in (-cached.kept, house.END, cached.axis)]
     shape = [cached.kept if at == cached.axis else dim for at, dim in enumerate(value.shape or ())]
     return insert.op("Slice", [padded, *bounds], name=cached.output, shape=shape, dtype=kind)
+
+
+def _count_of(insert: house.Inserter, cached: CachedValue) -> ir.Value:
+    """How many frames of a value there are, for each of its rows."""
+    value, axis, kind = cached.value, cached.axis, ir.DataType.INT64
+    count = insert.op("Shape", [value], {"start": axis, "end": axis + 1}, name="frames", shape=[1], dtype=kind)
+    dims = list(value.shape or ())
+    rows = [at for at in range(len(dims)) if at != axis]
+    if not rows:
+        return insert.op("Identity", [count], name=cached.output, shape=[1], dtype=kind)
+    bounds = {"start": rows[0], "end": rows[0] + 1}
+    several = insert.op("Shape", [value], bounds, name="rows", shape=[1], dtype=kind)
+    return insert.op("Expand", [count, several], name=cached.output, shape=[dims[rows[0]]], dtype=kind)
 
 
 def cache_axis_name(spec: Graph) -> str:

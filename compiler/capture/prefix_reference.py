@@ -1,5 +1,6 @@
 """A model that takes whole sequences, as the reference of its steps: every call asks it about the whole prefix."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -35,7 +36,7 @@ class PrefixReference:
     ) -> None:
         assert spec.derive_steps is not None
         self.graph, self.spec = graph, spec
-        self.axis, self.window = spec.derive_steps.along, spec.derive_steps.window
+        self.axis, self.window = spec.derive_steps.along, spec.derive_steps.window if spec.caches else math.inf
         self.session, self.call, self.modules = session_of(whole, optimize=False), call, modules
         frames = house.symbol(self.axis)
         self.along = {

@@ -8,6 +8,8 @@ derived one on the same sequences, cut into calls of random lengths, with caches
 2. What is cached, and what is answered, keeps its entries when other frames follow: the future is drawn anew, and
    replaced by the largest numbers that the input's type holds, and nothing of the past may move.
 3. What is answered moves with no frame that lies further ahead than the certificate says.
+4. Where steps count frames and go on without end, sequences are several windows long, and a row answers as before
+   beside rows of another age.
 
 Sequences hold the numbers that the graph tells apart, as tokens that it takes for padding: as their beginning, and here
 and there. Other axes are as long as is told, as short as may be, and of a length that is drawn.
@@ -38,6 +40,9 @@ other: one rounding of an intermediate result is more than all the reordered sum
 FRAMES = 23
 """Of the sequences that are run; fewer where the certificate holds for fewer."""
 
+MOST_FRAMES = 200
+"""Of the sequences of steps that go on without end: longer than the window, if that is shorter than this."""
+
 ROWS = 2
 """Of a batch, and the size of every other axis of which no largest is told."""
 
@@ -60,10 +65,10 @@ ENDS = 0.2
 """The share of whole numbers that are an end of their range."""
 
 
-PARTS = ("new", "recent", "first", "since", "all", "last", "state")
+PARTS = ("new", "recent", "first", "since", "all", "last", "state", "count")
 """Of an axis of frames: those of a call; those and as many in front of them as masks show that slide along; what lies
 in front of all frames, all frames so far, and both; or the last ones so far, as many as are told, with zeros in front
-of the first; or the state of a recurrence."""
+of the first; or the state of a recurrence, or how many frames there were."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,7 +157,10 @@ class _Replay:
         self.random = np.random.default_rng(seed)
         self.chunk = max(int(certificate["chunk"]), 1)
         self.recent = int(certificate["recent"])
-        self.frames = min(max(FRAMES, 4 * self.chunk - 1, 3 * self.recent + 2), certificate["longest"])
+        least, longest = max(FRAMES, 4 * self.chunk - 1, 3 * self.recent + 2), int(certificate["longest"])
+        self.is_endless = any(each.get("is_count") for each in certificate["caches"])
+        further = max(least, min(longest + self.recent + 2, MOST_FRAMES))
+        self.frames = further if self.is_endless else min(least, longest)
         self.told_apart = _told_apart(whole)
         self.sizes: dict[str, int] = {}
         self.feeds: dict[str, Array] = {}
@@ -251,7 +259,7 @@ class _Replay:
             each["input"]: self._begun_with(inputs[each["input"]], each.get("initial", 0))  # of older ones none is told
             for each in self.certificate["caches"]
         }
-        at = 0
+        at, calls = 0, []
         for count in self._lengths():
             feed = {value.name: self._chunk(value, at, count) for value in self.whole.graph.input}
             try:
@@ -260,8 +268,32 @@ class _Replay:
                 raise Rejected(f"the derived graph does not run behind {at} frames: {str(error)[:300]}") from None
             for each in self.certificate["values"]:
                 self._compare(each, answers[each["value"]], found[each["step"]], at, count)
+            calls.append((count, {**feed, **states}, found))
             states = {each["input"]: found[each["output"]] for each in self.certificate["caches"]}
             at += count
+        if self.is_endless:
+            self._with_other_ages(calls)
+
+    def _with_other_ages(self, calls: Sequence[tuple[int, Mapping[str, Array], Mapping[str, Array]]]) -> None:
+        """A row answers as it did where the others of its call are streams of another age."""
+        rows = next(iter(_rows(self.whole, self.certificate)), None)
+        given, left = (
+            {value.name: self._dims(value).index(rows) for value in values if rows in self._dims(value)}
+            for values in (self.steps.graph.input, self.steps.graph.output)
+        )
+        for late, (count, feed, found) in enumerate(calls):
+            early = next((each for each in calls[:late] if each[0] == count), None)
+            if early is None or self.sizes.get(str(rows), 1) < ROWS:
+                continue
+            mixed = {name: _first_row_of(early[1][name], feed[name], given.get(name)) for name in feed}
+            got = dict(zip(left, self.graphs.steps.run(list(left), mixed), strict=True))
+            for name, axis in left.items():
+                expected = _first_row_of(early[2][name], found[name], axis)
+                if not _agree(expected, got[name], self.rounding):
+                    raise Rejected(
+                        f"{name!r} moves with the age of other rows, behind {sum(n for n, *_ in calls[:late])} "
+                        f"frames: {_difference(expected, got[name])}"
+                    )
 
     def _begun_with(self, value: onnx.ValueInfoProto, initial: Any) -> Array:
         """What the first call is given: frames of none, and of what has one size the numbers that are told."""
@@ -286,6 +318,9 @@ class _Replay:
             if which == "state":
                 if at + count < self.frames:
                     return
+                continue
+            if which == "count":
+                expected = np.full([size for own, size in enumerate(whole.shape) if own != axis] or [1], at + count)
                 continue
             if which == "last":
                 zeros = np.zeros_like(expected.take(range(1), axis)).repeat(before, axis)
@@ -367,6 +402,14 @@ class _Replay:
         if array.dtype.kind == "f" and value.name not in self.ranges:
             drawn = drawn * np.asarray(100, array.dtype)
         return np.concatenate([array.take(range(at), axis), drawn.take(range(at, self.frames), axis)], axis)
+
+
+def _first_row_of(first: Array, others: Array, axis: int | None) -> Array:
+    """The first row of one array, and the others of another; that itself where it has no rows."""
+    if axis is None:
+        return others
+    rest = others.take(range(1, others.shape[axis]), axis)
+    return np.concatenate([first.take(range(1), axis), rest], axis)
 
 
 def _rounding(model: onnx.ModelProto) -> float:

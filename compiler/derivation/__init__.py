@@ -18,7 +18,8 @@ What is proved (reference: conditions 1 to 4 for prefill and step):
    caches hold, not recognised: which entries have weight 0 is read off, and by 3. shorter sequences have a part of it.
 
 Then a call over frames past..past+n-1 computes the rows that the whole graph has there, by induction over calls. It
-holds for sequences up to the capacity; a longer one is refused at run time.
+holds for sequences up to the capacity; a longer one is refused at run time. Where masks are known of any length
+(`any_length`) and only the newest frames are kept, it holds for all: one number counts them, by row (`row_positions`).
 
 A prefix may be joined to the frames (`prefixes`): it reads no frame, so that every call computes it alone.
 

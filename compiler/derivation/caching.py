@@ -28,6 +28,7 @@ class CachedValue:
         before: entries of the value in front of the frames, which are not cached.
         kept: how many frames are kept, zeros in front of the first; 0 where all are.
         is_state: whether it is what a recurrence is left in behind the last frame, and no frames.
+        is_count: whether it is how many frames there were, of each row, and none of them.
         begins: one row of what a state is before the first frame, or a zero for all of it.
     """
 
@@ -39,12 +40,13 @@ class CachedValue:
     before: Dim = 0
     kept: int = 0
     is_state: bool = False
+    is_count: bool = False
     begins: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(()), compare=False)
 
     @property
     def is_joined(self) -> bool:
         """Whether all frames are kept, along an axis that grows."""
-        return not self.kept and not self.is_state
+        return not (self.kept or self.is_state or self.is_count)
 
 
 class Caches:
@@ -144,14 +146,26 @@ class Caches:
         begins = begins if begins.any() else np.zeros((), begins.dtype)
         return self._given(value.shape, CachedValue(value, 0, name, output, is_state=True, begins=begins))
 
+    def carry_count(self, value: ir.Value, axis: int) -> ir.Value:
+        """How many frames of a value there were in earlier calls, int64 by row, or [1] where it has no rows.
+
+        Args:
+            value: of the whole graph.
+            axis: of its frames.
+        """
+        rows = [written_size(dim) for at, dim in enumerate(dims(value)) if at != axis]
+        name, output = self._names()
+        counted = CachedValue(value, axis, name, output, is_count=True)
+        return self._given(ir.Shape(rows or [1]), counted, ir.TensorType(ir.DataType.INT64))
+
     def _names(self) -> tuple[str, str]:
         number = len(self.cached)
         return house.fresh_name(self.graph, f"cache_{number:02}"), house.fresh_name(
             self.graph, f"next_cache_{number:02}"
         )
 
-    def _given(self, shape: ir.Shape, cached: CachedValue) -> ir.Value:
-        old = ir.Value(name=cached.input, shape=shape, type=cached.value.type)
+    def _given(self, shape: ir.Shape, cached: CachedValue, kind: ir.TypeProtocol | None = None) -> ir.Value:
+        old = ir.Value(name=cached.input, shape=shape, type=kind or cached.value.type)
         self.cached.append(cached)
         self.left.append(old)
         self.graph.inputs.append(old)

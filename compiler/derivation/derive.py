@@ -10,6 +10,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.lengths import infer_settled
 from compiler.analysis.lookup_ranges import Ranges, assumed_ranges, lookup_ranges, told_ranges
+from compiler.derivation.any_length import AnyLength
 from compiler.derivation.caching import CachedValue
 from compiler.derivation.conditions import conditions
 from compiler.derivation.delays import write_delays
@@ -17,6 +18,7 @@ from compiler.derivation.dependence import chunk_of, reach_of
 from compiler.derivation.emission import Emission
 from compiler.derivation.judging import CURE, Judging, offenders
 from compiler.derivation.links import dims
+from compiler.derivation.row_positions import NotByRow
 from compiler.derivation.shifted_scores import (
     in_terms_of_movements,
     look_up,
@@ -87,14 +89,38 @@ def derive(
             ),
         )
     unmasked = require_masked(judging, lookups)
-    emission = Emission(judging, past, marks)
+    emission, why_it_ends = _emitted(judging, past, marks, is_looked_up=bool(lookups))
     require_not_carried((each.value for each in emission.caches.cached), lookups)
     house.prune(emission.model)
     certificate = {**_certificate(judging, emission, time, past, longest), "ranges": told_ranges(ranges)}
+    certificate["why_it_ends"] = why_it_ends
     certificate["assumes"] += assumed_ranges(ranges)
     certificate["values"] = in_terms_of_movements(certificate["values"], lookups, unmasked)
     restore(model, lookups)
     return DerivedSteps(emission.model, tuple(emission.caches.cached), certificate)
+
+
+def _emitted(judging: Judging, past: str, marks: ir.Value | None, *, is_looked_up: bool) -> tuple[Emission, str]:
+    """The derived graph, and why its streams end with the window; empty where they do not.
+
+    Streams go on where frames are forgotten, and what is known of masks holds for sequences of any length.
+    """
+    counts = [count for count, *_ in judging.recent.values() if 0 < 2 * count <= judging.longest]
+    recent = 0 if marks is None else max(counts, default=0)
+    if not recent:
+        return Emission(judging, past, marks), "all frames are kept"
+    if judging.chunk > 1:
+        why = "the window tells a chunk that is shorter, and the last of its stream"
+    elif is_looked_up:
+        why = f"scores by distance are looked up among those of {judging.longest} frames"
+    else:
+        why = AnyLength(judging, recent).why_not()
+    if not why:
+        try:
+            return Emission(judging, past, marks, recent, is_endless=True), ""
+        except NotByRow as never:
+            why = str(never)
+    return Emission(judging, past, marks, recent), why
 
 
 def _marks(model: ir.Model, time: str) -> ir.Value:
@@ -184,8 +210,8 @@ def _certificate(judging: Judging, emission: Emission, time: str, past: str, lon
         "first": max([int(reach.first) for reach in reaches], default=0),
         "caches": [
             {"value": str(each.value.name), "axis": each.axis, "input": each.input, "output": each.output,
-             "before": house.written(each.before), "is_state": each.is_state, "reach": str(each.reach),
-             "initial": each.begins.tolist()}
+             "before": house.written(each.before), "is_state": each.is_state, "is_count": each.is_count,
+             "reach": str(each.reach), "initial": each.begins.tolist()}
             for each in emission.caches.cached
         ],
         "masks": masks,
@@ -203,7 +229,9 @@ def _around(judging: Judging, value: ir.Value, axis: int) -> tuple[list[str], st
 
 
 def _left(each: CachedValue) -> list[Any]:
-    """What a call leaves of a value: its state, the frames that are kept, or all of them."""
+    """What a call leaves of a value: its state, how many frames there were, those that are kept, or all of them."""
+    if each.is_count:
+        return [each.axis, "count", [], "0"]
     if each.is_state:
         return [each.axis, "state", [], "0"]
     return [each.axis, "last" if each.kept else Part.SINCE.value, [], house.written(each.kept or each.before)]

@@ -28,6 +28,7 @@ from compiler.derivation.links import RULE_CURE, Links, dims, links_of
 from compiler.derivation.placing import Placing
 from compiler.derivation.prefixes import start_of
 from compiler.derivation.reading import first_states, without_pads
+from compiler.derivation.row_positions import NotByRow, RowPositions
 from compiler.derivation.written_sizes import STAMP, Part, Parts, Sizes, written_size
 from compiler.errors import Place, Refused
 from compiler.ir import Dim
@@ -40,8 +41,11 @@ class Emission:
     Args:
         judging: of the whole graph.
         past: name of the axis of cached frames.
-        marks: of every frame a number, which is cached to count them where nothing else is whose frames are all kept;
+        marks: of every frame a number, by which they are counted where nothing is cached whose frames are all kept;
             None where none may be forgotten.
+        recent: frames that are kept where masks slide along; 0 where all are.
+        is_endless: whether masks are known of sequences of any length: frames are counted in one number then, and
+            not by a cache of marks.
 
     Attributes:
         model: the derived graph.
@@ -49,10 +53,16 @@ class Emission:
         standing: by value of the derived graph, the one of the whole graph that it is a part of, and which.
     """
 
-    def __init__(self, judging: Judging, past: str, marks: ir.Value | None = None) -> None:
-        self.judging, self.frames = judging, judging.frames
-        counts = [count for count, *_ in judging.recent.values() if 0 < 2 * count <= judging.longest]
-        self.recent = 0 if marks is None else max(counts, default=0)
+    def __init__(
+        self,
+        judging: Judging,
+        past: str,
+        marks: ir.Value | None = None,
+        recent: int = 0,
+        *,
+        is_endless: bool = False,
+    ) -> None:
+        self.judging, self.frames, self.recent = judging, judging.frames, recent
         whole = judging.model.graph
         graph = ir.Graph([], [], nodes=[], opset_imports=dict(whole.opset_imports), name=f"{whole.name}_steps")
         self.model = ir.Model(graph, ir_version=judging.model.ir_version)
@@ -74,7 +84,12 @@ class Emission:
             self._name_output(result, str(value.name))
         if marks is not None and self.recent and not any(each.is_joined for each in self.caches.cached):
             (axis,) = judging.of(marks).along
-            self._joined(marks, axis)
+            if is_endless:
+                self._counted(marks, axis)
+            else:
+                self._joined(marks, axis)
+        elif is_endless:
+            raise NotByRow("all frames of a value are needed")
         inputs, pairs = house.inputs_named(self.model), list(zip(self.caches.cached, self.caches.left, strict=True))
         self.sizes.measure([(inputs[each.input], left, each.axis) for each, left in pairs if each.is_joined])
         for each, left in pairs:
@@ -242,6 +257,31 @@ class Emission:
         joined = self._behind([old, self.part(value, {axis: Part.NEW})], value, {axis: Part.SINCE}, axis)
         self.joined[value] = self.caches.left[at] = joined
         return joined
+
+    def _counted(self, marks: ir.Value, axis: int) -> None:
+        """One number for each row in place of a cache whose frames could be counted.
+
+        Raises:
+            NotByRow: no rule says how what follows from places is computed for each row.
+        """
+        place = self.sizes.known.pop(self.sizes.past, None)
+        if self.sizes.total in self.sizes.known:
+            raise NotByRow("all frames of a value are needed")
+        if place is None:
+            return
+        heard, at = self.caches.carry_count(marks, axis), len(self.caches.left) - 1
+        insert = house.Inserter(self.model, STAMP)
+        self.caches.left[at] = insert.op("Add", [heard, self.sizes.one(self.frames)], name="heard", shape=heard.shape)
+        (rows,) = dims(heard)
+        if isinstance(rows, int):
+            ir.convenience.replace_all_uses_with(place, heard)
+            self.graph.sort()
+            return
+        first = house.Inserter(self.model, STAMP, before=next(iter(self.graph)))
+        by_row = first.op("Unsqueeze", [heard, first.int64s(1)], name="heard_of_row", dtype=ir.DataType.INT64)
+        self.graph.sort()
+        house.infer_shapes(self.model)
+        RowPositions(self.model, rows).write(place, by_row)
 
     def _recurred(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
         """A recurrence over the new frames, which goes on from the state that earlier calls have left."""

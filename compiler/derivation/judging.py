@@ -450,7 +450,7 @@ class Judging:
     def _require_seeing(self, node: ir.Node, scores: ir.Value | None, outside: Outside) -> None:
         """Hold a softmax to rows that see something; one of hidden scores alone gives each of them a share."""
         assert scores is not None
-        row = self.masks.blind_row(scores, outside.row, outside.column, is_guarded=_is_guarded(node.outputs[0]))
+        row = self.masks.blind_row(scores, outside.row, outside.column, is_guarded=is_guarded(node.outputs[0]))
         if row is None:
             return
         name = "the text in front of the frames" if row < 0 else f"frame {row}"
@@ -509,7 +509,7 @@ def _read(model: ir.Model, besides: ir.Value | None) -> list[ir.Node]:
     return [node for node in house.nodes_of(model) if node in found]
 
 
-def _is_guarded(weights: ir.Value) -> bool:
+def is_guarded(weights: ir.Value) -> bool:
     """Whether zeros are selected wherever a softmax gives no number."""
     asked = {node.outputs[0] for node, _ in weights.uses() if node.op_type == "IsNaN"}
     others = [(node, at) for node, at in weights.uses() if node.op_type != "IsNaN"]

@@ -160,7 +160,7 @@ class Masks:
             return self._softmax(node, given, rank)
         if node.op_type == "Trilu":
             return self._cut_to_triangle(node, given, rank)
-        axes = self._places(node, rank)
+        axes = self.places_before(node, rank)
         if axes is None:
             return None
         if node.op_type == "Slice":
@@ -173,7 +173,7 @@ class Masks:
             return self.of(value)
         return uniform(Span(-math.inf, -math.inf) if at == 1 else Span(math.inf, math.inf), 0)  # no bound of a Clip
 
-    def _places(self, node: ir.Node, rank: int) -> dict[int, int] | None:
+    def places_before(self, node: ir.Node, rank: int) -> dict[int, int] | None:
         """The axes of the first operand by those of the result; None where entries go elsewhere."""
         operand = node.inputs[0]
         before, after = self.judging.of(operand).along, self.judging.of(node.outputs[0]).along

@@ -162,17 +162,19 @@ class Placing:
         if bounds is not None:
             return self._compared(insert, bounds, array.ndim, axes, asked, name)
         longest = array.shape[column]
-        rows, columns = (
-            self._bounded(insert, self._places(insert, asked, each, 2, at), array.shape[each])
-            for at, each in enumerate(axes)
-        )
+        rows, columns = (self._places(insert, asked, each, 2, at) for at, each in enumerate(axes))
         if distances is None:
+            rows, columns = (
+                self._bounded(insert, places, array.shape[each])
+                for places, each in zip((rows, columns), axes, strict=True)
+            )
             square = np.moveaxis(array, axes, (0, 1))
             from_row = insert.op("Mul", [rows, insert.int64s(longest)], name="before_row")
             place = insert.op("Add", [from_row, columns], name="places_in_table")
             return self._looked_up(insert, square.reshape(-1, *square.shape[2:]), place, axes, name)
         apart = insert.op("Add", [rows, insert.int64s(longest - 1)], name="rows_from_last")
         apart = insert.op("Sub", [apart, columns], name="distances")
+        apart = insert.op("Max", [self._bounded(insert, apart, len(distances)), insert.int64s(0)], name="distances")
         return self._looked_up(insert, distances, apart, axes, name)
 
     def _compared(

@@ -254,7 +254,8 @@ class DeriveSteps(Record):
         window: frames of the longest stream: slots of the caches.
         chunk: frames that may read each other, where masks are of whole chunks. A call is of one or several; a shorter
             one is the last of its stream.
-        forget: whether caches keep no more frames than masks show that slide along; one small cache counts frames.
+        forget: whether caches keep no more frames than masks show that slide along; streams then go on without end
+            where that is proved of sequences of any length.
     """
 
     along: Name

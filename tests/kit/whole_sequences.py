@@ -33,6 +33,9 @@ LARGEST = {"letters": LETTERS, "heard": HEARD}
 PADDING = 0
 """The token that hides."""
 
+UNBOUNDED = ("none", "rotary", "sinusoid", "linear_bias", "bucket_bias")
+"""Positions that are told of any number of frames."""
+
 SHIFTED = ("moved", "skewed")
 """Scores by distance that are moved into place by pads and reshapes: of all distances, and of those behind alone."""
 
@@ -45,6 +48,8 @@ PREFIX = "prefix"
 """A mask that no drawing has: the first frames see each other."""
 CHUNKED = "chunked"
 """A mask under which frames see all of their chunk, and one chunk in front of it."""
+RETURNING = "returning"
+"""A band that shows frames again, further back than the longest sequence that is asked about."""
 HARD_MASKS = ("strict", "behind", "first_by_memory", "band_by_memory")
 """Other masks: under two of them some frame sees nothing, and two change with another axis."""
 HIDINGS = ("", "keys", "others", "rows")
@@ -286,6 +291,14 @@ def drawn_sliding(seed: int, *, spoiled: bool) -> Drawing:
     if random.integers(2):
         return dataclasses.replace(drawn_in_chunks(seed, spoiled=spoiled), forgets=True)
     drawing = dataclasses.replace(drawn(2 * seed, spoiled=False), mask="band", width=int(random.integers(2, 9)))
+    if seed % 5 == 0:  # what the others are drawn from stays as it is
+        drawing = dataclasses.replace(drawing, mask=RETURNING, text="")
+    if seed % 3 == 0:
+        hiding, join = str(random.choice(["", "others"])), str(random.choice(JOINS))
+        is_softmax = drawing.writing in ("select", "add")
+        positions = str(random.choice(UNBOUNDED))
+        hiding = hiding if is_softmax else ""
+        drawing = dataclasses.replace(drawing, positions=positions, text="", hiding=hiding, join=join)
     spoiler = OTHER_SPOILERS[int(random.integers(len(OTHER_SPOILERS)))] if spoiled else ""
     return dataclasses.replace(drawing, spoiler=spoiler, forgets=True)
 
@@ -426,6 +439,15 @@ class _Writer:
                 self.op("LessOrEqual", columns, limit),
             ),
             CHUNKED: lambda: self._within_chunks(rows, columns),
+            RETURNING: lambda: self.op(
+                "And",
+                self.op("LessOrEqual", columns, limit),
+                self.op(
+                    "Less",
+                    self.op("Mod", self.op("Sub", rows, columns), self.number(LONGEST + 5)),
+                    self.number(drawing.width),
+                ),
+            ),
             PREFIX: lambda: self.op(
                 "Or", self.op("LessOrEqual", columns, limit), self.op("Less", columns, self.number(drawing.width))
             ),
@@ -919,9 +941,17 @@ def in_calls(
     return np.concatenate(answers, axis=1)
 
 
-def lengths_of_calls(frames: int, random: np.random.Generator, chunk: int = 1) -> list[int]:
-    """Random calls that are so many frames together: a prompt, then mostly steps; of whole chunks but for the last."""
-    lengths = [int(random.integers(1, frames + 1)) // chunk * chunk or min(chunk, frames)]
+def lengths_of_calls(frames: int, random: np.random.Generator, chunk: int = 1, most: int | None = None) -> list[int]:
+    """Random calls that are so many frames together: a prompt, then mostly steps; of whole chunks but for the last.
+
+    Args:
+        frames: together.
+        random: draws them.
+        chunk: frames of a whole one.
+        most: frames of a call; None for any number.
+    """
+    longest = frames if most is None else min(most, frames)
+    lengths = [int(random.integers(1, longest + 1)) // chunk * chunk or min(chunk, frames)]
     while (left := frames - sum(lengths)) > 0:
         lengths.append(min(left, chunk * int(random.choice([1, 1, 1, 2, 5]))))
     return lengths

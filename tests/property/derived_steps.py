@@ -37,6 +37,7 @@ from tests.kit.whole_sequences import (
     LABELS,
     LARGEST,
     LETTERS,
+    LONGEST,
     PADDING,
     Drawing,
     drawn,
@@ -53,6 +54,9 @@ from tests.kit.whole_sequences import (
 )
 
 TOLERANCE = 1.0e-4
+
+FAR = 4 * LONGEST
+"""Frames of a stream that goes on without end: several windows."""
 
 Derive = Callable[..., DerivedSteps]
 
@@ -102,7 +106,9 @@ def tried(drawing: Drawing, *, derived_by: Derive = derive, checks: bool = True)
         return Trial("unsound", "a token without an entry in the table is taken")
     first = derived.certificate["first"]
     caches = {each.input: each.output for each in derived.cached}
-    for frames in (drawing.longest, int(random.integers(2, drawing.longest))):
+    is_endless = any(each.is_count for each in derived.cached)
+    most = FAR if is_endless else drawing.longest
+    for frames in (most, int(random.integers(2, most))):
         low, high = drawing.declared or drawing.fed
         feeds = {"tokens": random.integers(low, high + 1, (2, frames))}
         if drawing.hiding:
@@ -114,7 +120,7 @@ def tried(drawing: Drawing, *, derived_by: Derive = derive, checks: bool = True)
             letters = LETTERS if drawing.text == "fixed" else int(random.integers(1, LETTERS + 1))
             feeds["text"] = random.integers(0, LABELS, (2, letters))
         expected = asked.run(["scores"], feeds)[0]
-        lengths = lengths_of_calls(frames, random, drawing.chunk)
+        lengths = lengths_of_calls(frames, random, drawing.chunk, most=drawing.longest // 2 if is_endless else frames)
         if first > lengths[0]:
             lengths = [min(first, frames), *[1] * max(frames - first, 0)]
         begins = {each.input: each.begins for each in derived.cached}

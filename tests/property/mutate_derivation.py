@@ -30,10 +30,10 @@ from tests.property.mutations import Mutation, Stillborn, mutations_of, plant
 from tests.property.trial import Result, in_child
 
 CONDITIONS = (
-    "compiler/derivation/contents.py", "compiler/derivation/dependence.py", "compiler/derivation/judging.py",
-    "compiler/derivation/links.py", "compiler/derivation/masks.py", "compiler/derivation/other_sizes.py",
-    "compiler/derivation/placed.py", "compiler/derivation/prefixes.py", "compiler/derivation/reading.py",
-    "compiler/derivation/shifted_scores.py", "compiler/derivation/spans.py",
+    "compiler/derivation/any_length.py", "compiler/derivation/contents.py", "compiler/derivation/dependence.py",
+    "compiler/derivation/judging.py", "compiler/derivation/links.py", "compiler/derivation/masks.py",
+    "compiler/derivation/other_sizes.py", "compiler/derivation/placed.py", "compiler/derivation/prefixes.py",
+    "compiler/derivation/reading.py", "compiler/derivation/shifted_scores.py", "compiler/derivation/spans.py",
 )  # fmt: skip
 """What says whether steps may be derived, and what every value reads."""
 

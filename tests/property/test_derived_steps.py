@@ -13,7 +13,19 @@ import pytest
 
 from compiler import ir as house
 from compiler.analysis.shape_only import ShapeOnly
-from compiler.derivation import emission, first_states, judging, masks, placed, placing, reading, shifted_scores, spans
+from compiler.derivation import (
+    any_length,
+    emission,
+    first_states,
+    judging,
+    masks,
+    placed,
+    placing,
+    reading,
+    row_positions,
+    shifted_scores,
+    spans,
+)
 from compiler.derivation.dependence import Outside, Reach, frames_kept
 from compiler.derivation.placed import Array
 from compiler.derivation.written_sizes import STAMP, Part, Sizes
@@ -22,6 +34,7 @@ from tests.kit.whole_sequences import (
     CHUNKED,
     JOINED,
     LOCAL_SPOILERS,
+    RETURNING,
     SPOILERS,
     TEXT_SPOILERS,
     Drawing,
@@ -170,6 +183,15 @@ def _places_as_if_all_were_kept(self: Sizes, part: Part, source: str, before: Di
     return insert.op("Add", [found, insert.int64s(1)], name="places_off", shape=found.shape, dtype=ir.DataType.INT64)
 
 
+RIGHT_WRITE = row_positions.RowPositions.write
+
+
+def _of_the_first_row(self: row_positions.RowPositions, position: ir.Value, by_row: ir.Value) -> None:
+    insert = house.Inserter.behind(self.model, STAMP, by_row)
+    first = insert.op("Gather", [by_row, insert.int64s(0)], {"axis": 0}, name="of_first_row", dtype=by_row.dtype)
+    RIGHT_WRITE(self, position, first)
+
+
 RIGHT_PADS = reading.pads_of
 
 
@@ -224,6 +246,18 @@ WEAKNESSES: dict[str, tuple[contextlib.AbstractContextManager[Any], Drawing]] = 
     ),
     "places of what is kept are off": (
         mock.patch.object(Sizes, "places", _places_as_if_all_were_kept),
+        Drawing(mask="band", width=4, positions="rotary", forgets=True),
+    ),
+    "masks of any length are those of the longest": (
+        mock.patch.object(any_length.AnyLength, "why_not", return_value=""),
+        Drawing(mask=RETURNING, width=4, forgets=True),
+    ),
+    "positions of any length are those of the longest": (
+        mock.patch.object(any_length.AnyLength, "why_not", return_value=""),
+        Drawing(mask="band", width=4, positions="looked_up", forgets=True),
+    ),
+    "rows are of one age": (
+        mock.patch.object(row_positions.RowPositions, "write", _of_the_first_row),
         Drawing(mask="band", width=4, positions="rotary", forgets=True),
     ),
     "any score is low enough": (_any_score_hides(), Drawing(spoiler="soft_mask")),

@@ -206,9 +206,42 @@ def test_an_encoder_that_looks_ahead_within_chunks_answers_a_hundred_of_them(tmp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mask", ["band", CHUNKED])
-def test_what_a_sliding_mask_no_longer_shows_is_forgotten(tmp_path: Path, mask: str) -> None:
-    drawing = Drawing(positions="rotary", mask=mask, width=CHUNK, groups=1, layers=2)
+@pytest.mark.parametrize("positions", ["rotary", "bucket_bias"])
+def test_a_sliding_mask_lets_streams_go_on_without_end(tmp_path: Path, positions: str) -> None:
+    drawing = Drawing(positions=positions, mask="band", width=CHUNK, groups=1, layers=2)
+    made, recipe = project(tmp_path, drawing), copy.deepcopy(RECIPE)
+    net = recipe["graphs"]["net"]  # type: ignore[index]
+    net["axes"]["time"]["buckets"] = [1, 2 * CHUNK]
+    net["derive_steps"] |= {"window": 5 * CHUNK, "forget": True}
+    recipe["gates"]["parity"]["net"]["chained_steps"] = 30  # type: ignore[index]
+    made.write("whole.yaml", yaml.safe_dump(recipe, sort_keys=False))
+    made.write("tokens.py", DATA.replace("(6, *[1] * 12)", "(4, 8, *[4] * 8, *[1] * 20)"))
+    ended = made.build(recipe="whole.yaml")
+    assert ended.code == 0, ended.err
+    (told,) = (each["detail"] for each in ended.report["stages"] if each["stage"] == "capture")
+    assert "; streams go on without end, certificate of" in told
+    tokens = np.random.default_rng(5).integers(0, LABELS, (2, 25 * CHUNK))
+    expected = session(whole_graph(drawing)).run(["scores"], {"tokens": tokens})[0]
+    with runtime_lite.Runtime() as runtime, (model := runtime.load(tmp_path / "bundle")).open_stream() as stream:
+        record = model.bundle.manifest.graphs["net"]
+        assert (record.caches, [state.dtype for state in record.states if state.shape == ("batch",)]) == ((), ["int64"])
+        at = 0
+        for length in (5, 1, 8, 2, 3, 4, 1, 1, 7, *[8] * 8):
+            got = stream.push({"tokens": tokens[:1, at : at + length]})["scores"]
+            assert np.allclose(got, expected[:1, at : at + length], atol=1e-5)
+            at += length
+        with model.open_stream() as younger:  # rows of one run are streams of different ages
+            for start in range(at, 25 * CHUNK - 1):
+                tickets = [stream.submit({"tokens": tokens[:1, start : start + 1]}),
+                           younger.submit({"tokens": tokens[1:, start - at : start - at + 1]})]  # fmt: skip
+                older, newer = (ticket.result()["scores"] for ticket in tickets)
+                assert np.allclose(older, expected[:1, start : start + 1], atol=1e-5)
+                assert np.allclose(newer, expected[1:, start - at : start - at + 1], atol=1e-5)
+
+
+@pytest.mark.slow
+def test_what_a_sliding_mask_no_longer_shows_is_forgotten(tmp_path: Path) -> None:
+    drawing = Drawing(positions="rotary", mask=CHUNKED, width=CHUNK, groups=1, layers=2)
     made, recipe = project(tmp_path, drawing), copy.deepcopy(RECIPE)
     net = recipe["graphs"]["net"]  # type: ignore[index]
     net["axes"]["time"]["buckets"] = [CHUNK, 2 * CHUNK]
@@ -219,7 +252,7 @@ def test_what_a_sliding_mask_no_longer_shows_is_forgotten(tmp_path: Path, mask: 
     assert ended.code == 0, ended.err
     tokens = np.random.default_rng(5).integers(0, LABELS, (1, 12 * CHUNK))
     expected = session(whole_graph(drawing)).run(["scores"], {"tokens": tokens})[0]
-    lengths = [5, 1, 8, 2, 3, 4, 1, 1, 7, 8, 8] if mask == "band" else [4, 8, *[4] * 9]
+    lengths = [4, 8, *[4] * 9]
     with runtime_lite.Runtime() as runtime, (model := runtime.load(tmp_path / "bundle")).open_stream() as stream:
         shapes = [state.shape for state in model.bundle.manifest.graphs["net"].states]
         assert [shape for shape in shapes if 12 * CHUNK in shape] == [("batch", 12 * CHUNK)]

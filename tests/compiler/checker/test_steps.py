@@ -120,6 +120,34 @@ def test_chunks_and_what_is_kept_are_not_believed(change: Told) -> None:
         check_steps(whole, steps, {**told, **change})
 
 
+ENDLESS = Drawing(mask="band", width=4, positions="rotary", forgets=True)
+
+
+def test_rows_of_other_ages_are_looked_at() -> None:
+    whole, steps, told = derived(ENDLESS)
+    assert check_steps(whole, steps, told) == len(told["values"])
+    (count,) = (each["input"] for each in told["caches"] if each["is_count"])
+    (by_row,) = (node for node in steps.graph.node if node.op_type == "Unsqueeze" and node.input[0] == count)
+    first = onnx.NodeProto(op_type="Gather", input=[count, "first_row"], output=["of_first"], name="of_first")
+    steps.graph.initializer.append(numpy_helper.from_array(np.array([0]), "first_row"))
+    by_row.input[0] = "of_first"
+    steps.graph.node.insert(0, first)
+    with pytest.raises(Rejected, match="moves with the age of other rows"):
+        check_steps(whole, steps, told)
+
+
+def test_a_stream_without_end_is_followed_for_several_windows() -> None:
+    whole, steps, told = derived(ENDLESS)
+    (count,) = (each["input"] for each in told["caches"] if each["is_count"])
+    (by_row,) = (node for node in steps.graph.node if node.op_type == "Unsqueeze" and node.input[0] == count)
+    bounded = onnx.NodeProto(op_type="Min", input=[count, "longest"], output=["bounded"], name="bounded")
+    steps.graph.initializer.append(numpy_helper.from_array(np.array([LONGEST]), "longest"))
+    by_row.input[0] = "bounded"
+    steps.graph.node.insert(0, bounded)
+    with pytest.raises(Rejected, match="is not the part of"):
+        check_steps(whole, steps, told)
+
+
 CLAMPED = Drawing(tokens="clamped", declared=(-1, 12))
 
 

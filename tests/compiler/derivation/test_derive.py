@@ -7,7 +7,7 @@ import pytest
 from compiler import ir as house
 from compiler.derivation.derive import derive
 from compiler.errors import Refused
-from tests.kit.whole_sequences import CHUNKED, LABELS, LONGEST, Drawing, in_calls, session, whole_graph
+from tests.kit.whole_sequences import CHUNKED, LABELS, LONGEST, RETURNING, Drawing, in_calls, session, whole_graph
 
 
 def test_the_certificate_tells_caches_masks_and_every_value() -> None:
@@ -27,9 +27,27 @@ def test_the_certificate_tells_caches_masks_and_every_value() -> None:
 def test_a_sliding_mask_lets_caches_forget() -> None:
     derived = derive(whole_graph(Drawing(mask="band", width=4)), "time", "past", LONGEST, forget=True)
     assert derived.certificate["recent"] == 3
-    assert [(each.kept, each.is_joined) for each in derived.cached] == [(3, False), (3, False), (0, True)]
-    counted = derived.cached[-1].value
-    assert [str(dim) for dim in counted.shape or ()] == ["batch", "time"]
+    assert derived.certificate["why_it_ends"] == ""
+    assert [(each.kept, each.is_count) for each in derived.cached] == [(3, False), (3, False), (0, True)]
+    counted = house.inputs_named(derived.model)[derived.cached[-1].input]
+    assert ([str(dim) for dim in counted.shape or ()], counted.dtype) == (["batch"], ir.DataType.INT64)
+
+
+@pytest.mark.parametrize(
+    ("drawing", "why"),
+    [
+        (Drawing(mask=RETURNING, width=4), "what softmax_node is masked by is not known of sequences longer than 24"),
+        (Drawing(mask="band", width=4, positions="looked_up"), "is told by a table of the places up to 24"),
+        (Drawing(mask="band", width=4, positions="moved"), "scores by distance are looked up among those of 24 frames"),
+        (Drawing(mask=CHUNKED, width=4), "the window tells a chunk that is shorter"),
+        (Drawing(mask="band", width=4, positions="summed"), "all frames of a value are needed"),
+    ],
+    ids=["returning", "table", "shifted", "chunks", "summed"],
+)
+def test_streams_end_with_the_window_where_longer_ones_are_not_known(drawing: Drawing, why: str) -> None:
+    derived = derive(whole_graph(drawing), "time", "past", LONGEST, chunk=drawing.chunk, forget=True)
+    assert why in derived.certificate["why_it_ends"]
+    assert any(each.is_joined for each in derived.cached)
 
 
 def test_frames_of_many_channels_are_counted_by_one_of_them() -> None:
@@ -48,7 +66,7 @@ def test_frames_of_many_channels_are_counted_by_one_of_them() -> None:
     tokens_of = np.random.default_rng(0).integers(0, LABELS, (2, LONGEST, 2))
     right = session(whole).run(["scores"], {"pairs": tokens_of})[0]
     derived = derive(whole, "time", "past", LONGEST, forget=True)
-    assert [(each.kept, each.is_joined) for each in derived.cached] == [(3, False), (3, False), (0, True)]
+    assert [(each.kept, each.is_count) for each in derived.cached] == [(3, False), (3, False), (0, True)]
     assert [str(dim) for dim in derived.cached[-1].value.shape or ()] == ["batch", "time"]
     caches = {each.input: each.output for each in derived.cached}
     got = in_calls(derived.model, caches, {"pairs": tokens_of}, [4, *[1] * (LONGEST - 4)])

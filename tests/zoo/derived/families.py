@@ -1,10 +1,20 @@
 """Decoders as they are trained, of the transformers package and written with torch alone: no cache."""
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.zoo.derived.family import BATCH, LETTERS, TIME, Given, WholeFamily
-from tests.zoo.derived.written import BehindPlacedText, BehindText, LearntPredictor, Predictor, TokenShift, Weighted
+from tests.zoo.derived.written import (
+    SLIDING,
+    BehindPlacedText,
+    BehindText,
+    LearntPredictor,
+    Predictor,
+    Sliding,
+    TokenShift,
+    Weighted,
+)
 from tests.zoo.families_causal import BLOOM, GPT2, GPT_NEO, HEADS, LLAMA, MPT, MUSICGEN, OPT, SPECIAL, XGLM
 from tests.zoo.families_decoder import BART
 from tests.zoo.families_mel import WHISPER
@@ -200,6 +210,16 @@ FAMILIES = (
         "codebooks, cross-attention",
     ),
     WholeFamily("token_shift", TokenShift, TOKENS, "none", "none, frames mixed with the one before"),
+    WholeFamily("sliding", Sliding, TOKENS, "rotary", "a window of 12, without end", 2 * SLIDING, forgets=True),
+    WholeFamily(
+        "sliding_padded",
+        functools.partial(Sliding, hides_padding=True),
+        TOKENS,
+        "rotary",
+        "a window of 12 without padding tokens, without end",
+        2 * SLIDING,
+        forgets=True,
+    ),
     WholeFamily("two_layer_lstm", Predictor, TOKENS, "none", "none, two LSTM layers"),
     WholeFamily("learnt_first_states", LearntPredictor, TOKENS, "none", "none, two LSTM layers that begin as learnt"),
     WholeFamily("attention_weights", Weighted, TOKENS, "none", "rows merged with heads, a mask of frames"),

@@ -54,7 +54,8 @@ class WholeFamily:
         inputs: in the order of `forward`; the first one has the frames.
         positions: how it tells places apart, in a word.
         attention: what else is special about it.
-        window: frames of the longest stream.
+        window: frames of the longest stream; where frames are forgotten, for which masks are evaluated.
+        forgets: whether caches keep no more frames than masks show.
     """
 
     name: str
@@ -63,6 +64,7 @@ class WholeFamily:
     positions: str = ""
     attention: str = ""
     window: int = WINDOW
+    forgets: bool = False
 
     @property
     def spec(self) -> Graph:
@@ -79,6 +81,6 @@ class WholeFamily:
                     TIME: {"buckets": (1, CHUNK), "length_input": f"{TIME}_length"},
                     **(letters if has_letters else {}),
                 },
-                "derive_steps": {"along": TIME, "window": self.window},
+                "derive_steps": {"along": TIME, "window": self.window, "forget": self.forgets},
             }
         )

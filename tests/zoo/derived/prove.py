@@ -197,8 +197,9 @@ class _Trial:
                 ["scores", *names], plain, self.session.run(["scores", *names], feed), strict=True
             ):
                 for row in np.flatnonzero(active):
-                    kept = slice(chunks[row].shape[self._axis()]) if name == "scores" else slice(None)
-                    if not np.array_equal(one[row][kept], other[row][kept], equal_nan=True):
+                    valid = chunks[row].shape[self._axis()] if name == "scores" else None
+                    kept = (slice(row, row + 1), slice(valid)) if one.ndim > 1 else slice(row, row + 1)
+                    if not np.array_equal(one[kept], other[kept], equal_nan=True):
                         raise Differs(f"{name}: what lies in free slots, free rows or later frames changes an answer")
 
     def _other_future(self, array: Array, chunks: list[Array]) -> Array:

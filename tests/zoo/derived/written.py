@@ -12,6 +12,8 @@ from torch.nn import functional
 from tests.zoo.derived.family import MOST_LETTERS, WINDOW
 
 LABELS, WIDTH, HEADS = 40, 32, 4
+SLIDING = 12
+"""Frames that a mask shows which slides along."""
 
 
 class _Decoder(nn.Module):
@@ -71,6 +73,41 @@ class LearntPredictor(Predictor):
         heard, _ = self.layers(self.embed(tokens), (hidden, cells))
         found: Tensor = self.scores(heard)
         return found
+
+
+class Sliding(_Decoder):
+    """Rotary positions, and a mask that shows the newest frames alone, of those that are no padding."""
+
+    def __init__(self, *, hides_padding: bool = False) -> None:
+        super().__init__()
+        self.hides_padding = hides_padding
+        self.layers = nn.ModuleList(nn.Linear(WIDTH, 3 * WIDTH) for _ in range(2))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens [batch, time], 0 where padding is; scores [batch, time, 40]."""
+        x, (rows, time) = self.embed(tokens), tokens.shape
+        places = torch.arange(time)
+        behind = places[:, None] - places
+        seen = (behind >= 0) & (behind < SLIDING)
+        if self.hides_padding:
+            seen = ((seen & (tokens != 0)[:, None]) | (behind == 0))[:, None]
+        for layer in self.layers:
+            heads = layer(x).view(rows, time, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
+            queries, keys, values = heads
+            heard = functional.scaled_dot_product_attention(
+                rotated(queries, places), rotated(keys, places), values, attn_mask=seen
+            )
+            x = x + heard.transpose(1, 2).reshape(rows, time, WIDTH)
+        found: Tensor = self.scores(x)
+        return found
+
+
+def rotated(x: Tensor, places: Tensor) -> Tensor:
+    """Frames [.., time, size] turned by the angles of their places."""
+    half = x.shape[-1] // 2
+    angles = torch.outer(places.float(), 10000.0 ** (-torch.arange(half) / half))
+    angles = torch.cat([angles, angles], dim=-1)
+    return x * angles.cos() + torch.cat([-x[..., half:], x[..., :half]], dim=-1) * angles.sin()
 
 
 class BehindText(_Decoder):

@@ -1,0 +1,71 @@
+"""What is known of masks in sequences of any length holds at every place of long ones."""
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from compiler import ir as house
+from compiler.derivation.any_length import AnyLength, Places
+from compiler.derivation.judging import Judging
+from tests.kit.whole_sequences import CHUNKED, LONGEST, RETURNING, Drawing, whole_graph
+
+
+def judged(drawing: Drawing) -> tuple[Judging, int]:
+    judging = Judging(whole_graph(drawing), "time", LONGEST, chunk=drawing.chunk)
+    return judging, max(count for count, *_ in judging.recent.values())
+
+
+@pytest.mark.parametrize("writing", ["select", "add", "late", "linear", "divided"])
+@pytest.mark.parametrize("mask", ["band", CHUNKED])
+def test_masks_that_slide_along_are_known_of_any_length(mask: str, writing: str) -> None:
+    judging, kept = judged(Drawing(mask=mask, width=4, writing=writing))
+    assert AnyLength(judging, kept).why_not() == ""
+    assert "is not known of sequences longer than 24" in AnyLength(judging, kept - 1).why_not()
+
+
+@pytest.mark.parametrize(
+    "drawing",
+    [
+        Drawing(mask=RETURNING, width=4),
+        Drawing(mask="band", width=4, hiding="others", join="behind", low=-1.0e9, hidden=-np.inf, is_guarded=True),
+        Drawing(mask="band", width=4, positions="linear_bias", writing="linear"),
+    ],
+    ids=["returning", "own frame seen", "unbounded"],
+)
+def test_what_is_not_decided_is_not_known(drawing: Drawing) -> None:
+    judging, kept = judged(drawing)
+    is_known = AnyLength(judging, kept).why_not() == ""
+    assert is_known == (drawing.hiding == "others")
+
+
+def test_places_lie_within_their_bounds() -> None:
+    random = np.random.default_rng(0)
+    for _ in range(200):
+        drawn = [[int(each) for each in random.integers(-3, 4, 3)] for _ in range(2)]
+        ends = [sorted(float(each) for each in random.integers(-9, 9, 2)) for _ in range(2)]
+        numbers = [Places(c, w, a, low, high, last=3) for (c, w, a), (low, high) in zip(drawn, ends, strict=True)]
+        calls, within, apart = int(random.integers(9)), int(random.integers(4)), int(random.integers(9))
+        held = [each.calls * calls + each.within * within + each.apart * apart + random.choice([each.low, each.high])
+                for each in numbers]  # fmt: skip
+        first, second = numbers
+        factor, divisor = int(random.integers(-3, 4)), int(random.integers(1, 5))
+        found = {
+            first.plus(second): held[0] + held[1],
+            first.plus(second, -1): held[0] - held[1],
+            first.times(factor): held[0] * factor,
+            first.over(divisor): held[0] // divisor,
+        }
+        for places, number in found.items():
+            assert places.span.low <= number <= places.span.high
+
+
+def test_places_in_narrow_types_are_not_counted_on() -> None:
+    whole = whole_graph(Drawing(mask="band", width=4))
+    for node in [node for node in whole.graph if node.op_type in ("LessOrEqual", "Greater")]:
+        insert = house.Inserter(whole, "test", node)
+        for at, value in enumerate(node.inputs):
+            assert value is not None
+            node.replace_input_with(at, insert.op("Cast", [value], {"to": int(ir.DataType.FLOAT)}, name="real"))
+    house.infer_shapes(whole)
+    judging = Judging(whole, "time", LONGEST)
+    assert "is not known" in AnyLength(judging, 3).why_not()
