@@ -207,13 +207,13 @@ def _shipped_graph(
     spec = loaded.recipe.graphs[lowering.name]
     limits, open_artifact = lowering.gate.limits(lossy=lowering.is_rounded), lowering.target.open
     artefacts: Artefacts = (
-        UtteranceArtefacts(folder, final, built.artifacts, limits.max_abs, steps, open_artifact)
+        UtteranceArtefacts(folder, final, built.artifacts, limits, steps, open_artifact)
         if final.has_utterances
         else StreamArtefacts(
             folder,
             final,
             built.artifacts,
-            limits.max_abs,
+            limits,
             steps,
             lowering.original.streams(),
             open_artifact,

@@ -33,8 +33,10 @@ class Comparison:
             graphs, which choose their own.
         output: output name.
         steps: number of recorded steps that the bucket holds.
-        max_abs_error: over all steps; infinite when a value is NaN.
-        limit: tolerance times `max(1, max|expected|)` over all steps.
+        max_abs_error: over all steps; infinite when a value is NaN. Of whole numbers and truths, which are classes, the
+            share of entries that differ.
+        limit: tolerance times `max(1, max|expected|)` over all steps; of classes the share that may differ, one entry
+            at least where any may.
     """
 
     graph: str
@@ -93,15 +95,12 @@ def _compare_together(model: Model) -> Iterator[Comparison]:
         pairs = [(got[name], step.outputs[name]) for got, step in zip(answers, golden.steps, strict=True)]
         if any(got.shape != expected.shape for got, expected in pairs):
             refuse(f"{where}: {name!r}", f"shape {list(pairs[0][0].shape)}", str(list(pairs[0][1].shape)))
-        peak = max(1.0, *(float(np.abs(expected.astype(np.float64)).max(initial=0.0)) for _, expected in pairs))
-        worst = max(_max_abs_error(got, expected) for got, expected in pairs)
-        yield Comparison(pipeline.name, "together", name, len(pairs), worst, golden.tolerance * peak)
+        yield Comparison(pipeline.name, "together", name, len(pairs), *_error_and_limit(pairs, golden))
 
 
 def _compare(where: str, runner: GraphRunner, golden: Golden, bucket: Mapping[str, int]) -> Iterator[Comparison]:
     """Compare every step that a bucket of the padded axes holds; the steps decide the sizes of the others."""
-    errors: dict[str, list[float]] = {}
-    peaks: dict[str, list[float]] = {}
+    pairs: dict[str, list[tuple[Array, Array]]] = {}
     state = initial_state(runner.graph, 1)
     for step in golden.steps:
         feed = runner.check(f"{runner.name}.verify", step.feeds)
@@ -113,21 +112,34 @@ def _compare(where: str, runner: GraphRunner, golden: Golden, bucket: Mapping[st
         ((outputs, state),) = runner.step_streams([feed], [state], sizes)
         outputs |= {carried.output: state.values[carried.input] for carried in runner.graph.states}
         for name, expected in step.outputs.items():
-            errors.setdefault(name, []).append(_max_abs_error(outputs[name], expected))
-            peaks.setdefault(name, []).append(float(np.abs(expected.astype(np.float64)).max(initial=0.0)))
-    if not errors:
+            pairs.setdefault(name, []).append((outputs[name], expected))
+    if not pairs:
         refuse(where, f"a recorded step that fits into {bucket_name(bucket)}", "only longer ones")
     # the code next to the right one: another processor rounds a number in the middle of two the other way
     coded = {carried.output for carried in runner.graph.states if carried.dtype in ("int8", "uint8")}
-    for name, found in errors.items():
-        limit = max(golden.tolerance * max(1.0, *peaks[name]), 1.0 if name in coded else 0.0)
-        yield Comparison(runner.name, bucket_name(bucket), name, len(found), max(found), limit)
+    for name, found in pairs.items():
+        error, limit = _error_and_limit(found, golden, is_coded=name in coded)
+        yield Comparison(runner.name, bucket_name(bucket), name, len(found), error, limit)
 
 
 def _holding(graph: Graph, feed: Feed, bucket: Mapping[str, int]) -> dict[str, int]:
     """The bucket, or of an axis that is too short in it the next one that holds a chunk of the stream."""
     needed = {axis: max(size, feed.sizes[axis]) for axis, size in bucket.items()}
     return {**feed.sizes, **{axis: next(b for b in graph.axes[axis].buckets if b >= n) for axis, n in needed.items()}}
+
+
+def _error_and_limit(
+    pairs: Sequence[tuple[Array, Array]], golden: Golden, *, is_coded: bool = False
+) -> tuple[float, float]:
+    """How far answers are from recorded ones, and how far they may be; codes stand for numbers and are no classes."""
+    if pairs[0][1].dtype.kind in "iub" and not is_coded:
+        differing = sum(int(np.count_nonzero(got != expected)) for got, expected in pairs)
+        count = max(sum(expected.size for _, expected in pairs), 1)
+        may_differ = max(round((1.0 - golden.min_equal) * count), 1) if golden.min_equal < 1.0 else 0
+        return differing / count, may_differ / count
+    peak = max(1.0, *(float(np.abs(expected.astype(np.float64)).max(initial=0.0)) for _, expected in pairs))
+    limit = max(golden.tolerance * peak, 1.0 if is_coded else 0.0)
+    return max(_max_abs_error(got, expected) for got, expected in pairs), limit
 
 
 def _max_abs_error(got: Array, expected: Array) -> float:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from compiler.pieces import write_files
+from compiler.recipe.gates import Tolerance
 from compiler.records.timings import Comparison
 from compiler.runners.stream import OriginalCall
 from compiler.search.greedy import Candidate, Plan
@@ -91,7 +92,7 @@ class FormBench:
         """Power of the noise over that of the signal, of the output or state with most, in the smallest bucket."""
         assert self.answers is not None
         opened = self._open(plan)
-        files = (opened.folder, self.lowered, opened.built.artifacts, 1.0, self.answers())
+        files = (opened.folder, self.lowered, opened.built.artifacts, Tolerance(max_abs=1.0), self.answers())
         artefacts = (
             UtteranceArtefacts(*files, self.target.open)
             if self.lowered.has_utterances

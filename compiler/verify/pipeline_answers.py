@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from compiler.errors import DataError
+from compiler.recipe.gates import Tolerance
 from compiler.recipe.load import LoadedRecipe
+from compiler.recipe.record import Recipe
 from compiler.stages import Array, Feed
 from compiler.user_code.callables import call, function_name, importable, resolve
 from compiler.user_code.streams import take_streams
@@ -85,8 +87,6 @@ def answers_of_originals(
 
 def golden_together(loaded: LoadedRecipe, model: Model) -> bytes:
     """The golden file of wired graphs: the first calls as the bundle answers them; one stream's if they have states."""
-    gate = loaded.recipe.gates.pipeline
-    assert gate is not None
     streams, left = draw_together(loaded), GOLDEN_STEPS
     feeds = []
     for stream in streams[:1] if together(model).has_states else streams:
@@ -98,4 +98,13 @@ def golden_together(loaded: LoadedRecipe, model: Model) -> bytes:
         for stream, found in zip(feeds, answers, strict=True)
         for feed, outputs in zip(stream, found, strict=True)
     ]
-    return npz_from_golden(Golden(tuple(steps), gate.max_abs))
+    limits = limits_together(loaded.recipe)
+    return npz_from_golden(Golden(tuple(steps), limits.max_abs, limits.min_equal))
+
+
+def limits_together(recipe: Recipe) -> Tolerance:
+    """What is asked of outputs together; of classes as much as of the graph of which least is asked."""
+    gate = recipe.gates.pipeline
+    assert gate is not None
+    least = min(each.limits(lossy=True).min_equal for each in recipe.gates.parity.values())
+    return Tolerance(max_abs=gate.max_abs, min_equal=least)

@@ -39,7 +39,7 @@ class StreamArtefacts:
         folder: where they lie.
         lowered: the graph before its axes were frozen.
         artifacts: one per combination of buckets, the smallest first.
-        tolerance: of golden outputs.
+        limits: of golden outputs.
         steps: the original's calls on one stream.
         streams: feeds to draw partners from.
         open_artifact: opens what stands for an artefact, by the path of its main file.
@@ -53,14 +53,14 @@ class StreamArtefacts:
         folder: Path,
         lowered: Lowered,
         artifacts: Sequence[Emitted],
-        tolerance: float,
+        limits: Tolerance,
         steps: Sequence[OriginalCall],
         streams: Sequence[Sequence[Feed]],
         open_artifact: Callable[[Path], Session],
         flush: Flush,
     ) -> None:
         self.flush = flush
-        self.artifacts, self.tolerance, self.steps, self.streams = artifacts, tolerance, steps, streams
+        self.artifacts, self.limits, self.steps, self.streams = artifacts, limits, steps, streams
         self.runners = BucketRunners(lowered, artifacts, lambda file: open_artifact(folder / file))
 
     @property
@@ -107,7 +107,7 @@ class StreamArtefacts:
             if index == len(calls) - 1:
                 outputs |= {output: runner.states[fed] for output, fed in states.items()}
             recorded.append(GoldenStep(_first_row(lowered, feed), _first_row(lowered, outputs)))
-        return npz_from_golden(Golden(tuple(recorded), self.tolerance))
+        return npz_from_golden(Golden(tuple(recorded), self.limits.max_abs, self.limits.min_equal))
 
     @functools.cached_property
     def _varied(self) -> list[Sequence[Feed]]:

@@ -36,7 +36,7 @@ class UtteranceArtefacts:
         folder: where they lie.
         lowered: the graph before its axes were frozen: it has the formulas of output sizes.
         artifacts: in every combination of buckets.
-        tolerance: of golden outputs.
+        limits: of golden outputs.
         steps: utterances with the original's answers.
         open_artifact: opens what stands for an artefact, by the path of its main file.
 
@@ -52,12 +52,12 @@ class UtteranceArtefacts:
         folder: Path,
         lowered: Lowered,
         artifacts: Sequence[Emitted],
-        tolerance: float,
+        limits: Tolerance,
         steps: Sequence[OriginalCall],
         open_artifact: Callable[[Path], Session],
     ) -> None:
         self.open_artifact = open_artifact
-        self.folder, self.lowered, self.artifacts, self.tolerance = folder, lowered, artifacts, tolerance
+        self.folder, self.lowered, self.artifacts, self.limits = folder, lowered, artifacts, limits
         self.runners: dict[str, RowsRunner] = {}
         self.steps = sorted(steps, key=self._size)
         self._answers: dict[int, dict[str, Array]] = {}
@@ -127,7 +127,7 @@ class UtteranceArtefacts:
         """The golden file: utterances of all sizes as the artefacts answer them, the shortest among them."""
         chosen = self._of_all_sizes(GOLDEN_STEPS)
         steps = tuple(GoldenStep(dict(self.steps[index].feed), self.answer(index)) for index in chosen)
-        return npz_from_golden(Golden(steps, self.tolerance))
+        return npz_from_golden(Golden(steps, self.limits.max_abs, self.limits.min_equal))
 
     def apart(self) -> dict[str, list[Difference]]:
         """By bucket, how far every output is from the same row alone, beside random partners of other lengths."""

@@ -4,7 +4,8 @@ An `.npz` with `step{i:04d}/feed/<input>` for every input of role data, `step{i:
 of role data, and in the last step also, by its output, for every state as it is carried then; all at one row when the
 graph has a batch axis,
 at true lengths without padding, and chained from the initial states when the graph has states. The float32 scalar
-`tolerance` is the largest accepted `max|got - expected| / max(1, max|expected|)`.
+`tolerance` is the largest accepted `max|got - expected| / max(1, max|expected|)` of real numbers. Whole numbers and
+truths are classes: the float32 scalar `min_equal`, 1 where it is missing, is the smallest accepted share of equal ones.
 
 Wired graphs have a golden file of the whole besides, with inputs and outputs by the names that callers use, and without
 states.
@@ -46,16 +47,20 @@ class Golden:
 
     Attributes:
         steps: in order; chained when the graph has states.
-        tolerance: largest accepted error relative to `max(1, max|expected|)`.
+        tolerance: largest accepted error of real numbers relative to `max(1, max|expected|)`.
+        min_equal: smallest accepted share of equal entries of whole numbers and truths.
     """
 
     steps: tuple[GoldenStep, ...]
     tolerance: float
+    min_equal: float = 1.0
 
 
 def npz_from_golden(golden: Golden) -> bytes:
     """Return the golden file; equal recordings give equal bytes."""
     arrays: dict[str, Array] = {"tolerance": np.array(golden.tolerance, np.float32)}
+    if golden.min_equal < 1.0:
+        arrays["min_equal"] = np.array(golden.min_equal, np.float32)
     for index, step in enumerate(golden.steps):
         arrays |= {f"step{index:04d}/feed/{name}": array for name, array in step.feeds.items()}
         arrays |= {f"step{index:04d}/output/{name}": array for name, array in step.outputs.items()}
@@ -108,6 +113,9 @@ def _recorded(content: bytes, where: str) -> Golden:
     tolerance = arrays.pop("tolerance", None)
     if tolerance is None or tolerance.shape != () or tolerance.dtype != np.float32 or not 0 <= tolerance <= 1e6:
         refuse(where, "a float32 scalar 'tolerance' from 0 to 1e6", "none" if tolerance is None else show(tolerance))
+    min_equal = arrays.pop("min_equal", np.array(1.0, np.float32))
+    if min_equal.shape != () or min_equal.dtype != np.float32 or not 0 <= min_equal <= 1:
+        refuse(where, "a float32 scalar 'min_equal' from 0 to 1", show(min_equal))
     steps: dict[int, tuple[dict[str, Array], dict[str, Array]]] = {}
     for key, array in arrays.items():
         match = _KEY.fullmatch(key)
@@ -117,7 +125,7 @@ def _recorded(content: bytes, where: str) -> Golden:
         (feeds if match[2] == "feed" else outputs)[match[3]] = array
     if not steps or sorted(steps) != list(range(len(steps))):
         refuse(where, "steps 0000, 0001, ... without gaps", show(sorted(steps)[:5]))
-    return Golden(tuple(GoldenStep(*steps[index]) for index in range(len(steps))), float(tolerance))
+    return Golden(tuple(GoldenStep(*steps[index]) for index in range(len(steps))), float(tolerance), float(min_equal))
 
 
 def _check_arrays(

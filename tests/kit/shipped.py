@@ -49,7 +49,7 @@ def stream_artefacts(
     folder: Path, artifacts: Sequence[Emitted], streams: Sequence[Sequence[Feed]], steps: Sequence[OriginalCall] = ()
 ) -> StreamArtefacts:
     lowered = artifacts[0].lowered
-    return StreamArtefacts(folder, lowered, artifacts, GATE.max_abs, steps, streams, OnnxStatic().open, Flush())
+    return StreamArtefacts(folder, lowered, artifacts, GATE, steps, streams, OnnxStatic().open, Flush())
 
 
 def shipped(

@@ -8,7 +8,7 @@ import pytest
 
 from runtime_lite import BundleRefused, Runtime
 from runtime_lite.format.golden import TOGETHER, Golden, GoldenStep, npz_from_golden
-from runtime_lite.verify import Comparison, verify_model
+from runtime_lite.verify import Comparison, _error_and_limit, verify_model
 from tests.runtime_lite.bundles import (
     WEIGHT,
     ragged_golden,
@@ -158,3 +158,20 @@ def test_verify_sees_weights_that_are_nan(tmp_path: Path) -> None:
     broken = compare(directory)["streaming", "batch=4", "y"]
     assert broken.max_abs_error == np.inf
     assert not broken.holds
+
+
+@pytest.mark.parametrize(
+    ("flips", "min_equal", "holds"),
+    [(0, 1.0, True), (1, 1.0, False), (1, 0.99, True), (2, 0.99, False), (2, 0.8, True)],
+)
+def test_recorded_labels_are_classes(flips: int, min_equal: float, holds: bool) -> None:
+    """Of ten recorded labels one may flip at a near tie where any may; how far apart the two are says nothing."""
+    right = np.arange(10)
+    got = np.where(right < flips, 9999, right)
+    error, limit = _error_and_limit([(got, right)], Golden((), 0.5, min_equal))
+    assert error == flips / 10 and (error <= limit) == holds
+
+
+def test_codes_stand_for_numbers() -> None:
+    found = _error_and_limit([(np.array([4], np.int8), np.array([5], np.int8))], Golden((), 1e-5), is_coded=True)
+    assert found == (1.0, 1.0)

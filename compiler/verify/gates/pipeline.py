@@ -3,13 +3,19 @@
 from collections.abc import Iterator
 
 import runtime_lite
-from compiler.recipe.gates import PipelineGate, Tolerance
+from compiler.recipe.gates import Tolerance
 from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding, at_most
 from compiler.runners.stream import Advance
 from compiler.verify.differences import Difference, Tally, class_words, worst_of
 from compiler.verify.gate import Checked, Gate, Shipped
-from compiler.verify.pipeline_answers import answers_of_bundle, answers_of_originals, draw_together, together
+from compiler.verify.pipeline_answers import (
+    answers_of_bundle,
+    answers_of_originals,
+    draw_together,
+    limits_together,
+    together,
+)
 
 
 def _promised(recipe: Recipe, graph: str) -> Iterator[Finding]:
@@ -40,7 +46,7 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
                 for name, array in wanted.items():
                     tallies.setdefault(name, Tally(name)).add(got[name], array)
             advance(number, len(streams))
-    limits, through = _limits(shipped.loaded.recipe, gate), f"{sum(map(len, streams))} calls through {pipeline.name}"
+    limits, through = limits_together(shipped.loaded.recipe), f"{sum(map(len, streams))} calls through {pipeline.name}"
     differences = [tally.difference() for tally in tallies.values()]
     findings = {each.tensor: _finding(each, limits, through) for each in differences}
     worst = worst_of(differences, limits)
@@ -49,13 +55,6 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
         f"{pipeline.name}, {sum(map(len, streams))} calls",
         {"pipeline": {each.tensor: each.max_abs for each in differences}},
         findings[worst.tensor] if worst.classes is None else None,
-    )
-
-
-def _limits(recipe: Recipe, gate: PipelineGate) -> Tolerance:
-    """What is asked of outputs together; of classes as much as of the graph of which least is asked."""
-    return Tolerance(
-        max_abs=gate.max_abs, min_equal=min(each.limits(lossy=True).min_equal for each in recipe.gates.parity.values())
     )
 
 

@@ -66,7 +66,7 @@ def steps(*lengths: int) -> list[OriginalCall]:
 def artefacts(folder: Path, spoil: str = "", lengths: tuple[int, ...] = (3, 4, 7, 8)) -> UtteranceArtefacts:
     lowered = PadAxes().apply(dynamic()).lowered
     return UtteranceArtefacts(
-        folder, lowered, artifacts(folder, lowered, spoil), GATE.max_abs, steps(*lengths), OnnxStatic().open
+        folder, lowered, artifacts(folder, lowered, spoil), GATE, steps(*lengths), OnnxStatic().open
     )
 
 
@@ -129,7 +129,7 @@ def test_an_input_that_all_rows_share_is_fed_once_for_rows_of_any_length(tmp_pat
     original = runner(origin)
     told = [OriginalCall(feed, original.step(feed), {}) for feed in feeds]
     lowered = PadAxes().apply(copy_of(origin)).lowered
-    check = UtteranceArtefacts(tmp_path, lowered, artifacts(tmp_path, lowered), GATE.max_abs, told, OnnxStatic().open)
+    check = UtteranceArtefacts(tmp_path, lowered, artifacts(tmp_path, lowered), GATE, told, OnnxStatic().open)
     whole = shipped(tmp_path, check, check.artifacts)
     for gate in (PARITY, BUCKETS, INVARIANCE):
         assert all(finding.holds for finding in gate.run(whole, silent).findings)

@@ -9,7 +9,7 @@ from compiler.recipe.gates import ParityGate
 from compiler.recipe.load import load_recipe
 from compiler.verify.differences import Difference
 from compiler.verify.gates import pipeline as gate
-from compiler.verify.pipeline_answers import answers_of_bundle
+from compiler.verify.pipeline_answers import answers_of_bundle, limits_together
 from runtime_lite.format.golden import TOGETHER, golden_of_pipeline
 from runtime_lite.format.manifest import Wire
 from tests.kit.models.project import Project
@@ -95,8 +95,7 @@ def test_classes_of_wired_graphs_are_counted(wired: Project, differing: int, hol
     """As much is asked of them as of the graph of which least is asked; the distance of two labels is nothing."""
     recipe = load_recipe(str(wired.folder / "wired.yaml")).recipe
     recipe.gates.parity["head"] = ParityGate(max_abs=1.0e-5, chained_steps=1, min_equal=0.99)
-    assert recipe.gates.pipeline is not None
-    limits = gate._limits(recipe, recipe.gates.pipeline)
+    limits = limits_together(recipe)
     labels = Difference("labels", 8, 9999.0, 1.0, 0, 0.0, 0.0, None, Agreement(100, differing, "3 at [0], not 9", 0))
     found = gate._finding(labels, limits, "8 calls through net+head")
     assert (found.gate, found.limit, found.holds) == ("pipeline", 0.99, holds)
