@@ -3,10 +3,12 @@
 Masks are evaluated up to the longest sequence that is asked about. Behind that, what a mask holds is bounded: places
 are sums of what is counted by calls, frames and distance, and comparisons of them are decided where their bounds allow.
 
-    row     chunk * calls + within                            0 <= within < chunk
-    far     chunk * calls - kept - 1 - apart                  hidden: no later call reads it
-    ahead   chunk * calls + chunk + apart                     hidden: a later chunk
-    own     chunk * calls + within                            seen, so that a softmax has a score
+    row     period * calls + start + within            0 <= within < chunk
+    far     period * calls + start - kept - 1 - apart  hidden: no later call reads it
+    ahead   period * calls + start + chunk + apart     hidden: a later chunk
+    own     period * calls + start + within            seen, so that a softmax has a score
+
+What places are divided by divides the period, and all starts of chunks in it are looked at.
 
 What is proved holds for every number of calls and every distance, and so for sequences of any length.
 """
@@ -29,6 +31,9 @@ from compiler.operator_traits import ENTRYWISE, VIEWS
 
 COMPARISONS = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 """A list of its own: comparisons of whole numbers, decided by their difference."""
+
+MOST_PERIOD = 64
+"""Frames after which masks may begin anew, as those of chunks do."""
 
 EXACT = (ir.DataType.INT32, ir.DataType.INT64)
 """Types in which places may be counted without end."""
@@ -111,7 +116,8 @@ class AnyLength:
     """
 
     def __init__(self, judging: Judging, kept: int) -> None:
-        self.judging, self.kept, self.last = judging, kept, judging.chunk - 1
+        self.judging, self.kept, self.chunk = judging, kept, judging.chunk
+        self.period = self._period()
         self._known: dict[tuple[ir.Value, tuple[tuple[int, Places], ...]], Bounds] = {}
 
     def why_not(self) -> str:
@@ -128,32 +134,41 @@ class AnyLength:
         for value, table in self.judging.tables.items():
             if self.kept + most > longest:
                 return f"{value.name} is told by a table, and calls of {most} frames read further than {longest}"
-            places = {axis: self._row() for axis in table.along}
-            if len(table.along) == 2:
-                places[table.along[1]] = dataclasses.replace(self._row(), apart=1, least=-math.inf)
+            places = {axis: Places(calls=1, apart=at) for at, axis in enumerate(table.along)}
             if len(table.along) > 2 or not self._is_by_distance(value, places):
                 return f"{value.name} is told by a table of the places up to {longest}"
         return ""
 
-    def _row(self) -> Places:
-        return Places(calls=self.last + 1, within=1, last=self.last, least=0)
+    def _period(self) -> int:
+        """A number of frames that everything divides by which places are divided, and the chunk."""
+        found = self.chunk
+        for node in self.judging.model.graph:
+            if node.op_type in ("Div", "Mod") and not self.judging.of(node.outputs[0]).is_data:
+                by = house.integers_of(node.inputs[1]) or ()
+                found = math.lcm(found, *(each for each in by if isinstance(each, int) and each > 0))
+        return found if found <= MOST_PERIOD else self.chunk
+
+    def _at(self, start: int, *, within: int = 0, apart: int = 0) -> Places:
+        """Places of every period, from a start on."""
+        return Places(self.period, within, apart, start, start, self.chunk - 1, least=0)
 
     def _hides(self, node: ir.Node, scores: ir.Value, outside: Outside, kind: Kind) -> bool:
-        chunk = self.last + 1
-        far = Places(calls=chunk, apart=-1, low=-self.kept - 1, high=-self.kept - 1, last=self.last, least=0)
-        ahead = Places(calls=chunk, apart=1, low=chunk, high=chunk, last=self.last, least=0)
-        hidden = [span_of(self.of(scores, self._axes(outside, column))) for column in (far, ahead)]
+        """Whether what is far and ahead is hidden at every start of a call."""
+        hidden: list[Span] = []
+        own: list[Span] = []
+        for start in range(0, self.period, self.chunk):
+            row = self._at(start, within=1)
+            far, ahead = self._at(start - self.kept - 1, apart=-1), self._at(start + self.chunk, apart=1)
+            for column, spans in ((far, hidden), (ahead, hidden), (row, own)):
+                spans.append(span_of(self.of(scores, {outside.row: row, outside.column: column})))
         if kind == "zero":
             return all(span == ZERO for span in hidden)
-        if not all(span.hides for span in hidden):
+        level, seen = max(span.high for span in hidden), min(span.low for span in own)
+        if level > LOW:
             return False
-        level, own = max(span.high for span in hidden), span_of(self.of(scores, self._axes(outside, self._row())))
         if level == -math.inf and is_guarded(node.outputs[0]):
             return True
-        return own.low > -math.inf and level - own.low <= LOW
-
-    def _axes(self, outside: Outside, column: Places) -> dict[int, Places]:
-        return {outside.row: self._row(), outside.column: column}
+        return bool(seen > -math.inf and level - seen <= LOW)
 
     # Values
 

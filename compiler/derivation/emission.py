@@ -269,6 +269,8 @@ class Emission:
             raise NotByRow("all frames of a value are needed")
         if place is None:
             return
+        if len(dims(marks)) > 2:
+            raise NotByRow(f"frames of shape {[*map(str, dims(marks))]} are counted by more than rows")
         heard, at = self.caches.carry_count(marks, axis), len(self.caches.left) - 1
         insert = house.Inserter(self.model, STAMP)
         self.caches.left[at] = insert.op("Add", [heard, self.sizes.one(self.frames)], name="heard", shape=heard.shape)

@@ -299,6 +299,8 @@ def drawn_sliding(seed: int, *, spoiled: bool) -> Drawing:
         positions = str(random.choice(UNBOUNDED))
         hiding = hiding if is_softmax else ""
         drawing = dataclasses.replace(drawing, positions=positions, text="", hiding=hiding, join=join)
+        if drawing.mask == "band" and random.integers(2):
+            drawing = dataclasses.replace(drawing, mask="chunks", width=int(random.integers(1, 6)))
     spoiler = OTHER_SPOILERS[int(random.integers(len(OTHER_SPOILERS)))] if spoiled else ""
     return dataclasses.replace(drawing, spoiler=spoiler, forgets=True)
 

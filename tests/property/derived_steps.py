@@ -5,13 +5,14 @@
 Half of the graphs are streams, a third of them with a text before the frames; the other half are spoiled: their
 attention sees later frames, the text hears some, or something depends on the length of the sequence. Of the kind
 `chunks`, frames see all of their own chunk, and calls are of whole ones but for the last; of the kind `sliding`, steps
-forget what masks no longer show; of the kind `masks`, these change with the length of another axis or with tokens that
-stand for padding, and some leave a frame nothing to see; of the kind `tokens`, tokens reach their table through a
-clamp, a selection or an offset, within a declared range or none, and spoiled, a range goes beyond it; of the kind
-`rates`, the result has several entries per frame, and spoiled, these know later ones; of the kind `recurrences`, these
-begin with other states than zeros, and spoiled, with such that no stream knows. A graph counts as unsound when steps
-are derived whose answers differ from the whole graph's, as disputed when the checker refuses what was derived, and as
-broken where anything ends in an error, or not within `--seconds`.
+forget what masks no longer show, and are compared over several windows where streams go on without end; of the kind
+`masks`, these change with the length of another axis or with tokens that stand for padding, and some leave a frame
+nothing to see; of the kind `tokens`, tokens reach their table through a clamp, a selection or an offset, within a
+declared range or none, and spoiled, a range goes beyond it; of the kind `rates`, the result has several entries per
+frame, and spoiled, these know later ones; of the kind `recurrences`, these begin with other states than zeros, and
+spoiled, with such that no stream knows. A graph counts as unsound when steps are derived whose answers differ from the
+whole graph's, as disputed when the checker refuses what was derived, and as broken where anything ends in an error, or
+not within `--seconds`.
 """
 
 import argparse

@@ -16,7 +16,7 @@ def judged(drawing: Drawing) -> tuple[Judging, int]:
 
 
 @pytest.mark.parametrize("writing", ["select", "add", "late", "linear", "divided"])
-@pytest.mark.parametrize("mask", ["band", CHUNKED])
+@pytest.mark.parametrize("mask", ["band", "chunks", CHUNKED])
 def test_masks_that_slide_along_are_known_of_any_length(mask: str, writing: str) -> None:
     judging, kept = judged(Drawing(mask=mask, width=4, writing=writing))
     assert AnyLength(judging, kept).why_not() == ""
