@@ -24,10 +24,10 @@ from rich.table import Table
 
 from benchmarks import command
 from compiler import ir as house
-from compiler.capture.equal_heads import in_plain_form
 from compiler.capture.original import Original
 from compiler.heads.attention import find_attentions
 from compiler.passes import make_pass
+from compiler.passes.merge_kv_heads import in_plain_form
 from compiler.recipe.load import load_recipe
 from compiler.report.progress import Progress
 from compiler.runners.instrumented import exposed

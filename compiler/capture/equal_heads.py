@@ -16,29 +16,16 @@ from compiler.heads.grouping import Group
 from compiler.heads.rewriting import Rewriter, merged_weights, require_rewritable
 from compiler.heads.shared_maps import Maps
 from compiler.heads.site import Site, site_of
-from compiler.passes.canonicalize_attention import CanonicalizeAttention
-from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
-from compiler.passes.canonicalize_transposes import CanonicalizeTransposes
-from compiler.passes.simplify import Simplify, simplify_model
+from compiler.passes.merge_kv_heads import in_plain_form
+from compiler.passes.simplify import simplify_model
 from compiler.recipe.graph import Graph
 from compiler.stage_inputs import EXAMPLE_FRAMES
 from compiler.stages import Feed, Lowered
 
 STAGE = "share_heads"
 
-IN_FRONT = (Simplify(), CanonicalizeAttention(), CanonicalizeTransposes(), CanonicalizeReshapes())
-"""What gives attention the form in which it is found."""
-
 EQUAL = 1e-6
 """Largest difference, beside the largest weight, between equal ones: each is found by a product and a sum."""
-
-
-def in_plain_form(lowered: Lowered) -> Lowered:
-    """A graph in which attention can be found; it is changed."""
-    for each in IN_FRONT:
-        lowered = each.apply(lowered).lowered
-    infer_settled(lowered.model)
-    return lowered
 
 
 def merge_equal_heads(model: ir.Model, graph: str, spec: Graph) -> None:

@@ -17,6 +17,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.errors import Place
+from compiler.ir import Dim
 from compiler.stages import Refusal, State
 
 ELEMENTWISE = frozenset(
@@ -57,8 +58,10 @@ class Heads:
 
     Attributes:
         product: the product with constant weights that projects.
-        value: the first value with an axis of heads, [batch, time, heads, d] or [batch, heads, time, d].
-        heads_axis: 2 or 1.
+        value: the first value with an axis of heads: channels of a head last, the others in any order.
+        batch_axis: of `value`, from 0 to 2.
+        time_axis: likewise.
+        heads_axis: likewise.
         path: the nodes behind `value` up to the operand that depend on it, in graph order.
         operand: what attention reads.
         cache: what is joined along the path, or None.
@@ -66,17 +69,12 @@ class Heads:
 
     product: ir.Node
     value: ir.Value
+    batch_axis: int
+    time_axis: int
     heads_axis: int
     path: tuple[ir.Node, ...]
     operand: ir.Value
     cache: Cache | None = None
-
-    @property
-    def source(self) -> ir.Value:
-        """What is projected, [batch, time, width]."""
-        value = self.product.inputs[0]
-        assert value is not None
-        return value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +156,7 @@ def find_attentions(model: ir.Model, states: Sequence[State] = ()) -> Found:
     for node in model.graph:
         if house.is_op(node, "Attention"):
             refused.append(
-                _NotFoundError("one operator for attention; list canonicalize_attention before", node).refusal
+                _NotFoundError("attention is one operator, which canonicalize_attention leaves as it is", node).refusal
             )
         if not house.is_op(node, "Softmax"):
             continue
@@ -269,17 +267,17 @@ def _heads(operand: ir.Value, heads: int, size: int, order: Mapping[ir.Node, int
     width = (house.dims_of(product.outputs[0]) or (None,))[-1]
     if isinstance(width, int) and width < heads * size and heads * size % width == 0:
         raise _SharedError
-    reached = _reached(product, behind)
+    reached, batch = _reached(product, behind), (house.dims_of(operand) or (1,))[0]
     for node in sorted(reached, key=order.__getitem__):
         value = node.outputs[0]
-        axis = _heads_axis(value, heads, size)
-        if axis is not None and operand not in {
+        axes = _axes(value, heads, size, batch)
+        if axes is not None and operand not in {
             out for each in _reached(product, behind - {node}) for out in each.outputs
         }:
             path = tuple(sorted(_reached(node, behind), key=order.__getitem__))
             cache = _joined(behind, path, caches)
             _only_for(path, operand, cache)
-            return Heads(product, value, axis, path, operand, cache)
+            return Heads(product, value, *axes, path, operand, cache)
     dims = [house.dims_of(node.outputs[0]) for node in sorted(reached, key=order.__getitem__)]
     reason = f"expected a value [batch, time, {heads}, {size}] between {product.name} and {operand.name}, got {dims}"
     raise _NotFoundError(reason, maker)
@@ -298,12 +296,16 @@ def _reached(start: ir.Node, within: set[ir.Node]) -> set[ir.Node]:
     return found
 
 
-def _heads_axis(value: ir.Value, heads: int, size: int) -> int | None:
+def _axes(value: ir.Value, heads: int, size: int, batch: Dim) -> tuple[int, int, int] | None:
+    """Where a value has batch, time and heads, its channels being last; None where it is laid out in another way."""
     dims = house.dims_of(value)
     if dims is None or len(dims) != AXES or dims[3] != size:
         return None
-    places = [axis for axis in (1, 2) if dims[axis] == heads]
-    return places[0] if len(places) == 1 else None
+    if (dims[1] == heads) == (dims[2] == heads):
+        return None
+    second, heads_axis = (2, 1) if dims[1] == heads else (1, 2)
+    is_time_first = dims[second] == batch and dims[0] != batch
+    return (second, 0, heads_axis) if is_time_first else (0, second, heads_axis)
 
 
 def _joined(behind: Iterable[ir.Node], path: Sequence[ir.Node], caches: Caches) -> Cache | None:

@@ -60,7 +60,7 @@ def head_moments(
 
 def _frames(heads: Heads, array: Numbers) -> Array:
     """[frames, heads, d] of a call."""
-    ordered = array if heads.heads_axis == 2 else array.transpose(0, 2, 1, 3)
+    ordered = array.transpose(heads.batch_axis, heads.time_axis, heads.heads_axis, 3)
     found: Array = ordered.reshape(-1, *ordered.shape[2:]).astype(np.float64)
     return found
 
@@ -100,13 +100,14 @@ class OutputMoments:
 
 
 def output_moments(
-    original: Lowered, output: str, merged: Lowered, context: str, streams: Sequence[Sequence[Feed]]
+    original: Lowered, output: str, bias: Array, merged: Lowered, context: str, streams: Sequence[Sequence[Feed]]
 ) -> tuple[OutputMoments, OutputMoments]:
     """The contexts of a merged graph beside the results of the original, in the same calls.
 
     Args:
         original: gives the results.
-        output: name of the value of `original` that the projection behind gives, [batch, time, width].
+        output: name of the value of `original` that the projection behind gives: its frames in order, [.., width].
+        bias: what that projection adds, float64 [width]; it is no part of the results.
         merged: gives the contexts.
         context: name of the value of `merged` that its projection reads, [batch, time, heads * d].
         streams: feeds of one row.
@@ -121,7 +122,7 @@ def output_moments(
     )
     for right, got in pairs:
         contexts = _flat(got.outputs[context])
-        results = _flat(right.outputs[output])
+        results = _flat(right.outputs[output]) - bias
         if not fitted.contexts.size:
             fitted = OutputMoments.empty(contexts.shape[1], results.shape[1])
             kept = OutputMoments.empty(contexts.shape[1], results.shape[1])

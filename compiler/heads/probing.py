@@ -15,6 +15,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.errors import Refused
 from compiler.heads.attention import Attention, Heads
+from compiler.heads.rows import rows_projected
 from compiler.heads.shared_maps import Channels
 from compiler.ir import Dim
 from compiler.runners.instrumented import values_named
@@ -33,21 +34,22 @@ class Part:
     Args:
         model: the whole graph.
         given: name of the value to give.
-        wanted: name of the value to get.
+        wanted: name of the value to get; the same one where nothing lies between.
         feed: the other inputs of the graph, one row.
     """
 
     def __init__(self, model: ir.Model, given: str, wanted: str, feed: Feed) -> None:
-        self.given, self.wanted, self.feed = given, wanted, feed
-        (shown,) = values_named(model, [given]).values()
-        self.shape = _shape_in(model, shown, feed)
+        self.given, self.feed = given, feed
+        self.shape = _shape_in(model, values_named(model, [given])[given], feed)
         copy = house.clone(model)
         values = values_named(copy, [given, wanted])
         stand_in = ir.Value(name=f"given.{given}", type=values[given].type, shape=values[given].shape)
         copy.graph.inputs.append(stand_in)
         for use in list(values[given].uses()):
             use.node.replace_input_with(use.idx, stand_in)
-        copy.graph.outputs[:] = [values[wanted]]
+        shown = stand_in if wanted == given else values[wanted]
+        self.wanted = str(shown.name)
+        copy.graph.outputs[:] = [shown]
         house.prune(copy)
         self.session = session_of(copy)
         self.inputs = {str(value.name) for value in copy.graph.inputs}
@@ -96,11 +98,11 @@ def projection(model: ir.Model, heads: Heads, feed: Feed) -> Affine:
     Raises:
         Refused: frames are treated differently, or it is no affine map.
     """
-    part = Part(model, str(heads.source.name), str(heads.value.name), feed)
+    part = Part(model, str(rows_projected(heads).value.name), str(heads.value.name), feed)
 
     def run(rows: Real) -> Real:
         found = part(rows.reshape(part.shape))
-        ordered = found if heads.heads_axis == 2 else found.transpose(0, 2, 1, 3)
+        ordered = found.transpose(heads.batch_axis, heads.time_axis, heads.heads_axis, 3)
         return ordered.reshape(rows.shape[0], -1)
 
     return _affine(run, part.shape, str(heads.value.name))
@@ -159,15 +161,16 @@ def turning(model: ir.Model, heads: Heads, feed: Feed, axes: tuple[int, int, int
     """
     part = Part(model, str(heads.value.name), str(heads.operand.name), feed)
 
+    laid_out = (heads.batch_axis, heads.heads_axis, heads.time_axis)
+
     def run(array: Real) -> Real:
         """[heads, frames, d] in and out."""
-        given = array[np.newaxis] if heads.heads_axis == 1 else array.transpose(1, 0, 2)[np.newaxis]
-        found = part(given)[0]
+        found = part(np.moveaxis(array[np.newaxis], (0, 1, 2), laid_out))[0]
         laid: Real = found.transpose([axis - 1 for axis in axes])
         return laid
 
     count = part.shape[heads.heads_axis]
-    frames, size = part.shape[3 - heads.heads_axis], part.shape[3]
+    frames, size = part.shape[heads.time_axis], part.shape[3]
     columns = []
     for channel in range(size):
         unit = np.zeros((count, frames, size))

@@ -20,6 +20,7 @@ from compiler.heads.attention import Attention, Heads
 from compiler.heads.layout import axes_of_cache, heads_along
 from compiler.heads.ordering import in_order
 from compiler.heads.probing import Affine
+from compiler.heads.rows import BATCH_AND_TIME, rows_behind, rows_projected
 from compiler.heads.shared_maps import Array, Maps
 from compiler.heads.site import Site
 from compiler.operator_views import slice_of
@@ -41,7 +42,7 @@ class Weights:
     query: Affine
     key: Affine
     value: Affine
-    output: Array
+    output: Affine
 
 
 def merged_weights(site: Site, partition: Partition, keys: Sequence[Maps], values: Sequence[Maps]) -> Weights:
@@ -75,7 +76,7 @@ def merged_weights(site: Site, partition: Partition, keys: Sequence[Maps], value
         Affine(query, np.einsum("hi,hij->hj", bias[order], turned).reshape(-1)),
         projected(site.key, [each.to_shared for each in keys]),
         projected(site.value, [each.to_shared for each in values]),
-        folded.reshape(heads * size, -1),
+        Affine(folded.reshape(heads * size, -1), site.output.bias),
     )
 
 
@@ -103,10 +104,9 @@ def require_rewritable(attention: Attention) -> None:
         for output in node.outputs:
             if output.is_graph_output() or any(reader not in inside for reader in house.consumers_of(output)):
                 raise Refused(f"{output.name} is read by more than this attention")
-    sources = (attention.query.source, attention.key.source, attention.value.source)
-    for wide in (*sources, attention.output.outputs[0]):
-        if len(house.dims_of(wide) or ()) != 3:
-            raise Refused(f"expected {wide.name} to be [batch, time, width], got {wide.shape}")
+    for heads in (attention.query, attention.key, attention.value):
+        rows_projected(heads)
+    rows_behind(attention)
     for heads in (attention.key, attention.value):
         _require_sizes_elsewhere(heads)
         for node, _ in heads_along(heads):
@@ -226,18 +226,15 @@ class Rewriter:
         first = min(house.consumers_of(heads.value), key=list(self.model.graph).index)
         insert = house.Inserter(self.model, self.stamp, before=first, source=house.source_of(heads.product))
         stem = f"{heads.value.name}_merged"
-        found = insert.op(
-            "MatMul", [heads.source, insert.constant(affine.weights.astype(np.float32), f"{stem}_weights")], name=stem
-        )
-        if np.any(affine.bias != 0):
-            found = insert.op(
-                "Add", [found, insert.constant(affine.bias.astype(np.float32), f"{stem}_bias")], name=stem
-            )
+        rows = rows_projected(heads)
+        _, found = _projected(insert, rows.value, affine, stem)
         found = insert.op(
             "Reshape", [found, insert.int64s(0, 0, count, self.attention.size)], name=f"{stem}_heads", dtype=found.dtype
         )
-        if heads.heads_axis == 1:
-            found = insert.op("Transpose", [found], {"perm": [0, 2, 1, 3]}, name=f"{stem}_turned")
+        laid_out = {heads.batch_axis: int(rows.time_first), heads.time_axis: int(not rows.time_first)}
+        perm = [laid_out.get(axis, axis if axis == 3 else 2) for axis in range(4)]
+        if perm != sorted(perm):
+            found = insert.op("Transpose", [found], {"perm": perm}, name=f"{stem}_turned")
         house.take_over(self.model, heads.value, found)
 
     def _resize(self, heads: Heads) -> None:
@@ -324,10 +321,23 @@ class Rewriter:
         found = insert.op("Reshape", [context, insert.int64s(0, heads, -1, size)], name=name)
         found = insert.op("Transpose", [found], {"perm": [0, 2, 1, 3]}, name=f"{name}_turned")
         flat = insert.op("Reshape", [found, insert.int64s(0, 0, heads * size)], name=f"{name}_side_by_side")
-        stem = f"{output.name}_merged"
-        weights = insert.constant(self.weights.output.astype(np.float32), f"{stem}_weights")
-        result = insert.op("MatMul", [flat, weights], name=stem)
-        made = result.producer()
-        assert made is not None
+        rows, stem = rows_behind(attention), f"{output.name}_merged"
+        made, result = _projected(insert, flat, self.weights.output, stem)
+        if rows.time_first:
+            result = insert.op("Transpose", [result], {"perm": BATCH_AND_TIME}, name=f"{stem}_time_first")
+        if rows.merged:
+            sizes = insert.int64s(-1, self.weights.output.bias.size)
+            result = insert.op("Reshape", [result, sizes], name=f"{stem}_rows")
         house.take_over(self.model, output.outputs[0], result)
         return Merged(flat, made)
+
+
+def _projected(insert: house.Inserter, source: ir.Value, affine: Affine, stem: str) -> tuple[ir.Node, ir.Value]:
+    """The product with the weights, and what it gives with the bias."""
+    weights = insert.constant(affine.weights.astype(np.float32), f"{stem}_weights")
+    found = insert.op("MatMul", [source, weights], name=stem)
+    product = found.producer()
+    assert product is not None
+    if np.any(affine.bias != 0):
+        found = insert.op("Add", [found, insert.constant(affine.bias.astype(np.float32), f"{stem}_bias")], name=stem)
+    return product, found

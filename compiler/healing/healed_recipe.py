@@ -22,13 +22,13 @@ from compiler.cache.results import StageResults
 from compiler.cache.store import StageCache
 from compiler.capture.captured_graphs import hashes_of, source_files
 from compiler.capture.drawn_data import DrawnData
-from compiler.capture.equal_heads import STAGE, in_plain_form
+from compiler.capture.equal_heads import STAGE
 from compiler.capture.original import Original
 from compiler.errors import GateFailed, Place, Refused, SlipwayError
 from compiler.healing.batches import Batches, joined
 from compiler.healing.tied_weights import tied_weights
 from compiler.interruption import shielded
-from compiler.passes.merge_kv_heads import MergeKvHeads, Merges
+from compiler.passes.merge_kv_heads import MergeKvHeads, Merges, in_plain_form
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import ShareHeads
 from compiler.recipe.load import LoadedRecipe

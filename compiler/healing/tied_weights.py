@@ -93,7 +93,7 @@ class _Writing:
         self._put(site.query, by_slot(weights.query), f"the queries of {name}")
         self._put(site.key, spread(weights.key), f"the keys of {name}", shared=True)
         self._put(site.value, spread(weights.value), f"the values of {name}", shared=True)
-        rows = weights.output.reshape(heads, size, -1)[back].reshape(heads * size, -1)
+        rows = weights.output.weights.reshape(heads, size, -1)[back].reshape(heads * size, -1)
         places = channels_in(self.parameters, site.output.weights, f"the projection behind {name}")
         places.put(self._copy(places.parameter), rows.astype(np.float32))
 

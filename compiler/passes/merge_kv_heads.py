@@ -15,8 +15,8 @@ fitted anew to the results of the original.
 Frames of earlier calls that are joined to keys or values (derived, or exported by the model) are those of the groups:
 caches have fewer heads, and what the original caches is mixed as the projections are.
 
-Requires: calibration data; keys and values of their own for every head; caches joined where heads are apart;
-    nothing padded.
+Requires: calibration data; keys and values of their own for every head; caches joined where heads are apart; rows
+    of projections batch first, time first, or merged into one axis; nothing padded.
 Ensures: `groups` heads of keys and values in every attention that was merged, and in its caches.
 Keeps: attention of another form, by name, with what was looked for.
 Numerics: lossy; the build reports what each step loses.
@@ -37,13 +37,29 @@ from compiler.heads.attention import Attention, find_attentions
 from compiler.heads.grouping import Group, best_partition, spread_groups
 from compiler.heads.layout import axes_of_cache
 from compiler.heads.moments import HeadMoments, head_moments, output_moments, refitted
+from compiler.heads.probing import Affine
 from compiler.heads.rewriting import Rewriter, Weights, merged_weights, require_rewritable
 from compiler.heads.shared_maps import METHODS, Maps, energy, lost, of_group
 from compiler.heads.shared_states import SharedState, SharedStates, in_channels_of
 from compiler.heads.site import Site, site_of
+from compiler.passes.canonicalize_attention import CanonicalizeAttention
+from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
+from compiler.passes.canonicalize_transposes import CanonicalizeTransposes
+from compiler.passes.simplify import Simplify
 from compiler.stages import Feed, Lowered, Outcome, Refusal
 
+IN_FRONT = (Simplify(), CanonicalizeAttention(), CanonicalizeTransposes(), CanonicalizeReshapes())
+"""What gives attention the form in which it is found: constant weights, products, heads apart from rows."""
+
 LOOKED_FOR = "a softmax between two products of data, each operand from one product with constant weights"
+
+
+def in_plain_form(lowered: Lowered) -> Lowered:
+    """A graph in which attention can be found; it is changed."""
+    for each in IN_FRONT:
+        lowered = each.apply(lowered).lowered
+    infer_settled(lowered.model)
+    return lowered
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +98,11 @@ class MergeKvHeads:
         Raises:
             Refused: there are no calibration data, the graph is padded, or it has no attention that can be merged.
         """
-        found = self.merges(lowered)
+        plain = in_plain_form(dataclasses.replace(lowered, model=house.clone(lowered.model), first_call=None))
+        found = self.merges(plain)
+        if not found.merges:
+            return Outcome(lowered, found.matched, 0, tuple(found.refused))
+        lowered = dataclasses.replace(lowered, model=plain.model)
         caches = {name: state for each in found.merges for name, state in each.caches.items()}
         if caches:
             lowered = dataclasses.replace(lowered, state_maps=(*lowered.state_maps, SharedStates(caches)))
@@ -90,7 +110,10 @@ class MergeKvHeads:
         return Outcome(lowered, found.matched, len(found.merges), tuple(found.refused), detail=detail)
 
     def merges(self, lowered: Lowered) -> "Merges":
-        """Let the heads of every attention share, one attention after the other; the graph is changed.
+        """Let the heads of every attention share, one attention after the other.
+
+        Args:
+            lowered: its graph is changed; attention is found where it is in plain form.
 
         Raises:
             Refused: as `apply`.
@@ -252,10 +275,12 @@ class _Merging:
         written = Rewriter(model, attention, partition, weights, self.options.name).write()
         house.prune(model)
         infer_settled(model)
-        fitted, kept = output_moments(self.original, output, self.lowered, str(written.context.name), self.streams)
+        folded, bias = weights.output.weights, weights.output.bias
+        context = str(written.context.name)
+        fitted, kept = output_moments(self.original, output, bias, self.lowered, context, self.streams)
         every = fitted + kept
-        chosen = refitted(fitted, kept, weights.output) if self.options.refit else weights.output
-        if chosen is not weights.output:
+        chosen = refitted(fitted, kept, folded) if self.options.refit else folded
+        if chosen is not folded:
             insert = house.Inserter(model, self.options.name, before=written.output)
             name = f"{written.output.name}_refit"
             written.output.replace_input_with(1, insert.constant(chosen.astype(np.float32), name))
@@ -266,10 +291,10 @@ class _Merging:
             self.groups,
             {name: each[0] for name, each in lost_by.items()},
             {name: each[1] for name, each in lost_by.items()},
-            every.error(weights.output),
+            every.error(folded),
             every.error(chosen),
         )
-        return Merge(site, partition, dataclasses.replace(weights, output=chosen), losses, caches)
+        return Merge(site, partition, dataclasses.replace(weights, output=Affine(chosen, bias)), losses, caches)
 
     def _caches(
         self, partition: Sequence[Group], keys: Sequence[Maps], values: Sequence[Maps]

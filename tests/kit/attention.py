@@ -12,8 +12,13 @@ HEADS, SIZE, WIDTH, LONGEST = 4, 4, 16, 64
 
 POSITIONS = ("none", "turned", "added")
 
+ROWS = ("time first", "merged", "time first, merged")
+"""How `text` may lay out the rows of its projections beside batch first."""
 
-def text(positions: str = "none", key: str = "k_turned", keys: str = "", gate: str = "") -> str:
+
+def text(
+    positions: str = "none", key: str = "k_turned", keys: str = "", gate: str = "", rows: str = "batch first"
+) -> str:
     """One causal attention with a residual.
 
     Args:
@@ -21,7 +26,18 @@ def text(positions: str = "none", key: str = "k_turned", keys: str = "", gate: s
         key: the value that the scores read for keys, [batch, heads, time, d].
         keys: nodes that make `key`.
         gate: nodes between the context and the projection behind, from `flat` to `gated`.
+        rows: "batch first", or one of `ROWS`: those of every projection.
     """
+    time_first, merged = "time first" in rows, "merged" in rows
+    order = "frames, row" if time_first else "row, frames"
+    laid = "laid = Transpose<perm = [1, 0, 2]>(x)" if time_first else "laid = Identity(x)"
+    laid += "  source = Reshape(laid, in_rows)" if merged else "  source = Identity(laid)"
+    result = (
+        f"""of_rows = Gemm(gated, wo, bo)  wide = Concat<axis = 0>({order}, width)  given = Reshape(of_rows, wide)"""
+        if merged
+        else "given = MatMul(gated, wo)"
+    )
+    result += "  result = Transpose<perm = [1, 0, 2]>(given)" if time_first else "  result = Identity(given)"
     turn = "\n".join(
         f"""{x}_first = Slice({x}_heads, zero, half, three)
         {x}_second = Slice({x}_heads, half, whole, three)
@@ -34,23 +50,27 @@ def text(positions: str = "none", key: str = "k_turned", keys: str = "", gate: s
     if positions != "turned":
         turn = "q_turned = Identity(q_heads)  k_turned = Identity(k_heads)"
     heads = "\n".join(
-        f"""{x}_product = MatMul(x, w{x})  {x}_biased = Add({x}_product, b{x})
-        {x}_split = Reshape({x}_biased, split)
-        {x}_heads = Transpose<perm = [0, 2, 1, 3]>({x}_split)"""
+        f"""{x}_product = MatMul(source, w{x})  {x}_biased = Add({x}_product, b{x})
+        {x}_split = Reshape({x}_biased, {"of_heads" if merged else "split"})
+        {x}_heads = Transpose<perm = {[1, 2, 0, 3] if time_first else [0, 2, 1, 3]}>({x}_split)"""
         for x in "qkv"
     )
     biased = "biased = Add(scaled, far_heads)" if positions == "added" else "biased = Identity(scaled)"
     return f"""(float[{BATCH},time,{WIDTH}] x, float[{WIDTH},{WIDTH}] wq, float[{WIDTH},{WIDTH}] wk,
       float[{WIDTH},{WIDTH}] wv, float[{WIDTH},{WIDTH}] wo, float[{WIDTH}] bq, float[{WIDTH}] bk, float[{WIDTH}] bv,
+      float[{WIDTH}] bo,
       float[{LONGEST},{SIZE}] cosines, float[{LONGEST},{SIZE}] sines, float[{HEADS},1,1] slopes)
     => (float[{BATCH},time,{WIDTH}] y)
     <int64[1] zero = {{0}}, int64[1] one = {{1}}, int64[1] two = {{2}}, int64[1] three = {{3}},
      int64[1] half = {{{SIZE // 2}}},
      int64[1] whole = {{{SIZE}}}, int64 nothing = {{0}}, int64 unit = {{1}}, int64[4] split = {{0, 0, {HEADS}, {SIZE}}},
      int64[5] apart = {{0, {HEADS}, -1, {SIZE // 2}, 2}}, int64[4] together = {{0, {HEADS}, -1, {SIZE}}},
+     int64[1] width = {{{WIDTH}}}, int64[2] apart_heads = {{{HEADS}, {SIZE}}}, int64[2] in_rows = {{-1, {WIDTH}}},
      int64[3] side_by_side = {{0, 0, {WIDTH}}}, float scale = {{{SIZE**-0.5}}}, float lowest = {{-1e9}}>
     {{
       shape = Shape(x)  frames = Slice(shape, one, two, zero)  count = Squeeze(frames, zero)
+      row = Slice(shape, zero, one, zero)  of_heads = Concat<axis = 0>({order}, apart_heads)
+      {laid}
       cos = Slice(cosines, zero, frames, zero)  sin = Slice(sines, zero, frames, zero)
       {heads}
       {turn}
@@ -67,10 +87,10 @@ def text(positions: str = "none", key: str = "k_turned", keys: str = "", gate: s
       masked = Where(past, biased, lowest)
       weights = Softmax<axis = 3>(masked)
       context = MatMul(weights, v_heads)
-      turned = Transpose<perm = [0, 2, 1, 3]>(context)
-      flat = Reshape(turned, side_by_side)
+      turned = Transpose<perm = {[2, 0, 1, 3] if time_first else [0, 2, 1, 3]}>(context)
+      flat = Reshape(turned, {"in_rows" if merged else "side_by_side"})
       {gate or "gated = Identity(flat)"}
-      result = MatMul(gated, wo)
+      {result}
       y = Add(x, result)
     }}"""
 
@@ -87,6 +107,7 @@ def weights(*, related: bool = False, turned: bool = False, seed: int = 0) -> di
     rng = np.random.default_rng(seed)
     found = {name: (rng.standard_normal((WIDTH, WIDTH)) / 4).astype(np.float32) for name in ("wq", "wk", "wv", "wo")}
     found |= {name: (rng.standard_normal(WIDTH) / 4).astype(np.float32) for name in ("bq", "bk", "bv")}
+    found["bo"] = (np.random.default_rng(seed + 1).standard_normal(WIDTH) / 4).astype(np.float32)
     for name, (first, second) in itertools.product("kv", ((0, 2), (1, 3))) if related else ():
         image = _turning(rng) if turned and name == "k" else rng.standard_normal((SIZE, SIZE))
         for prefix in "wb":

@@ -10,7 +10,7 @@ from compiler.heads.attention import find_attentions
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Axis, Input, ShareHeads, Source
 from compiler.runners.session import run_model
-from tests.kit.attention import HEADS, POSITIONS, SIZE, WIDTH, feeds, text, weights
+from tests.kit.attention import HEADS, POSITIONS, ROWS, SIZE, WIDTH, feeds, text, weights
 from tests.kit.graphs import parse
 
 SPEC = Graph(
@@ -31,9 +31,11 @@ def tied(*, biases: bool = True) -> dict[str, np.ndarray]:
     return found
 
 
-@pytest.mark.parametrize("positions", POSITIONS)
-def test_equal_keys_and_values_are_projected_once(positions: str) -> None:
-    whole, model = (parse(text(positions), tied()) for _ in range(2))
+@pytest.mark.parametrize(
+    ("positions", "rows"), [*((each, "batch first") for each in POSITIONS), *(("none", each) for each in ROWS)]
+)
+def test_equal_keys_and_values_are_projected_once(positions: str, rows: str) -> None:
+    whole, model = (parse(text(positions, rows=rows), tied()) for _ in range(2))
     merge_equal_heads(model, "net", SPEC)
     found = find_attentions(model)
     assert found.shared == 1 and not found.attentions

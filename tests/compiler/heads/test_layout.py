@@ -30,7 +30,7 @@ def test_caches_have_heads_frames_and_channels_in_any_order() -> None:
 
 
 def test_a_path_that_does_not_keep_heads_apart_is_refused() -> None:
-    keys = """row = Slice(shape, zero, one, zero)  listed = Concat<axis = 0>(row, whole, frames, whole)
+    keys = """  listed = Concat<axis = 0>(row, whole, frames, whole)
         stated = Abs(listed)  joined = Reshape(k_turned, stated)"""
     with pytest.raises(Refused, match="keep the heads apart"):
         heads_along(found_in(attention(key="joined", keys=keys)).key)

@@ -23,7 +23,7 @@ def test_moments_are_those_of_the_projections() -> None:
 
 def test_every_fifth_stream_is_kept_apart() -> None:
     graph = attention()
-    fitted, kept = output_moments(graph, "result", graph, "gated", feeds(10, 6))
+    fitted, kept = output_moments(graph, "given", np.zeros(WIDTH), graph, "gated", feeds(10, 6))
     assert fitted.results > 2 * kept.results > 0
     stored = weights()["wo"].astype(np.float64)
     assert fitted.error(stored) < 1e-5 and kept.error(stored) < 1e-5

@@ -56,14 +56,17 @@ def test_projections_of_more_axes_are_refused() -> None:
     graph = attention()
     house.infer_shapes(graph.model)
     (found,) = find_attentions(graph.model).attentions
-    found.query.source.shape = None
+    source = found.query.product.inputs[0]
+    assert source is not None
+    source.shape = None
     with pytest.raises(Refused, match=r"\[batch, time, width\]"):
         require_rewritable(found)
 
 
 def test_sizes_that_the_path_states_are_those_of_the_groups() -> None:
     again = "parts = Reshape(k_turned, apart)  joined = Reshape(parts, together)"
-    graph = MergeKvHeads(2).apply(attention(key="joined", keys=again, related=True)).lowered
+    graph = attention(key="joined", keys=again, related=True)
+    MergeKvHeads(2).merges(graph)
     sizes = [
         house.array_of(node.inputs[1]) for node in graph.model.graph if node.outputs[0].name in ("parts", "joined")
     ]
@@ -89,11 +92,11 @@ def test_sizes_beside_the_number_of_heads_may_be_read(picked: str) -> None:
 def test_a_number_of_heads_that_is_read_is_refused(picked: str) -> None:
     picked = f"found = {picked}  picked = ReduceMax<keepdims = 0>(found)"
     with pytest.raises(Refused, match="got their number"):
-        MergeKvHeads(2).apply(attention(key="joined", keys=SIZES.format(picked)))
+        MergeKvHeads(2).merges(attention(key="joined", keys=SIZES.format(picked)))
 
 
 def test_sizes_that_are_computed_as_a_whole_are_refused() -> None:
-    again = """row = Slice(shape, zero, one, zero)  listed = Concat<axis = 0>(row, whole, frames, whole)
+    again = """listed = Concat<axis = 0>(row, whole, frames, whole)
         stated = Abs(listed)  joined = Reshape(k_turned, stated)"""
     graph = attention(key="joined", keys=again)
     house.infer_shapes(graph.model)

@@ -19,7 +19,7 @@ from compiler.passes.merge_kv_heads import MergeKvHeads
 from compiler.passes.simplify import simplify_model
 from compiler.runners.choose import runner_of
 from compiler.stages import Array, Feed, Lowered, State
-from tests.kit.attention import LONGEST, POSITIONS, SIZE, attention, feeds
+from tests.kit.attention import LONGEST, POSITIONS, ROWS, SIZE, attention, feeds
 from tests.kit.attention import text as decoder_text
 from tests.kit.attention import weights as decoder_weights
 from tests.kit.calibration import with_streams
@@ -49,6 +49,17 @@ def test_heads_that_are_images_of_each_other_share_without_loss(positions: str) 
     assert outcome.matched == outcome.rewritten == 1 and not outcome.refused
     assert error_of(graph, outcome.lowered) < 1e-4
     assert error_of(graph, MergeKvHeads(2, method="mean", refit=False).apply(copy_of(graph)).lowered) > 1e-2
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_rows_of_projections_lie_time_first_or_merged_as_well(rows: str) -> None:
+    """Three rows of their own show whether frames and rows change places."""
+    graph = attention("added", rows=rows, related=True)
+    outcome = MergeKvHeads(2).apply(copy_of(graph))
+    assert (outcome.matched, outcome.rewritten, outcome.refused) == (1, 1, ())
+    feed = {"x": np.concatenate([stream[0]["x"] for stream in feeds(3, 17, seed=9)])}
+    right, got = (runner_of(each).step(feed)["y"] for each in (graph, outcome.lowered))
+    np.testing.assert_allclose(got, right, atol=1e-4 * np.abs(right).max())
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
@@ -153,15 +164,17 @@ CHUNKS = (7, 1, 1, 10, 1, 4)
 """Frames of the calls of a stream: 24."""
 
 
-def steps(positions: str, *, related: bool) -> Lowered:
-    return with_chunks(steps_of(attention(positions, related=related), LONGEST), feeds(5), CHUNKS)
+def steps(positions: str, *, related: bool, rows: str = "batch first") -> Lowered:
+    return with_chunks(steps_of(attention(positions, related=related, rows=rows), LONGEST), feeds(5), CHUNKS)
 
 
-@pytest.mark.parametrize("positions", POSITIONS)
-def test_steps_that_are_derived_and_then_merged_are_those_of_the_merged_graph(positions: str) -> None:
+@pytest.mark.parametrize(
+    ("positions", "rows"), [*((each, "batch first") for each in POSITIONS), *(("none", each) for each in ROWS)]
+)
+def test_steps_that_are_derived_and_then_merged_are_those_of_the_merged_graph(positions: str, rows: str) -> None:
     merge = MergeKvHeads(2, refit=False)
-    whole = merge.apply(attention(positions)).lowered
-    outcome = merge.apply(steps(positions, related=False))
+    whole = merge.apply(attention(positions, rows=rows)).lowered
+    outcome = merge.apply(steps(positions, related=False, rows=rows))
     assert (outcome.matched, outcome.rewritten, outcome.refused) == (1, 1, ())
     (stream,) = feeds(1, 24, seed=9)
     runner = runner_of(outcome.lowered)
@@ -232,7 +245,7 @@ RECIPE = {
             "outputs": ["y"],
             "axes": {"batch": {"buckets": [1, 2]}, "time": {"buckets": [1, 8], "length_input": "time_length"}},
             "derive_steps": {"along": "time", "window": 24},
-            "passes": ["canonicalize_attention", {"merge_kv_heads": {"groups": 2}}, "standard"],
+            "passes": [{"merge_kv_heads": {"groups": 2}}, "standard"],
         }
     },
     "data": {
@@ -260,7 +273,7 @@ def others():
 
 
 def test_a_recipe_derives_steps_and_merges_heads(tmp_path: Path) -> None:
-    graph = attention("added", related=True)
+    graph = attention("added", related=True, rows="time first, merged")
     made = Project(tmp_path, tmp_path / "cache")
     ir.save(graph.model, tmp_path / "whole.onnx")
     made.write("frames.py", DATA)

@@ -10,6 +10,7 @@ from tests.zoo.derived.written import (
     BehindPlacedText,
     BehindText,
     LearntPredictor,
+    PairedHeads,
     Predictor,
     Sliding,
     TokenShift,
@@ -223,6 +224,7 @@ FAMILIES = (
     WholeFamily("two_layer_lstm", Predictor, TOKENS, "none", "none, two LSTM layers"),
     WholeFamily("learnt_first_states", LearntPredictor, TOKENS, "none", "none, two LSTM layers that begin as learnt"),
     WholeFamily("attention_weights", Weighted, TOKENS, "none", "rows merged with heads, a mask of frames"),
+    WholeFamily("paired_heads", PairedHeads, TOKENS, "none", "heads that share by `merge_kv_heads`", groups=2),
     WholeFamily(
         "behind_text",
         BehindText,

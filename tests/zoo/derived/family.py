@@ -56,6 +56,7 @@ class WholeFamily:
         attention: what else is special about it.
         window: frames of the longest stream; where frames are forgotten, for which masks are evaluated.
         forgets: whether caches keep no more frames than masks show.
+        groups: of heads that share keys and values already, for `merge_kv_heads` to find; None: it does not run.
     """
 
     name: str
@@ -65,6 +66,7 @@ class WholeFamily:
     attention: str = ""
     window: int = WINDOW
     forgets: bool = False
+    groups: int | None = None
 
     @property
     def spec(self) -> Graph:

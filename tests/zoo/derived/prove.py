@@ -21,10 +21,12 @@ from compiler.capture.onnx_source.onnx_file import require_runnable
 from compiler.errors import Place
 from compiler.lowering.certificates import replay_certificates
 from compiler.passes import make_pass
+from compiler.passes.merge_kv_heads import MergeKvHeads
 from compiler.runners.session import Session, session_of
 from compiler.runners.stream import Runner, poisoned
 from compiler.spec import check_between_passes
 from compiler.stages import Array, Lowered
+from tests.kit.calibration import with_streams
 from tests.zoo.derived.family import BATCH, CHUNK, LETTERS, MOST_LETTERS, TIME, WholeFamily
 
 ROWS = 3
@@ -72,6 +74,8 @@ def follow(family: WholeFamily, steps: int) -> Followed:
     made = derived_model(model, family.name, spec)
     spec = with_caches(spec, made.model, made.certificate)
     lowered = initial_graph(mock.Mock(), family.name, spec, (made.model, None), steps, LONGEST)
+    if family.groups is not None:
+        lowered = _merged(family, lowered)
     replayed = made.steps
     for each in spec.passes:
         before = dataclasses.replace(lowered, model=house.clone(lowered.model))
@@ -85,6 +89,20 @@ def follow(family: WholeFamily, steps: int) -> Followed:
     trial.in_chunks(sequences)
     nodes = sum(1 for _ in lowered.model.graph)
     return Followed(len(made.certificate["caches"]), nodes, replayed, trial.error, trial.tokens, trial.ties)
+
+
+def _merged(family: WholeFamily, steps: Lowered) -> Lowered:
+    """Steps in which heads of attention share keys and values, measured on streams at random."""
+    rng = np.random.default_rng(1)
+    streams = [
+        [{name: given.drawn(rng, frames) for name, given in family.inputs.items()} for frames in (CHUNK, 1, 1, CHUNK)]
+        for _ in range(5)
+    ]
+    assert family.groups is not None
+    outcome = MergeKvHeads(family.groups).apply(with_streams(steps, *streams))
+    if outcome.refused or not outcome.rewritten:
+        raise Differs(f"heads are not merged: {outcome.refused}")
+    return dataclasses.replace(outcome.lowered, calibration=None)
 
 
 class _Trial:

@@ -170,3 +170,27 @@ class Weighted(_Decoder):
             x = x + heard
         found: Tensor = self.scores(x)
         return found
+
+
+class PairedHeads(_Decoder):
+    """Torch's own attention, batch first and then time first; two and two heads have the same keys and values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = (nn.MultiheadAttention(WIDTH, HEADS, batch_first=each) for each in (True, False))
+        for layer in (self.first, self.second):
+            nn.init.normal_(layer.in_proj_bias)
+            nn.init.normal_(layer.out_proj.bias)
+            for parameter in (layer.in_proj_weight, layer.in_proj_bias):
+                for part in parameter.detach().chunk(3)[1:]:
+                    part[len(part) // 2 :] = part[: len(part) // 2]
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens [batch, time]; scores [batch, time, 40]."""
+        x, hidden = self.embed(tokens), torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).triu(1)
+        heard, _ = self.first(x, x, x, attn_mask=hidden, need_weights=False)
+        x = (x + heard).transpose(0, 1)
+        heard, _ = self.second(x, x, x, attn_mask=hidden, need_weights=False)
+        x = (x + heard).transpose(0, 1)
+        found: Tensor = self.scores(x)
+        return found
