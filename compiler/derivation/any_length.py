@@ -297,11 +297,10 @@ class AnyLength:
 
     @staticmethod
     def _cast(value: ir.Value, given: Bounds) -> Bounds:
+        """Places stay places in types that count on; in others, floats among them, they are between their bounds."""
         kind = value.dtype or ir.DataType.UNDEFINED
         if isinstance(given, Places) and kind in EXACT:
             return given
-        if isinstance(given, Places) and given.calls and kind != ir.DataType.BOOL:
-            return UNKNOWN  # a type in which places are exact up to some number alone
         return cast(span_of(given), to_truth=kind == ir.DataType.BOOL, to_whole=kind.is_integer())
 
     def _is_by_distance(self, value: ir.Value, axes: Axes) -> bool:
