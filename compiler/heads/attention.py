@@ -190,6 +190,8 @@ def _attention(softmax: ir.Node, order: Mapping[ir.Node, int], caches: Caches) -
         raise _SharedError
     if any(len(each) != AXES for each in dims):
         got = f"{[len(each) for each in dims]} axes"
+        if all(len(each) == AXES - 1 for each in dims):
+            got += " (torch merges rows with heads where attention gives its weights: call it with need_weights=False)"
         raise _NotFoundError(f"expected queries, keys and values [batch, heads, time, d], got {got}", scores[0])
     heads, size = dims[0][1], dims[0][3]
     if not isinstance(heads, int) or not isinstance(size, int) or dims[2][3] != size:

@@ -61,3 +61,10 @@ def test_attention_in_one_operator_is_named() -> None:
         { y = Attention(q, k, v) }"""
     found = found_in(Lowered("tiny", parse(text, opset=23), batch_axis="batch"))
     assert "which canonicalize_attention leaves as it is" in str(found.refused[0])
+
+
+def test_heads_that_are_merged_with_rows_are_refused_with_the_cure() -> None:
+    text = """(float[both,time,4] q, float[both,4,time] k, float[both,time,4] v) => (float[both,time,4] y)
+        { s = MatMul(q, k)  w = Softmax(s)  y = MatMul(w, v) }"""
+    found = found_in(Lowered("tiny", parse(text), batch_axis="both"))
+    assert "call it with need_weights=False" in str(found.refused[0])
