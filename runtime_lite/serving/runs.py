@@ -184,9 +184,12 @@ class Runs:
                 return step_parts(parts, states, sizes)
         except BaseException as error:
             fault = f"{type(error).__name__}: {error}"
-            if (raised := raised_by_handler(error)) is not None:
+            if (raised := raised_by_handler(error)) is None:
+                raise
+            try:
                 raise Torn(raised) from None
-            raise
+            finally:
+                del raised  # its traceback holds this frame: no circle
         finally:
             if self._news.wanted:
                 used, places = places_used(parts, sizes)
