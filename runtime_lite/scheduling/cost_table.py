@@ -13,7 +13,7 @@ that nobody measured costs what its neighbours let expect, until it runs.
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -36,6 +36,9 @@ STEP = 0.05
 
 SEVERAL = 6
 """Runs of a bucket that say something about it alone; fewer that took longer than those of other buckets are chance."""
+
+NO_RUNS = (1.0,)
+"""Ratios where nothing ran: the table's."""
 
 DELAYS = 100
 """Runs over which delays are averaged. They come by runs, whatever the rows of these: the fewer runs, the fewer."""
@@ -79,12 +82,10 @@ class Ran(NamedTuple):
     """A run of a bucket.
 
     Attributes:
-        ns: what it took.
-        ratio: that, as a multiple of the table.
+        ratio: what it took, as a multiple of the table.
         others: the median ratio of other buckets of the key lately; None where none ran.
     """
 
-    ns: int
     ratio: float
     others: float | None
 
@@ -144,12 +145,13 @@ class BucketCost:
         Its own runs count once there are some, each as much slower as other buckets are now than they were then.
 
         Args:
-            others: ratios of other buckets of the key lately.
+            others: ratios of other buckets of the key lately, ascending.
         """
-        now = _median(others) if others else None
-        ratios = [ran.ratio * (now / ran.others if now and ran.others else 1.0) for ran in self.recent]
-        if not ratios or (others and len(ratios) < SEVERAL):
-            ratios = list(others) or [1.0]
+        if len(self.recent) < (SEVERAL if others else 1):
+            ratios = others or NO_RUNS
+        else:
+            now = _median(others) if others else None
+            ratios = sorted([ratio * now / then if now and then else ratio for ratio, then in self.recent])
         plan, usual = max(self.table, round(self.table * _percentile_95(ratios))), self.table * _median(ratios)
         moves = _moves(self.plan, plan, self.table), _moves(self.usual, usual, self.table)
         self.plan, self.usual = plan if moves[0] else self.plan, usual if moves[1] else self.usual
@@ -181,6 +183,7 @@ class RowCosts:
         "_clearing",
         "_delay",
         "_fitting",
+        "_ordered",
         "_recent",
         "_runs",
         "best_rate",
@@ -201,7 +204,8 @@ class RowCosts:
         self._by_rows = {bucket.rows: bucket for bucket in self.buckets}
         self._runs = 0
         self._delay = self._charged = 0.0
-        self._recent: deque[tuple[int, float]] = deque(maxlen=WINDOW)
+        self._recent: deque[tuple[float, int]] = deque(maxlen=WINDOW)
+        self._ordered: list[tuple[float, int]] = []
         self._plans_changed()
 
     def cost(self, rows: int) -> int:
@@ -229,8 +233,9 @@ class RowCosts:
         else:
             self._keep_pace(bucket.average, ns)
         others, ratio = self._beside(bucket), ns / max(bucket.table, 1)
-        bucket.recent.append(Ran(ns, ratio, _median(others) if others else None))
-        self._recent.append((rows, ratio))
+        bucket.recent.append(Ran(ratio, _median(others) if others else None))
+        self._recent.append((ratio, rows))
+        self._ordered = sorted(self._recent)
         self._delay += (max(ns - bucket.usual, 0.0) - self._delay) / DELAYS
         changed = [each.forget(self._runs) for each in self.buckets]
         changed.append(abs(self._delay - self._charged) > STEP * self.buckets[0].usual)
@@ -238,8 +243,8 @@ class RowCosts:
             self._plans_changed()
 
     def _beside(self, bucket: BucketCost) -> list[float]:
-        """Ratios of the last runs of other buckets."""
-        return [ratio for rows, ratio in self._recent if rows != bucket.rows]
+        """Ratios of the last runs of other buckets, ascending."""
+        return [ratio for ratio, rows in self._ordered if rows != bucket.rows]
 
     def _keep_pace(self, average: float, ns: int) -> None:
         """Take in a run; one that was held up counts for no more than three, as it is no slow machine."""
@@ -353,7 +358,7 @@ class CostTable:
         for key, costs in self._keys.items():
             for bucket in costs.buckets:
                 if bucket.recent:
-                    yield key, bucket.rows, _median(ran.ratio for ran in bucket.recent)
+                    yield key, bucket.rows, _median(sorted(ran.ratio for ran in bucket.recent))
 
     def alarms(self) -> list[tuple[Key, int, float]]:
         """Return what `ratios` gives for the buckets whose table is wrong for this machine."""
@@ -365,14 +370,12 @@ def _moves(old: float, new: float, table: int) -> bool:
     return new != old and (abs(new - old) > STEP * old or new == table)
 
 
-def _median(numbers: Iterable[float]) -> float:
-    ordered = sorted(numbers)
-    return ordered[len(ordered) // 2]
+def _median(ascending: Sequence[float]) -> float:
+    return ascending[len(ascending) // 2]
 
 
-def _percentile_95(recent: Iterable[float]) -> float:
-    ordered = sorted(recent)
-    return ordered[(len(ordered) - 1) * 19 // 20]
+def _percentile_95(ascending: Sequence[float]) -> float:
+    return ascending[(len(ascending) - 1) * 19 // 20]
 
 
 def _guess(rows: int, known: Mapping[int, Spread]) -> Spread:
