@@ -8,19 +8,19 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.serving.planner import costs_as_served
+from benchmarks.serving.recorder import Recorder
 from benchmarks.serving.rounds import in_turns, ratios, spread
 from runtime_lite import BULK, CHUNK, Model, Runtime, ServiceClass, read_bundle
 from runtime_lite.bench import bucket_call
 from runtime_lite.calls.graph_runner import GraphRunner
 from runtime_lite.executors.executor import Executor, make_executor
-from runtime_lite.format.arrays import Array
 from runtime_lite.format.manifest import Artifact, Graph, static_shape
 from runtime_lite.load_test.command import recorded_feeds
 
@@ -80,25 +80,11 @@ def _percentile(times_ms: list[float] | None, percent: int) -> str:
     return f"{np.percentile(times_ms, percent):.0f}" if times_ms else ""
 
 
-class _Recorder:
-    """An executor that keeps what it was fed last: every input, padded."""
-
-    def __init__(self, executor: Executor) -> None:
-        self.executor = executor
-        self.fed: dict[str, Array] = {}
-
-    def run(self, sizes: Mapping[str, int], inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
-        self.fed = {name: np.array(array) for name, array in inputs.items()}
-        self.executor.run(sizes, inputs, outputs)
-
-    def close(self) -> None:
-        self.executor.close()
-
-
 def _bare(name: str, graph: Graph, executor: Executor, artifact: Artifact, lanes: int, seconds: float) -> Measure:
     """Loops of one bucket, as many as lanes, that do nothing but run, each into arrays that it has from the start."""
-    recorder = _Recorder(executor)
+    recorder = Recorder(executor)
     bucket_call(GraphRunner(name, graph, recorder, check_finite=False), artifact)()
+    fed = recorder.fed[-1]
 
     def measure() -> float:
         counts = [0] * lanes
@@ -107,7 +93,7 @@ def _bare(name: str, graph: Graph, executor: Executor, artifact: Artifact, lanes
         def loop(lane: int) -> None:
             outputs = {t.name: np.empty(static_shape(t.shape, artifact.sizes), t.dtype) for t in graph.outputs}
             while time.perf_counter() < start + seconds:
-                executor.run(artifact.sizes, recorder.fed, outputs)
+                executor.run(artifact.sizes, fed, outputs)
                 counts[lane] += 1
 
         threads = [threading.Thread(target=loop, args=(lane,)) for lane in range(lanes)]

@@ -16,11 +16,11 @@ import numpy as np
 
 from benchmarks.serving.plain_queue import Feeds, PlainQueue
 from benchmarks.serving.planner import costs_as_served
+from benchmarks.serving.recorder import Recorder
 from benchmarks.serving.rounds import ratios, spread
 from runtime_lite import CHUNK, Runtime, read_bundle
 from runtime_lite.calls.graph_runner import GraphRunner
-from runtime_lite.executors.executor import Executor, make_executor
-from runtime_lite.format.arrays import Array
+from runtime_lite.executors.executor import make_executor
 from runtime_lite.load_test.arrivals import Traffic, arrivals_of
 from runtime_lite.load_test.command import recorded_feeds
 from runtime_lite.load_test.drive import Ends, Source, drive
@@ -139,21 +139,6 @@ def _contenders(path: Path, name: str, lanes: int) -> dict[str, Serve]:
     return {OURS: runtime_lite, "queue": queue(MOST, WINDOW_S), "bare loop": queue(1, 0.0)}
 
 
-class _Recorder:
-    """An executor that keeps every call's inputs."""
-
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
-        self.fed: list[dict[str, Array]] = []
-
-    def run(self, sizes: Mapping[str, int], inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
-        self.fed.append({name: np.array(array) for name, array in inputs.items()})
-        self._executor.run(sizes, inputs, outputs)
-
-    def close(self) -> None:
-        self._executor.close()
-
-
 def recorded(path: Path, name: str) -> tuple[list[Feeds], Feeds]:
     """What the runtime feeds to a stream of one row, call by call, without states; and the states it begins with."""
     with _runner(path, name) as (runner, recorder, feeds):
@@ -166,9 +151,9 @@ def recorded(path: Path, name: str) -> tuple[list[Feeds], Feeds]:
 
 
 @contextlib.contextmanager
-def _runner(path: Path, name: str) -> Iterator[tuple[GraphRunner, _Recorder, Sequence[Feeds]]]:
+def _runner(path: Path, name: str) -> Iterator[tuple[GraphRunner, Recorder, Sequence[Feeds]]]:
     with Runtime() as runtime, read_bundle(path) as bundle:
-        recorder = _Recorder(make_executor(bundle, name, 1))
+        recorder = Recorder(make_executor(bundle, name, 1))
         runner = GraphRunner(name, bundle.manifest.graphs[name], recorder, check_finite=False)
         yield runner, recorder, recorded_feeds(runtime.load(path), name)
         runner.close()
