@@ -53,6 +53,7 @@ class Model:
         """Keep the parts; no session is opened yet."""
         self._server = server
         self._version = version
+        self._name = version.bundle.manifest.name
         self._pinned: list[Version] = []
         self._priority = priority
         self._closed = False
@@ -421,6 +422,11 @@ class Model:
         self._check_open()
 
     @property
+    def name(self) -> str:
+        """Name of the bundle that was loaded; a swap keeps it."""
+        return self._name
+
+    @property
     def bundle(self) -> Bundle:
         """The bundle that new requests are served from."""
         return self._version.bundle
@@ -431,15 +437,23 @@ class Model:
         return self._closed
 
 
-def make_version(name: str, bundle: Bundle, threads: int, check_finite: bool, executors: ExecutorFactory) -> Version:
+def make_version(
+    name: str,
+    bundle: Bundle,
+    threads: int,
+    check_finite: bool,
+    executors: ExecutorFactory,
+    gone: threading.Event | None = None,
+) -> Version:
     """Return a bundle ready to run; it closes the bundle.
 
     Args:
-        name: unique in the runtime.
+        name: no other version of the runtime that is not gone has it.
         bundle: an open bundle.
         threads: threads per session.
         check_finite: refuse NaN and infinity in feeds.
         executors: makes what runs a graph.
+        gone: to be set once the version is closed; without it one is made.
 
     Raises:
         BundleRefused: a graph file was built for something else than the manifest says, or the bundle asks for what is
@@ -458,7 +472,8 @@ def make_version(name: str, bundle: Bundle, threads: int, check_finite: bool, ex
             runner.executor.close()
         raise
     wiring = bundle.manifest.wiring
-    return Version(name, bundle, runners, Pipeline(runners, wiring) if wiring else None)
+    pipeline = Pipeline(runners, wiring) if wiring else None
+    return Version(name, bundle, runners, pipeline, gone=gone or threading.Event())
 
 
 def _check_many(where: str, runner: Runnable, feeds: Sequence[Mapping[str, Array]]) -> list[Feed]:

@@ -4,6 +4,7 @@ Loading checks a bundle as a whole. The session of a bucket is opened at its fir
 Closing the runtime closes every model and with it every stream.
 """
 
+import itertools
 import math
 import os
 import threading
@@ -69,7 +70,7 @@ class Runtime:
         costs = CostTable()
         self._server = Server(workers, max_streams, Scheduler(costs, workers), costs, time.monotonic_ns, observers)
         self._models: list[Model] = []
-        self._versions_named: dict[str, int] = {}
+        self._named: dict[str, threading.Event] = {}
         self._closed = False
         self._changing = threading.Lock()
 
@@ -104,7 +105,7 @@ class Runtime:
                 "leave it out"
             )
         _check_switch("Runtime.load", "warm_up", warm_up)
-        version = self._open("load", path, executors, allow_host_code)
+        version = self._open("load", None, path, executors, allow_host_code)
         try:
             costs = _warm_up(version) if warm_up else {}
         except BaseException:
@@ -147,7 +148,7 @@ class Runtime:
         self._check_open("swap")
         if not isinstance(model, Model) or model not in self._models or model.closed:
             raise BadInput("Runtime.swap: expected an open model of this runtime, got another; pass what load() gave")
-        version = self._open("swap", path, executors, allow_host_code)
+        version = self._open("swap", model.name, path, executors, allow_host_code)
         try:
             _check_same_interface(model.bundle, version.bundle)
             costs = _warm_up(version)
@@ -159,27 +160,40 @@ class Runtime:
             model.swap(version)
 
     def _open(
-        self, what: str, path: str | os.PathLike[str], executors: ExecutorFactory, allow_host_code: bool
+        self,
+        what: str,
+        name: str | None,
+        path: str | os.PathLike[str],
+        executors: ExecutorFactory,
+        allow_host_code: bool,
     ) -> Version:
+        """Open a bundle as a version of the model of a name, or of a new model that is named after the bundle."""
         if not callable(executors):
             raise BadInput(f"Runtime.{what}: expected executors as a function, got {show(executors)}; leave it out")
         _check_switch(f"Runtime.{what}", "allow_host_code", allow_host_code)
         if allow_host_code and executors is make_executor:
             executors = make_trusted_executor
         bundle = read_bundle(path)
+        gone = threading.Event()
         try:
-            return make_version(
-                self._version_name(bundle.manifest.name), bundle, self._threads, self._check_finite, executors
-            )
+            free = self._free_name(name or bundle.manifest.name, gone)
+            return make_version(free, bundle, self._threads, self._check_finite, executors, gone)
         except BaseException:
+            gone.set()
             bundle.close()
             raise
 
-    def _version_name(self, name: str) -> str:
-        """The bundle's name, with a number behind it from the second time on."""
+    def _free_name(self, name: str, gone: threading.Event) -> str:
+        """Return the name of a model, with the first free number behind it while other versions have that name.
+
+        A name is free again when its version is gone, so that what observers count by name does not grow with swaps.
+        """
         with self._changing:
-            number = self._versions_named[name] = self._versions_named.get(name, 0) + 1
-        return name if number == 1 else f"{name}~{number}"
+            self._named = {known: left for known, left in self._named.items() if not left.is_set()}
+            names = itertools.chain([name], (f"{name}~{number}" for number in itertools.count(2)))
+            free = next(candidate for candidate in names if candidate not in self._named)
+            self._named[free] = gone
+        return free
 
     @property
     def ledger(self) -> Balance:

@@ -37,7 +37,7 @@ class Version:
     """One loaded bundle, which is closed when nothing needs it any more.
 
     Attributes:
-        name: of the model, for keys and events.
+        name: for keys and events; no other version of its server that is not gone has it.
         bundle: where it was read from.
         runners: by graph name.
         pipeline: its wired graphs together; None where no wire is.

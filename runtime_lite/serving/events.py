@@ -26,7 +26,7 @@ class Request:
 
     Attributes:
         number: counted per runtime, from 1.
-        model: name of the model, unique in its runtime.
+        model: name of the model, with a number behind it while another version, or model, of that name is there.
         graph: graph name.
         service: name of its service class.
         rows: rows of its feed.

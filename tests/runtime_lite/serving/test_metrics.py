@@ -1,16 +1,21 @@
 """Metrics count what observers are told, in the format that Prometheus reads."""
 
+import gc
+import shutil
 import socket
 import sys
 import urllib.request
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from runtime_lite import BadInput, EngineAbsent
+from runtime_lite import BadInput, EngineAbsent, Model, Runtime
 from runtime_lite.serving.events import Observer
 from runtime_lite.serving.metrics import Metrics
 from tests.runtime_lite.serving.happenings import MS, execution, request
+from tests.runtime_lite.serving.served import feed
 
 
 def values(text: str) -> dict[str, float]:
@@ -21,6 +26,11 @@ def values(text: str) -> dict[str, float]:
         for sample in family.samples
         if not sample.name.endswith(("_bucket", "_created"))
     }
+
+
+def labels(text: str) -> list[dict[str, str]]:
+    """Those of every sample."""
+    return [sample.labels for family in text_string_to_metric_families(text) for sample in family.samples]
 
 
 def tell(observer: Observer) -> None:
@@ -99,3 +109,36 @@ def test_without_the_library_the_cure_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(EngineAbsent, match="pip install 'slipway"):
         Metrics()
+
+
+def swap(runtime: Runtime, model: Model, bundle: Path) -> Model:
+    runtime.swap(model, bundle)
+    return model
+
+
+def reload(runtime: Runtime, model: Model, bundle: Path) -> Model:
+    model.close()
+    return runtime.load(bundle)
+
+
+@pytest.mark.parametrize(("change", "names"), [(swap, {"tiny", "tiny~2"}), (reload, {"tiny", "other"})])
+def test_metrics_and_memory_do_not_grow_with_changes_of_version(
+    change: Callable[[Runtime, Model, Path], Model], names: set[str], bundle: Path, tmp_path: Path
+) -> None:
+    other = shutil.copytree(bundle, tmp_path / "other")
+    manifest = (other / "manifest.json").read_text()
+    (other / "manifest.json").write_text(manifest.replace('"name": "tiny"', '"name": "other"'))
+    metrics = Metrics()
+    objects = []
+    with Runtime(observers=[metrics]) as runtime:
+        model = runtime.load(bundle)
+        for count in range(1, 41):
+            model = change(runtime, model, other if count % 2 else bundle)
+            model.run(feed(1), "plain")
+            model.open_stream("streaming").close()
+            if count in (10, 40):
+                gc.collect()
+                objects.append(len(gc.get_objects()))
+    named = {sample["model"] for sample in labels(metrics.page().decode()) if "model" in sample}
+    assert named == names
+    assert objects[1] - objects[0] < 150, "five objects per change: of a bucket that had not run, none of a version"
