@@ -31,7 +31,7 @@ def homes(graph: Graph, pool: BlockPool, states: Sequence[StreamState], rows: in
         graph: what is to run.
         pool: its blocks.
         states: what each stream carries; not changed.
-        rows: of the bucket.
+        rows: of the bucket that was built for the run.
     """
     kept = [_kept(state) for state in states]
     carried = [each for each in kept if each is not None]

@@ -59,16 +59,17 @@ class Block:
     Attributes:
         arrays: by graph input of role state.
         rows: number of rows.
+        room: rows that its memory has, as many or more.
         sharers: the states that lie in it, if they are those of several streams.
         taken: slots of every row that a frame was written to, int64 [rows], by cache axis; where frames are appended.
     """
 
-    __slots__ = ("_pool", "arrays", "rows", "sharers", "taken")
+    __slots__ = ("_pool", "arrays", "room", "rows", "sharers", "taken")
 
-    def __init__(self, pool: "BlockPool", rows: int, arrays: dict[str, Array]) -> None:
+    def __init__(self, pool: "BlockPool", rows: int, room: int, arrays: dict[str, Array]) -> None:
         """Hold the arrays."""
         self._pool = pool
-        self.rows = rows
+        self.rows, self.room = rows, room
         self.arrays = arrays
         self.sharers: list[weakref.ref[StreamState]] = []
         self.taken = pool.none_taken(rows)
@@ -144,21 +145,31 @@ class BlockPool:
         self._initial = {state.input: array_of_initial(state.initial, state.dtype) for state in graph.states}
         self._runs = 1
 
-    def take(self, rows: int) -> Block:
-        """Return a block that nothing lies in; it holds whatever was there."""
-        layout = self._layouts.get(rows)
-        if layout is None:
-            layout = self._layouts[rows] = _layout(self._graph, rows)
-        spare = self._spare.get(rows)
+    def take(self, rows: int, room: int | None = None) -> Block:
+        """Return a block that nothing lies in; it holds whatever was there.
+
+        Args:
+            rows: of the block.
+            room: rows that its memory has, as many or more; None for as many.
+        """
+        room = room or rows
+        spare = self._spare.get(room)
         if spare is None:
-            spare = self._spare.setdefault(rows, deque(maxlen=self._runs * self._graph.row_buckets[-1] // rows))
+            spare = self._spare.setdefault(room, deque(maxlen=self._runs * self._graph.row_buckets[-1] // room))
         try:
             content = spare.pop().content
         except IndexError:
-            content = layout.new_bytes()
+            content = self._layout(room).new_bytes()
         lies_in = np.asarray(_Memory(content, spare))
-        arrays = {name: np.ndarray(shape, dtype, lies_in, start) for name, shape, dtype, start in layout.places}
-        return Block(self, rows, arrays)
+        places = self._layout(rows).places
+        arrays = {name: np.ndarray(shape, dtype, lies_in, start) for name, shape, dtype, start in places}
+        return Block(self, rows, room, arrays)
+
+    def _layout(self, rows: int) -> "_Layout":
+        layout = self._layouts.get(rows)
+        if layout is None:
+            layout = self._layouts[rows] = _layout(self._graph, rows)
+        return layout
 
     def none_taken(self, rows: int) -> dict[str, Array]:
         """Of each cache axis to which frames are appended, 0 for every row."""
@@ -235,7 +246,7 @@ def settle(block: Block, rows: Sequence[int]) -> list[RowsOfBlock]:
         rows: of every stream, one after the other.
     """
     places = zip(itertools.accumulate(rows, initial=0), rows, strict=False)
-    if sum(rows) < block.rows:
+    if sum(rows) < block.room:
         return [block.own_rows(start, count) for start, count in places]
     return [RowsOfBlock(block, start, count) for start, count in places]
 

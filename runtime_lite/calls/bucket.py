@@ -2,6 +2,7 @@
 
 A run takes a set of buffers and gives it back when it has succeeded; a set is never given out twice. Runs beside each
 other have sets of their own, and the set that was used last goes out first. What a run that failed had is left to it.
+Runs of fewer rows than a bucket has, where a graph takes any number of them, use the memory of that bucket.
 """
 
 from collections.abc import Mapping
@@ -18,17 +19,27 @@ FILLED_BY_ROWS = ("data", "state")
 
 
 class Places(dict[str, Array]):
-    """Arrays in their static shapes by tensor name, made when they are first asked for."""
+    """Arrays in their static shapes by tensor name, made when they are first asked for.
 
-    def __init__(self, tensors: tuple[Tensor, ...], sizes: Mapping[str, int]) -> None:
+    Args:
+        tensors: of the graph.
+        sizes: of every axis.
+        within: arrays at sizes as large or larger, in whose memory they lie; None for memory of their own.
+    """
+
+    def __init__(
+        self, tensors: tuple[Tensor, ...], sizes: Mapping[str, int], within: "Places | None" = None
+    ) -> None:
         """Make nothing yet."""
         super().__init__()
-        self._tensors, self._sizes = tensors, sizes
+        self._tensors, self._sizes, self._within = tensors, sizes, within
 
     def __missing__(self, name: str) -> Array:
         """Make an array, which holds anything."""
         tensor = next(tensor for tensor in self._tensors if tensor.name == name)
-        self[name] = np.empty(static_shape(tensor.shape, self._sizes), tensor.dtype)
+        shape = static_shape(tensor.shape, self._sizes)
+        memory = None if self._within is None else self._within[name]
+        self[name] = np.empty(shape, tensor.dtype) if memory is None else np.ndarray(shape, tensor.dtype, memory)
         return self[name]
 
 
@@ -39,10 +50,12 @@ class Buffers:
     Attributes:
         inputs: what is gathered from several feeds and states, or padded.
         outputs: what is cut before a caller gets it.
+        within: the set in whose memory they lie; None where that is their own.
     """
 
     inputs: Places
     outputs: Places
+    within: "Buffers | None" = None
 
 
 class Bucket:
@@ -51,50 +64,69 @@ class Bucket:
     Args:
         graph: the graph.
         sizes: bucket of every axis.
+        within: the bucket of more rows in whose memory runs of these lie; None for a bucket that was built.
 
     Attributes:
-        rows: bucket of the batch axis; 1 without one.
+        rows: of the batch axis; 1 without one.
+        room: rows that its memory has.
         shapes: static shape of every input by name.
         answered: outputs of role data, each with its static shape.
         joined: inputs that rows of feeds or states are joined to; where those lie, or None; and what free places hold,
             None where the caller of a run says it.
         counted: inputs that take the true length of rows, each with its axis.
-        made: sets of buffers that there are: as many as there were runs at once.
     """
 
-    def __init__(self, graph: Graph, sizes: Mapping[str, int]) -> None:
+    def __init__(self, graph: Graph, sizes: Mapping[str, int], within: "Bucket | None" = None) -> None:
         """Make no buffers yet."""
-        self.graph, self.sizes = graph, dict(sizes)
+        self.graph, self.sizes, self._within = graph, dict(sizes), within
         self.rows = 1 if graph.batch_axis is None else self.sizes[graph.batch_axis]
+        self.room: int = self.rows if within is None else within.room
         self.shapes = {tensor.name: static_shape(tensor.shape, self.sizes) for tensor in graph.inputs}
         answered = [tensor for tensor in graph.outputs if tensor.role == "data"]
         self.answered = tuple((tensor, static_shape(tensor.shape, self.sizes)) for tensor in answered)
         self.joined = tuple((t, graph.rows_at(t), _filler(graph, t)) for t in graph.inputs if t.role in FILLED_BY_ROWS)
         axis_of = {axis.length_input: name for name, axis in graph.axes.items()}
         self.counted = tuple((tensor, axis_of[tensor.name]) for tensor in graph.inputs if tensor.name in axis_of)
-        self.made = 0
+        self._made = 0
         self._free: list[Buffers] = []
+
+    @property
+    def made(self) -> int:
+        """Sets of buffers that there are: as many as there were runs at once."""
+        return self._made if self._within is None else self._within.made
 
     def take(self) -> Buffers:
         """Return a set of buffers that no other run has."""
+        graph, sizes = self.graph, self.sizes
+        if self._within is not None:
+            whole = self._within.take()
+            inputs, outputs = whole.inputs, whole.outputs
+            return Buffers(Places(graph.inputs, sizes, inputs), Places(graph.outputs, sizes, outputs), whole)
         try:
             return self._free.pop()
         except IndexError:
-            self.made += 1
-            return Buffers(Places(self.graph.inputs, self.sizes), Places(self.graph.outputs, self.sizes))
+            self._made += 1
+            return Buffers(Places(graph.inputs, sizes), Places(graph.outputs, sizes))
 
     def give_back(self, buffers: Buffers) -> None:
         """Take a set back: the run has ended well, and nobody has any of it."""
-        self._free.append(buffers)
+        if self._within is None:
+            self._free.append(buffers)
+        else:
+            assert buffers.within is not None
+            self._within.give_back(buffers.within)
 
     def trim(self) -> None:
         """Let go of the sets that no run has."""
-        self.made -= len(self._free)
+        self._made -= len(self._free)
         self._free.clear()
 
     def lose(self) -> None:
         """Note that a set does not come back: its run has failed, and whoever was in it may still write there."""
-        self.made -= 1
+        if self._within is None:
+            self._made -= 1
+        else:
+            self._within.lose()
 
 
 def _filler(graph: Graph, tensor: Tensor) -> Number | Array | None:

@@ -181,7 +181,7 @@ class GraphRunner:
         """Answers, and states in a block that the run has written."""
         carried = [state.values for state in states]
         outputs = places_of_outputs(bucket, feeds, buffers.outputs)
-        block = self._blocks.take(bucket.rows) if self.graph.states else None
+        block = self._blocks.take(bucket.rows, bucket.room) if self.graph.states else None
         if block is not None:
             outputs |= {state.output: block.arrays[state.input] for state in self.graph.states}
         inputs = full_feed(bucket, feeds, states, carried, buffers.inputs, fill)
@@ -195,7 +195,7 @@ class GraphRunner:
         self, bucket: Bucket, buffers: Buffers, feeds: Sequence[Feed], states: Sequence[StreamState], fill: float
     ) -> tuple[list[dict[str, Array]], list[StreamState]]:
         """Answers, and states where those before them lie, with the new frames behind."""
-        carried = homes(self.graph, self._blocks, states, bucket.rows)
+        carried = homes(self.graph, self._blocks, states, bucket.room)
         after = next_states(self.graph, states, carried, [feed.sizes for feed in feeds])  # refused if they do not fit
         outputs = places_of_outputs(bucket, feeds, buffers.outputs)
         outputs |= {state.output: buffers.outputs[state.output] for state in self.graph.states}
@@ -236,9 +236,18 @@ class GraphRunner:
             return bucket
         if fault := bucket_fault(self.graph, feeds, sizes):
             _refuse(where, f"feeds that the bucket {dict(sizes)} holds", fault, "choose another bucket")
-        return self._buckets.setdefault(
-            at, bucket or Bucket(self.graph, {axis: sizes[axis] for axis in self.graph.axes})
-        )
+        return bucket or self._new_bucket({axis: sizes[axis] for axis in self.graph.axes})
+
+    def _new_bucket(self, sizes: Mapping[str, int]) -> Bucket:
+        """A bucket that was built; of rows between two of these, one in the memory of the larger."""
+        at = tuple(sizes[axis] for axis in self.graph.axes)
+        built = dict(sizes)
+        if (batch := self.graph.batch_axis) is not None:
+            built[batch] = next(rows for rows in self.graph.row_buckets if rows >= sizes[batch])
+        if built == sizes:
+            return self._buckets.setdefault(at, Bucket(self.graph, sizes))
+        within = self._buckets.get(tuple(built[axis] for axis in self.graph.axes)) or self._new_bucket(built)
+        return self._buckets.setdefault(at, Bucket(self.graph, sizes, within))
 
 
 def _refuse(where: str, expected: str, got: str, cure: str) -> NoReturn:

@@ -52,7 +52,7 @@ def bucket_fault(graph: Graph, feeds: Sequence[Feed], sizes: Mapping[str, int]) 
     rows = sum(feed.rows for feed in feeds)
     for name, axis in graph.axes.items():
         size = sizes.get(name, 0)
-        if size not in axis.buckets:
+        if size not in (graph.row_steps if name == graph.batch_axis else axis.buckets):
             return f"{size} on axis {name!r}, which was not built"
         if name == graph.batch_axis:
             if rows > size:

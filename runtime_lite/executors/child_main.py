@@ -68,13 +68,13 @@ class BucketArrays(NamedTuple):
 
 def bytes_of_largest_bucket(graph: Graph) -> int:
     """Shared memory that one run of any bucket needs, at least one byte."""
-    return max((end for artifact in graph.artifacts for *_, end in _places(graph, artifact)), default=0) or 1
+    return max((end for artifact in graph.runnable for *_, end in _places(graph, artifact)), default=0) or 1
 
 
 def arrays_by_bucket(graph: Graph, memory: mmap.mmap) -> dict[str, BucketArrays]:
     """The views of every bucket, which lie over each other."""
     found = {}
-    for artifact in graph.artifacts:
+    for artifact in graph.runnable:
         views = [
             np.frombuffer(memory, dtype, math.prod(shape), start).reshape(shape)
             for shape, dtype, start, _ in _places(graph, artifact)
@@ -148,7 +148,7 @@ def _open(order: Order) -> tuple[Graph, Executor]:
 
 def _serve_lane(lane: socket.socket, executor: Executor, graph: Graph, arrays: Mapping[str, BucketArrays]) -> None:
     """Run one request after the other; the end of the lane is the end of the thread."""
-    sizes = {bucket_name(artifact.sizes): artifact.sizes for artifact in graph.artifacts}
+    sizes = {bucket_name(artifact.sizes): artifact.sizes for artifact in graph.runnable}
     with lane:
         while bucket := lane.recv(MOST_BYTES).decode():
             answer = _run(executor, sizes[bucket], arrays[bucket])

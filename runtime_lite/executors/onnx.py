@@ -72,7 +72,7 @@ class OnnxExecutor:
         self._graph: Graph = bundle.manifest.graphs[name]
         self._where = f"{bundle.path}: graph {name!r}"
         self._threads = threads
-        self._artifacts = {bucket_name(artifact.sizes): artifact for artifact in self._graph.artifacts}
+        self._artifacts = {bucket_name(artifact.sizes): artifact for artifact in self._graph.runnable}
         self._inputs = [tensor.name for tensor in self._graph.inputs]
         self._outputs = [tensor.name for tensor in self._graph.outputs]
         self._devices = [_CPU] * len(self._outputs)

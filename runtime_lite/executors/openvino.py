@@ -55,7 +55,7 @@ class OpenvinoExecutor:
         if self._precision not in PRECISIONS:
             refuse(self._where, f"options.precision, one of {', '.join(PRECISIONS)}", show(self._precision))
         import_openvino()
-        self._artifacts = {bucket_name(artifact.sizes): artifact for artifact in self._graph.artifacts}
+        self._artifacts = {bucket_name(artifact.sizes): artifact for artifact in self._graph.runnable}
         self._inputs = [tensor.name for tensor in self._graph.inputs]
         self._outputs = [tensor.name for tensor in self._graph.outputs]
         self._wide = [tensor.name for tensor in self._graph.inputs if tensor.dtype in ("int64", "uint64")]
@@ -118,7 +118,7 @@ class OpenvinoExecutor:
         model = read_graph(file)
         self._check_ports(file.where, "inputs", model.inputs, self._graph.inputs, artifact)
         self._check_ports(file.where, "outputs", model.outputs, self._graph.outputs, artifact)
-        for each in self._graph.artifacts:
+        for each in self._graph.runnable:
             if each.file == artifact.file:
                 self._check_shapes(file.where, model, each)
         return compile_graph(file, model, self._precision, self._threads)

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from runtime_lite.format.cache_axis import CacheAxis
 from runtime_lite.format.formula import parse_formula
@@ -209,6 +210,33 @@ class Graph:
     def row_buckets(self) -> tuple[int, ...]:
         """Numbers of rows that were built for; 1 without a batch axis."""
         return (1,) if self.batch_axis is None else self.axes[self.batch_axis].buckets
+
+    @cached_property
+    def row_steps(self) -> tuple[int, ...]:
+        """Numbers of rows that a run may have, ascending: the buckets, and steps between them where files leave rows open.
+
+        A run of a step leaves no more than a ninth of its rows free, and there are few of them.
+        """
+        buckets = self.row_buckets
+        files = [artifact.file for artifact in self.artifacts]
+        if self.engine is not None or len(set(files)) * len(buckets) > len(files):
+            return buckets
+        steps, rows = list(buckets), buckets[0]
+        while rows < buckets[-1]:
+            steps.append(rows)
+            rows += max(1, 2 ** (rows.bit_length() - 4))
+        return tuple(sorted(set(steps)))
+
+    @cached_property
+    def runnable(self) -> tuple[Artifact, ...]:
+        """The artifacts; and, where their files leave rows open, those files at the steps between."""
+        between = [rows for rows in self.row_steps if rows not in self.row_buckets]
+        like = [each for each in self.artifacts if each.sizes.get(str(self.batch_axis)) == self.row_buckets[-1]]
+        return self.artifacts + tuple(
+            Artifact({**each.sizes, str(self.batch_axis): rows}, each.file, each.files)
+            for each in like
+            for rows in between
+        )
 
     def rows_at(self, tensor: Tensor) -> int | None:
         """Where an input or output has its rows, or None."""

@@ -12,6 +12,7 @@ that nobody measured costs what its neighbours let expect, until it runs.
 """
 
 import math
+from bisect import insort
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,6 +40,9 @@ SEVERAL = 6
 
 NO_RUNS = (1.0,)
 """Ratios where nothing ran: the table's."""
+
+OTHERS = 4
+"""Runs of a key after which all its buckets follow; the one that ran does at once, and takes the others along."""
 
 DELAYS = 100
 """Runs over which delays are averaged. They come by runs, whatever the rows of these: the fewer runs, the fewer."""
@@ -232,19 +236,34 @@ class RowCosts:
             bucket.teach(ns)
         else:
             self._keep_pace(bucket.average, ns)
-        others, ratio = self._beside(bucket), ns / max(bucket.table, 1)
+        others, ratio = self._beside(rows), ns / max(bucket.table, 1)
         bucket.recent.append(Ran(ratio, _median(others) if others else None))
-        self._recent.append((ratio, rows))
-        self._ordered = sorted(self._recent)
+        self._note(ratio, rows)
         self._delay += (max(ns - bucket.usual, 0.0) - self._delay) / DELAYS
-        changed = [each.forget(self._runs) for each in self.buckets]
-        changed.append(abs(self._delay - self._charged) > STEP * self.buckets[0].usual)
-        if any(changed + [each.follow(self._beside(each)) for each in self.buckets if each.known]):
+        changed = bucket.forget(self._runs) | bucket.follow(others)
+        if changed or not self._runs % OTHERS:
+            changed |= self._all_follow()
+        if changed or abs(self._delay - self._charged) > STEP * self.buckets[0].usual:
             self._plans_changed()
 
-    def _beside(self, bucket: BucketCost) -> list[float]:
-        """Ratios of the last runs of other buckets, ascending."""
-        return [ratio for ratio, rows in self._ordered if rows != bucket.rows]
+    def _note(self, ratio: float, rows: int) -> None:
+        """Keep a ratio among the last ones."""
+        if len(self._recent) == WINDOW:
+            self._ordered.remove(self._recent[0])
+        self._recent.append((ratio, rows))
+        insort(self._ordered, (ratio, rows))
+
+    def _all_follow(self) -> bool:
+        """Let all buckets forget and follow; whether one of them changed what it costs."""
+        all_ratios = [ratio for ratio, _ in self._ordered]
+        ran = {rows for _, rows in self._recent}
+        beside = {each.rows: self._beside(each.rows) if each.rows in ran else all_ratios for each in self.buckets}
+        changed = [each.forget(self._runs) for each in self.buckets]
+        return any(changed + [each.follow(beside[each.rows]) for each in self.buckets if each.known])
+
+    def _beside(self, rows: int) -> list[float]:
+        """Ratios of the last runs of buckets of other rows, ascending."""
+        return [ratio for ratio, of_rows in self._ordered if of_rows != rows]
 
     def _keep_pace(self, average: float, ns: int) -> None:
         """Take in a run; one that was held up counts for no more than three, as it is no slow machine."""
@@ -407,7 +426,7 @@ def key_of(model: str, graph_name: str, graph: Graph, sizes: Mapping[str, int], 
 def costs_of_graph(
     model: str, graph_name: str, graph: Graph, costs: Mapping[str, Cost], threads: int, alone: bool = False
 ) -> dict[Key, dict[int, Spread | None]]:
-    """Return what `CostTable.add` takes for every key of a graph.
+    """Return what `CostTable.add` takes for every key of a graph; between buckets, costs lie on a line.
 
     Args:
         model: the model's name on the device.
@@ -418,12 +437,26 @@ def costs_of_graph(
         alone: rows of several callers may not share a run.
     """
     found: dict[Key, dict[int, Spread | None]] = {}
-    for artifact in graph.artifacts:
+    for artifact in graph.runnable:
         rows = 1 if graph.batch_axis is None else artifact.sizes[graph.batch_axis]
         cost = costs.get(bucket_name(artifact.sizes))
         key = key_of(model, graph_name, graph, artifact.sizes, alone)
         found.setdefault(key, {})[rows] = None if cost is None or cost.threads != threads else _spread(cost)
+    built = set(graph.row_buckets)
+    for of_key in found.values():
+        measured = {rows: cost for rows, cost in of_key.items() if rows in built}
+        of_key |= {rows: _between(rows, measured) for rows in of_key.keys() - built}
     return found
+
+
+def _between(rows: int, measured: Mapping[int, Spread | None]) -> Spread | None:
+    """Return what rows between two buckets cost, where both were measured."""
+    below, above = max(size for size in measured if size < rows), min(size for size in measured if size > rows)
+    low, high = measured[below], measured[above]
+    if low is None or high is None:
+        return None
+    part = (rows - below) / (above - below)
+    return Spread(*(round(less + part * (more - less)) for less, more in zip(low, high, strict=True)))
 
 
 def _spread(cost: Cost) -> Spread:
