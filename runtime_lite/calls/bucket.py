@@ -27,9 +27,7 @@ class Places(dict[str, Array]):
         within: arrays at sizes as large or larger, in whose memory they lie; None for memory of their own.
     """
 
-    def __init__(
-        self, tensors: tuple[Tensor, ...], sizes: Mapping[str, int], within: "Places | None" = None
-    ) -> None:
+    def __init__(self, tensors: tuple[Tensor, ...], sizes: Mapping[str, int], within: "Places | None" = None) -> None:
         """Make nothing yet."""
         super().__init__()
         self._tensors, self._sizes, self._within = tensors, sizes, within

@@ -213,7 +213,7 @@ class Graph:
 
     @cached_property
     def row_steps(self) -> tuple[int, ...]:
-        """Numbers of rows that a run may have, ascending: the buckets, and steps between them where files leave rows open.
+        """Numbers of rows that a run may have, ascending: the buckets, and steps between where files leave rows open.
 
         A run of a step leaves no more than a ninth of its rows free, and there are few of them.
         """

@@ -15,6 +15,9 @@ from runtime_lite.scheduling.task import RUSHED, Key, Task
 AGED_NS = 500 * NS_PER_MS
 """An entitled task that has waited so long no longer waits for slack."""
 
+LEAST_FREE = 0.03
+"""Part of the lanes' time that is taken to be free, at least: what comes faster than it is answered waits anyway."""
+
 FOR_EVER = 1 << 62
 
 
@@ -72,15 +75,25 @@ class Chooser:
     def _urgent(self, queue: TaskQueue, now: int) -> Plan:
         """Return the run of a real-time queue: the best bucket with which its head meets its target, else the best."""
         head, rows = self._head(queue)
-        size, cost = queue.costs.best_bucket(head.rows, rows)
+        size, cost = self._soonest(queue, head.rows, rows, now)
         limit = head.soft
         if head.state == RUSHED:
             size, cost, limit = self._rushed(queue, head, rows, FOR_EVER, now)
         elif now + cost > limit:
-            size, cost = queue.costs.best_bucket_within(limit - now, head.rows, rows) or (size, cost)
+            within = queue.costs.best_bucket_within(limit - now, head.rows, rows)
+            size, cost = within or queue.costs.best_bucket(head.rows, rows)
         latest = limit - cost
         ripe = latest - self._guard <= now or cost <= self._policy.ripe * queue.costs.best_rate * min(rows, size)
         return Plan(queue, size, cost, latest, ripe)
+
+    def _soonest(self, queue: TaskQueue, least: int, rows: int, now: int) -> tuple[int, int]:
+        """Return the row bucket of a real-time run, and its cost, while none of its rows is late."""
+        if rows == least or not all(other.service.real_time for other in self._filled):
+            return queue.costs.best_bucket(least, rows)
+        rates = [other.rows_per_ns(now) for other in self._real_time]
+        load = sum(rate * other.costs.best_rate for rate, other in zip(rates, self._real_time, strict=True))
+        free = max(1.0 - load / self._lanes, LEAST_FREE)
+        return queue.costs.soonest_bucket(least, rows, queue.rows_per_ns(now) / free, self._lanes)
 
     def _useful(self, queue: TaskQueue, room: int, now: int) -> tuple[float, Plan] | None:
         """Return the best run of an efficient queue within some room, and what it is worth per nanosecond."""

@@ -50,6 +50,12 @@ DELAYS = 100
 TRIAL = 0.99
 """Part of the price per row of the next smaller bucket that one on trial costs: where its rows are there, it runs."""
 
+ALIKE = 1.05
+"""Waits up to so many times the least are as good: then the choice is that which leaves more of the device."""
+
+LEVELS = 2
+"""Steps per doubling of a rate by which choices are told apart."""
+
 UNKNOWN_NS = NS_PER_MS
 """Taken for a run of a graph of which nothing was ever measured."""
 
@@ -190,6 +196,7 @@ class RowCosts:
         "_ordered",
         "_recent",
         "_runs",
+        "_soonest",
         "best_rate",
         "buckets",
         "largest",
@@ -292,6 +299,42 @@ class RowCosts:
             found = self._best[least, rows] = best.rows, best.plan
         return found
 
+    def soonest_bucket(self, least: int, rows: int, follows: float, lanes: int) -> tuple[int, int]:
+        """Return the row bucket, and its cost, with which rows wait least in all: those that are queued and later ones.
+
+        If all runs have as many rows, on all lanes, the queued ones wait for the sum of the ends of their runs. Those
+        that come until the lanes are free again wait for half of the time S that all runs take, in the mean: as a busy
+        time of S / (1 - load) meets their rate, they are `follows * S / lanes`. Large runs are cheaper per row and end
+        later, so that they win when there is much to do. Of sums within `ALIKE` of the least, the least time of all
+        runs wins, then the larger bucket.
+
+        Args:
+            least: rows that it must hold, at most the largest bucket.
+            rows: rows that are queued, at least as many; beyond twice the largest bucket, more of them change nothing.
+            follows: rows that come per ns, over the part of the lanes' time that is free.
+            lanes: runs that may be in flight at once.
+        """
+        rows, level = min(rows, 2 * self.largest), round(LEVELS * math.log2(follows)) if follows else None
+        found = self._soonest.get((least, rows, level))
+        if found is None:
+            follows = 0.0 if level is None else 2.0 ** (level / LEVELS)
+            fitting = [bucket for bucket in self.buckets if bucket.rows >= least]
+            last = next((at for at, bucket in enumerate(fitting) if bucket.rows >= rows), len(fitting))
+            choices = [(*self._waits(bucket, rows, follows, lanes), bucket) for bucket in fitting[: last + 1]]
+            most = ALIKE * min(waits for waits, _, _ in choices)
+            best = min((total, -bucket.rows, bucket.plan) for waits, total, bucket in choices if waits <= most)
+            found = self._soonest[least, rows, level] = -best[1], best[2]
+        return found
+
+    def _waits(self, bucket: BucketCost, rows: int, follows: float, lanes: int) -> tuple[float, float]:
+        """Return what rows wait in all and what all runs take, in ns, if these have the rows of a bucket."""
+        size, one = min(bucket.rows, rows), bucket.price
+        runs, rest = divmod(rows, size)
+        total = runs * one + (self._cost_to_clear(rest) if rest else 0.0)
+        of_runs = size * one * (runs * (runs + 1) / 2 + runs * (lanes - 1)) / lanes
+        of_rest = rest * (total + (lanes - 1) * (total - runs * one)) / lanes
+        return of_runs + of_rest + follows * total * total / (2 * lanes), total
+
     def best_bucket_within(self, room: int, least: int, rows: int) -> tuple[int, int] | None:
         """Return the row bucket of the least cost per row among those that cost at most some room, or None."""
         best = None
@@ -324,6 +367,7 @@ class RowCosts:
             plan, price, rate = max(plan, bucket.plan), max(price, bucket.price), bucket.price / bucket.rows
         self.best_rate = min(bucket.plan / bucket.rows for bucket in self.buckets)
         self._best: dict[tuple[int, int], tuple[int, int]] = {}
+        self._soonest: dict[tuple[int, int, int | None], tuple[int, int]] = {}
         self._fitting: dict[int, tuple[int, int]] = {}
         self._clearing = [0.0]
 

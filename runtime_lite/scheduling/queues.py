@@ -4,6 +4,7 @@ A task that leaves early (cancelled, dropped) is not searched for: its entry sta
 up, and is swept out once such entries are the majority. So every operation is O(log n), amortised.
 """
 
+import math
 from heapq import heapify, heappop, heappush
 
 from runtime_lite.scheduling.clock import NS_PER_MS
@@ -12,6 +13,9 @@ from runtime_lite.scheduling.task import QUEUED, RUSHED, Key, ServiceClass, Task
 
 SWEEP_AT = 64
 """Heaps shorter than this are never swept."""
+
+RATE_NS = 500 * NS_PER_MS
+"""Time over which the rate of arrivals is averaged: some periods of streams, and less than callers notice."""
 
 LIVE_NS = 2_000 * NS_PER_MS
 """A real-time queue that got a task of no announced stream within this time may get the next at any moment."""
@@ -83,6 +87,8 @@ class TaskQueue:
 
     __slots__ = (
         "_expected",
+        "_rate",
+        "_rate_at",
         "costs",
         "due",
         "due_rows",
@@ -116,6 +122,17 @@ class TaskQueue:
         self.last_cost = costs.buckets[0].plan
         self.newest_soft = 0
         self._expected: list[int] = []
+        self._rate = 0.0
+        self._rate_at = 0
+
+    def note_arrival(self, rows: int, now: int) -> None:
+        """Count rows that were submitted."""
+        self._rate = self.rows_per_ns(now) + rows / RATE_NS
+        self._rate_at = now
+
+    def rows_per_ns(self, now: int) -> float:
+        """Return the rate at which rows come, averaged over `RATE_NS` with weights that fall exponentially."""
+        return self._rate * math.exp((self._rate_at - now) / RATE_NS)
 
     def push(self, task: Task) -> None:
         """Queue a task."""

@@ -5,8 +5,10 @@ run; it is called again until it returns none, whenever a task came, a run ended
 `wake` has come. In the order of its steps:
 
     drop      what can no longer be answered by its hard deadline, even alone
-    size      real-time work: the row bucket that clears the queue at the least cost, of those with which the head meets
-              its soft target; if none does, of all: a batch never shrinks because it is late
+    size      real-time work: the number of rows with which those that wait, and those that will come meanwhile, wait
+              least in all; where efficient work waits for what is left of the device, the number that clears the queue
+              at the least cost. If the head would miss its soft target, the cheapest of those with which it does not;
+              if there are none, of all: a batch never shrinks because it is late
     ripe      real-time work whose batch gains nothing more by waiting, or must start now, runs: earliest start first
     fill      else efficient work runs in the slack that is left until real-time work must start
     wait      else real-time work runs, or waits for the next chunk that will come, but never past its latest start
@@ -82,6 +84,8 @@ class Scheduler:
                 queue.last_unannounced = now
         else:
             queue.last_unannounced = now
+        if queue.service.real_time:
+            queue.note_arrival(task.rows, now)
         if task.state == NEW:
             self._enqueue(task)
         if task.hard is not None:

@@ -296,3 +296,15 @@ def test_large_blocks_are_memory_of_the_system_that_can_be_written() -> None:
     held = keys(second)
     del first, second
     assert (held == 2).all() and held.ctypes.data % 64 == 0
+
+
+def test_states_leave_a_block_that_has_room_for_more_rows() -> None:
+    pool = BlockPool(GRAPH)
+    block = pool.take(2, room=4)
+    block.arrays["keys"][:] = np.arange(2)[:, None, None]
+    states = states_in(block, (1, 1))
+    assert [keys(state)[0, 0, 0] for state in states] == [0, 1]
+    assert not any(np.shares_memory(keys(state), block.arrays["keys"]) for state in states)
+    place = block.arrays["keys"].ctypes.data
+    del block
+    assert pool.take(4).arrays["keys"].ctypes.data == place, "the memory is that of the bucket"

@@ -66,3 +66,18 @@ def test_a_graph_without_an_axis_of_rows_has_one_row() -> None:
         for tensors in (graph.inputs, graph.outputs)
     )
     assert Bucket(dataclasses.replace(graph, axes={}, batch_axis=None, inputs=inputs, outputs=outputs), {}).rows == 1
+
+
+def test_a_run_of_fewer_rows_lies_in_the_memory_of_the_bucket_that_was_built() -> None:
+    built = Bucket(streaming_graph(), {"batch": 4})
+    between = Bucket(streaming_graph(), {"batch": 3}, built)
+    assert (between.rows, between.room) == (3, 4)
+    buffers = between.take()
+    keys = buffers.inputs["keys"]
+    assert keys.shape == (3, 5, 2) and keys.flags.c_contiguous and built.made == between.made == 1
+    between.give_back(buffers)
+    assert np.shares_memory(built.take().inputs["keys"], keys)
+    between.take()
+    assert built.made == 2
+    between.lose()
+    assert built.made == between.made == 1

@@ -10,6 +10,9 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_state
 
 from benchmarks.serving.no_op import write_no_op
 from runtime_lite import BadInput, Bundle, BundleRefused, Runtime, read_bundle
+from runtime_lite.calls.graph_runner import GraphRunner
+from runtime_lite.executors.child import in_child
+from runtime_lite.executors.executor import ExecutorFactory, make_executor
 from runtime_lite.executors.onnx import OnnxExecutor
 from runtime_lite.format.arrays import Array
 from runtime_lite.verify import verify_model
@@ -107,6 +110,29 @@ def test_buckets_that_share_a_file_share_a_session_and_its_weights(
                     np.testing.assert_allclose(stream.push({"x": chunk})["y"], expected, rtol=0.0, atol=2e-6)
         assert all(comparison.holds for comparison in verify_model(model))
     assert opened.count("graphs/weights.bin") == 1
+
+
+@pytest.mark.parametrize("executors", [make_executor, in_child()])
+def test_as_many_rows_run_as_are_there_where_the_file_leaves_them_open(
+    tmp_path: Path, executors: ExecutorFactory
+) -> None:
+    with read_bundle(write_open_bundle(tmp_path / "bundle")) as bundle:
+        graph = bundle.manifest.graphs["streaming"]
+        runner = GraphRunner("streaming", graph, executors(bundle, "streaming", 1), True)
+        truth = [truth_of_stream(random_chunks(6, 1, seed)) for seed in range(4)]
+        chunks = [random_chunks(6, 1, seed) for seed in range(4)]
+        states = [runner.initial_state(1) for _ in chunks]
+        for call, rows in enumerate((3, 2, 4, 3, 1, 2)):  # those that do not run fall behind
+            feeds = [runner.check("test", {"x": chunks[row][call]}) for row in range(4)]
+            for together in [slice(0, rows), slice(rows, 4)] if rows < 4 else [slice(0, 4)]:
+                size = {"batch": len(feeds[together])}
+                answers = runner.step_streams(feeds[together], states[together], size)
+                states[together] = [state for _, state in answers]
+                for (outputs, _), expected in zip(answers, truth[together], strict=True):
+                    np.testing.assert_allclose(outputs["y"], next(expected)[0], rtol=0.0, atol=2e-6)
+        with pytest.raises(BadInput, match="5 on axis 'batch', which was not built"):
+            runner.step_streams(feeds, states, {"batch": 5})
+        runner.close()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from runtime_lite.scheduling.decision import Policy
 from runtime_lite.scheduling.scheduler import Scheduler
-from runtime_lite.scheduling.task import CHUNK, task_at
+from runtime_lite.scheduling.task import CHUNK, Task, task_at
 from tests.runtime_lite.scheduling.traffic import CHUNKS, MS, PLAIN, affine, chunk, started, table, utterances
 
 
@@ -19,6 +19,34 @@ def test_late_batches_never_shrink() -> None:
     for _ in range(64):
         scheduler.submit(chunk(0), 0)
     assert len(started(scheduler, 1000).tasks) == 64
+
+
+def rows_after(rate_per_s: float, queued: int, beside: Task | None = None) -> int:
+    """Rows of a run of two lanes, one of them busy, when chunks have come at some rate for seconds."""
+    scheduler = Scheduler(table({CHUNKS: {1: 3 * MS, 2: 5 * MS, 4: 9 * MS}, utterances(5): {1: 40 * MS}}), lanes=2)
+    comes = [int(number / rate_per_s * 1000 * MS) for number in range(int(4 * rate_per_s))]
+    for now in comes:
+        scheduler.submit(task_at(CHUNKS, CHUNK, now), now)
+        while (run := scheduler.decide(now).run) is not None:
+            scheduler.finished(run, now, failed=True)  # no cost is learnt
+    now = 4000 * MS
+    scheduler.submit(task_at(CHUNKS, CHUNK, now), now)
+    assert scheduler.decide(now).run is not None  # a lane is taken
+    for task in [task_at(CHUNKS, CHUNK, now) for _ in range(queued)] + ([] if beside is None else [beside]):
+        scheduler.submit(task, now)
+    run = scheduler.decide(now).run
+    assert run is not None and run.key == CHUNKS
+    return run.rows
+
+
+def test_the_more_chunks_come_the_more_of_them_share_a_run() -> None:
+    """Two chunks that wait run one by one on a device that has time, and together on one that is nearly full."""
+    assert [rows_after(rate, queued=2) for rate in (10, 800)] == [1, 2]
+
+
+def test_while_efficient_work_waits_chunks_take_the_least_of_the_device() -> None:
+    waits = task_at(utterances(5), PLAIN, 4000 * MS)
+    assert [rows_after(10, queued=2, beside=beside) for beside in (None, waits)] == [1, 2]
 
 
 def test_offline_work_runs_in_the_slack_that_real_time_work_leaves() -> None:

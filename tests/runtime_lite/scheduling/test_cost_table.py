@@ -1,15 +1,21 @@
 """Costs: from the bundle, guessed, corrected while running."""
 
+import itertools
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from runtime_lite.format.costs import Cost
 from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.scheduling.cost_table import (
+    ALIKE,
     DELAYS,
     FORGET,
+    LEVELS,
     SEVERAL,
     STEP,
     UNKNOWN_NS,
@@ -274,3 +280,46 @@ def test_a_guess_is_never_a_reason_to_take_more_rows_than_are_needed() -> None:
     assert costs.bucket_for(1) == (1, 900 * NS_PER_MS)
     assert costs.best_bucket(1, 1) == (1, 900 * NS_PER_MS)
     assert costs.bucket_for(2)[0] == 4
+
+
+@given(
+    st.integers(1, 12).flatmap(lambda most: st.lists(st.integers(1, 1000), min_size=most, max_size=most)),
+    st.integers(1, 20),
+    st.floats(0, 0.1),
+)
+def test_no_choice_of_rows_lets_them_wait_much_less(took: list[int], rows: int, follows: float) -> None:
+    """Beside a plain loop over the ends of runs on one lane; what the choice allows is `ALIKE`, and half a level."""
+    costs = RowCosts(spreads({size + 1: ns for size, ns in enumerate(took)}))
+
+    def waits(size: int) -> float:
+        sizes = [size] * (rows // size)
+        if rest := rows % size:
+            sizes += cheapest(rest)
+        ends = list(itertools.accumulate(took[each - 1] for each in sizes))
+        of_full, of_rest = size * sum(ends[: rows // size]), rows % size * ends[-1]
+        return of_full + of_rest + follows * ends[-1] ** 2 / 2
+
+    def cheapest(count: int) -> list[int]:
+        return min(
+            ([first, *cheapest(count - first)] for first in range(1, len(took) + 1) if count > 0),
+            key=lambda sizes: sum(took[each - 1] for each in sizes),
+            default=[],
+        )
+
+    rows = min(rows, len(took) + 3, 8)
+    size, plan = costs.soonest_bucket(1, rows, follows, 1)
+    least = min(waits(min(each, rows)) for each in range(1, min(rows, len(took)) + 1))
+    assert plan == took[size - 1] and size <= rows
+    assert waits(size) <= ALIKE * 2 ** (1 / LEVELS) * least * 1.05
+
+
+def test_rows_between_buckets_cost_what_lies_between() -> None:
+    graph = streaming_graph()
+    artifacts = tuple(replace(each, file="rows are open") for each in graph.artifacts)
+    graph = replace(graph, artifacts=artifacts)
+    costs = {"batch=1": Cost(1, 1.0, 2.0, 3.0), "batch=4": Cost(1, 4.0, 8.0, 6.0)}
+    (of_key,) = costs_of_graph("m", "streaming", graph, costs, threads=1).values()
+    in_ms = {rows: [ns / NS_PER_MS for ns in cost] for rows, cost in of_key.items() if cost is not None}
+    assert in_ms == {1: [1, 2, 3], 2: [2, 4, 4], 3: [3, 6, 5], 4: [4, 8, 6]}
+    (of_key,) = costs_of_graph("m", "streaming", graph, {"batch=4": costs["batch=4"]}, threads=1).values()
+    assert [rows for rows, cost in sorted(of_key.items()) if cost is None] == [1, 2, 3]

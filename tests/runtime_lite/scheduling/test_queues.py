@@ -1,8 +1,11 @@
 """Queues: order, early leavers, row buckets."""
 
+import math
 import random
 
-from runtime_lite.scheduling.queues import SWEEP_AT, TaskHeap, TaskQueue
+import pytest
+
+from runtime_lite.scheduling.queues import RATE_NS, SWEEP_AT, TaskHeap, TaskQueue
 from runtime_lite.scheduling.task import CHUNK, ENDED, QUEUED, RUNNING, Task, task_at
 from tests.runtime_lite.scheduling.traffic import CHUNKS, MS, table
 
@@ -59,3 +62,11 @@ def test_overdue_chunks_are_no_longer_expected() -> None:
     for time in (30, 10, 20):
         queue.expect(time)
     assert [queue.next_expected(now) for now in (0, 10, 25, 30)] == [10, 20, 30, None]
+
+
+def test_the_rate_of_arrivals_follows_what_comes_and_is_forgotten() -> None:
+    queue = queue_with({1: MS})
+    for number in range(4000):
+        queue.note_arrival(2, number * MS)
+    assert queue.rows_per_ns(4000 * MS) * MS == pytest.approx(2, rel=0.01)
+    assert queue.rows_per_ns(4000 * MS + RATE_NS) * MS == pytest.approx(2 / math.e, rel=0.01)

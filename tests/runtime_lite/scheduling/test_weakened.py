@@ -79,8 +79,8 @@ WEAKENED: dict[str, tuple[object, str, object, Callable[..., None]]] = {
     ),
     "the smallest bucket that holds them": (
         RowCosts,
-        "best_bucket",
-        lambda self, least, rows: self.bucket_for(rows),
+        "soonest_bucket",
+        lambda self, least, rows, follows, lanes: self.bucket_for(rows),
         rules.test_the_bucket_is_padded_or_split_by_its_measured_cost,
     ),
     "free rows stay free": (
@@ -139,9 +139,21 @@ WEAKENED: dict[str, tuple[object, str, object, Callable[..., None]]] = {
     ),
     "every bucket drifts alone": (
         RowCosts,
-        "_beside",
-        lambda self, bucket: [],
+        "_all_follow",
+        lambda self: False,
         lambda: costs.test_buckets_drift_together(1),
+    ),
+    "nobody comes behind those that wait": (
+        TaskQueue,
+        "rows_per_ns",
+        lambda self, now: 0.0,
+        choice.test_the_more_chunks_come_the_more_of_them_share_a_run,
+    ),
+    "what is left of the device is nobody's": (
+        Chooser,
+        "_soonest",
+        lambda self, queue, least, rows, now: queue.costs.soonest_bucket(least, rows, 0.0, self._lanes),
+        choice.test_while_efficient_work_waits_chunks_take_the_least_of_the_device,
     ),
     "rows run in the bucket that was the quickest of late": (
         BucketCost,
