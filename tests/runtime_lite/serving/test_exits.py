@@ -22,7 +22,7 @@ model = runtime.load(sys.argv[1])
 
 QUEUED = """
 tickets = [model.submit(chunk, service=BULK) for _ in range(500)]
-streams = [model.open_stream(idle_s=0.01) for _ in range(8)]
+streams = [model.open_stream(idle_s=60) for _ in range(8)]
 tickets += [stream.submit(chunk, deadline_ms=1e4) for stream in streams for _ in range(8)]
 print("end")
 sys.exit(3)
