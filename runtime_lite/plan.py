@@ -1,6 +1,8 @@
 """The command `plan`: how many streams this machine carries at which latency, from the cost tables of bundles."""
 
 import argparse
+import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -19,6 +21,9 @@ from runtime_lite.scheduling.task import Key
 
 AT_THE_LIMIT = 0.01
 """Part of the chunks that are late where a machine is said to be at its limit."""
+
+TELL_S = 2.0
+"""From line to line on standard error while a search goes on."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +79,36 @@ def plan_bundles(paths: Sequence[Path], question: Question) -> str:
     check_count("workers", question.workers, MAX_WORKERS)
     machine, work = _machine_and_work(paths, question)
     limit = replace(work, admission=False, most_late=AT_THE_LIMIT)
-    return format_table(
-        ("streams", "", "busy", "p50 ms", "p99 ms", "late", "refused", "requests in time"),
-        [
-            _row(plan_streams(machine, work, question.streams), "asked for"),
-            _row(most_streams(machine, work), "carried at most"),
-            _row(most_streams(machine, limit), f"at the limit, {AT_THE_LIMIT:.0%} late"),
-        ],
-    )
+    plans = {
+        "asked for": plan_streams(machine, work, question.streams),
+        "carried at most": most_streams(machine, work, Progress("those carried at most")),
+        f"at the limit, {AT_THE_LIMIT:.0%} late": most_streams(machine, limit, Progress("those at the limit")),
+    }
+    heads = ("streams", "", "busy", "p50 ms", "p99 ms", "late", "refused", "requests in time")
+    table = format_table(heads, [_row(plan, name) for name, plan in plans.items()])
+    grain = max(plan.grain for plan in plans.values())
+    if grain == 1:
+        return table
+    return f"{table}\n<= upper bound: one stream was simulated for up to {grain}, on a machine as many times slower"
+
+
+class Progress:
+    """Tells on standard error what a search tries, once it takes long.
+
+    Args:
+        what: is searched for.
+    """
+
+    def __init__(self, what: str) -> None:
+        """Tell nothing yet."""
+        self._what, self._told = what, time.monotonic()
+
+    def __call__(self, streams: int) -> None:
+        """Hear of the number that is tried next."""
+        now = time.monotonic()
+        if now - self._told > TELL_S:
+            self._told = now
+            print(f"plan: searching for {self._what}, trying {streams} streams", file=sys.stderr, flush=True)
 
 
 def _machine_and_work(paths: Sequence[Path], question: Question) -> tuple[Machine, Work]:
@@ -117,8 +144,8 @@ def _row(plan: Plan, name: str) -> tuple[str, ...]:
         str(plan.streams),
         name if plan.holds else f"{name}: not carried",
         f"{plan.utilisation:.0%}",
-        f"{plan.p50_ms:.2f}",
-        f"{plan.p99_ms:.2f}",
+        f"{'<= ' if plan.grain > 1 else ''}{plan.p50_ms:.2f}",
+        f"{'<= ' if plan.grain > 1 else ''}{plan.p99_ms:.2f}",
         f"{plan.late:.2%}",
         str(plan.refused),
         f"{plan.requests_in_time:.1%}",

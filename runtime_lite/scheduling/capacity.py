@@ -4,10 +4,15 @@ Of 100 runs one takes the 99th percentile of the cost table, nine the 95th, and 
 random moments of their period and send a chunk per period; other requests come at random. Streams are carried if all
 are let in and hardly a chunk is late. Admission leaves other work its share of the lanes; without it, streams are
 carried up to the limit of the machine.
+
+Streams that would send more than `MOST_CHUNKS` chunks are simulated by groups: one stands for `grain` of them, on a
+machine that is so many times slower. As many chunks come in the time of a run, the lanes are as busy, and what exceeds
+the machine grows at the same pace; only what a run takes is longer, so that latencies are upper bounds.
 """
 
+import math
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
 
@@ -20,6 +25,18 @@ from runtime_lite.scheduling.task import CHUNK, UTTERANCE, Key, ServiceClass, Ta
 
 Measured = Mapping[Key, Mapping[int, Spread]]
 """By key and rows."""
+
+MOST_CHUNKS = 20_000
+"""Of one simulation; a quarter of a second."""
+
+COARSEST = 0.25
+"""Part of the soft target that the longest run may take where a stream stands for several: else none does."""
+
+FINEST = 200
+"""The most streams are searched for to one in so many."""
+
+GROWTH = 1.25
+"""From a number of streams that is carried to the next one that is tried."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +89,12 @@ class Plan:
         streams: streams per key that were asked for.
         refused: streams of all keys that admission refused.
         utilisation: part of the lanes' time that runs took.
-        p50_ms: median latency of chunks, 0 without any.
-        p99_ms: 99th percentile.
+        p50_ms: median latency of chunks, 0 without any; an upper bound where streams were grouped.
+        p99_ms: 99th percentile, likewise.
         late: part of the chunks that were late.
         holds: whether every stream is carried: none was refused, and few enough chunks were late.
         requests_in_time: part of the single requests answered before their deadline; 1 without any.
+        grain: streams that one of the simulation stood for.
     """
 
     streams: int
@@ -87,24 +105,28 @@ class Plan:
     late: float
     holds: bool
     requests_in_time: float
+    grain: int = 1
 
 
 def plan_streams(machine: Machine, work: Work, streams: int) -> Plan:
     """Return what becomes of so many streams per key."""
-    costs = _learnt(machine.costs)
+    grain = _grain(machine, work, streams)
+    measured = _slower(machine.costs, grain)
+    costs = _learnt(measured)
     scheduler = Scheduler(costs, machine.lanes)
-    numbers = [(key, at * streams + number) for at, key in enumerate(work.streams) for number in range(streams)]
+    groups = math.ceil(streams / grain)
+    numbers = [(key, at * groups + number) for at, key in enumerate(work.streams) for number in range(groups)]
     admitted = [
         (key, number)
         for key, number in numbers
         if not work.admission or scheduler.open_stream(number, key, work.service, work.period_ns) is None
     ]
-    traffic = _Traffic(work, admitted)
+    traffic = _Traffic(work, admitted, work.requests_per_s / grain)
     draw, busy = random.Random(work.seed), 0
 
     def took(run: Run) -> int:
         nonlocal busy
-        ns = machine.costs[run.key][run.rows].at(draw.random())
+        ns = measured[run.key][run.rows].at(draw.random())
         busy += ns
         return ns
 
@@ -112,7 +134,7 @@ def plan_streams(machine: Machine, work: Work, streams: int) -> Plan:
     simulate(scheduler, traffic, took, end + 4 * work.period_ns, VirtualClock())
     latencies = sorted(traffic.latencies)
     late = (sum(ns > work.late_ns for ns in latencies) + traffic.unanswered) / max(traffic.chunks, 1)
-    refused = len(numbers) - len(admitted)
+    refused = grain * (len(numbers) - len(admitted))
     return Plan(
         streams=streams,
         refused=refused,
@@ -122,7 +144,23 @@ def plan_streams(machine: Machine, work: Work, streams: int) -> Plan:
         late=late,
         holds=refused == 0 and late <= work.most_late,
         requests_in_time=traffic.in_time / traffic.requests if traffic.requests else 1.0,
+        grain=grain,
     )
+
+
+def _grain(machine: Machine, work: Work, streams: int) -> int:
+    """Return how many streams one of a simulation stands for."""
+    chunks = streams * len(work.streams) * work.seconds * 1000 * NS_PER_MS / work.period_ns
+    longest = max(spread.p99 for rows in machine.costs.values() for spread in rows.values())
+    target = min(work.service.soft_ms * NS_PER_MS, work.late_ns)
+    return max(min(math.ceil(chunks / MOST_CHUNKS), int(COARSEST * target / max(longest, 1))), 1)
+
+
+def _slower(measured: Measured, factor: int) -> Measured:
+    return {
+        key: {size: Spread(*(ns * factor for ns in spread)) for size, spread in rows.items()}
+        for key, rows in measured.items()
+    }
 
 
 def _learnt(measured: Measured) -> CostTable:
@@ -136,27 +174,56 @@ def _learnt(measured: Measured) -> CostTable:
     return costs
 
 
-def most_streams(machine: Machine, work: Work) -> Plan:
-    """Return the plan of the largest number of streams per key that is carried; that of none if not even one is."""
-    best, high = plan_streams(machine, work, 0), 1
-    while (tried := plan_streams(machine, work, high)).holds:
-        best, high = tried, 2 * high
-    low = best.streams
-    while high - low > 1:
-        middle = (low + high) // 2
-        tried = plan_streams(machine, work, middle)
-        if tried.holds:
-            best, low = tried, middle
+def most_streams(machine: Machine, work: Work, told: Callable[[int], None] = lambda streams: None) -> Plan:
+    """Return the plan of the largest number of streams per key that is carried; that of none if not even one is.
+
+    Args:
+        machine: to carry them.
+        work: of what kind.
+        told: hears of each number before it is tried.
+    """
+
+    def tried(streams: int) -> Plan:
+        told(streams)
+        return plan_streams(machine, work, streams)
+
+    plan = tried(_about(machine, work))
+    while plan.holds:
+        best, plan = plan, tried(math.ceil(GROWTH * plan.streams))
+        if not plan.holds:
+            return _between(best, plan.streams, tried)
+    while plan.streams:
+        over, plan = plan.streams, tried(plan.streams // 2)
+        if plan.holds:
+            return _between(plan, over, tried)
+    return plan
+
+
+def _about(machine: Machine, work: Work) -> int:
+    """Return how many streams per key would keep the lanes busy in the buckets that are cheapest per row; at least one.
+
+    The search begins there, whatever it is.
+    """
+    rates = (min(spread.average / rows for rows, spread in machine.costs[key].items()) for key in work.streams)
+    return max(round(machine.lanes * work.period_ns / max(sum(rates), 1.0)), 1)
+
+
+def _between(best: Plan, over: int, tried: Callable[[int], Plan]) -> Plan:
+    """Return the plan of the most streams that are carried, between what is and what is not, to one in `FINEST`."""
+    while over - best.streams > max(1, best.streams // FINEST):
+        plan = tried((best.streams + over) // 2)
+        if plan.holds:
+            best = plan
         else:
-            high = middle
+            over = plan.streams
     return best
 
 
 class _Traffic:
     """Chunks of streams and single requests; notes what becomes of them."""
 
-    def __init__(self, work: Work, streams: Sequence[tuple[Key, int]]) -> None:
-        self._work = work
+    def __init__(self, work: Work, streams: Sequence[tuple[Key, int]], requests_per_s: float) -> None:
+        self._work, self._requests_per_s = work, requests_per_s
         self._draw = random.Random(work.seed)
         self._phases = sorted((self._draw.randrange(work.period_ns), number, key) for key, number in streams)
         self.latencies: list[int] = []
@@ -177,10 +244,10 @@ class _Traffic:
                 yield task_at(key, work.service, period + phase, stream=number)
 
     def _single(self, key: Key) -> Iterator[Task]:
-        if not self._work.requests_per_s:
+        if not self._requests_per_s:
             return
         draw, at = random.Random(self._draw.random()), 0.0
-        while (at := at + draw.expovariate(self._work.requests_per_s)) < self._work.seconds:
+        while (at := at + draw.expovariate(self._requests_per_s)) < self._work.seconds:
             self.requests += 1
             yield task_at(key, UTTERANCE, int(at * 1000 * NS_PER_MS))
 

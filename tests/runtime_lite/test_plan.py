@@ -5,21 +5,23 @@ from pathlib import Path
 
 import pytest
 
+from runtime_lite import plan
 from runtime_lite.__main__ import main
 from runtime_lite.format.costs import Cost, json_from_costs
 from runtime_lite.format.manifest import COSTS_FILE, bucket_name
 from runtime_lite.format.reader import read_bundle
+from runtime_lite.scheduling import capacity
 from tests.runtime_lite.bundles import write_plain_bundle, write_streaming_bundle
 
 COMMAND = ["--streams", "8", "--period-ms", "640"]
 
 
-def measured(directory: Path, threads: int = 1) -> Path:
+def measured(directory: Path, threads: int = 1, scale: float = 1.0) -> Path:
     with read_bundle(directory) as bundle:
         graphs = bundle.manifest.graphs.items()
     costs = {
         name: {
-            bucket_name(artifact.sizes): Cost(threads, 24.0 + 6 * artifact.sizes.get("batch", 1), 60.0)
+            bucket_name(artifact.sizes): Cost(threads, scale * (24 + 6 * artifact.sizes.get("batch", 1)), scale * 60)
             for artifact in graph.artifacts
         }
         for name, graph in graphs
@@ -45,6 +47,20 @@ def test_says_how_many_streams_are_carried(streaming: Path, capsys: pytest.Captu
 def test_too_many_streams_are_said_not_to_be_carried(streaming: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", str(streaming), "--streams", "150", "--period-ms", "640"]) == 0
     assert "asked for: not carried" in capsys.readouterr().out
+
+
+def test_thousands_of_streams_are_planned_by_groups_and_a_long_search_tells_what_it_tries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(plan, "TELL_S", -1.0)
+    monkeypatch.setattr(capacity, "MOST_CHUNKS", 2000)
+    fast = measured(write_streaming_bundle(tmp_path / "fast"), scale=0.05)
+    assert main(["plan", str(fast), *COMMAND]) == 0
+    said = capsys.readouterr()
+    _, most, _, note = said.out.splitlines()[-4:]
+    assert 20 * 43 < int(most.split()[0]) < 20 * 49 and "<= " in most
+    assert note.startswith("<= upper bound: one stream was simulated for up to ")
+    assert "plan: searching for those carried at most, trying " in said.err
 
 
 def test_several_bundles_share_the_machine(streaming: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from runtime_lite.scheduling import capacity
 from runtime_lite.scheduling.capacity import Machine, Measured, Work, most_streams, plan_streams
 from runtime_lite.scheduling.cost_table import Spread
 from tests.runtime_lite.scheduling.traffic import CHUNKS, MS, utterances
@@ -80,3 +81,40 @@ def test_what_a_runtime_has_learnt_decides_who_is_let_in(others: dict[int, Sprea
     streams = [most_streams(Machine(costs, 1), work()).streams for costs in (steady, varying)]
     assert streams[0] == pytest.approx(0.88 * 64, rel=0.03)
     assert streams[1] == pytest.approx(streams[0] / 1.2, rel=0.05)
+
+
+FASTER: Measured = {CHUNKS: {1: Spread.always(MS), 4: Spread.always(16 * MS // 10)}}
+
+
+@pytest.mark.parametrize("admission", [True, False])
+def test_streams_that_are_grouped_are_carried_as_single_ones(admission: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = replace(work(1), admission=admission, most_late=0.0 if admission else 0.01)
+    single = most_streams(Machine(FASTER, 1), asked)
+    monkeypatch.setattr(capacity, "MOST_CHUNKS", 500)
+    grouped = most_streams(Machine(FASTER, 1), asked)
+    assert single.grain == 1 and grouped.grain > 3
+    assert grouped.streams == pytest.approx(single.streams, rel=0.02)
+    assert grouped.utilisation == pytest.approx(single.utilisation, rel=0.05)
+    assert single.p50_ms <= 1.1 * grouped.p50_ms and grouped.p50_ms <= 2 * grouped.grain * single.p50_ms
+
+
+def test_requests_beside_streams_that_are_grouped_keep_their_part_of_the_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = {**FASTER, utterances(5): {1: Spread.always(MS)}}
+    asked = work(2, requests_per_s=200)
+    single = plan_streams(Machine(costs, 1), asked, 800)
+    monkeypatch.setattr(capacity, "MOST_CHUNKS", 1000)
+    grouped = plan_streams(Machine(costs, 1), asked, 800)
+    assert single.grain == 1 < grouped.grain and grouped.requests_in_time == single.requests_in_time == 1.0
+    assert grouped.utilisation == pytest.approx(single.utilisation, rel=0.1)
+
+
+def test_no_stream_stands_for_others_where_runs_are_long() -> None:
+    """A run of 16 ms on a machine three times slower would take a third of the soft target of 160 ms."""
+    assert plan_streams(Machine(FAST, 64), work(1), 10_000).grain <= 2
+
+
+def test_a_search_begins_near_its_end_whatever_the_machine() -> None:
+    for costs in (FAST, FASTER):
+        numbers: list[int] = []
+        most = most_streams(Machine(costs, 1), work(1), numbers.append)
+        assert most.streams in numbers and len(numbers) < 12
