@@ -1,16 +1,17 @@
-# Two commands: `make build RECIPE=cpu.yaml` and `make test`. Each makes .venv first if it is not there or is out of date.
+# `make build RECIPE=cpu.yaml`, `make test` and `make wheels`. Each makes .venv first if it is not there or is out of date.
 
 PYTHON ?= python3.11
 RECIPE ?= cpu.yaml
 ARGS ?=
 JOBS ?= 2
+WHEELS ?= dist/wheels
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed-$(shell cksum < requirements.lock | tr ' ' '-')
 OURS := $(wildcard build.py compiler runtime_lite examples benchmarks tests)
 
-.PHONY: build test test-slow lint format lock clean
+.PHONY: build test test-slow wheels lint format lock clean
 
 build: $(STAMP)
 	@$(BIN)/python build.py --recipe $(RECIPE) $(ARGS)
@@ -20,6 +21,16 @@ test: lint
 
 test-slow: $(STAMP)
 	@$(BIN)/python -m pytest -n $(JOBS) -m slow
+
+# From a copy: setuptools leaves folders beside what it builds, and would put removed files of an earlier build into a wheel.
+# A date of its own makes equal sources equal wheels.
+wheels: $(STAMP)
+	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && \
+	cp -RL compiler runtime_lite distributions pyproject.toml README.md LICENSE "$$copy" && \
+	rm -f $(WHEELS)/slipway_*.whl && \
+	SOURCE_DATE_EPOCH=1600000000 $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-index --no-deps \
+	  --no-build-isolation --wheel-dir $(WHEELS) "$$copy/distributions/runtime" "$$copy"
+	@ls $(WHEELS)/slipway_*.whl
 
 lint: $(STAMP)
 	@$(BIN)/ruff format --check $(OURS)
@@ -50,7 +61,7 @@ $(STAMP):
 # Run in a .venv that holds what pyproject.toml asks for.
 lock:
 	@{ sed -n 1p requirements.lock; echo torch==2.13.0; \
-	   $(BIN)/python -m pip freeze --all | grep -viE '^(torch|pip|wheel|openvino-telemetry)=='; } > requirements.lock.new
+	   $(BIN)/python -m pip freeze --all --exclude-editable | grep -viE '^(torch|pip|wheel|openvino-telemetry)=='; } > requirements.lock.new
 	@mv requirements.lock.new requirements.lock
 
 clean:

@@ -32,6 +32,7 @@ from compiler.targets.base import Target
 from compiler.verify.gates import promises
 from compiler.verify.gates.task import task_functions
 from compiler.verify.side_by_side import side_by_side
+from runtime_lite.errors import FRONT_DOOR
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +123,7 @@ def _startable(loaded: LoadedRecipe, options: BuildOptions) -> tuple[ListedTarge
         if options.strict and (absent := each.target.absent()) is not None:
             raise ToolchainAbsent(
                 f"target {each.target.name}: {absent}",
-                cure="build without --strict and run `build.py finish` on the machine with the device",
+                cure=f"build without --strict and run `{FRONT_DOOR} finish` on the machine with the device",
             )
     return listed
 

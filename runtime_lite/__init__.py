@@ -32,6 +32,9 @@ from runtime_lite.scheduling.task import BULK, CHUNK, INTERACTIVE, UTTERANCE, Se
 from runtime_lite.serving.ticket import Responses, Ticket
 from runtime_lite.stream import Snapshot, Stream
 
+__version__ = "0.1.0"
+"""Of the runtime and of the toolchain, which go together."""
+
 __all__ = [
     "BULK",
     "CHUNK",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from runtime_lite import plan
+from runtime_lite import __version__, plan
 from runtime_lite.bench import bench_model
 from runtime_lite.bench_served import bench_served
 from runtime_lite.ending import exit_code_of
@@ -54,6 +54,7 @@ def main(arguments: Sequence[str] | None = None, executors: ExecutorFactory = ma
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m runtime_lite", description="inspect, verify, run or time a bundle")
+    parser.add_argument("--version", action="version", version=f"slipway-runtime {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     inspect = commands.add_parser("inspect", help="print what a bundle is, after checking all of it")

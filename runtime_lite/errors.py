@@ -13,7 +13,11 @@
 Messages are one sentence: `<where>: expected <E>, got <G>; <what to do>`.
 """
 
+from pathlib import Path
 from typing import ClassVar
+
+FRONT_DOOR = "python build.py" if Path(__file__).parents[1].joinpath("build.py").is_file() else "slipway-build"
+"""How the toolchain is started: as a script of its checkout, or as the command that its wheel installs."""
 
 
 class RuntimeLiteError(Exception):

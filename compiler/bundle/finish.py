@@ -20,7 +20,7 @@ from compiler.records.build_report import SpeedRow
 from compiler.targets.base import Compiled, Target, missing
 from compiler.verify.gates.budget import check_budget
 from runtime_lite.bench import bench_model
-from runtime_lite.errors import BadInput
+from runtime_lite.errors import FRONT_DOOR, BadInput
 from runtime_lite.format.manifest import MANIFEST_FILE, SCHEMA_VERSION, Engine, FileEntry, Manifest
 from runtime_lite.format.manifest_json import json_from_manifest
 from runtime_lite.format.reader import read_bundle
@@ -59,7 +59,7 @@ def finish_bundle(path: Path, caches: Path) -> list[SpeedRow]:
         version = bundle.manifest.schema_version
         if version != SCHEMA_VERSION:
             expected = f"a bundle of schema {SCHEMA_VERSION} to finish"
-            raise BadInput(f"{path}: expected {expected}, got schema {version}; rebuild it with build.py")
+            raise BadInput(f"{path}: expected {expected}, got schema {version}; rebuild it")
         target = target_of(bundle)
     require_toolchain(target, str(path))
     with staged(path, check_bundle_or_nothing) as folder:
@@ -83,7 +83,7 @@ def require_toolchain(target: Target, where: str) -> None:
     if lacking is not None:
         raise ToolchainAbsent(
             f"{where}: {lacking}",
-            cure="run it on the machine with the device; `build.py doctor` lists what is missing here",
+            cure=f"run it on the machine with the device; `{FRONT_DOOR} doctor` lists what is missing here",
         )
 
 

@@ -49,7 +49,7 @@ from runtime_lite.format.initial_value import initial_of_lists
 from runtime_lite.format.manifest import SCHEMA_VERSION, Graph
 from runtime_lite.format.reader import Bundle
 
-REBUILD = "do not use the bundle, rebuild it with build.py"
+REBUILD = "do not use the bundle, rebuild it"
 
 UNSEEN = "not checkable here: that the graph before the proof is the original model, and its weights"
 
@@ -62,7 +62,7 @@ def verify_proofs(bundle: Bundle) -> Iterator[str]:
     """
     version = bundle.manifest.schema_version
     if version != SCHEMA_VERSION:
-        cure = "rebuild the bundle with build.py, or replay them with the Slipway that built it"
+        cure = "rebuild the bundle, or replay them with the Slipway that built it"
         refuse(f"{bundle.path}: proofs", f"those of schema {SCHEMA_VERSION}", f"schema {version}", cure)
     for name, graph in bundle.manifest.graphs.items():
         where = f"{bundle.path}: {graph.certificate}"

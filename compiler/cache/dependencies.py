@@ -21,14 +21,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import compiler
+import runtime_lite
 from compiler.cache.module_search import places_of
 
 ABSENT = "absent"
 
 SLIPWAY_DIR = Path(compiler.__file__).resolve().parents[1]
-"""Where `build.py` and `recipes/` lie beside the compiler and the runtime."""
+"""Where the compiler lies, and in a checkout `build.py` and `recipes/`."""
 
-OWN_CODE = ("build.py", "compiler", "runtime_lite")
+OWN_CODE = tuple(Path(file).resolve().parent for file in (compiler.__file__, runtime_lite.__file__))
 """Slipway's own code; its hash is part of every key."""
 
 
@@ -116,13 +117,13 @@ def _files_below(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def code_digest(root: Path = SLIPWAY_DIR) -> str:
+def code_digest(folders: Iterable[Path] = OWN_CODE) -> str:
     """Hash over all of Slipway's own code.
 
     Raises:
         FileNotFoundError: a part of it is not where it is looked for.
     """
-    return _hashed("".join(hash_path(root / part) for part in OWN_CODE))
+    return _hashed("".join(map(hash_path, folders)))
 
 
 def is_installed(path: str) -> bool:
@@ -155,7 +156,7 @@ def _installed_roots() -> tuple[str, ...]:
 
 @functools.cache
 def _own_roots() -> tuple[str, ...]:
-    return _prefixes(str(SLIPWAY_DIR / part) for part in OWN_CODE)
+    return _prefixes(map(str, (*OWN_CODE, SLIPWAY_DIR / "build.py")))
 
 
 def _prefixes(folders: Iterable[str]) -> tuple[str, ...]:

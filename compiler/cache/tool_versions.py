@@ -4,6 +4,8 @@ import importlib.metadata
 import platform
 from collections.abc import Iterable
 
+import runtime_lite
+
 TOOLS = ("torch", "onnx", "onnx-ir", "onnxscript", "onnx-shape-inference", "onnxruntime", "numpy")
 
 
@@ -14,4 +16,5 @@ def tool_versions(packages: Iterable[str] = ()) -> dict[str, str]:
         packages: that its target needs besides.
     """
     names = dict.fromkeys((*TOOLS, *packages))
-    return {name: importlib.metadata.version(name) for name in names} | {"python": platform.python_version()}
+    own = {"python": platform.python_version(), "slipway": runtime_lite.__version__}
+    return {name: importlib.metadata.version(name) for name in names} | own

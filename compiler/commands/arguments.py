@@ -8,6 +8,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+import runtime_lite
+from runtime_lite.errors import FRONT_DOOR
+
 DTYPES = ("bool", "float16", "float32", "float64", "int16", "int32", "int64", "int8", "uint8")
 """Element types that both NumPy and torch have."""
 
@@ -53,7 +56,7 @@ def _nearest(wrong: str, known: Iterable[str]) -> str:
 def make_parser() -> argparse.ArgumentParser:
     """All options and commands."""
     parser = _Parser(
-        "build.py",
+        FRONT_DOOR.split()[-1],
         description="Recipe in, verified bundle out.",
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -73,6 +76,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--strict", action="store_true", help="fail if a target's toolchain is absent")
     parser.add_argument("--no-cache", action="store_true", help="run every stage, and keep no results")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="where results of stages are kept")
+    parser.add_argument("--version", action="version", version=f"slipway-compiler {runtime_lite.__version__}")
     parser.add_argument("-v", "--verbose", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", help="COMMAND --help says more of each")
     _add_inspect(_command(commands, "inspect", "say what a bundle holds", "dist/streaming_asr-cpu --json"))
@@ -143,7 +147,7 @@ def _command(
 
 
 def _example(arguments: str) -> str:
-    return f"example:\n  python build.py {arguments}"
+    return f"example:\n  {FRONT_DOOR} {arguments}"
 
 
 def _add_bundle(parser: argparse.ArgumentParser) -> None:

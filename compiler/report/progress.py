@@ -19,6 +19,7 @@ from rich.spinner import Spinner
 from compiler.interruption import insisted
 from compiler.records.build_report import BuildReport, StageReport, describe_stage
 from compiler.report.tables import tables_of
+from runtime_lite.errors import FRONT_DOOR
 
 PLAIN_COLUMNS = 160
 
@@ -113,7 +114,7 @@ class Progress:
             names = ", ".join(row.graph for row in waiting)
             self.say(
                 f"ENGINE NOT BUILT ({names}): {waiting[0].reason}; all checks ran on the ONNX graphs, no time was "
-                f"measured; finish it on the machine with the device: python build.py finish {report.bundle}"
+                f"measured; finish it on the machine with the device: {FRONT_DOOR} finish {report.bundle}"
             )
 
     def _line(self, graph: str, name: str, seconds: float, ended: str) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 
 from compiler.errors import InternalError, Refused, ToolchainAbsent
 from compiler.interruption import shielded
+from runtime_lite.errors import FRONT_DOOR
 
 TAIL_BYTES = 4096
 TAIL_LINES = 5
@@ -79,7 +80,7 @@ class Toolchain:
             except OSError as error:
                 raise ToolchainAbsent(
                     f"expected the interpreter {self.python}, got {error.strerror}",
-                    cure="`build.py doctor` lists what is missing here",
+                    cure=f"`{FRONT_DOOR} doctor` lists what is missing here",
                 ) from None
             finally:
                 if process is not None:
@@ -100,11 +101,11 @@ class Toolchain:
         if code == Refused.exit_code:
             raise Refused(last, cure="change the graph or the options of the target")
         if code == ToolchainAbsent.exit_code:
-            raise ToolchainAbsent(last, cure="`build.py doctor` lists what is missing here")
+            raise ToolchainAbsent(last, cure=f"`{FRONT_DOOR} doctor` lists what is missing here")
         if code < 0:
             raise Refused(
                 f"expected {name} to end by itself, got a process ended by {_signal_name(-code)}{wrote}",
-                cure="check the toolchain with `build.py doctor`",
+                cure=f"check the toolchain with `{FRONT_DOOR} doctor`",
             )
         if code:
             raise InternalError(f"{name} ended with {code}{wrote}")

@@ -168,7 +168,7 @@ def _valid(place: str, tensor: Tensor, full: Mapping[str, Array], feed: Feed, ro
         if not 0 <= slots <= array.shape[at]:
             raise BundleRefused(
                 f"{place}: expected from 0 to {array.shape[at]} valid places for {str(size)!r} at sizes "
-                f"{dict(feed.sizes)}, got {slots}; rebuild the bundle with build.py"
+                f"{dict(feed.sizes)}, got {slots}; rebuild the bundle"
             )
         cuts.append(slice(None if at == rows_at else slots))
     return array[tuple(cuts)]

@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from runtime_lite.errors import EngineAbsent, show
+from runtime_lite.errors import FRONT_DOOR, EngineAbsent, show
 from runtime_lite.executors.openvino import OpenvinoExecutor
 from runtime_lite.executors.tensorrt import TensorrtExecutor
 from runtime_lite.format.arrays import Array
@@ -79,7 +79,7 @@ def make_executor(bundle: Bundle, name: str, threads: int, allow_host_code: bool
     if graph.engine is not None and graph.engine.status != "built":
         raise EngineAbsent(
             f"{bundle.path}: graph {name!r}: expected an engine, got none, {graph.engine.reason}; "
-            f"run `python build.py finish {bundle.path}` on the machine with the device"
+            f"run `{FRONT_DOOR} finish {bundle.path}` on the machine with the device"
         )
     if graph.engine is None:
         return RUNTIMES.get(graph.target, _onnx_runtime)(bundle, name, threads)

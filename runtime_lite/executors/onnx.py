@@ -110,7 +110,7 @@ class OnnxExecutor:
             if any(words in str(error) for words in _OTHER_SHAPE):
                 raise BundleRefused(
                     f"{self._where}: bucket {bucket_name(sizes)}: expected outputs of the shapes that the manifest "
-                    f"lists, got others ({_reason(error)}); rebuild the bundle with build.py"
+                    f"lists, got others ({_reason(error)}); rebuild the bundle"
                 ) from error
             raise BadInput(
                 f"{self._where}: expected values that its operators accept, got {_reason(error)}; check the feed"
@@ -156,7 +156,7 @@ class OnnxExecutor:
         except _ORT_ERRORS as error:
             raise BundleRefused(
                 f"{where}: expected a graph that ONNX Runtime {onnxruntime.__version__} runs, got {_reason(error)}; "
-                "rebuild the bundle with build.py or install the version it was verified with"
+                "rebuild the bundle or install the version it was verified with"
             ) from error
         trim_heap()
         self._check_signature(where, "inputs", session.get_inputs(), self._graph.inputs, artifact)

@@ -177,8 +177,8 @@ def _address(content: bytes) -> int:
 def _refused(file: GraphFile, error: Exception) -> BundleRefused:
     version = import_openvino().__version__.split("-")[0]
     return BundleRefused(
-        f"{file.where}: expected a graph that OpenVINO {version} runs, got {reason_of(error)}; rebuild the bundle with "
-        "build.py or install the version it was verified with"
+        f"{file.where}: expected a graph that OpenVINO {version} runs, got {reason_of(error)}; rebuild the bundle or "
+        "install the version it was verified with"
     )
 
 

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import numpy as np
 
-from runtime_lite.errors import BundleRefused, EngineAbsent, show
+from runtime_lite.errors import FRONT_DOOR, BundleRefused, EngineAbsent, show
 from runtime_lite.executors.cuda import Cuda, Device, open_cuda, probe
 from runtime_lite.executors.tensorrt_engine import (
     EngineTensor,
@@ -81,7 +81,7 @@ class TensorrtExecutor:
             raise EngineAbsent(
                 f"{self._where}: expected a device as the one that its engines were built on, {show(name)} of compute "
                 f"capability {show(capability)} (hardware compatibility {show(compatibility)}), got {device.name} of "
-                f"{device.capability}; run `build.py finish` on this machine"
+                f"{device.capability}; run `{FRONT_DOOR} finish` on this machine"
             )
 
     def run(self, sizes: Mapping[str, int], inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:

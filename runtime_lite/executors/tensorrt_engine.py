@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from runtime_lite.errors import EngineAbsent, InternalError, show
+from runtime_lite.errors import FRONT_DOOR, EngineAbsent, InternalError, show
 from runtime_lite.executors.cuda import Array, Cuda, signal_name
 
 REASON_CHARACTERS = 300
@@ -340,7 +340,7 @@ def keep_for_ever(broken: object) -> None:
 def _not_opened(trt: Any, where: str, reason: str) -> EngineAbsent:
     return EngineAbsent(
         f"{where}: expected an engine that TensorRT {getattr(trt, '__version__', '?')} opens, got {one_line(reason)}; "
-        "run `build.py finish` on this machine"
+        f"run `{FRONT_DOOR} finish` on this machine"
     )
 
 
@@ -379,7 +379,7 @@ def try_engine(content: bytes, host_code: HostCode, where: str) -> None:
     if done.returncode < 0:
         raise EngineAbsent(
             f"{where}: expected an engine that opens, got a process ended by {signal_name(done.returncode)}; "
-            "check the driver and the version of TensorRT with `build.py doctor`, and build the engine on this machine"
+            f"check the driver and the version of TensorRT with `{FRONT_DOOR} doctor`, and build the engine here"
         )
     if done.returncode:
         raise EngineAbsent(done.stderr.decode(errors="replace").strip().splitlines()[-1])

@@ -152,4 +152,4 @@ class _Parser:
 
 
 def _refuse(text: str, expected: str, got: str) -> NoReturn:
-    raise BundleRefused(f"formula {show(text)}: expected {expected}, got {got}; rebuild the bundle with build.py")
+    raise BundleRefused(f"formula {show(text)}: expected {expected}, got {got}; rebuild the bundle")

@@ -1,4 +1,4 @@
-"""What a server does as Prometheus metrics, through the standard client library (`pip install 'slipway[serving]'`).
+"""What a server does as Prometheus metrics, through the standard client library (`pip install prometheus-client`).
 
     metrics = Metrics()
     runtime = Runtime(observers=[metrics])
@@ -44,7 +44,7 @@ def import_prometheus(name: str = "prometheus_client") -> ModuleType:
         return importlib.import_module(name)
     except ImportError as error:
         raise EngineAbsent(
-            "metrics: expected the package prometheus-client, got none; pip install 'slipway[serving]'"
+            "metrics: expected the package prometheus-client, got none; pip install prometheus-client"
         ) from error
 
 

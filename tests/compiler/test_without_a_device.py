@@ -70,7 +70,8 @@ def test_the_bundle_is_inspected_but_not_run_here(project: Project) -> None:
     finished = project.run("finish", "trt")
     assert (finished.code, finished.message) == (
         5,
-        f"error: trt: {REASON}; run it on the machine with the device; `build.py doctor` lists what is missing here",
+        f"error: trt: {REASON}; run it on the machine with the device; `python build.py doctor` lists what is missing "
+        "here",
     )
     assert digest_of(project.folder) == before
 
@@ -80,8 +81,8 @@ def test_strict_fails_before_any_work_and_leaves_nothing(project: Project) -> No
     ended = project.build("--strict", out="trt")
     assert (ended.code, ended.out) == (5, "")
     assert ended.message == (
-        f"error: target tensorrt: {REASON}; build without --strict and run `build.py finish` on the machine with the "
-        "device"
+        f"error: target tensorrt: {REASON}; build without --strict and run `python build.py finish` on the machine "
+        "with the device"
     )
     assert digest_of(project.folder) == before
 

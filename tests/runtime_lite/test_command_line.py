@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime_lite import Model, __main__, read_bundle, write_tar
+from runtime_lite import Model, __main__, __version__, read_bundle, write_tar
 from runtime_lite.format.arrays import npz_from_arrays
 from runtime_lite.format.golden import Golden, npz_from_golden
 from runtime_lite.serving.metrics import Metrics
@@ -237,6 +237,12 @@ def test_a_mistake_exits_2_with_one_line_and_writes_nothing(
     assert captured.err.count("\n") == 1
     assert sentence in captured.err
     assert not list(tmp_path.glob("*o.npz*"))
+
+
+def test_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        __main__.main(["--version"])
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"slipway-runtime {__version__}\n")
 
 
 @pytest.mark.parametrize("arguments", [(), ("inspect",), ("bench", "b", "--runs", "0"), ("run", "b"), ("destroy", "b")])

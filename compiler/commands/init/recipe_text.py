@@ -17,7 +17,7 @@ SHARES = (1.0, 0.75, 0.5, 0.25)
 
 RECIPE = """\
 # A recipe to start from. What says "guessed" follows from names and sizes, not from knowledge: read it, and change it
-# where it is wrong. `build.py check` points at each TODO.
+# where it is wrong. `check` points at each TODO.
 name: {name}
 graphs:
   {graph}:

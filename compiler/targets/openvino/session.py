@@ -8,6 +8,7 @@ import numpy as np
 
 from compiler.errors import Refused, ToolchainAbsent
 from compiler.stages import Array
+from compiler.targets.openvino.parts import INSTALL
 from runtime_lite.errors import BundleRefused, EngineAbsent
 from runtime_lite.executors.graph_file import GraphFile
 from runtime_lite.executors.openvino_graph import CompiledGraph, Types, compile_graph, read_graph
@@ -58,7 +59,7 @@ def open_graph(path: Path, precision: str) -> OpenvinoSession:
         model = read_graph(file)
         return OpenvinoSession(model, compile_graph(file, model, precision, threads=1))
     except EngineAbsent as error:
-        raise ToolchainAbsent(str(error), cure="pip install -e '.[openvino]'") from None
+        raise ToolchainAbsent(str(error), cure=INSTALL) from None
     except BundleRefused as error:
         message, _, _ = str(error).partition("; ")
         raise Refused(message, cure="keep the operator out of the graph, or build for another target") from None

@@ -9,8 +9,8 @@ from runtime_lite.errors import EngineAbsent
 from runtime_lite.executors import cuda
 from runtime_lite.executors.cuda import Device
 
-INSTALL_ENGINES = "pip install -e '.[tensorrt]'"
-"""In Slipway's folder; as pyproject.toml pins them, CUDA bindings and TensorRT for drivers from r535 on."""
+INSTALL_ENGINES = "pip install cuda-python==12.9.10 tensorrt-cu12==10.16.1.11"
+"""As pyproject.toml pins them: CUDA bindings and TensorRT for drivers from r535 on."""
 
 BINDINGS = {"cuda.bindings.runtime": "cuda-python", "pycuda.driver": "pycuda"}
 """Distribution by the module that we import of it."""

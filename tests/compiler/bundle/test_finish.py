@@ -96,7 +96,7 @@ def test_without_a_device_the_bundle_is_untouched(
     assert caught.value.exit_code == 5
     assert str(caught.value) == (
         f"{bundle}: CUDA: expected a CUDA device, got no CUDA driver; run it on the machine with the device; "
-        "`build.py doctor` lists what is missing here"
+        "`python build.py doctor` lists what is missing here"
     )
     assert digest_of(tmp_path) == before
 
@@ -176,7 +176,7 @@ def test_the_budget_of_the_recipe_is_checked_on_the_device(
 
 def test_a_bundle_of_an_older_schema_is_refused_before_the_compiler_runs(tmp_path: Path) -> None:
     kept = Path("tests/golden/bundles/schema_3/streaming")
-    with pytest.raises(BadInput, match="expected a bundle of schema 4 to finish, got schema 3; rebuild it with build"):
+    with pytest.raises(BadInput, match="expected a bundle of schema 4 to finish, got schema 3; rebuild it"):
         finish_bundle(kept, tmp_path)
 
 

@@ -5,6 +5,7 @@ import importlib.metadata
 import onnxruntime
 import torch
 
+import runtime_lite
 from compiler.cache.tool_versions import tool_versions
 
 
@@ -19,4 +20,5 @@ def test_versions_are_those_of_the_installed_tools() -> None:
     versions = tool_versions()
     assert versions["torch"] == torch.__version__.split("+")[0] or versions["torch"] == torch.__version__
     assert versions["onnxruntime"] == onnxruntime.__version__
+    assert versions["slipway"] == runtime_lite.__version__
     assert set(versions) >= {"onnx", "onnx-ir", "onnxscript", "numpy", "python"}

@@ -71,7 +71,7 @@ def test_the_environment_is_that_of_the_other_interpreter(tmp_path: Path, monkey
          r"^expected rank 4, got 5; change the graph or the options of the target$"),
         ("sys.exit(3)", Refused, "^no reason; "),
         ("print('error: no package vendor', file=sys.stderr); sys.exit(5)", ToolchainAbsent,
-         "^no package vendor; `build.py doctor`"),
+         "^no package vendor; `python build.py doctor`"),
         ("raise ValueError('odd')", InternalError, r"^vendor.py ended with 1 \(it wrote: .*\| ValueError: odd\)"),
         ("sys.exit(77)", InternalError, "^vendor.py ended with 77$"),
         ("print('about to', file=sys.stderr, flush=True); os.kill(os.getpid(), signal.SIGSEGV)", Refused,
@@ -189,6 +189,6 @@ def interrupted_once() -> Wait:
 def test_an_interpreter_that_does_not_start_is_absent(name: str, tmp_path: Path) -> None:
     (tmp_path / "not a program").write_text("text")
     before = left(tmp_path)
-    with pytest.raises(ToolchainAbsent, match=f"expected the interpreter .*{name}, got .*; `build.py doctor`"):
+    with pytest.raises(ToolchainAbsent, match=f"expected the interpreter .*{name}, got .*; `python build.py doctor`"):
         Toolchain(tmp_path / name, tmp_path / "x.py", LONG_S).run({}, tmp_path / "made")
     assert left(tmp_path) == before

@@ -185,7 +185,7 @@ def test_a_formula_that_counts_more_than_there_is_or_less_than_nothing_is_refuse
         cut_outputs("ragged", Bucket(graph, {"batch": 1, "time": 8}), {"y": np.zeros((1, 4, 2), np.float32)}, [row(5)])
     assert str(refusal.value) == (
         f"ragged: 'y': expected from 0 to 4 valid places for {size!r} at sizes {{'batch': 1, 'time': 5}}, got {slots}; "
-        "rebuild the bundle with build.py"
+        "rebuild the bundle"
     )
 
 

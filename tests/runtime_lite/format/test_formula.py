@@ -119,7 +119,7 @@ def test_what_is_no_formula_is_refused(case: str) -> None:
         parse_formula(text)
     message = str(refusal.value)
     assert sentence in message
-    assert message.startswith("formula ") and message.endswith("; rebuild the bundle with build.py")
+    assert message.startswith("formula ") and message.endswith("; rebuild the bundle")
     assert message.isprintable()
 
 

@@ -107,7 +107,7 @@ def test_the_page_is_served_and_the_port_given_back() -> None:
 
 def test_without_the_library_the_cure_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    with pytest.raises(EngineAbsent, match="pip install 'slipway"):
+    with pytest.raises(EngineAbsent, match="pip install prometheus-client"):
         Metrics()
 
 

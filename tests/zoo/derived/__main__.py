@@ -19,7 +19,7 @@ ENCODERS = {family.name: family for family in ALL_FAMILIES}
 
 HEAD = """# The zoo of derived steps
 
-Decoders of the transformers package (`pip install -e .[zoo]`) in tiny configurations with random weights, exported as
+Decoders of transformers (`pip install transformers==5.23.0`) in tiny configurations with random weights, exported as
 they are trained, and at the end some that are written with torch alone: whole sequences in, no cache. The recipe lists
 the inputs, two axes and `derive_steps`, as [streams](streams.md#models-that-take-whole-sequences) says, and nothing
 knows a family.

@@ -16,7 +16,7 @@ CALLS = 100
 HEAD = """# The streaming zoo
 
 Steps of streaming models in tiny configurations with random weights, written as their authors write them, or those of
-the transformers package (`pip install -e .[zoo]`), captured from a recipe that lists inputs, states and axes only.
+transformers (`pip install transformers==5.23.0`), captured from a recipe that lists inputs, states and axes only.
 **Built** means: the passes of a build went through, the checker replayed every step of the proof, and so many chained
 *calls* of three rows that began at different times, past the end of every window, equal the module run on each row
 alone; NaN, infinities and 1e30 in free slots and in rows that have not begun change no bit. *Tries* counts the recipes

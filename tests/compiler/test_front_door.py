@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import build
+import runtime_lite
 from compiler import errors
 from compiler.cache.store import StageCache
 from compiler.recipe.load import LoadedRecipe
@@ -364,6 +365,12 @@ def test_changes_behind_a_command_come_after_those_in_front_of_it(capsys: pytest
     assert run(capsys, "--set", right, "check", "cpu.yaml", "--set", wrong)[0] == 2
     code, _, err = run(capsys, "explain", "encoder", "--recipe", "cpu.yaml", "--set", wrong)
     assert code == 2 and "size_mb" in err
+
+
+def test_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        build.main(["--version"])
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"slipway-compiler {runtime_lite.__version__}\n")
 
 
 def test_doctor_lists_targets_and_versions(capsys: pytest.CaptureFixture[str]) -> None:
