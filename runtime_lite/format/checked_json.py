@@ -18,7 +18,8 @@ MAX_ITEMS = 4096  # entries of one list or object
 MAX_TEXT = 4096
 MAX_PATH = 240
 MAX_NAME = 64
-REBUILD = "rebuild the bundle with build.py"
+REBUILD = "rebuild the bundle"
+UPDATE = "update runtime_lite if the bundle is newer, else rebuild the bundle"
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _COMPONENT = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_-])?")
@@ -90,7 +91,8 @@ class JsonValue:
         """Check that this is an object with exactly these keys, and return self."""
         expected, found = set(names), set(self._table())
         if unknown := sorted(found - expected):
-            self.refuse(f"only the keys {', '.join(sorted(expected))}", f"unknown key {show(unknown[0])}")
+            keys = f"only the keys {', '.join(sorted(expected))}"
+            refuse(self.where, keys, f"unknown key {show(unknown[0])}", UPDATE)
         if missing := sorted(expected - found):
             self.refuse(f"the key {missing[0]!r}", "an object without it")
         return self

@@ -25,8 +25,8 @@ COMMAND = re.compile(r"(?:\.venv/bin/)?(?:python |build\.py |make |pip )")
 
 def pages() -> list[Path]:
     """Every page for readers."""
-    below = [path for folder in ("docs", "examples", "benchmarks") for path in (ROOT / folder).rglob("*.md")]
-    return [ROOT / "README.md", *sorted(below)]
+    folders = ("docs", "examples", "benchmarks", "distributions")
+    return sorted([*ROOT.glob("*.md"), *(path for folder in folders for path in (ROOT / folder).rglob("*.md"))])
 
 
 @dataclasses.dataclass(frozen=True)

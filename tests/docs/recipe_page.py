@@ -73,12 +73,16 @@ def meanings(record: type[Record]) -> dict[str, str]:
     """What the docstrings of a record and its bases say of each attribute."""
     told: dict[str, str] = {}
     for each in reversed(record.__mro__[: record.__mro__.index(Record)]):
-        _, _, attributes = (
-            (inspect.getdoc(each) or "").partition("Attributes:\n") if "__doc__" in vars(each) else ("",) * 3
-        )
-        for name, text in re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", attributes, re.MULTILINE):
-            told[name] = re.sub(r"\bNone\b", "none", " ".join(text.split()).rstrip("."))
-    return told
+        if "__doc__" in vars(each):
+            told |= attributes_told(each)
+    return {name: re.sub(r"\bNone\b", "none", text) for name, text in told.items()}
+
+
+def attributes_told(record: type) -> dict[str, str]:
+    """What a docstring says of each attribute, on one line."""
+    _, _, attributes = (inspect.getdoc(record) or "").partition("Attributes:\n")
+    found = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", attributes, re.MULTILINE)
+    return {name: " ".join(text.split()).rstrip(".") for name, text in found}
 
 
 def every_key() -> Iterator[tuple[type[Record], str]]:

@@ -12,6 +12,9 @@ from tests.docs.pages import ROOT, Block
 NOT_RUN = {
     "make test": "runs this test",
     "make lock": "changes the checkout",
+    "python3.11 -m venv": "installs for minutes; tests/test_distributions.py runs what the wheels hold",
+    "building/bin/": "needs that environment",
+    "running/bin/": "needs that environment",
     "make build RECIPE=full_cpu.yaml": "builds for minutes, and the measurements behind it are not run",
     "make build RECIPE=full_edge.yaml": "builds for minutes, and the measurements behind it are not run",
     ".venv/bin/python build.py --recipe full_edge.yaml": "builds for minutes",
@@ -29,6 +32,7 @@ NOT_RUN = {
     ".venv/bin/python -m tests.runtime_lite.hosting.against_triton": "installs a server; the same rows are a test",
     ".venv/bin/python -m tests.soak": "measures for minutes; a short run of each row is a test",
     ".venv/bin/python -m tests.docs.recipe_page": "writes a page; tests/docs/test_recipe_page.py compares it",
+    ".venv/bin/python -m tests.docs.bundle_page": "writes a page; tests/docs/test_bundle_page.py compares it",
     ".venv/bin/python -m compiler.analysis.coverage": "writes a page; its own test compares it",
 }
 """Commands that pages name and no test runs, by how they begin, and why."""
