@@ -57,6 +57,8 @@ class StageResults:
         if not code:
             self.cache.put_with_dependencies(key, files, {})
             return ""
+        if not self.cache.knows_code:
+            return "not kept, as nobody sees what the calling program has done to the code"
         imported = [(imported_by([reference], self.folder), named) for reference, named in code.items()]
         unseen = [*READ_TRACER.unseen(), *(name for each, named in imported if not named for name in each.unseen)]
         if unseen:

@@ -64,6 +64,8 @@ class StageCache:
         max_bytes: upper bound of all entries together; 0 keeps only what is in use.
         keep_s: entries used within this time are not evicted.
         now: seconds since the epoch, replaced in tests.
+        knows_code: whether code that a recipe names does in this process what its files say. Where a program calls a
+            build it may have changed modules, and read what nobody saw: nothing with dependencies is found then.
     """
 
     def __init__(
@@ -73,11 +75,13 @@ class StageCache:
         max_bytes: int = DEFAULT_MAX_BYTES,
         keep_s: float = DEFAULT_KEEP_S,
         now: Callable[[], float] = time.time,
+        knows_code: bool = True,
     ) -> None:
         self.folder = folder
         self.max_bytes = max_bytes
         self.keep_s = keep_s
         self._now = now
+        self.knows_code = knows_code
 
     def get(self, key: str) -> Path | None:
         """The folder of an entry whose files are all intact, or None."""
@@ -111,7 +115,9 @@ class StageCache:
         """The folder of an intact entry whose recorded dependencies are all as they were, or None."""
         entry = self.get(key)
         record = _read_digests(entry) if entry else None
-        return entry if record is not None and holds(record["dependencies"]) else None
+        if record is None or (record["dependencies"] and not self.knows_code):
+            return None
+        return entry if holds(record["dependencies"]) else None
 
     def put_with_dependencies(
         self, key: str, files: Mapping[str, Content | Path], dependencies: Mapping[str, str]

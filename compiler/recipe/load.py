@@ -4,7 +4,7 @@ Nothing is converted silently. Every message reads `<file>:<line>: <key>: expect
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from compiler.recipe.graph_parts import PassSpec
 from compiler.recipe.record import Recipe, Target
 from compiler.recipe.tree.keys import Key, require_filled, where
 from compiler.recipe.tree.latencies import expand_latencies
-from compiler.recipe.tree.located_yaml import Node, read_document
+from compiler.recipe.tree.located_yaml import Node, node_of, read_document
 from compiler.recipe.tree.messages import first_problem
 from compiler.recipe.tree.overrides import apply_override
 from compiler.recipe.tree.short_forms import (
@@ -100,7 +100,25 @@ def load_recipe(path_or_name: str, overrides: Sequence[str] = (), checkpoint: st
             f"{path}: expected a readable recipe, got {error.strerror or error}",
             cure="check the path and its permissions",
         ) from None
-    tree = expand_name_ranges(read_document(data, _display(path)))
+    return _completed(path, read_document(data, _display(path)), overrides, checkpoint)
+
+
+def recipe_of_values(values: Mapping[str, Any], name: str, checkpoint: str | None = None) -> LoadedRecipe:
+    """Complete and check a recipe that a program gives as values, as if a file had said them.
+
+    Args:
+        values: what the file would hold: mappings, lists, text, numbers, truths, and records of a recipe.
+        name: stands in messages in place of the file.
+        checkpoint: replaces the checkpoint of every graph.
+
+    Raises:
+        RecipeError: the recipe is wrong; the message names the key.
+    """
+    return _completed(Path(name), node_of(plain_of(values), name), (), checkpoint)
+
+
+def _completed(path: Path, tree: Node, overrides: Sequence[str], checkpoint: str | None) -> LoadedRecipe:
+    tree = expand_name_ranges(tree)
     tree = add_default_passes(tree)
     for override in overrides:
         tree = apply_override(tree, override)
@@ -144,21 +162,24 @@ def find_recipe(path_or_name: str) -> Path:
 
 def render_recipe(recipe: Recipe) -> str:
     """The recipe as YAML with defaults filled in; keys without value and without default are left out."""
-    text: str = yaml.safe_dump(_plain(recipe), sort_keys=False, width=120, default_flow_style=None, allow_unicode=True)
+    text: str = yaml.safe_dump(
+        plain_of(recipe), sort_keys=False, width=120, default_flow_style=None, allow_unicode=True
+    )
     return text
 
 
-def _plain(value: Any) -> Any:
+def plain_of(value: Any) -> Any:
+    """Records as a file writes them: mappings, lists and scalars; keys without value are left out."""
     if isinstance(value, PassSpec):
-        return {value.name: _plain(value.options)} if value.options else value.name
+        return {value.name: plain_of(value.options)} if value.options else value.name
     if isinstance(value, Target):
-        return {"kind": value.kind, **_plain(value.options)}
+        return {"kind": value.kind, **plain_of(value.options)}
     if isinstance(value, pydantic.BaseModel):
-        return {key: _plain(child) for key, child in value if child is not None}
+        return {key: plain_of(child) for key, child in value if child is not None}
     if isinstance(value, dict):
-        return {key: _plain(child) for key, child in value.items()}
+        return {key: plain_of(child) for key, child in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain(child) for child in value]
+        return [plain_of(child) for child in value]
     return value
 
 

@@ -7,6 +7,7 @@ scalars follow YAML 1.1 as PyYAML does, except for spellings that say one thing 
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -105,6 +106,34 @@ def read_document(data: bytes, name: str) -> Node:
             cure="save it as UTF-8",
         ) from None
     return _parse(text, name, numbered=True)
+
+
+def node_of(value: Any, origin: str, place: str = "") -> Node:
+    """Values of a program as a tree, as if a file had said them.
+
+    Args:
+        value: mappings with text as keys, lists, tuples, scalars; arrays and their numbers become lists and numbers.
+        origin: what messages say in place of file and line.
+        place: keys on the way to the value.
+
+    Raises:
+        RecipeError: a value is of another type.
+    """
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return Node({key: node_of(child, origin, f"{place}{key}.") for key, child in value.items()}, origin)
+    if isinstance(value, list | tuple):
+        return Node(tuple(node_of(child, origin, f"{place}{i}.") for i, child in enumerate(value)), origin)
+    if value is None or isinstance(value, bool):
+        return Node(value, origin, text={None: "null", True: "true", False: "false"}[value])
+    if isinstance(value, str | int | float):
+        return Node(value, origin, text=str(value), quoted=isinstance(value, str))
+    if callable(getattr(value, "tolist", None)):
+        return node_of(value.tolist(), origin, place)
+    where = f"{origin}: {place.removesuffix('.')}" if place else origin
+    raise RecipeError(
+        f"{where}: expected text, numbers, truths, lists or mappings with text as keys, got {type(value).__name__}",
+        cure="give the value as a recipe has it",
+    )
 
 
 def read_value(text: str, origin: str) -> Node:

@@ -71,3 +71,17 @@ def test_sources_that_changed_while_they_ran_are_not_kept(folder: Path) -> None:
 def test_without_a_cache_nothing_is_kept(folder: Path) -> None:
     results = StageResults(None, folder)
     assert results.keep("k" * 64, {}, {}) == "" and results.find("k" * 64) is None
+
+
+def test_where_a_program_calls_code_is_not_known_by_its_files(folder: Path) -> None:
+    """What hangs on code is neither found nor kept; what follows from its key alone is."""
+    (folder / "weights.txt").write_text("1")
+    results = run(folder, READ)
+    assert results.keep("k" * 64, {"a": b""}, {"some_factory:build": False}) == ""
+    called = StageResults(StageCache(folder / "cache", knows_code=False), folder)
+    assert called.find("k" * 64) is None and results.find("k" * 64) is not None
+    why = called.keep("l" * 64, {"a": b""}, {"some_factory:build": True})
+    assert why == "not kept, as nobody sees what the calling program has done to the code"
+    assert called.find("l" * 64) is None and results.find("l" * 64) is None
+    assert called.keep("m" * 64, {"a": b""}, {}) == ""
+    assert called.find("m" * 64) is not None

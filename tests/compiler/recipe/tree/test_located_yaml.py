@@ -1,9 +1,10 @@
 """Values keep the place they were written at; spellings that mean something else are refused."""
 
+import numpy as np
 import pytest
 
 from compiler.errors import RecipeError
-from compiler.recipe.tree.located_yaml import read_document, read_value
+from compiler.recipe.tree.located_yaml import node_of, read_document, read_value
 
 DOCUMENT = b"""\
 # comment
@@ -76,3 +77,20 @@ def test_text_beyond_the_depth_limit_does_not_exhaust_the_stack() -> None:
         read_value("[" * 100_000, "--set")
     with pytest.raises(RecipeError, match="nesting deeper than 24"):
         read_value("{a: " * 100_000, "--set")
+
+
+def test_values_of_a_program_read_as_those_of_a_file() -> None:
+    values = {"name": "tiny", "sizes": (1, 2.5), "flag": True, "empty": None, "initial": np.ones((1, 2), np.float32)}
+    tree = node_of(values, "compile")
+    assert tree.plain() == {**values, "initial": ((1.0, 1.0),)}
+    assert isinstance(tree.value, dict)
+    assert [tree.value[key].describe() for key in ("name", "flag", "empty")] == ["'tiny'", "true", "null"]
+    assert tree.value["name"].origin == "compile"
+
+
+@pytest.mark.parametrize("value", [object(), {1: "a"}, {"a": {1, 2}}])
+def test_values_that_no_file_holds_are_refused_with_their_place(value: object) -> None:
+    with pytest.raises(
+        RecipeError, match=r"^compile: graphs\.net(\.a)?: expected text, numbers, truths, lists or mappings"
+    ):
+        node_of({"graphs": {"net": value}}, "compile")
