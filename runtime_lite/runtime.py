@@ -337,13 +337,24 @@ def _check_same_interface(old: Bundle, new: Bundle) -> None:
         for what, before, after in zip(_INTERFACE, _interface(graph), _interface(found[name]), strict=True):
             if before != after:
                 refuse(f"{new.path}: graph {name!r}", f"the {what} of {old.path}: {show(before)}", show(after))
+        ranges = {tensor.name: tensor.range for tensor in graph.inputs}
+        for tensor in found[name].inputs:
+            if _is_narrower(tensor.range, ranges.get(tensor.name)):
+                expected_range = ranges[tensor.name] or "any number"
+                got = f"{tensor.range}, which refuses feeds that were taken"
+                refuse(f"{new.path}: graph {name!r}: range of {tensor.name!r}", f"{expected_range} or more", got)
+
+
+def _is_narrower(new: tuple[float, float] | None, old: tuple[float, float] | None) -> bool:
+    """Whether numbers in an old range lie outside of a new one; None takes any number."""
+    return new is not None and (old is None or new[0] > old[0] or new[1] < old[1])
 
 
 _INTERFACE = ("inputs", "outputs", "states", "cache axes", "batch axis", "lengths")
 
 
 def _interface(graph: Graph) -> tuple[object, ...]:
-    """What callers and states depend on; buckets may differ."""
+    """What callers and states depend on; buckets may differ, and ranges of inputs may be wider."""
     inputs = [replace(tensor, range=None) for tensor in graph.inputs if tensor.role == "data"]
     outputs = [tensor for tensor in graph.outputs if tensor.role == "data"]
     lengths = {name: axis.length_input is not None for name, axis in graph.axes.items()}

@@ -22,6 +22,8 @@ from tests.runtime_lite.bundles import (
     WIDTH,
     graph_files,
     onnx_bytes,
+    plain_golden,
+    plain_graph,
     random_chunks,
     replace_graph,
     replace_hashed,
@@ -168,6 +170,34 @@ def test_a_swap_serves_what_comes_from_now_on_and_leaves_open_streams_where_they
         assert not np.allclose(model.run(plain, "plain")["y"], old.run(plain, "plain")["y"])
         fork.close()
         assert runtime.ledger.balanced
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_taken"),
+    [
+        (None, (0, 5), False),
+        ((0, 5), (1, 5), False),
+        ((0, 5), (0, 4), False),
+        ((0, 5), (-1, 6), True),
+        ((0, 5), None, True),
+    ],
+)
+def test_a_swap_takes_no_bundle_that_refuses_what_was_taken(
+    tmp_path: Path, old: tuple[int, int] | None, new: tuple[int, int] | None, is_taken: bool
+) -> None:
+    def with_range(name: str, declared: tuple[int, int] | None) -> Path:
+        graph = plain_graph()
+        inputs = [dataclasses.replace(each, range=declared if each.name == "shift" else None) for each in graph.inputs]
+        files = graph_files() | {"golden/plain.npz": npz_from_golden(plain_golden())}
+        return write_bundle(tmp_path / name, {"plain": dataclasses.replace(graph, inputs=tuple(inputs))}, files)
+
+    with Runtime() as runtime:
+        model = runtime.load(with_range("old", old))
+        if is_taken:
+            runtime.swap(model, with_range("new", new))
+        else:
+            with pytest.raises(BundleRefused, match=r"graph 'plain': range of 'shift': expected .* or more, got \("):
+                runtime.swap(model, with_range("new", new))
 
 
 def test_an_old_version_is_closed_with_its_last_stream(bundle: Path) -> None:
