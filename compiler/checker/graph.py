@@ -86,8 +86,8 @@ class Graph:
         return None
 
     def dims(self, name: str) -> list[str | int]:
-        """The shape of a graph input."""
-        return [dim.dim_param or dim.dim_value for dim in self.inputs[name].type.tensor_type.shape.dim]
+        """The shape of an input or output of the graph."""
+        return [dim.dim_param or dim.dim_value for dim in self.types[name].tensor_type.shape.dim]
 
     @functools.cached_property
     def sizes(self) -> set[str]:

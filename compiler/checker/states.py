@@ -29,6 +29,8 @@ SHARES = (0, 4, 2, 3)
 ALL_CACHED = 48
 """Slots up to which every number of cached frames is tried; of more, those at both ends."""
 
+_NOT_PADDED: Record = {"axes": {}, "contents": []}
+
 
 def require_counted(before: Graph, after: Graph, certificate: Record, said: Mapping[str, Said], shortest: Row) -> None:
     """Every state along a cache holds the frames that are counted, and every other state has one size.
@@ -57,7 +59,8 @@ def require_counted(before: Graph, after: Graph, certificate: Record, said: Mapp
     for state in replaced:
         _require_one_size(before, after, state, said, sides)
     for state in states:
-        _require_told(state, said.get(state["output"]), lengths)
+        output = state["output"]  # where no record speaks of it, nothing padded was read to make it
+        _require_told(state, said.get(output, (_NOT_PADDED, before.dims(output))), lengths)
     _require_given(before, states, replaced, lengths, certificate.get("ranges", {}))
 
 
@@ -142,17 +145,17 @@ def _require_one_size(
     along = {each for dim in before.dims(name) if isinstance(dim, str) for each in names_in(dim)} & sides.keys()
     if along:
         raise Rejected(f"state {name!r}: lies along {min(along)!r}, of which the next call may have another length")
-    fact = said[output][0] if output in said else {"axes": {}}
+    fact = said[output][0] if output in said else _NOT_PADDED
     if any("frames" in factor for factors in fact["axes"].values() for factor in factors):
         raise Rejected(f"state {output!r}: is said to have an axis that is padded")
 
 
-def _require_told(state: Record, said: Said | None, lengths: _Lengths) -> None:
+def _require_told(state: Record, said: Said, lengths: _Lengths) -> None:
     """What is said of an output is that its newest frames lie in its last slots, as many as are counted."""
     where, at = f"state {state['output']!r}", state["axis"]
-    if said is None or len(said[1]) <= at:
-        raise Rejected(f"{where}: no record speaks of it")
     fact, shape = said
+    if len(shape) <= at:
+        raise Rejected(f"{where}: has no axis {at}")
     size = shape[at]
     if str(at) in fact["axes"]:
         padded = [axis for axis, each in fact["axes"].items() if any("frames" in factor for factor in each)]

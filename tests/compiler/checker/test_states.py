@@ -33,6 +33,22 @@ def cut_by_its_author() -> Proof:
     return proof_of(Lowered("net", parse(TEXT), None, (State("past", "next_past", 1, "cache"),), (cache,), "batch"))
 
 
+REPLACED_WHOLE = """(float[1,6,4] x, float[cache,4,1] past) => (float[1,6,4] y, float[4,4,1] next_past)
+    <int64[1] zero = {0}, int64[1] one = {1}, int64[1] end = {9223372036854775807}, int64[1] most = {4},
+     int64[1] last = {-2}>
+    { rows = Transpose<perm = [2, 0, 1]>(past)  joined = Concat<axis = 1>(rows, x)
+       kept = Slice(joined, zero, last, one)  length = Shape<start = 1, end = 2>(kept)  behind = Sub(length, most)
+       start = Max(behind, zero)  newest = Slice(kept, start, end, one)
+       next_past = Transpose<perm = [1, 2, 0]>(newest)
+       high = ReduceMax<keepdims = 1>(joined, one)  y = Add(x, high) }"""
+
+
+def replaced_whole(slots: int = 4) -> Proof:
+    """A stream of 4 slots, of which every call writes 4 anew; no record speaks of what turns them last."""
+    cache = CacheAxis("cache", slots, 4, "real_length", None)
+    return proof_of(Lowered("net", parse(REPLACED_WHOLE), None, (State("past", "next_past", 0, "cache"),), (cache,)))
+
+
 def two_caches() -> Proof:
     return proof_of(copy_of(streaming(two_caches=True, window=60, lookup=None)))
 
@@ -196,3 +212,12 @@ def test_a_cache_without_new_frames_and_one_of_many_slots_are_counted() -> None:
     for slots in (1, 2, 500):
         before, after, certificate = proof_of(copy_of(streaming(window=slots, lookup=None)))
         assert check(before, after, certificate) == len(certificate["records"])
+
+
+def test_a_cache_that_every_call_replaces_is_counted_where_no_record_speaks_of_it() -> None:
+    before, after, certificate = replaced_whole()
+    assert all("next_past" not in record["outputs"] for record in certificate["records"])
+    check(before, after, certificate)
+    certificate["states"][0]["adds"] = "3"
+    with pytest.raises(Rejected, match="next_past"):
+        check(before, after, certificate)
