@@ -295,10 +295,12 @@ class Inserter:
         node.metadata_props[PASS_KEY] = self.stamp
         if self.source:
             node.metadata_props[SOURCE_KEY] = self.source
+        place = self.before or self.after
+        graph = self.graph if place is None or place.graph is None else place.graph  # it may be that of a body
         if self.before is not None:
-            self.graph.insert_before(self.before, node)
+            graph.insert_before(self.before, node)
         elif self.after is not None:
-            self.graph.insert_after(self.after, node)
+            graph.insert_after(self.after, node)
             self.after = node
         else:
             self.graph.append(node)

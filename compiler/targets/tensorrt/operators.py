@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 import onnx
 import onnx_ir as ir
 
+from compiler.analysis.seen_rows import infinite_constants
 from compiler.ir import array_of, attribute, int_attribute, is_op
+from compiler.operator_traits import RECURRENCES
 from compiler.targets.tensorrt.rule import Breach, DeviceLimits, Rule, every_node, is_inner
 
 FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
@@ -183,14 +185,16 @@ def _topk_sorted(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
 
 
 def _first_output_only(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
+    """Dropout may declare others; of the rest one that is declared is one too many."""
     for node in every_node(model):
         if not is_op(node, "LayerNormalization", "MaxPool", "Dropout"):
             continue
         for value in node.outputs[1:]:
-            if value.uses() or value.is_graph_output():
+            is_read = bool(value.uses()) or value.is_graph_output()
+            if is_read or (value.name and node.op_type != "Dropout"):
                 yield Breach(
-                    f"expected only the first output of {node.op_type} in use, got a reader of {value.name}",
-                    "compute it with other operators",
+                    f"expected {node.op_type} with one output, got {value.name} besides",
+                    "compute it with other operators" if is_read else "drop it, as nothing reads it",
                     node,
                     value,
                 )
@@ -263,6 +267,36 @@ def _recurrent(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
             for name in ("layout", "input_forget"):
                 if int_attribute(node, name, 0) != 0:
                     yield Breach(f"expected {node.op_type} with {name}=0, got another", "export it so", node)
+
+
+def _half_lengths(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
+    """The importer mixes types there: it keeps what lies behind a length in float32."""
+    for node in every_node(model):
+        if not is_op(node, *RECURRENCES) or len(node.inputs) < 5 or node.inputs[4] is None:
+            continue
+        data = node.inputs[0]
+        if data is not None and data.dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16):
+            yield Breach(
+                f"expected {node.op_type} with lengths over FLOAT, got {_kind(data)}",
+                f'keep it in float32: lower_precision: {{float32: ["op:{node.op_type}"]}}',
+                node,
+                node.inputs[4],
+            )
+
+
+def _hidden_scores(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
+    """The builder of TensorRT-RTX ends without naming a node, or with a signal; in float32 it takes them."""
+    for node in every_node(model):
+        scores = node.inputs[0] if is_op(node, "Softmax") else None
+        if scores is None or scores.dtype not in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16):
+            continue
+        for constant in infinite_constants(scores)[:1]:
+            yield Breach(
+                f"expected finite scores in half precision, got -inf of {constant.name}, as a row may see nothing",
+                "let every row see something, as itself, or hide scores by a number such as -1e4",
+                node,
+                constant,
+            )
 
 
 def _dilated_pool(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
@@ -338,6 +372,8 @@ _CHECKS: dict[str, Callable[[ir.Model, DeviceLimits], Iterator[Breach]]] = {
     "rotary-positions": _rotary_positions,
     "tensor-scatter": _tensor_scatter,
     "recurrent": _recurrent,
+    "half-lengths": _half_lengths,
+    "hidden-scores": _hidden_scores,
     "dilated-pool": _dilated_pool,
     "same-types": _same_types,
     "quantized-inner": _inner_quantization,

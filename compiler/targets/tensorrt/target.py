@@ -18,9 +18,13 @@ from typing import Any, ClassVar
 import onnx_ir as ir
 
 from compiler.errors import RecipeError
+from compiler.passes.eliminate_outputs import EliminateOutputs
+from compiler.passes.legalize_scores import LegalizeScores
+from compiler.passes.lower_elu import LowerElu
+from compiler.passes.split_constants import SplitConstants
 from compiler.quantization.placement import Placement
 from compiler.runners.session import Session, session_of
-from compiler.stages import Lowered
+from compiler.stages import Lowered, Pass
 from compiler.targets.base import Built, Compiled, Emitted, Part, Target
 from compiler.targets.static_graphs import write_static
 from compiler.targets.tensorrt import builder, compile_engines, verify
@@ -126,6 +130,11 @@ class Tensorrt(Target):
     def _capability(self) -> tuple[int, int]:
         major, minor = self.compute_capability.split(".")
         return int(major), int(minor)
+
+    def passes(self, sizes: Mapping[str, int]) -> tuple[Pass, ...]:
+        """What the builder wants, around what every target does: masks are legalised while axes have names."""
+        before = LegalizeScores(tuple(sizes.items()))
+        return (before, *super().passes(sizes), EliminateOutputs(), LowerElu(), SplitConstants())
 
     def accept(self, artifacts: Sequence[Lowered]) -> None:
         """Lint the graphs.

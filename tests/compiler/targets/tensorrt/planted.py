@@ -85,6 +85,25 @@ def loop(constant: bool) -> Case:
     )
 
 
+def lengths(op: str, kind: str) -> Case:
+    """A recurrence over rows of lengths of their own."""
+    return Case(
+        f"""({kind}[3,1,4] x, {kind}[1,6,4] w, {kind}[1,6,2] r, int32[1] n) => ({kind}[3,1,1,2] y)
+            {{ y = {op}<hidden_size = 2>(x, w, r, , n) }}"""
+    )
+
+
+def hidden(kind: str) -> Case:
+    """Scores that a mask of the caller hides, as a compiled attention has them."""
+    half = kind == "float16"
+    return Case(
+        f"""({kind}[1,4,16,36] q, {kind}[1,4,36,144] k, {kind}[1,4,144,36] v, {kind}[1,4,16,144] c,
+             bool[1,1,1,144] m, {kind} low) => ({kind}[1,4,16,36] y)
+            {{ s = MatMul(q, k)  t = Add(s, c)  h = Where(m, t, low)  p = Softmax(h)  y = MatMul(p, v) }}""",
+        {"low": np.array(-np.inf, np.float16 if half else np.float32)},
+    )
+
+
 def pair(body: str, **weights: Array) -> Case:
     """A weighted graph whose pairs are written out."""
     text = f"(float[2,4] x, int8[4,4] w, float[4] ws, int8[4] wz, float s, int8 z) => (float[2,4] y) {{ {body} }}"
@@ -135,10 +154,7 @@ PLANTED: dict[str, tuple[Case, Case]] = {
             "(float[2,4] x, float[4] g) => (float[2,4] y, float[2,1] mean) { y, mean = LayerNormalization(x, g) }",
             {"g": np.ones(4, np.float32)},
         ),
-        Case(
-            "(float[2,4] x, float[4] g) => (float[2,4] y) { y, mean = LayerNormalization(x, g) }",
-            {"g": np.ones(4, np.float32)},
-        ),
+        Case("(float[2,4] x, float[4] g) => (float[2,4] y) { y = LayerNormalization(x, g) }", {"g": ONES[0]}),
     ),
     "scatter-reduction": (
         Case("(float[4] x, int64[2,1] i, float[2] u) => (float[4] y) { y = ScatterND<reduction = \"add\">(x, i, u) }"),
@@ -182,6 +198,8 @@ PLANTED: dict[str, tuple[Case, Case]] = {
             " { y = GRU<hidden_size = 2>(x, w, r) }"
         ),
     ),
+    "half-lengths": (lengths("GRU", "float16"), lengths("GRU", "float")),
+    "hidden-scores": (hidden("float16"), hidden("float")),
     "dilated-pool": (
         Case("(float[1,1,8,8] x) => (float[1,1,k,k] y) { y = MaxPool<kernel_shape = [2, 2], dilations = [2, 2]>(x) }"),
         Case("(float[1,1,8,8] x) => (float[1,1,k,k] y) { y = MaxPool<kernel_shape = [2, 2], dilations = [1, 1]>(x) }"),
@@ -294,3 +312,26 @@ BFLOAT16 = Case(
     "(float[4] x, bfloat16[4] h) => (float[4] y) { w = Cast<to = 1>(h)  y = Add(x, w) }",
     {"h": np.ones(4, ml_dtypes.bfloat16)},
 )
+
+STAYS: dict[str, str] = {
+    "opset": "TensorRT documents opset 25 from 11.5 on, and drivers of a T4 may come with 10.9",
+    "domain": "the parser takes an operator of any other domain for the standard one of its name, without a word",
+    "operand-type": "the table of TensorRT's parser lacks these types",
+    "topk-k": "TensorRT documents that limit",
+    "topk-sorted": "the order of the results changes: it sorts them all the same",
+    "rotary-positions": "TensorRT documents INT64 alone",
+    "recurrent": "TensorRT documents the values 0 alone",
+    "quantized-inner": "what is quantised inside loops and branches computes in floating point: noise for nothing",
+    "element-type": "DOUBLE is computed in FLOAT without a word",
+    "uint8-border": "TensorRT documents UINT8 for network inputs and outputs alone",
+    "int8-quantized": "TensorRT documents INT8 between Q/DQ pairs alone",
+    "quantized-type": "TensorRT documents INT8 alone",
+    "scale-blocks": "TensorRT documents blocks for 4-bit weights alone",
+    "activation-per-tensor": "NVIDIA's rules know one scale per activation",
+    "weight-axis": "NVIDIA's rules know scales along the outputs alone",
+    "weight-range": "NVIDIA's guide keeps weights at -127 to 127",
+    "float-only": "a pair in front of what computes in floating point costs a kernel and noise",
+    "float-bias": "NVIDIA's rules leave a bias in floating point: noise for nothing",
+    "both-halves": "half a pair computes nothing on integers",
+}
+"""Rules that graphs break which TensorRT-RTX 1.7 builds all the same, and why each stays."""

@@ -10,7 +10,7 @@ import pytest
 from compiler.errors import Refused
 from compiler.targets.tensorrt import lint as linter
 from compiler.targets.tensorrt.lint import RULES, Unbuildable, lint, require_buildable
-from tests.compiler.targets.tensorrt.planted import PLANTED, T4, Case
+from tests.compiler.targets.tensorrt.planted import PLANTED, STAYS, T4, Case
 from tests.kit.graphs import parse
 
 NAMES = [rule.name for rule in RULES]
@@ -31,6 +31,10 @@ COMPANIONS = {
 def test_every_rule_has_a_planted_violation() -> None:
     assert sorted(PLANTED) == sorted(NAMES)
     assert len(set(NAMES)) == len(NAMES)
+
+
+def test_rules_that_stay_against_a_builder_are_rules() -> None:
+    assert set(STAYS) <= set(NAMES)
 
 
 @pytest.mark.parametrize("rule", NAMES)

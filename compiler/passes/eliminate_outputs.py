@@ -1,0 +1,46 @@
+"""Drop outputs that a node declares and nothing reads.
+
+Before:
+    y, mean = LayerNormalization(x, gamma);  z = Relu(y)
+After:
+    y = LayerNormalization(x, gamma);  z = Relu(y)
+
+Which outputs a node has tells some parsers what it computes, and they take LayerNormalization and MaxPool with one.
+
+Requires: nothing.
+Ensures: the last output of every node is read, or the operator has it always.
+Keeps: outputs that the operator has always, and those of loops and branches.
+Numerics: exact.
+Source: optional outputs, ONNX specification.
+"""
+
+import dataclasses
+from typing import ClassVar
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.stages import Lowered, Outcome
+
+
+@dataclasses.dataclass(frozen=True)
+class EliminateOutputs:
+    """No declared output that nothing reads."""
+
+    name: ClassVar[str] = "eliminate_outputs"
+    lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ()
+    expensive: ClassVar[bool] = False
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """Rewrite the graph in place."""
+        before = _values(lowered.model)
+        house.prune(lowered.model)
+        dropped = before - _values(lowered.model)
+        return Outcome(lowered, dropped, dropped)
+
+
+def _values(model: ir.Model) -> int:
+    """How many values are declared; what nothing reads of nodes and weights is gone, too, where they are pruned."""
+    nodes = ir.traversal.RecursiveGraphIterator(model.graph)
+    return len(model.graph.initializers) + sum(bool(output.name) for node in nodes for output in node.outputs)

@@ -1,0 +1,66 @@
+"""Give what follows a convolution constants of its own.
+
+Before:
+    u = Conv(Add(x, shared), weights);  y = Add(u, shared)
+After:
+    u = Conv(Add(x, shared), weights);  y = Add(u, own), own equal to shared
+
+A builder that computes a convolution along time as one over images gives a constant that is added to its result another
+shape, and so to whatever else reads the same constant; it then refuses the graph, and names no node.
+
+Requires: nothing.
+Ensures: what is computed entry by entry of the result of a convolution shares no constant.
+Keeps: all other constants; weights files hold equal ones once.
+Numerics: exact.
+Source: equal content.
+"""
+
+import dataclasses
+from typing import ClassVar
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.operator_traits import BROADCASTING
+from compiler.stages import Lowered, Outcome
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitConstants:
+    """A constant per reader behind convolutions."""
+
+    name: ClassVar[str] = "split_constants"
+    lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ()
+    expensive: ClassVar[bool] = False
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """Rewrite the graph in place."""
+        count = 0
+        for node in list(ir.traversal.RecursiveGraphIterator(lowered.model.graph)):
+            for index in _shared(node):
+                node.replace_input_with(index, _copied(lowered.model, node, index))
+                count += 1
+        return Outcome(lowered, count, count)
+
+
+def _shared(node: ir.Node) -> list[int]:
+    """The operands of a node behind a convolution that are constants of other nodes as well."""
+    makers = [value.producer() for value in node.inputs if value is not None]
+    if not house.is_op(node, *BROADCASTING) or not any(house.is_op(each, "Conv", "ConvTranspose") for each in makers):
+        return []
+    constants = (
+        (index, value) for index, value in enumerate(node.inputs) if value and house.array_of(value) is not None
+    )
+    return [index for index, value in constants if len(house.consumers_of(value)) > 1]
+
+
+def _copied(model: ir.Model, node: ir.Node, index: int) -> ir.Value:
+    """Another constant of the same content."""
+    value = node.inputs[index]
+    array = house.array_of(value)
+    assert value is not None and array is not None
+    name = house.fresh_name(model.graph, f"{value.name}_own")
+    copy = ir.Value(name=name, shape=value.shape, type=value.type, const_value=ir.tensor(array, name=name))
+    model.graph.register_initializer(copy)
+    return copy
