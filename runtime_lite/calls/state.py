@@ -124,7 +124,7 @@ def next_states(
     rows = [state.rows for state in states]
     lengths: list[dict[str, Array]] = [{} for _ in states]
     for cache in graph.caches:
-        added = np.repeat([cache.frames_of(each) for each in sizes], rows)
+        added = cache.step if cache.added is None else np.repeat([cache.frames_of(each) for each in sizes], rows)
         after = cache.after_call(np.concatenate([state.lengths[cache.axis] for state in states]), added)
         for own, start, count in zip(lengths, itertools.accumulate(rows, initial=0), rows, strict=False):
             own[cache.axis] = after[start : start + count]

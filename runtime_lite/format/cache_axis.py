@@ -80,7 +80,7 @@ class CacheAxis:
         Raises:
             BadInput: none may make room, and they have no slots; or a call before was the last one.
         """
-        if parted := lengths[(lengths % self.chunk != 0) & (np.asarray(added) > 0)].tolist():
+        if self.chunk > 1 and (parted := lengths[(lengths % self.chunk != 0) & (np.asarray(added) > 0)].tolist()):
             raise BadInput(
                 f"a stream: expected calls of whole chunks of {self.chunk} frames before this one, got {parted[0]} "
                 f"frames along {self.axis!r}; a shorter chunk ends a stream: reset it, or open another"
