@@ -24,6 +24,7 @@ from compiler.recipe.gates import BudgetGate
 from compiler.recipe.load import LoadedRecipe
 from compiler.records.build_report import EngineRow
 from compiler.records.drift_curves import curve_of
+from compiler.records.findings import BUILT
 from compiler.report.build_record import BuildRecord
 from compiler.report.progress import Progress
 from compiler.runners.mapped_weights import unload_weights
@@ -33,6 +34,7 @@ from compiler.targets.weights_file import WeightsFile
 from compiler.verify.chunk_lengths import Flush
 from compiler.verify.gate import Artefacts, OriginalGraph, Phase, Shipped, ShippedGraph
 from compiler.verify.gates import run_gates
+from compiler.verify.gates.engine_layers import require_read
 from compiler.verify.pipeline_answers import golden_together
 from compiler.verify.speed import measure_speed
 from compiler.verify.stream_artefacts import StreamArtefacts
@@ -41,7 +43,7 @@ from runtime_lite.executors.executor import ExecutorFactory, make_executor
 from runtime_lite.format.manifest import Sources
 from runtime_lite.format.reader import read_bundle
 
-NOT_MEASURED = "not measured: engine not built"
+NOT_MEASURED = "not measured: no engine runs here"
 
 NOT_OF_THE_DEVICE = "not measured: what runs here does not take the time of the device"
 
@@ -105,6 +107,14 @@ class Assembly:
         """
         run_gates(phase, self.shipped, self.progress, self.record.findings, self.receipts)
 
+    def require_read_layers(self) -> None:
+        """Let no engine stay whose layers nobody could read.
+
+        Raises:
+            GateFailed: there is one.
+        """
+        require_read(self.record.findings)
+
     def write(self) -> None:
         """The bundle with all that is known of it; a file that is there already stays as it is."""
         if not self.parts:
@@ -158,16 +168,34 @@ class Assembly:
         with read_bundle(self.folder) as bundle:
             waiting = unfinished(bundle.manifest)
         if not waiting or self.target.absent() is not None:
-            self.record.engines = tuple(EngineRow(graph, "not built", reason) for graph, reason in waiting.items())
+            self.record.engines = tuple(self._unbuilt(graph, reason) for graph, reason in waiting.items())
             return
         with self.progress.stage("", "engine") as handle:
+            finished = build_engines(self.target, self.folder, caches)
+            self.record.speed += finished.speed
             done = "verified and timed" if self.target.times_here else "verified"
-            self.record.speed += build_engines(self.target, self.folder, caches)
-            handle.end(detail=f"engines of {len(waiting)} graphs, {done}")
+            ended = done if finished.not_run is None else f"built and not run: {finished.not_run}"
+            handle.end(detail=f"engines of {len(waiting)} graphs, {ended}")
+        if finished.not_run is not None:
+            self.record.engines = tuple(
+                EngineRow(graph, "built", finished.not_run, "built", self._built_by(graph)) for graph in waiting
+            )
+            return
         self._open_with(self.target.executor)
         self.check("engines")
         enter_receipts(self.folder, self.receipts)
-        self.record.engines = tuple(EngineRow(graph, "built") for graph in waiting)
+        self.record.engines = tuple(EngineRow(graph, "built", reached="run") for graph in waiting)
+
+    def _built_by(self, graph: str) -> str:
+        """Which builder has made an engine of a graph, that nobody has run; empty for none."""
+        return next((each.detail for each in self.record.findings if (each.gate, each.graph) == (BUILT, graph)), "")
+
+    def _unbuilt(self, graph: str, reason: str) -> EngineRow:
+        """A graph without engines in the bundle, which a builder may have built elsewhere all the same."""
+        by = self._built_by(graph)
+        if by:
+            return EngineRow(graph, "not built", reason, "built", by)
+        return EngineRow(graph, "not built", reason, "linted", self.target.trial_absent())
 
     def close(self) -> None:
         """The gates on the whole bundle, and what reports say of its files."""
@@ -235,6 +263,7 @@ def _shipped_graph(
         forms=[form.name for form in forms],
         rounding_forms=[form.name for form in forms if form.made.lossy],
         with_forms=functools.partial(_in_part, lowering, loaded),
+        trial_builder=lowering.target.trial_builder(),
     )
 
 
@@ -287,7 +316,7 @@ def _sources_of(loaded: LoadedRecipe, graphs: Mapping[str, Lowering]) -> Sources
 
 def _unmeasured(budget: BudgetGate | None, target: Target) -> str:
     """What is said of speed where no graph runs here: which promises of the recipe nobody has looked at."""
-    absent = target.absent()
+    absent = target.absent() or target.cannot_run()
     said = NOT_MEASURED if absent else "measured with the engine" if target.times_here else NOT_OF_THE_DEVICE
     names = ("max_time_ratio", "max_size_ratio", *(("p95_ms",) if absent or not target.times_here else ()))
     open_ones = [f"gates.budget.{name}" for name in names if getattr(budget, name, None) is not None]

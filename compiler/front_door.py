@@ -182,10 +182,11 @@ def _finish(options: argparse.Namespace) -> int:
         done = "its engines are built" if has_engines else f"{', '.join(targets)} needs no vendor compiler"
         print(f"{options.bundle}: nothing to finish; {done}")
         return 0
-    rows = finish_bundle(options.bundle, (options.cache or default_folder()) / "timing")
-    for row in rows:
+    finished = finish_bundle(options.bundle, (options.cache or default_folder()) / "timing")
+    for row in finished.speed:
         print(f"{row.graph} {row.sizes}: p50 {row.p50_ms:.3f} ms, p95 {row.p95_ms:.3f} ms")
-    done = "built, verified and timed" if rows else "built and verified"
+    done = "built, verified and timed" if finished.speed else "built and verified"
+    done = done if finished.not_run is None else f"built, not run: {finished.not_run}"
     print(f"{options.bundle}: engines of {', '.join(waiting)} {done}")
     return 0
 
@@ -207,12 +208,16 @@ def _check(options: argparse.Namespace) -> int:
     files, modules = require_named_places(loaded)
     from compiler import pipeline  # a wrong recipe is answered before anything large is imported
 
-    targets = ", ".join(each.label for each in pipeline.check(loaded))
+    listed = pipeline.check(loaded)
+    targets = ", ".join(each.label for each in listed)
     graphs = "; ".join(f"graph {name}, {_count(len(g.passes), 'pass')}" for name, g in loaded.recipe.graphs.items())
     print(f"{loaded.path}: no mistake found: {graphs}; {'targets' if ', ' in targets else 'target'} {targets}")
     print(
         f"found: {_count(files, 'file')}, {_count(modules, 'function')} by their modules; nothing was captured or run"
     )
+    for each in listed:
+        if outlook := each.target.engine_outlook():
+            print(f"engines of {each.label}: {outlook}")
     return 0
 
 

@@ -217,6 +217,8 @@ def _assemble(
             bundle.write()
             bundle.measure()
             bundle.keep(kept)
+        if options.strict:
+            bundle.require_read_layers()
         bundle.build_engines((options.cache.folder if options.cache is not None else default_folder()) / "timing")
         bundle.close()
 

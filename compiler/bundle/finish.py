@@ -39,7 +39,20 @@ def unfinished(manifest: Manifest) -> dict[str, str]:
     }
 
 
-def finish_bundle(path: Path, caches: Path) -> list[SpeedRow]:
+@dataclasses.dataclass(frozen=True)
+class Finished:
+    """What came of engines that were built.
+
+    Attributes:
+        speed: their times; none of those that were not run, or whose times mean nothing here.
+        not_run: why they were not run; None where they were, and gave what was recorded.
+    """
+
+    speed: list[SpeedRow]
+    not_run: str | None
+
+
+def finish_bundle(path: Path, caches: Path) -> Finished:
     """Build the engines of a bundle, verify and time them on this machine, and put the finished bundle in its place.
 
     Args:
@@ -64,13 +77,13 @@ def finish_bundle(path: Path, caches: Path) -> list[SpeedRow]:
     require_toolchain(target, str(path))
     with staged(path, check_bundle_or_nothing) as folder:
         copy_files(path, folder)
-        speed = build_engines(target, folder, caches)
+        finished = build_engines(target, folder, caches)
         with read_bundle(folder) as bundle:
             recipe = yaml.safe_load(bundle.read_file(bundle.manifest.recipe))
         budget = (recipe.get("gates") or {}).get("budget")
         size_bytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-        check_budget(BudgetGate.model_validate(budget) if budget else None, size_bytes, speed)
-        return speed
+        check_budget(BudgetGate.model_validate(budget) if budget else None, size_bytes, finished.speed)
+        return finished
 
 
 def require_toolchain(target: Target, where: str) -> None:
@@ -87,8 +100,10 @@ def require_toolchain(target: Target, where: str) -> None:
         )
 
 
-def build_engines(target: Target, folder: Path, caches: Path) -> list[SpeedRow]:
+def build_engines(target: Target, folder: Path, caches: Path) -> Finished:
     """Build and enter the engines of a bundle in place, then verify them, and time them where a time means anything.
+
+    Where the machine that builds them cannot run them, they are neither.
 
     Raises:
         Refused: the builder refuses a graph.
@@ -98,6 +113,9 @@ def build_engines(target: Target, folder: Path, caches: Path) -> list[SpeedRow]:
         made = Path(scratch) / "made"
         made.mkdir()
         _enter(folder, made, target.compile(folder, made, caches))
+    not_run = target.cannot_run()
+    if not_run is not None:
+        return Finished([], not_run)
     with Runtime() as runtime:
         model = runtime.load(folder, target.executor)
         failed = [comparison for comparison in verify_model(model) if not comparison.holds]
@@ -108,13 +126,13 @@ def build_engines(target: Target, folder: Path, caches: Path) -> list[SpeedRow]:
                 cure=f"{look}loosen the lossy limits if its figures allow it",
             )
         if not target.times_here:
-            return []
+            return Finished([], None)
         speed = [
             SpeedRow(timing.graph, timing.bucket, timing.p50_ms, timing.p95_ms, 1)
             for timing in bench_model(model, TIMED_RUNS, WARM_UP_RUNS)
         ]
     write_costs(folder, speed)
-    return speed
+    return Finished(speed, None)
 
 
 def _enter(folder: Path, made: Path, engines: Mapping[str, Compiled]) -> None:

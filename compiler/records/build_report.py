@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from compiler.records import precision
 from compiler.records.drift_curves import DriftCurve
@@ -96,11 +96,28 @@ class RatioRow:
 
 @dataclasses.dataclass(frozen=True)
 class EngineRow:
-    """What came of the vendor's compiler for one graph; `reason` says why an engine is not built."""
+    """What came of the vendor's compiler for one graph.
+
+    Attributes:
+        graph: graph name.
+        status: `built` or `not built`: whether the bundle holds engines.
+        reason: why it holds none, or why nobody has run them.
+        reached: how far its engines were looked at: `linted` by rules of ours alone, `built` by a vendor's builder, or
+            `run` on a device and compared.
+        by: for `built` which builder, for what; for `linted` why no builder, where one could be had.
+    """
 
     graph: str
     status: str
     reason: str = ""
+    reached: Literal["linted", "built", "run"] = "linted"
+    by: str = ""
+
+    @property
+    def words(self) -> str:
+        """How far its engines were looked at, for people."""
+        linted = f"linted, not built ({self.by})" if self.by else "linted, not built"
+        return {"linted": linted, "built": self.by, "run": "built and run"}[self.reached]
 
 
 @dataclasses.dataclass(frozen=True)

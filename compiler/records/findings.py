@@ -3,6 +3,9 @@
 import dataclasses
 from collections.abc import Iterable, Mapping
 
+BUILT = "engine"
+"""The gate of findings that a vendor's builder has made an engine, which nobody has run."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Finding:

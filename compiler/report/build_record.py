@@ -15,6 +15,8 @@ from compiler.report.progress import Progress
 
 INTERRUPTED = 130
 
+HELD = "all gates hold"
+
 VERDICTS = {
     1: "ended by a bug of Slipway",
     2: "wrong input",
@@ -69,7 +71,7 @@ class BuildRecord:
             searches=tuple(self.searches),
             forms=pinned(self.searches) if self.searches else "",
             gates=with_unreached(latest.values(), self.promised),
-            verdict="all gates hold" if failure is None else VERDICTS[failure.exit_code],
+            verdict=_held(self.engines) if failure is None else VERDICTS[failure.exit_code],
             failure=failure,
             target=self.target,
         )
@@ -78,7 +80,9 @@ class BuildRecord:
         """The report of a build for several targets."""
         ended = self.report(several.failure)
         reports, ratios = tuple(several.reports), tuple(several.ratios)
-        return dataclasses.replace(ended, gates=(), targets=reports, ratios=ratios)
+        engines = [row for report in reports for row in report.engines]
+        verdict = _held(engines) if several.failure is None else ended.verdict
+        return dataclasses.replace(ended, gates=(), targets=reports, ratios=ratios, verdict=verdict)
 
 
 class Several:
@@ -116,6 +120,12 @@ def write_reports(
         write_report(report, json_file)
     if page is not None:
         write_page(report, figures, page)
+
+
+def _held(engines: Sequence[EngineRow]) -> str:
+    """All gates hold: of the graphs alone, where nobody has run the engines that are to run in their place."""
+    least = min(engines, key=lambda row: ("linted", "built", "run").index(row.reached), default=None)
+    return HELD if least is None or least.reached == "run" else f"{HELD} for the graphs; engines {least.words}"
 
 
 def _findings_of(error: GateFailed) -> tuple[Finding, ...]:

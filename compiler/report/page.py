@@ -379,6 +379,8 @@ def _graph_bytes(report: BuildReport, graph: str) -> int:
 
 
 def _engines(report: BuildReport) -> Iterator[str]:
-    rows = [(escaped(row.graph), escaped(row.status), escaped(row.reason)) for row in report.engines]
+    rows = [
+        (escaped(row.graph), escaped(row.status), escaped(row.words), escaped(row.reason)) for row in report.engines
+    ]
     if rows:
-        yield table(["graph", "engine", "why"], rows)
+        yield table(["graph", "in the bundle", "looked at", "why"], rows)

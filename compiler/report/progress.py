@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import errno
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.spinner import Spinner
 
 from compiler.interruption import insisted
-from compiler.records.build_report import BuildReport, StageReport, describe_stage
+from compiler.records.build_report import BuildReport, EngineRow, StageReport, describe_stage
 from compiler.report.tables import tables_of
 from runtime_lite.errors import FRONT_DOOR
 
@@ -109,13 +109,23 @@ class Progress:
         self.say(f"{'bundles' if report.targets else 'bundle'}: {report.bundle}")
         if report.forms:
             self.say(f"the same graphs on every machine: in the recipe's target {report.forms}")
-        waiting = [row for row in report.engines if row.reason]
-        if waiting:
-            names = ", ".join(row.graph for row in waiting)
-            self.say(
-                f"ENGINE NOT BUILT ({names}): {waiting[0].reason}; all checks ran on the ONNX graphs, no time was "
-                f"measured; finish it on the machine with the device: {FRONT_DOOR} finish {report.bundle}"
-            )
+        for status in ("not built", "built"):
+            self._show_engines([row for row in report.engines if row.reason and row.status == status], report.bundle)
+
+    def _show_engines(self, rows: Sequence[EngineRow], bundle: str) -> None:
+        """What is yet to be done about engines that are all built, or all not, and that nobody has run."""
+        if not rows:
+            return
+        is_built, names = rows[0].status == "built", ", ".join(row.graph for row in rows)
+        todo = (
+            f"compare it on a machine with the device: {FRONT_DOOR} verify {bundle}"
+            if is_built
+            else f"finish it on the machine with the device: {FRONT_DOOR} finish {bundle}"
+        )
+        self.say(
+            f"ENGINE NOT {'RUN' if is_built else 'BUILT'} ({names}): {rows[0].reason}; {rows[0].words}; all checks ran "
+            f"on the ONNX graphs, no time was measured; {todo}"
+        )
 
     def _line(self, graph: str, name: str, seconds: float, ended: str) -> None:
         self.say(f"{_label(graph, name):<40} {seconds:7.2f} s  {ended}")

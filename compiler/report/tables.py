@@ -102,11 +102,12 @@ def _speed_table(report: BuildReport) -> Table | None:
 
 
 def _engine_table(report: BuildReport) -> Table | None:
-    table = _table("Engines", "graph", "engine", "speed", "why")
+    table = _table("Engines", "graph", "in the bundle", "looked at", "speed", "why")
     for row in report.engines:
         is_built = row.status == "built"
-        state, speed = (row.status, "see above") if is_built else (row.status.upper(), "not measured: engine not built")
-        table.add_row(escape(row.graph), state, speed, escape(row.reason))
+        state = row.status if is_built else row.status.upper()
+        speed = "see above" if row.reached == "run" else f"not measured: engine not {'run' if is_built else 'built'}"
+        table.add_row(escape(row.graph), state, escape(row.words), speed, escape(row.reason))
     return table if report.engines else None
 
 

@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -80,17 +80,81 @@ class Compiled:
 
 
 @dataclasses.dataclass(frozen=True)
+class EngineLayer:
+    """One kernel of an engine, as the vendor's builder describes it; types are called as NumPy calls them.
+
+    Attributes:
+        name: its name.
+        nodes: names of the nodes of the graph file that it computes, in whole or in part.
+        multiplies: whether it computes products or convolutions.
+        reads: types of what it is given.
+        holds: types of the constants that it holds, the largest first, single numbers left out.
+        writes: types of its results.
+        converts: whether it changes types inside, where the builder does not show them.
+    """
+
+    name: str
+    nodes: frozenset[str]
+    multiplies: bool
+    reads: frozenset[str]
+    holds: tuple[str, ...]
+    writes: frozenset[str]
+    converts: bool
+
+    @property
+    def shown(self) -> frozenset[str]:
+        """Every type at its border."""
+        return self.reads | self.writes | frozenset(self.holds)
+
+
+@dataclasses.dataclass(frozen=True)
+class TrialEngine:
+    """An engine that a vendor's builder has made of a graph file without the device; nobody has run it.
+
+    Attributes:
+        builder: which builder, with its version.
+        device: what the engine is for.
+        content_hash: SHA-256 of the engine, in hex.
+        size_bytes: of the engine.
+        layers: its kernels; None where the builder's description of them cannot be read.
+    """
+
+    builder: str
+    device: str
+    content_hash: str
+    size_bytes: int
+    layers: tuple[EngineLayer, ...] | None
+
+    @property
+    def words(self) -> str:
+        """What is true of it, for people."""
+        return f"built by {self.builder} for {self.device}, not run"
+
+
+TrialBuilder = Callable[[Path, Emitted], TrialEngine]
+"""Makes an engine of an artefact that lies in a folder; raises `Refused` where the vendor's builder refuses it."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Part:
-    """One thing that a target's engines or runtime need: what was found of it, or what is wrong and what cures it."""
+    """One thing that a target's engines or runtime need: what was found of it, or what is wrong and what cures it.
+
+    Attributes:
+        name: what it is.
+        found: its version, or what is wrong with it.
+        cure: what to do about it; empty where nothing is wrong.
+        is_needed: whether engines cannot be built without it.
+    """
 
     name: str
     found: str
     cure: str = ""
+    is_needed: bool = True
 
 
 def missing(parts: Iterable[Part]) -> str | None:
-    """What is wrong with the first part that is not as it must be; None where all are."""
-    return next((part.found for part in parts if part.cure), None)
+    """What is wrong with the first needed part that is not as it must be; None where all are."""
+    return next((part.found for part in parts if part.cure and part.is_needed), None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,6 +288,21 @@ class Target(abc.ABC):
         """Why the vendor's compiler cannot run here; None where it can, or where the target has none."""
         return missing(self.parts())
 
+    def trial_builder(self) -> TrialBuilder | None:
+        """What builds engines on a machine without the device, to see that the vendor takes the graphs; None for none.
+
+        Raises nothing of ours: where it is not here, `trial_absent` says why.
+        """
+        return None
+
+    def trial_absent(self) -> str:
+        """Why no such builder looks at the graphs here, where one could, and what cures it; empty otherwise."""
+        return ""
+
+    def engine_outlook(self) -> str:
+        """What a build on this machine does about engines, for people; empty where there is no vendor's compiler."""
+        return ""
+
     def compile(self, bundle: Path, out: Path, caches: Path) -> Mapping[str, Compiled]:
         """Run the vendor's compiler on every plan of a bundle; all that it is told stands there.
 
@@ -240,6 +319,10 @@ class Target(abc.ABC):
             ToolchainAbsent: something of it is not here.
         """
         raise InternalError(f"expected a target with a compiler of its vendor, got {self.name} for {bundle}")
+
+    def cannot_run(self) -> str | None:
+        """Why this machine, which has built engines, cannot run them; None where it can."""
+        return None
 
     def executor(self, bundle: Bundle, name: str, threads: int) -> Executor:
         """What runs a graph of a bundle that was finished here: the device, or a simulator of it."""

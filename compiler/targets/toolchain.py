@@ -9,11 +9,13 @@ writes to standard error. It imports nothing of ours: the other interpreter may 
 
 import contextlib
 import dataclasses
+import enum
 import json
 import os
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,14 @@ TAIL_BYTES = 4096
 TAIL_LINES = 5
 """So much of what a script wrote is told when it did not end as agreed."""
 
+LOOK_S = 0.1
+"""How often the memory of a script is looked at."""
+
+
+class _Limit(enum.Enum):
+    TIME = "time"
+    MEMORY = "memory"
+
 
 @dataclasses.dataclass(frozen=True)
 class Toolchain:
@@ -35,11 +45,14 @@ class Toolchain:
         python: the interpreter of that environment.
         script: a file in the vendor's folder.
         limit_s: after so many seconds it is ended, with everything that it has started.
+        limit_bytes: the same where its own process holds more memory than that; None for no limit. Only Linux says how
+            much a process holds; elsewhere nothing is limited.
     """
 
     python: Path
     script: Path
     limit_s: float
+    limit_bytes: int | None = None
 
     def run(self, request: Mapping[str, Any], out: Path) -> None:
         """Run the script; all its files are in `out` afterwards, or none.
@@ -60,8 +73,8 @@ class Toolchain:
             self._judge(self._ended(Path(scratch), made), log)
             made.rename(out)
 
-    def _ended(self, scratch: Path, made: Path) -> int | None:
-        """The exit code; None at the limit. Nothing that the script has started is left."""
+    def _ended(self, scratch: Path, made: Path) -> int | _Limit:
+        """The exit code, or the limit that was reached. Nothing that the script has started is left."""
         command = [str(self.python), "-E", "-s", str(self.script), str(made)]
         with (
             (scratch / "request.json").open("rb") as request,
@@ -74,9 +87,7 @@ class Toolchain:
                     process = subprocess.Popen(
                         command, stdin=request, stdout=out, stderr=err, cwd=scratch, start_new_session=True
                     )
-                return process.wait(self.limit_s)
-            except subprocess.TimeoutExpired:
-                return None
+                return self._watched(process)
             except OSError as error:
                 raise ToolchainAbsent(
                     f"expected the interpreter {self.python}, got {error.strerror}",
@@ -88,15 +99,33 @@ class Toolchain:
                         os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
 
-    def _judge(self, code: int | None, log: Path) -> None:
+    def _watched(self, process: "subprocess.Popen[bytes]") -> int | _Limit:
+        """Wait for the end, or for the first limit."""
+        end_s = time.monotonic() + self.limit_s
+        while True:
+            left_s = end_s - time.monotonic()
+            try:
+                return process.wait(left_s if self.limit_bytes is None else min(left_s, LOOK_S))
+            except subprocess.TimeoutExpired:
+                if time.monotonic() >= end_s:
+                    return _Limit.TIME
+            if self.limit_bytes is not None and _bytes_held(process.pid) > self.limit_bytes:
+                return _Limit.MEMORY
+
+    def _judge(self, code: int | _Limit, log: Path) -> None:
         """Raise unless the script ended as one that has done its work."""
         name, said = self.script.name, _last_lines(log)
         last = said[-1].removeprefix("error: ") if said else "no reason"
         wrote = f" (it wrote: {' | '.join(said)})" if said else ""
-        if code is None:
+        if code is _Limit.TIME:
             raise Refused(
                 f"expected {name} to end within {self.limit_s:g} s, got no end{wrote}",
                 cure="take a smaller graph, or a faster machine",
+            )
+        if isinstance(code, _Limit):
+            raise Refused(
+                f"expected {name} to hold at most {self.limit_bytes or 0:,} bytes of memory, got more{wrote}",
+                cure="take a smaller graph",
             )
         if code == Refused.exit_code:
             raise Refused(last, cure="change the graph or the options of the target")
@@ -109,6 +138,15 @@ class Toolchain:
             )
         if code:
             raise InternalError(f"{name} ended with {code}{wrote}")
+
+
+def _bytes_held(process: int) -> int:
+    """Resident memory; 0 of a process that has ended, and where the system does not say it."""
+    try:
+        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    except (OSError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _last_lines(log: Path) -> list[str]:

@@ -15,7 +15,7 @@ from compiler.records.findings import Finding
 from compiler.runners.session import Session
 from compiler.runners.stream import Advance, OriginalCall, Run
 from compiler.stages import Feed, Lowered
-from compiler.targets.base import Built
+from compiler.targets.base import Built, TrialBuilder
 from compiler.verify.differences import Difference
 from compiler.verify.edge_agreement import Disagreement, EdgeCase
 from compiler.verify.invariance_check import Invariance
@@ -109,6 +109,7 @@ class ShippedGraph:
         forms: names of the forms that have made the artefacts, in order.
         rounding_forms: those of them that round on purpose.
         with_forms: the graph with some of them, in order, as it would ship, and the folder where that lies.
+        trial_builder: what builds an engine of an artefact here, without the device; None where nothing does.
     """
 
     lowered: Lowered
@@ -125,6 +126,7 @@ class ShippedGraph:
     forms: Sequence[str]
     rounding_forms: Sequence[str]
     with_forms: "Callable[[Sequence[str]], AbstractContextManager[tuple[Path, ShippedGraph]]]"
+    trial_builder: TrialBuilder | None = None
 
     @property
     def runs_here(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Protocol
 from runtime_lite.errors import FRONT_DOOR, EngineAbsent, show
 from runtime_lite.executors.openvino import OpenvinoExecutor
 from runtime_lite.executors.tensorrt import TensorrtExecutor
+from runtime_lite.executors.tensorrt_rtx import TensorrtRtxExecutor
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.reader import Bundle
 
@@ -48,11 +49,18 @@ def _onnx_runtime(bundle: Bundle, name: str, threads: int) -> Executor:
     return made
 
 
+def _tensorrt_rtx(bundle: Bundle, name: str, threads: int, allow_host_code: bool) -> Executor:
+    return TensorrtRtxExecutor(bundle, name)
+
+
 def _tensorrt(bundle: Bundle, name: str, threads: int, allow_host_code: bool) -> Executor:
     return TensorrtExecutor(bundle, name, allow_host_code)
 
 
-EXECUTORS: Mapping[str, Callable[[Bundle, str, int, bool], Executor]] = {"tensorrt": _tensorrt}
+EXECUTORS: Mapping[str, Callable[[Bundle, str, int, bool], Executor]] = {
+    "tensorrt": _tensorrt,
+    "tensorrt_rtx": _tensorrt_rtx,
+}
 """What runs the engines of a target, by its name.
 
 Each imports only what it needs: a machine with engines needs no ONNX Runtime, and the other way round.

@@ -16,6 +16,7 @@ from runtime_lite.executors.cuda import Cuda, Device, open_cuda, probe
 from runtime_lite.executors.tensorrt_engine import (
     EngineTensor,
     HostCode,
+    OpenedEngine,
     StaticEngine,
     host_code_of,
     import_tensorrt,
@@ -55,15 +56,25 @@ class TensorrtExecutor:
         self._lock = threading.Lock()
         self._trt: ModuleType | None = None
         self._cuda: Cuda | None = None
-        builder = JsonValue.parse(bundle.read_file(self._engine.plan), self._engine.plan).key("builder")
-        self._host_code = host_code_of([flag.text() for flag in builder.key("flags").items()])
-        if self._host_code is HostCode.ENGINE and not allow_host_code:
+        self._host_code = self._accept(allow_host_code)
+
+    def _accept(self, allow_host_code: bool) -> HostCode:
+        """Where the code comes from that runs the engines, which this machine's device opens.
+
+        Raises:
+            BundleRefused: from the engines themselves, and that is not allowed.
+            EngineAbsent: they are for another device.
+        """
+        builder = JsonValue.parse(self._bundle.read_file(self._engine.plan), self._engine.plan).key("builder")
+        host_code = host_code_of([flag.text() for flag in builder.key("flags").items()])
+        if host_code is HostCode.ENGINE and not allow_host_code:
             raise BundleRefused(
                 f"{self._where}: expected engines without code of their own, got version-compatible ones, which carry "
                 "code that would run with your rights; load it with allow_host_code=True (--allow-host-code) if you "
                 "trust who made it"
             )
         self._check_device(probe(), builder.key("hardware_compatibility").text())
+        return host_code
 
     def _check_device(self, device: Device, compatibility: str) -> None:
         """Refuse a device that the engines were not made for: by its name, unless they are for others, too.
@@ -100,7 +111,7 @@ class TensorrtExecutor:
         bucket = bucket_name(sizes)
         with self._lock:
             if self._cuda is None:
-                self._trt, self._cuda = import_tensorrt(self._host_code), open_cuda()
+                self._trt, self._cuda = self._library(), open_cuda()
             with self._cuda.active():
                 if bucket not in self._opened:
                     self._opened[bucket] = self._open(self._artifacts[bucket])
@@ -118,6 +129,9 @@ class TensorrtExecutor:
                         self._opened.popitem()[1].close()
                 cuda.close()
 
+    def _library(self) -> ModuleType:
+        return import_tensorrt(self._host_code)
+
     def _open(self, artifact: Artifact) -> StaticEngine:
         file = self._engine.files[artifact.file]
         where = f"{self._bundle.path}: {file}"
@@ -125,9 +139,13 @@ class TensorrtExecutor:
         if not self._opened:
             try_engine(content, self._host_code, where)
         assert self._cuda is not None
-        opened = open_engine(self._trt, content, self._host_code, where)
+        opened = self._with_kernels(open_engine(self._trt, content, self._host_code, where), content)
         _check_signature(where, opened.tensors, self._graph, artifact)
         return StaticEngine(self._cuda, opened)
+
+    def _with_kernels(self, opened: OpenedEngine, content: bytes) -> OpenedEngine:
+        """The engine as contexts are made of it."""
+        return opened
 
 
 def _number(capability: str) -> tuple[int, ...]:

@@ -30,6 +30,9 @@ REASON_CHARACTERS = 300
 OPEN_S = 600.0
 """Longer than the largest engine takes to load from a slow disk."""
 
+LAYERS_HEAD = "Layers:"
+"""How the message begins that lists the layers of an engine."""
+
 NEEDED_NAMES: dict[str, tuple[str, ...]] = {
     "Runtime": ("deserialize_cuda_engine", "engine_host_code_allowed", "load_runtime"),
     "ICudaEngine": (
@@ -76,6 +79,9 @@ class HostCode(enum.Enum):
     LEAN = "lean"
     """The installed lean runtime, of the version that built the engine; the engine carries none."""
 
+    RTX = "rtx"
+    """The installed TensorRT-RTX, of the version that built the engine."""
+
 
 def host_code_of(flags: Collection[str]) -> HostCode:
     """What the builder flags of an engine, by name, mean for who opens it."""
@@ -85,12 +91,13 @@ def host_code_of(flags: Collection[str]) -> HostCode:
 
 
 def import_tensorrt(host_code: HostCode = HostCode.LIBRARY) -> ModuleType:
-    """The installed TensorRT; its lean runtime alone will do for engines that leave theirs out.
+    """The installed TensorRT; its lean runtime alone will do for engines that leave theirs out. Or TensorRT-RTX.
 
     Raises:
         EngineAbsent: it is not installed or does not load, or it lacks a name that is needed.
     """
-    names = ("tensorrt", "tensorrt_lean") if host_code is HostCode.LEAN else ("tensorrt",)
+    others = {HostCode.LEAN: ("tensorrt", "tensorrt_lean"), HostCode.RTX: ("tensorrt_rtx",)}
+    names = others.get(host_code, ("tensorrt",))
     missing: list[str] = []
     for name in names:
         try:
@@ -102,10 +109,11 @@ def import_tensorrt(host_code: HostCode = HostCode.LIBRARY) -> ModuleType:
             require_names(found, NEEDED_NAMES)
             return found
         missing.append(f"No module named {name!r} but folders of that name: {list(found.__path__)}")
+    older = "" if host_code is HostCode.RTX else " 10.9 or later"
+    distributions = "tensorrt-rtx-cu13" if host_code is HostCode.RTX else "tensorrt-cu12 or tensorrt-cu13"
     raise EngineAbsent(
-        f"TensorRT: expected the Python package {' or '.join(names)} 10.9 or later, "
-        f"got {one_line('; '.join(missing))}; "
-        "install it (tensorrt-cu12 or tensorrt-cu13, by the driver's CUDA version)"
+        f"TensorRT: expected the Python package {' or '.join(names)}{older}, got {one_line('; '.join(missing))}; "
+        f"install it ({distributions}, by the driver's CUDA version)"
     )
 
 
@@ -130,19 +138,25 @@ def require_names(trt: ModuleType, needed: Mapping[str, tuple[str, ...]]) -> Non
 
 
 def make_logger(trt: Any) -> Any:
-    """A logger that keeps what the library calls errors in `errors`, the internal ones in `internal_errors`, too."""
+    """A logger that keeps what the library calls errors in `errors`, the internal ones in `internal_errors`, too.
+
+    The list of an engine's layers, which a builder that profiles in detail logs at its end, is kept in `layers`.
+    """
 
     class Logger(trt.ILogger):  # type: ignore[misc]  # the base is known at run time only
         def __init__(self) -> None:
             trt.ILogger.__init__(self)
             self.errors: list[str] = []
             self.internal_errors: list[str] = []
+            self.layers = ""
 
         def log(self, severity: Any, msg: str) -> None:
             if severity in (trt.ILogger.Severity.INTERNAL_ERROR, trt.ILogger.Severity.ERROR):
                 self.errors.append(msg)
             if severity == trt.ILogger.Severity.INTERNAL_ERROR:
                 self.internal_errors.append(msg)
+            if msg.startswith(LAYERS_HEAD):
+                self.layers = msg
 
     return Logger()
 
@@ -158,6 +172,7 @@ class OpenedEngine:
         logger: what both log to.
         tensors: inputs and outputs in the engine's order.
         where: for messages.
+        kernels: compiled kernels that contexts share and add to, where the library compiles them on the device.
     """
 
     trt: Any
@@ -166,6 +181,17 @@ class OpenedEngine:
     logger: Any
     tensors: tuple[EngineTensor, ...]
     where: str
+    kernels: Any = None
+
+    def context(self) -> Any:
+        """A new execution context that holds its memory from the start; None where the library refuses."""
+        strategy = self.trt.ExecutionContextAllocationStrategy.STATIC
+        if self.kernels is None:
+            return self.engine.create_execution_context(strategy)
+        config = self.engine.create_runtime_config()
+        config.set_execution_context_allocation_strategy(strategy)
+        self.require(config.set_runtime_cache(self.kernels), "the cache of kernels to be taken", "a refusal")
+        return self.engine.create_execution_context(config)
 
     @property
     def device_bytes(self) -> int:
@@ -210,8 +236,8 @@ class StaticEngine:
 
     def _reserve(self, owned: contextlib.ExitStack) -> None:
         """The context, a stream, and buffers on both sides for every tensor."""
-        cuda, trt, require = self._cuda, self._opened.trt, self._opened.require
-        self._context = self._opened.engine.create_execution_context(trt.ExecutionContextAllocationStrategy.STATIC)
+        cuda, require = self._cuda, self._opened.require
+        self._context = self._opened.context()
         require(self._context is not None, "an execution context", "none")
         self._stream = cuda.stream()
         owned.callback(cuda.free_stream, self._stream)
@@ -292,17 +318,17 @@ def open_engine(trt: Any, content: bytes, host_code: HostCode, where: str) -> Op
     try:
         runtime = trt.Runtime(logger)
     except TypeError as error:  # the binding's word for a library that returned nothing
-        raise _not_opened(trt, where, str(error)) from error
+        raise _not_opened(trt, where, str(error), host_code) from error
     if logger.errors:  # the object is there all the same, and using it would end the process
         keep_for_ever(runtime)
-        raise _not_opened(trt, where, logger.errors[0])
+        raise _not_opened(trt, where, logger.errors[0], host_code)
     if host_code is HostCode.ENGINE:
         runtime.engine_host_code_allowed = True
     if host_code is HostCode.LEAN and trt.__name__ != "tensorrt_lean":
         runtime = _lean_runtime(runtime, logger, where)
     engine = runtime.deserialize_cuda_engine(content)
     if engine is None or logger.errors:
-        raise _not_opened(trt, where, logger.errors[0] if logger.errors else "no reason")
+        raise _not_opened(trt, where, logger.errors[0] if logger.errors else "no reason", host_code)
     return OpenedEngine(trt, runtime, engine, logger, tensors_of(trt, engine), where)
 
 
@@ -337,10 +363,13 @@ def keep_for_ever(broken: object) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(broken))
 
 
-def _not_opened(trt: Any, where: str, reason: str) -> EngineAbsent:
+def _not_opened(trt: Any, where: str, reason: str, host_code: HostCode) -> EngineAbsent:
+    library, cure = "TensorRT", f"run `{FRONT_DOOR} finish` on this machine"
+    if host_code is HostCode.RTX:
+        library, cure = "TensorRT-RTX", "build the bundle again for this device"
     return EngineAbsent(
-        f"{where}: expected an engine that TensorRT {getattr(trt, '__version__', '?')} opens, got {one_line(reason)}; "
-        f"run `{FRONT_DOOR} finish` on this machine"
+        f"{where}: expected an engine that {library} {getattr(trt, '__version__', '?')} opens, got {one_line(reason)}; "
+        f"{cure}"
     )
 
 

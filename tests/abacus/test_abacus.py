@@ -105,7 +105,8 @@ def project(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proj
 def test_a_recipe_is_emitted_compiled_and_verified_through_the_simulator(made: Made) -> None:
     ended, bundle = made.ended, made.project.folder / "bundle"
     assert ended.code == 0, ended.err
-    assert ended.report["engines"] == [{"graph": "net", "status": "built", "reason": ""}]
+    assert ended.report["engines"] == [{"graph": "net", "status": "built", "reason": "", "reached": "run", "by": ""}]
+    assert ended.report["verdict"] == "all gates hold"
     assert any(row["figures"].get("reference_max", 0.0) > 0.5 for row in ended.report["gates"])
     assert min(made.asked["compile"], made.asked["simulate"], made.asked["version"]) > 0, made.asked
     graph = json.loads((bundle / "manifest.json").read_text())["graphs"]["net"]
@@ -250,7 +251,10 @@ def test_without_the_toolchain_the_bundle_waits_for_it(
     assert (strict.code, strict.message.startswith(f"error: target abacus: {ABSENT}")) == (5, True)
     ended = build(project, out="waiting")
     assert ended.code == 0, ended.err
-    assert ended.report["engines"] == [{"graph": "net", "status": "not built", "reason": ABSENT}]
+    assert ended.report["engines"] == [
+        {"graph": "net", "status": "not built", "reason": ABSENT, "reached": "linted", "by": ""}
+    ]
+    assert ended.report["verdict"] == "all gates hold for the graphs; engines linted, not built"
     assert project.run("finish", "waiting").code == 5
     environment(monkeypatch, tmp_path / "vendor")
     assert project.run("finish", "waiting").out == "waiting: engines of net built and verified\n"

@@ -2,16 +2,26 @@
 
 import json
 import platform
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
+from compiler.operator_traits import PRODUCTS
+from compiler.targets.base import EngineLayer, TrialEngine
+from compiler.targets.tensorrt import trial
 from tests.kit.models.project import TIMES, Project, digest_of
 from tests.kit.placeholder import shared_library
+from tests.kit.rtx_library import write_rtx
 from tests.kit.vendor import DRIVER_CODE, write_packages
 from tests.runtime_lite.engines import use_doubles
 
+NO_BUILDER = "no package tensorrt_rtx; pip install tensorrt-rtx-cu13==1.7.1.116"
 REASON = "CUDA: expected a CUDA device, got a CUDA driver that does not start (cuInit says 35)"
 X86_LINUX = pytest.mark.skipif(
     (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="the driver's double is x86-64 machine code"
@@ -28,22 +38,27 @@ def project(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     broken = {**DRIVER_CODE, "cuInit": b"\xb8\x23\x00\x00\x00\xc3"}
     (folder / "libcuda.so.1").write_bytes(shared_library("libcuda.so.1", broken))
     monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+    monkeypatch.setitem(sys.modules, trial.PACKAGE, None)  # as if it were not installed
     return project
 
 
 def test_the_bundle_is_complete_but_for_the_engine_and_says_so_everywhere(project: Project, shared: Project) -> None:
     ended = project.build(out="trt")
     assert ended.code == 0, ended.err
-    assert ended.report["engines"] == [{"graph": "net", "status": "not built", "reason": REASON}]
+    assert ended.report["engines"] == [
+        {"graph": "net", "status": "not built", "reason": REASON, "reached": "linted", "by": NO_BUILDER}
+    ]
+    linted = f"linted, not built ({NO_BUILDER})"
+    assert ended.report["verdict"] == f"all gates hold for the graphs; engines {linted}"
     assert ended.report["speed"] == []
     stages = {stage["stage"]: stage["detail"] for stage in ended.report["stages"]}
-    assert stages["speed"] == "not measured: engine not built; not checked: gates.budget.p95_ms"
+    assert stages["speed"] == "not measured: no engine runs here; not checked: gates.budget.p95_ms"
     assert stages["replay"].endswith("comparisons through runtime_lite on the ONNX graphs, no engine is built")
     lines = ended.out.splitlines()
     assert lines[-2:-1] == ["bundle: trt"]
-    assert lines[-1].startswith(f"ENGINE NOT BUILT (net): {REASON}; all checks ran on the ONNX graphs")
+    assert lines[-1].startswith(f"ENGINE NOT BUILT (net): {REASON}; {linted}; all checks ran on the ONNX graphs")
     assert lines[-1].endswith("python build.py finish trt")
-    assert any("NOT BUILT  not measured: engine not built" in line for line in lines)
+    assert any(re.search("NOT BUILT +linted, not", line) for line in lines)
     manifest = json.loads((project.folder / "trt/manifest.json").read_text())
     engine = manifest["graphs"]["net"]["engine"]
     assert (engine["status"], engine["reason"]) == ("not built", REASON)
@@ -126,10 +141,70 @@ def test_where_the_device_is_the_engines_are_built_verified_and_timed(
     use_doubles(monkeypatch)
     ended = project.build("--strict", out="direct")
     assert ended.code == 0, ended.err
-    assert ended.report["engines"] == [{"graph": "net", "status": "built", "reason": ""}]
+    assert ended.report["engines"] == [{"graph": "net", "status": "built", "reason": "", "reached": "run", "by": ""}]
+    assert ended.report["verdict"] == "all gates hold"
     assert {row["sizes"] for row in ended.report["speed"]} == {"batch=1", "batch=2"}
     assert "ENGINE NOT BUILT" not in ended.out
     engines = [name for name in digest_of(project.folder / "direct") if name.startswith("engines/")]
     assert engines == ["engines/net.batch1.plan", "engines/net.batch2.plan"]
     assert project.run("finish", "direct").out == "direct: nothing to finish; its engines are built\n"
     assert project.run("verify", "direct").code == 0
+
+
+def trial_in(kind: str) -> Callable[..., tuple[TrialEngine, bytes]]:
+    """A builder whose engines compute every product in one type."""
+
+    def built(
+        bundle: Path, plan: Mapping[str, Any], engine: Mapping[str, Any], capabilities: Sequence[str], why: str
+    ) -> tuple[TrialEngine, bytes]:
+        nodes = onnx.load(bundle / engine["graph"], load_external_data=False).graph.node
+        layers = tuple(
+            EngineLayer(
+                f"gemm of {node.name}", frozenset({node.name}), True, frozenset({kind}), (kind,), frozenset(), False
+            )
+            for node in nodes
+            if node.op_type in PRODUCTS
+        )
+        return TrialEngine("TensorRT-RTX 1.7.1.116", f"{capabilities[0]}{why}", "0" * 64, 1000, layers), b""
+
+    return built
+
+
+def test_where_only_a_builder_is_the_graphs_are_built_and_not_run(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, trial.PACKAGE)
+    monkeypatch.syspath_prepend(str(write_rtx(tmp_path / "site")))
+    trial.builder_version.cache_clear()
+    monkeypatch.setattr(trial, "built_trial", trial_in("float16"))
+    failed = project.build(out="trt")
+    assert failed.code == 4, failed.err
+    assert "stage engines batch=1, graph net, node " in failed.message and "that do not: " in failed.message
+    assert any(row["gate"] == "engine layers" and row["holds"] is False for row in failed.report["gates"])
+    assert not (project.folder / "trt").exists()
+    monkeypatch.setattr(trial, "built_trial", trial_in("float32"))
+    ended = project.build("--report-html", "page.html", out="trt")
+    trial.builder_version.cache_clear()
+    check_words_of_a_trial(project, ended.code, ended.out, ended.report)
+
+
+def check_words_of_a_trial(project: Project, code: int, out: str, report: dict[str, Any]) -> None:
+    """Built is told apart from linted and from run, in the terminal, in JSON and on the page."""
+    assert code == 0, out
+    (engine,) = report["engines"]
+    words = engine["by"]
+    assert words.startswith(
+        "built by TensorRT-RTX 1.7.1.116 for 8.6 in the place of 7.5, for which TensorRT-RTX, unlike "
+    )
+    assert words.endswith(", not run")
+    assert (engine["status"], engine["reason"], engine["reached"]) == ("not built", REASON, "built")
+    assert report["verdict"] == f"all gates hold for the graphs; engines {words}"
+    assert f"ENGINE NOT BUILT (net): {REASON}; {words}; all checks ran" in out
+    rows = {row["subject"]: row for row in report["gates"] if row["gate"] == "engine layers"}
+    assert set(rows) == {"batch=1", "batch=1, float32", "batch=2", "batch=2, float32"}
+    assert all(row["holds"] is True and row["measured"] > 0 for row in rows.values())
+    assert words in (project.folder / "page.html").read_text()
+    receipts = json.loads((project.folder / "trt/receipts.json").read_text())
+    assert receipts["parity"]["net"]["engines"]["batch=2"]["builder"] == "TensorRT-RTX 1.7.1.116"
+    manifest = json.loads((project.folder / "trt/manifest.json").read_text())
+    assert manifest["graphs"]["net"]["engine"]["status"] == "not built"

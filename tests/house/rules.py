@@ -447,6 +447,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.records",
             "compiler.errors",
             "compiler.stages",
+            "compiler.operator_traits",
             "compiler.ir",
             "compiler.recipe",
             "compiler.user_code",
@@ -812,6 +813,7 @@ VENDOR = frozenset(
         "pycuda",
         "ray",
         "tensorrt",
+        "tensorrt_rtx",
         "triton_python_backend_utils",
         "tritonclient",
     }

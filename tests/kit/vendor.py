@@ -404,10 +404,50 @@ class CudaEngine:
         return tuple(self.tensors[name]["shape"])
 
     def create_execution_context(self, strategy: Any) -> "ExecutionContext":
+        if isinstance(strategy, RuntimeConfig) and strategy.cache is not None:
+            strategy.cache.kernels.append("compiled")
         return ExecutionContext(self)
+
+    def create_runtime_config(self) -> "RuntimeConfig":
+        return RuntimeConfig()
 
     def create_engine_inspector(self) -> "EngineInspector":
         return EngineInspector()
+
+
+class RuntimeCache:
+    """Kernels that contexts compile; those of another machine are not taken."""
+
+    genuine: ClassVar[str] = "IRuntimeCache"
+
+    def __init__(self) -> None:
+        self.kernels: list[str] = []
+
+    def deserialize(self, blob: bytes) -> bool:
+        found = blob.decode().split()
+        is_of_here = set(found) <= {"compiled"}
+        self.kernels += found if is_of_here else []
+        return is_of_here
+
+    def serialize(self) -> bytes:
+        return " ".join(self.kernels).encode()
+
+
+class RuntimeConfig:
+    genuine: ClassVar[str] = "IRuntimeConfig"
+
+    def __init__(self) -> None:
+        self.cache: RuntimeCache | None = None
+
+    def create_runtime_cache(self) -> RuntimeCache:
+        return RuntimeCache()
+
+    def set_runtime_cache(self, cache: RuntimeCache) -> bool:
+        self.cache = cache
+        return True
+
+    def set_execution_context_allocation_strategy(self, strategy: Any) -> None:
+        assert strategy == "STATIC"
 
 
 class EngineInspector:

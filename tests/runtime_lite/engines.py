@@ -19,6 +19,8 @@ from tests.kit import vendor
 from tests.runtime_lite.bundles import FRONT_END, entry_of, graph_files, manifest_of, plain_golden, plain_graph
 
 BUILT_WITH = {"tensorrt": "10.99.0", "compute capability": "7.5", "device": "T4"}
+BUILT_WITH_RTX = {"tensorrt_rtx": "1.7.1.116", "compute capabilities": "8.6, 8.9"}
+BY_TARGET = {"tensorrt": BUILT_WITH, "tensorrt_rtx": BUILT_WITH_RTX}
 PLAN = "tensorrt/plain.build_plan.json"
 REASON = "CUDA: expected a CUDA device, got no CUDA driver"
 
@@ -35,22 +37,29 @@ def engine_of(model: onnx.ModelProto, flags: tuple[str, ...] = ()) -> bytes:
     return content
 
 
-def with_engine(graph: Graph, *, built: bool) -> Graph:
+def with_engine(graph: Graph, *, built: bool, target: str = "tensorrt") -> Graph:
     """The graph with its engines entered, or with the reason why there are none."""
     files = {item.file: f"engines/{Path(item.file).stem}.plan" for item in graph.artifacts}
-    engine = Engine("built", None, PLAN, files, BUILT_WITH) if built else Engine("not built", REASON, PLAN, {}, {})
-    return dataclasses.replace(graph, target="tensorrt", engine=engine)
+    engine = (
+        Engine("built", None, PLAN, files, BY_TARGET[target]) if built else Engine("not built", REASON, PLAN, {}, {})
+    )
+    return dataclasses.replace(graph, target=target, engine=engine)
 
 
 def write_engine_bundle(
-    directory: Path, *, built: bool = True, flags: tuple[str, ...] = (), compatibility: str = "NONE"
+    directory: Path,
+    *,
+    built: bool = True,
+    flags: tuple[str, ...] = (),
+    compatibility: str = "NONE",
+    target: str = "tensorrt",
 ) -> Path:
     """Write a bundle of the stateless graph with engines or without."""
-    graph = with_engine(plain_graph(), built=built)
+    graph = with_engine(plain_graph(), built=built, target=target)
     files = graph_files()
     named = {path for item in graph.artifacts for path in (item.file, *item.files)} | {graph.certificate}
     kept = {name: files[name] for name in named} | {"golden/plain.npz": npz_from_golden(plain_golden())}
-    kept |= {"receipts.json": b"{}\n", "recipe.yaml": b"name: tiny\ntargets: [{kind: tensorrt}]\n"}
+    kept |= {"receipts.json": b"{}\n", "recipe.yaml": f"name: tiny\ntargets: [{{kind: {target}}}]\n".encode()}
     digest = entry_of(kept[graph.certificate]).sha256
     for item in graph.artifacts:
         kept[item.file] = with_contract(kept[item.file], contract_of("plain", graph, item, FRONT_END, digest))
@@ -67,16 +76,23 @@ def write_engine_bundle(
     return directory
 
 
-def use_doubles(monkeypatch: pytest.MonkeyPatch, capability: str = "7.5", name: str = "T4") -> types.ModuleType:
-    """Let this process find a device, cuda-python and TensorRT; the library's module."""
+def use_doubles(
+    monkeypatch: pytest.MonkeyPatch,
+    capability: str = "7.5",
+    name: str = "T4",
+    *,
+    target: str = "tensorrt",
+    driver: str = "12.4",
+) -> types.ModuleType:
+    """Let this process find a device, cuda-python and TensorRT, or its sister; the library's module."""
     library = vendor.plain_library()
     bindings = types.ModuleType("cuda.bindings")
     vars(bindings).update(runtime=vendor.CudaRuntime(), utils=types.SimpleNamespace(get_cuda_native_handle=int))
-    found = {"tensorrt": library, "cuda": types.ModuleType("cuda"), "cuda.bindings": bindings}
+    found = {target: library, "cuda": types.ModuleType("cuda"), "cuda.bindings": bindings}
     found["cuda.bindings.runtime"] = types.ModuleType("cuda.bindings.runtime")
     for path, module in found.items():
         module.__spec__ = importlib.machinery.ModuleSpec(path, None, origin="a double")
         monkeypatch.setitem(sys.modules, path, module)
-    monkeypatch.setattr("runtime_lite.executors.tensorrt.probe", lambda: Device(name, capability, "12.4"))
+    monkeypatch.setattr(f"runtime_lite.executors.{target}.probe", lambda: Device(name, capability, driver))
     monkeypatch.setattr("runtime_lite.executors.tensorrt.try_engine", lambda *_: None)
     return library

@@ -71,10 +71,12 @@ class Built:
     Attributes:
         content: the serialised engine.
         logged: what the builder called errors on the way, e.g. a kernel that it left out for want of memory.
+        layers: what it logged about the engine's layers; empty where it did not.
     """
 
     content: bytes
     logged: tuple[str, ...]
+    layers: str = ""
 
 
 def in_own_process(arguments: Sequence[str], limit_s: float | None = None) -> "subprocess.CompletedProcess[str]":
@@ -126,7 +128,7 @@ def start_builder(trt: Any) -> None:
 
 
 def build_one(
-    trt: Any, bundle: Path, builder_plan: Mapping[str, Any], engine_plan: Mapping[str, Any], cache: Path
+    trt: Any, bundle: Path, builder_plan: Mapping[str, Any], engine_plan: Mapping[str, Any], cache: Path | None
 ) -> Built:
     """Build the engine of one graph file.
 
@@ -135,7 +137,8 @@ def build_one(
         bundle: folder that the plan's paths are relative to.
         builder_plan: entry `builder` of the build plan.
         engine_plan: one entry of `engines` of the build plan.
-        cache: file of the timing cache, read where it exists and written afterwards.
+        cache: file of the timing cache, read where it exists and written afterwards; None for a builder that times
+            nothing.
 
     Returns:
         The engine. A logged error does not make it none: the builder tries kernels, and logs those that fail; only
@@ -156,19 +159,29 @@ def build_one(
     _check_inputs(network, engine_plan["profiles"], str(graph))
     config = builder.create_builder_config()
     configure(trt, config, builder_plan)
-    timings = config.create_timing_cache(cache.read_bytes() if cache.is_file() else b"")
-    if timings is not None and not config.set_timing_cache(timings, False):
-        raise BuildRefused(f"{cache}: expected a timing cache of this device and version, got another; delete it")
+    if cache is not None:
+        _read_timings(config, cache)
     serialized = builder.build_serialized_network(network, config)
     if serialized is None or logger.internal_errors:
         said = [*logger.internal_errors, *logger.errors][:5]
         raise BuildRefused(f"{graph}: expected an engine, got {'; '.join(said) or 'none'}")
+    if cache is not None:
+        _write_timings(config, cache)
+    return Built(bytes(memoryview(serialized)), tuple(logger.errors), logger.layers)
+
+
+def _read_timings(config: Any, cache: Path) -> None:
+    timings = config.create_timing_cache(cache.read_bytes() if cache.is_file() else b"")
+    if timings is not None and not config.set_timing_cache(timings, False):
+        raise BuildRefused(f"{cache}: expected a timing cache of this device and version, got another; delete it")
+
+
+def _write_timings(config: Any, cache: Path) -> None:
     measured = config.get_timing_cache()
     if measured is not None:
         cache.parent.mkdir(parents=True, exist_ok=True)
         with replace_file(cache) as file:  # another builder may read it at this moment
             file.write(bytes(memoryview(measured.serialize())))
-    return Built(bytes(memoryview(serialized)), tuple(logger.errors))
 
 
 def configure(trt: Any, config: Any, plan: Mapping[str, Any]) -> None:
@@ -185,6 +198,12 @@ def configure(trt: Any, config: Any, plan: Mapping[str, Any]) -> None:
         config.clear_flag(_named(trt.BuilderFlag, name))
     for name in plan["flags"]:
         config.set_flag(_named(trt.BuilderFlag, name))
+    capabilities = plan.get("compute_capabilities", ())
+    if capabilities:
+        config.num_compute_capabilities = len(capabilities)
+    for index, name in enumerate(capabilities):
+        if not config.set_compute_capability(_named(trt.ComputeCapability, name), index):
+            raise BuildRefused(f"expected a builder for {name}, got a refusal; take it out of the plan")
 
 
 def _network_flags(trt: Any) -> int:

@@ -1,16 +1,21 @@
 """What TensorRT needs on the machine that builds and runs its engines."""
 
+import dataclasses
 import importlib.util
 from collections.abc import Callable
 
+from compiler.errors import SlipwayError
 from compiler.targets.base import Part
-from compiler.targets.tensorrt import builder
+from compiler.targets.tensorrt import builder, trial
 from runtime_lite.errors import EngineAbsent
 from runtime_lite.executors import cuda
 from runtime_lite.executors.cuda import Device
 
 INSTALL_ENGINES = "pip install cuda-python==12.9.10 tensorrt-cu12==10.16.1.11"
 """As pyproject.toml pins them: CUDA bindings and TensorRT for drivers from r535 on."""
+
+INSTALL_TRIAL = f"pip install tensorrt-rtx-cu13=={trial.VERSION}"
+"""As pyproject.toml pins it, the builder of TensorRT-RTX, which needs no device and no driver."""
 
 BINDINGS = {"cuda.bindings.runtime": "cuda-python", "pycuda.driver": "pycuda"}
 """Distribution by the module that we import of it."""
@@ -35,17 +40,8 @@ def engine_parts(
         ask_builder: starts a builder, its version; raises EngineAbsent.
         find: whether a module is installed.
     """
-    try:
-        device = ask_driver()
-        driver = Part("driver", f"{device.name}, compute capability {device.capability}")
-    except EngineAbsent as error:
-        driver = Part("driver", _reason(error), "install the NVIDIA driver, r535 or later")
-    bindings = [name for module, name in BINDINGS.items() if find(module)]
-    memory = (
-        Part("CUDA bindings", ", ".join(bindings))
-        if bindings
-        else Part("CUDA bindings", "neither cuda-python nor pycuda", INSTALL_ENGINES)
-    )
+    driver = _driver(ask_driver)
+    memory = _bindings(find)
     is_installed = bool(find("tensorrt"))
     names = (
         Part("TensorRT bindings", "installed")
@@ -64,10 +60,54 @@ def engine_parts(
     return driver, memory, names, libraries
 
 
+def _driver(ask: Callable[[], Device]) -> Part:
+    try:
+        device = ask()
+    except EngineAbsent as error:
+        return Part("driver", _reason(error), "install the NVIDIA driver, r535 or later")
+    return Part("driver", f"{device.name}, compute capability {device.capability}")
+
+
+def _bindings(find: Callable[[str], object]) -> Part:
+    """What reserves memory of the device."""
+    found = [name for module, name in BINDINGS.items() if find(module)]
+    if found:
+        return Part("CUDA bindings", ", ".join(found))
+    return Part("CUDA bindings", "neither cuda-python nor pycuda", INSTALL_ENGINES)
+
+
+def trial_part(
+    ask: Callable[[], str] = trial.builder_version, find: Callable[[str], object] = has_module, *, is_needed: bool
+) -> Part:
+    """The builder that needs no device, which is started.
+
+    Args:
+        ask: starts it, its version; raises SlipwayError.
+        find: whether a module is installed.
+        is_needed: whether engines cannot be built without it.
+    """
+    name = f"{trial.NAME} builder"
+    if not find(trial.PACKAGE):
+        return Part(name, f"no package {trial.PACKAGE}", INSTALL_TRIAL, is_needed)
+    try:
+        version = ask()
+    except SlipwayError as error:
+        return Part(name, error.message, INSTALL_TRIAL, is_needed)
+    if version != trial.VERSION:
+        return Part(name, f"expected version {trial.VERSION}, got {version}", INSTALL_TRIAL, is_needed)
+    return Part(name, version, "", is_needed)
+
+
 def parts_here() -> tuple[Part, ...]:
     """The parts on this machine."""
-    return engine_parts(cuda.probe, builder.probe_builder)
+    return (*engine_parts(cuda.probe, builder.probe_builder), trial_part(is_needed=False))
 
 
 def _reason(error: EngineAbsent) -> str:
     return str(error).split("; ")[0]
+
+
+def rtx_parts() -> tuple[Part, ...]:
+    """What engines of TensorRT-RTX need to be built on this machine, and what they need to be run."""
+    to_run = (_driver(cuda.probe), _bindings(has_module))
+    return (trial_part(is_needed=True), *(dataclasses.replace(part, is_needed=False) for part in to_run))

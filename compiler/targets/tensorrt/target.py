@@ -25,13 +25,13 @@ from compiler.passes.split_constants import SplitConstants
 from compiler.quantization.placement import Placement
 from compiler.runners.session import Session, session_of
 from compiler.stages import Lowered, Pass
-from compiler.targets.base import Built, Compiled, Emitted, Part, Target
+from compiler.targets.base import Built, Compiled, Emitted, Part, Target, TrialBuilder, TrialEngine
 from compiler.targets.static_graphs import write_static
-from compiler.targets.tensorrt import builder, compile_engines, verify
+from compiler.targets.tensorrt import builder, compile_engines, trial, verify
 from compiler.targets.tensorrt.builder import number_of
 from compiler.targets.tensorrt.lint import require_buildable
 from compiler.targets.tensorrt.operators import needed_version
-from compiler.targets.tensorrt.parts import parts_here
+from compiler.targets.tensorrt.parts import parts_here, trial_part
 from compiler.targets.tensorrt.rule import DeviceLimits
 from compiler.targets.toolchain import Toolchain
 from compiler.targets.weights_file import WeightsFile
@@ -85,6 +85,8 @@ class Tensorrt(Target):
         hardware_compatibility: NONE, for the kind of device that builds the engine; SAME_COMPUTE_CAPABILITY, or
             AMPERE_PLUS from compute capability 8.0 on, for others as well, which costs speed.
         refit: engines whose weights can be exchanged.
+        try_builder: build engines with TensorRT-RTX where it is installed, to see that the graphs are taken and
+            computed in the types that they state.
     """
 
     name: ClassVar[str] = "tensorrt"
@@ -103,6 +105,7 @@ class Tensorrt(Target):
     exclude_lean_runtime: bool = False
     hardware_compatibility: str = "NONE"
     refit: bool = False
+    try_builder: bool = True
 
     def __post_init__(self) -> None:
         """Check the options against each other.
@@ -113,12 +116,7 @@ class Tensorrt(Target):
         super().__post_init__()
         if not re.fullmatch(r"\d{1,2}\.\d", self.compute_capability) or self._capability < MINIMUM_CAPABILITY:
             raise _wrong("compute_capability", 'a text such as "7.5", at least 7.5', self.compute_capability)
-        if not 9 <= self.opset <= 25:
-            raise _wrong("opset", "from 9 to 25", self.opset)
-        if not 1 <= self.workspace_mb <= 2**20:
-            raise _wrong("workspace_mb", "from 1 to 1048576", self.workspace_mb)
-        if not 0 <= self.optimization_level <= 5:
-            raise _wrong("optimization_level", "from 0 to 5", self.optimization_level)
+        require_numbers(self.opset, self.workspace_mb, self.optimization_level)
         if self.hardware_compatibility not in COMPATIBILITIES:
             raise _wrong("hardware_compatibility", f"one of {', '.join(COMPATIBILITIES)}", self.hardware_compatibility)
         if self.hardware_compatibility == "AMPERE_PLUS" and self._capability < AMPERE:
@@ -133,8 +131,7 @@ class Tensorrt(Target):
 
     def passes(self, sizes: Mapping[str, int]) -> tuple[Pass, ...]:
         """What the builder wants, around what every target does: masks are legalised while axes have names."""
-        before = LegalizeScores(tuple(sizes.items()))
-        return (before, *super().passes(sizes), EliminateOutputs(), LowerElu(), SplitConstants())
+        return for_the_builder(super().passes(sizes), sizes)
 
     def accept(self, artifacts: Sequence[Lowered]) -> None:
         """Lint the graphs.
@@ -188,6 +185,31 @@ class Tensorrt(Target):
             )
         return None
 
+    def trial_builder(self) -> TrialBuilder | None:
+        """TensorRT-RTX, where its builder is installed."""
+        return None if self.trial_absent() else self._tried
+
+    def _tried(self, folder: Path, emitted: Emitted) -> TrialEngine:
+        """What TensorRT-RTX makes of a graph file; flags that need a device or other libraries are left out."""
+        capability, why = trial.stand_in(self.compute_capability, emitted.lowered.model)
+        plan = {**self.builder_plan(), "flags": [], "hardware_compatibility": "NONE"}
+        return trial.built_trial(folder, plan, engine_plan(emitted), [capability], why)[0]
+
+    def trial_absent(self) -> str:
+        """TensorRT-RTX is not wanted, or not installed in the version that is pinned."""
+        if not self.try_builder:
+            return "try_builder: false"
+        part = trial_part(is_needed=False)
+        return f"{part.found}; {part.cure}" if part.cure else ""
+
+    def engine_outlook(self) -> str:
+        """Linted always; built by TensorRT-RTX where that is installed; built and run where the device is."""
+        lacking, unseen = self.absent(), self.trial_absent()
+        if lacking is None:
+            return "graphs are linted, engines are built and run here"
+        built = f"no builder sees them ({unseen})" if unseen else f"{trial.NAME} {trial.VERSION} builds them"
+        return f"graphs are linted, {built}, no engine is run ({lacking})"
+
     def compile(self, bundle: Path, out: Path, caches: Path) -> Mapping[str, Compiled]:
         """Build the engines with the script that ships, in a process that the library may end."""
         request = {
@@ -219,18 +241,22 @@ class Tensorrt(Target):
             "graph": graph,
             "device": {"compute_capability": self.compute_capability},
             "network": {"flags": ["STRONGLY_TYPED"]},
-            "builder": {
-                "workspace_bytes": self.workspace_mb * 2**20,
-                "optimization_level": self.optimization_level,
-                "profiling_verbosity": "DETAILED",
-                "hardware_compatibility": self.hardware_compatibility,
-                "flags": self._flags(),
-                "cleared_flags": ["TF32"],
-                "parser_flags": ["NATIVE_INSTANCENORM"],
-            },
+            "builder": self.builder_plan(),
             "versions": {"tensorrt": needed, **built.versions},
             "timing_cache_key": ["TensorRT version", "device name", "driver version"],
-            "engines": [_engine_plan(emitted) for emitted in built.artifacts],
+            "engines": [engine_plan(emitted) for emitted in built.artifacts],
+        }
+
+    def builder_plan(self) -> dict[str, Any]:
+        """What the builder is told about every engine."""
+        return {
+            "workspace_bytes": self.workspace_mb * 2**20,
+            "optimization_level": self.optimization_level,
+            "profiling_verbosity": "DETAILED",
+            "hardware_compatibility": self.hardware_compatibility,
+            "flags": self._flags(),
+            "cleared_flags": ["TF32"],
+            "parser_flags": ["NATIVE_INSTANCENORM"],
         }
 
     def _trtexec(self, plan: Mapping[str, Any]) -> str:
@@ -266,7 +292,7 @@ class Tensorrt(Target):
         return "\n".join(lines) + "\n"
 
 
-def _engine_plan(emitted: Emitted) -> dict[str, Any]:
+def engine_plan(emitted: Emitted) -> dict[str, Any]:
     """One engine: its graph, what the graph reads, and the one shape of every input as a profile."""
     shapes = {str(value.name): list(value.shape or ()) for value in emitted.lowered.model.graph.inputs}
     stem = Path(emitted.file).stem
@@ -285,6 +311,25 @@ def standalone(module: Any) -> bytes:
     for pattern, replacement in STANDALONE:
         text = pattern.sub(replacement, text)
     return text.encode()
+
+
+def for_the_builder(plain: Sequence[Pass], sizes: Mapping[str, int]) -> tuple[Pass, ...]:
+    """What every target does, and around it what NVIDIA's builders want."""
+    return (LegalizeScores(tuple(sizes.items())), *plain, EliminateOutputs(), LowerElu(), SplitConstants())
+
+
+def require_numbers(opset: int, workspace_mb: int, optimization_level: int) -> None:
+    """Check the options that are numbers.
+
+    Raises:
+        RecipeError: names the option.
+    """
+    if not 9 <= opset <= 25:
+        raise _wrong("opset", "from 9 to 25", opset)
+    if not 1 <= workspace_mb <= 2**20:
+        raise _wrong("workspace_mb", "from 1 to 1048576", workspace_mb)
+    if not 0 <= optimization_level <= 5:
+        raise _wrong("optimization_level", "from 0 to 5", optimization_level)
 
 
 def _wrong(option: str, expected: str, got: object) -> RecipeError:

@@ -16,6 +16,7 @@ from compiler.verify.gates.budget import BUDGET
 from compiler.verify.gates.chunks import CHUNKS
 from compiler.verify.gates.drift import DRIFT
 from compiler.verify.gates.edges import EDGES
+from compiler.verify.gates.engine_layers import ENGINE_LAYERS
 from compiler.verify.gates.forms import FORMS
 from compiler.verify.gates.golden import REPLAY
 from compiler.verify.gates.integer_kernels import INTEGER_KERNELS
@@ -26,6 +27,7 @@ from compiler.verify.gates.stream_length import STREAM_LENGTH
 from compiler.verify.gates.task import TASK
 
 GATES: tuple[Gate, ...] = (
+    ENGINE_LAYERS,
     PARITY,
     EDGES,
     BUCKETS,

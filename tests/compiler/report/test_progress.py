@@ -89,18 +89,18 @@ def test_report_shows_everything_it_holds() -> None:
     assert "graphs/encoder.weights 5,000,000" in words
     assert "total 5,001,234" in words
     assert "encoder batch=1 1 1.250 1.500" in words
-    assert "encoder NOT BUILT not measured: engine not built no toolchain on this machine" in words
-    assert "head built see above" in words
+    assert "encoder NOT BUILT linted, not built not measured: engine not built no toolchain on this machine" in words
+    assert "head built built and run see above" in words
     assert words[-2:] == [
         "bundle: dist/tiny-cpu",
-        "ENGINE NOT BUILT (encoder): no toolchain on this machine; all checks ran on the ONNX graphs, no time was "
-        "measured; finish it on the machine with the device: python build.py finish dist/tiny-cpu",
+        "ENGINE NOT BUILT (encoder): no toolchain on this machine; linted, not built; all checks ran on the ONNX "
+        "graphs, no time was measured; finish it on the machine with the device: python build.py finish dist/tiny-cpu",
     ]
 
 
 def test_a_report_whose_engines_are_built_ends_with_the_bundle() -> None:
     terminal = Terminal()
-    terminal.progress.show(BuildReport("r.yaml", "dist/x", engines=(EngineRow("head", "built"),)))
+    terminal.progress.show(BuildReport("r.yaml", "dist/x", engines=(EngineRow("head", "built", reached="run"),)))
     assert terminal.lines()[-1] == "bundle: dist/x"
 
 

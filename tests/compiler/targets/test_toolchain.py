@@ -139,6 +139,26 @@ def test_at_the_limit_and_at_the_end_its_children_are_ended_with_it(
     assert left(tmp_path) == ([] if end else ["made"])
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="asks the processes of Linux")
+def test_one_that_fills_memory_is_ended_and_told_so(tmp_path: Path) -> None:
+    script = tmp_path / "scripts/vendor.py"
+    script.parent.mkdir()
+    script.write_text(f"{START}held = [bytes(range(256)) * 4096 for _ in range(300)]\ntime.sleep(600)")
+    with pytest.raises(
+        Refused, match=r"expected vendor\.py to hold at most 200,000,000 bytes of memory, got more; take"
+    ):
+        Toolchain(Path(sys.executable), script, LONG_S, limit_bytes=200_000_000).run({}, tmp_path / "made")
+    assert left(tmp_path) == []
+
+
+def test_one_that_holds_little_ends_as_without_a_limit(tmp_path: Path) -> None:
+    script = tmp_path / "scripts/vendor.py"
+    script.parent.mkdir()
+    script.write_text(f"{START}(out / 'x').touch()")
+    Toolchain(Path(sys.executable), script, LONG_S, limit_bytes=1 << 40).run({}, tmp_path / "made")
+    assert left(tmp_path / "made") == ["x"]
+
+
 def test_an_interruption_ends_it_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     killed: list[int] = []
     kill = os.killpg

@@ -2,12 +2,15 @@
 
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from compiler.errors import Refused
 from compiler.targets.base import Part, missing
-from compiler.targets.tensorrt.parts import INSTALL_ENGINES, engine_parts, parts_here
+from compiler.targets.tensorrt import trial
+from compiler.targets.tensorrt.parts import INSTALL_ENGINES, INSTALL_TRIAL, engine_parts, parts_here, trial_part
 from runtime_lite.errors import EngineAbsent
 from runtime_lite.executors.cuda import Device
 from tests.contract_tensorrt.genuine import VERSIONS
@@ -96,4 +99,35 @@ def test_the_reason_why_nothing_is_built_is_the_first_thing_that_is_missing() ->
 
 def test_this_machine_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("compiler.targets.tensorrt.parts.cuda.probe", no_driver)
-    assert parts_here()[0].found == "CUDA: expected a CUDA device, got none"
+    parts = parts_here()
+    assert parts[0].found == "CUDA: expected a CUDA device, got none"
+    assert (parts[-1].name, parts[-1].is_needed) == ("TensorRT-RTX builder", False)
+
+
+def crash() -> str:
+    raise Refused("expected build_trial.py to end by itself, got a process ended by SIGSEGV", cure="look")
+
+
+@pytest.mark.parametrize(
+    ("ask", "is_installed", "found"),
+    [
+        (crash, False, "no package tensorrt_rtx"),
+        (crash, True, "expected build_trial.py to end by itself, got a process ended by SIGSEGV"),
+        (lambda: "1.6.0.50", True, f"expected version {trial.VERSION}, got 1.6.0.50"),
+    ],
+)
+def test_the_builder_without_a_device_is_absent_of_another_version_or_broken(
+    ask: Callable[[], str], is_installed: bool, found: str
+) -> None:
+    part = trial_part(ask, lambda name: is_installed, is_needed=False)
+    assert part == Part("TensorRT-RTX builder", found, INSTALL_TRIAL, is_needed=False)
+    assert missing([part]) is None, "engines are built without it, where the device is"
+    assert missing([trial_part(ask, lambda name: is_installed, is_needed=True)]) == found
+
+
+def test_the_builder_of_the_version_that_is_pinned_is_all_that_is_needed() -> None:
+    assert trial_part(lambda: trial.VERSION, lambda name: True, is_needed=True).cure == ""
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["rtx"]
+    assert {requirement.partition("==")[2] for requirement in extra} == {trial.VERSION}
+    assert f"pip install {extra[0]}" == INSTALL_TRIAL
+    assert INSTALL_TRIAL in (ROOT / "docs" / "tensorrt.md").read_text()

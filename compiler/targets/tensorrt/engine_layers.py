@@ -1,0 +1,82 @@
+r"""Reads the layers of an engine from what its builder logs, which needs no device.
+
+A builder that profiles in detail ends its log with a line per layer (here without sizes and strides):
+
+    Name: node_a_myl0_1, LayerType: gemm, Inputs: [ { Name: x, Dimensions: [8,64], Datatype: Int8 }],
+    Constants: [ { Name: w, Dimensions: [64,64], Datatype: Int8 }, { Name: alpha, Dimensions: [], Datatype: Float }],
+    Outputs: [ { Name: y, Dimensions: [8,64], Datatype: Half }], TacticName: t, StreamId: 0,
+    Metadata: [ONNX ...: node_a]\x1f[ONNX ...: node_d]
+
+The format is not documented: one line that is not of this form, and nothing is read.
+"""
+
+import math
+import re
+
+from compiler.targets.base import EngineLayer
+from runtime_lite.executors.tensorrt_engine import LAYERS_HEAD
+
+_TENSOR = re.compile(r"\{ Name: [^{}]*?, Dimensions: \[(?P<sizes>[\d,]*)\],[^{}]*? Datatype: (?P<type>\w+)[^{}]*\}")
+_TENSORS = r"(?:\{ Name: [^{}]*, Dimensions: \[[\d,]*\],[^{}]* Datatype: \w+[^{}]*\}|[ ,])*"
+_LAYER = re.compile(
+    r"Name: (?P<name>.*?), LayerType: (?P<kind>\w+), "
+    rf"Inputs: \[(?P<inputs>{_TENSORS})\], Constants: \[(?P<constants>{_TENSORS})\], "
+    rf"Outputs: \[(?P<outputs>{_TENSORS})\], TacticName: .*?Metadata: (?P<nodes>(\[ONNX \w+: [^\x1f]*\]\x1f?)*)"
+)
+_NODE = re.compile(r"\[ONNX \w+: ([^\x1f]*)\]")
+
+_TYPES = {
+    "BFloat16": "bfloat16",
+    "Bool": "bool",
+    "Float": "float32",
+    "Half": "float16",
+    "Int32": "int32",
+    "Int64": "int64",
+    "Int8": "int8",
+}
+"""What the builder calls types, as NumPy calls them; others are named as they are."""
+
+_MULTIPLYING_KINDS = frozenset({"correlation", "gemm"})
+
+_MULTIPLYING_NAMES = re.compile(r"gemm|mha|Fc(?=[A-Z_])|MulSum")
+"""In names of layers that a compiler has fused: products, attention, fully connected parts, products of one row."""
+
+_CONVERTING = re.compile(r"Cast|Etc")
+"""In the same: a conversion, or more steps than the name has room for."""
+
+
+def layers_of(text: str) -> tuple[EngineLayer, ...] | None:
+    """The layers; None where this is no list of them, or one of another form.
+
+    Args:
+        text: the message that lists them, from `LAYERS_HEAD` on.
+    """
+    head, _, rest = text.partition("\n")
+    lines = [line for line in rest.partition("\n\n")[0].split("\n") if line]
+    matches = [_LAYER.fullmatch(line) for line in lines]
+    if head.strip() != LAYERS_HEAD or not lines:
+        return None
+    found = [_layer(match) for match in matches if match is not None]
+    return tuple(found) if len(found) == len(lines) and any(layer.nodes for layer in found) else None
+
+
+def _layer(match: re.Match[str]) -> EngineLayer:
+    name = match["name"]
+    constants = sorted(_tensors(match["constants"]), reverse=True)
+    return EngineLayer(
+        name=name,
+        nodes=frozenset(_NODE.findall(match["nodes"])),
+        multiplies=match["kind"] in _MULTIPLYING_KINDS or _MULTIPLYING_NAMES.search(name) is not None,
+        reads=frozenset(kind for _, kind in _tensors(match["inputs"])),
+        holds=tuple(kind for size, kind in constants if size > 1),
+        writes=frozenset(kind for _, kind in _tensors(match["outputs"])),
+        converts=_CONVERTING.search(name) is not None,
+    )
+
+
+def _tensors(text: str) -> list[tuple[int, str]]:
+    """Number of entries and type of each."""
+    return [
+        (math.prod(int(size) for size in found["sizes"].split(",") if size), _TYPES.get(found["type"], found["type"]))
+        for found in _TENSOR.finditer(text)
+    ]

@@ -1,0 +1,193 @@
+"""TensorRT-RTX: the static graphs of `tensorrt`, and their engines, which are built here for the devices of PCs.
+
+An engine is built ahead of time, without a device, for several compute capabilities at once; its kernels are compiled
+on the device that opens it. So the bundle is finished where it is built, and run where a device is. Tried with
+TensorRT-RTX 1.7.1.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import onnx_ir as ir
+
+from compiler.errors import Place, RecipeError, Refused
+from compiler.pieces import write_files
+from compiler.quantization.placement import Placement
+from compiler.runners.session import Session, session_of
+from compiler.stages import Lowered, Pass
+from compiler.targets.base import Built, Compiled, Emitted, Part, Target, TrialBuilder, TrialEngine
+from compiler.targets.static_graphs import write_static
+from compiler.targets.tensorrt import trial
+from compiler.targets.tensorrt.lint import require_buildable
+from compiler.targets.tensorrt.parts import rtx_parts, trial_part
+from compiler.targets.tensorrt.rule import DeviceLimits
+from compiler.targets.tensorrt.target import SYMMETRIC, engine_plan, for_the_builder, require_numbers
+from compiler.targets.weights_file import WeightsFile
+from runtime_lite.errors import EngineAbsent
+from runtime_lite.executors import cuda
+from runtime_lite.format.canonical_json import canonical_json
+from runtime_lite.format.manifest import Engine
+
+FOLDER = "tensorrt_rtx"
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorrtRtx(Target):
+    """Write static graphs, `tensorrt_rtx/<graph>.build_plan.json`, and where the builder is here the engines.
+
+    Attributes:
+        compute_capabilities: of the devices that engines are for, e.g. 8.6 for the RTX 3000 series; 7.5 beside others
+            may cost these speed.
+        opset: the largest version of the standard operators.
+        workspace_mb: device memory that kernels may use besides weights and activations.
+        optimization_level: from 0, built quickly, to 5, runs fastest.
+    """
+
+    name: ClassVar[str] = "tensorrt_rtx"
+    pass_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "unstack_states": {"most": 0},  # each costs a call time
+        "pack_states": {"most": 0},
+    }
+    placement: ClassVar[Placement | None] = SYMMETRIC
+
+    compute_capabilities: tuple[str, ...] = ("8.6", "8.9", "12.0")
+    opset: int = 24
+    workspace_mb: int = 1024
+    optimization_level: int = 3
+
+    def __post_init__(self) -> None:
+        """Check the options.
+
+        Raises:
+            RecipeError: names the option.
+        """
+        super().__post_init__()
+        wanted = tuple(self.compute_capabilities)
+        object.__setattr__(self, "compute_capabilities", wanted)  # a recipe writes a list
+        if not wanted or len(set(wanted)) < len(wanted) or not set(wanted) <= set(trial.CAPABILITIES):
+            raise RecipeError(
+                f"compute_capabilities: expected some of {', '.join(trial.CAPABILITIES)}, each once, got "
+                f"{', '.join(map(str, wanted)) or 'none'}",
+                cure="change the option of the target",
+            )
+        require_numbers(self.opset, self.workspace_mb, self.optimization_level)
+
+    def passes(self, sizes: Mapping[str, int]) -> tuple[Pass, ...]:
+        """What the builder wants, around what every target does."""
+        return for_the_builder(super().passes(sizes), sizes)
+
+    def accept(self, artifacts: Sequence[Lowered]) -> None:
+        """Lint the graphs for the least able of the devices.
+
+        Raises:
+            Refused: a dimension stays symbolic, or TensorRT-RTX would not build a graph as it is.
+        """
+        super().accept(artifacts)
+        major, minor = min(tuple(map(int, each.split("."))) for each in self.compute_capabilities)
+        limits = DeviceLimits((major, minor), self.opset)
+        require_buildable((each.model for each in artifacts), limits, artifacts[0].graph)
+        for each in artifacts if trial.TURING in self.compute_capabilities else ():
+            _refuse_float_products(each)
+
+    def emit(
+        self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]], weights: WeightsFile | None = None
+    ) -> Built:
+        """Freeze, lint and write every combination of bucket sizes, and the plan to build their engines.
+
+        Raises:
+            Refused: a dimension stays symbolic, or TensorRT-RTX would not build the graph as it is.
+        """
+        built = write_static(self, lowered, buckets, weights=weights)
+        file = f"{FOLDER}/{lowered.graph}.build_plan.json"
+        plan = {
+            "target": self.name,
+            "graph": lowered.graph,
+            "builder": self.builder_plan(),
+            "compute_capabilities": list(self.compute_capabilities),
+            "versions": {"tensorrt_rtx": trial.VERSION, **built.versions},
+            "engines": [engine_plan(emitted) for emitted in built.artifacts],
+        }
+        engine = Engine("not built", self.absent() or "the build has not come to the engine", file, {}, {})
+        return dataclasses.replace(built, files={**built.files, file: canonical_json(plan)}, engine=engine)
+
+    def builder_plan(self) -> dict[str, Any]:
+        """What the builder is told about every engine."""
+        return {
+            "workspace_bytes": self.workspace_mb * 2**20,
+            "optimization_level": self.optimization_level,
+            "profiling_verbosity": "DETAILED",
+            "hardware_compatibility": "NONE",
+            "flags": [],
+            "cleared_flags": ["TF32"],
+            "parser_flags": ["NATIVE_INSTANCENORM"],
+        }
+
+    def open(self, path: Path) -> Session:
+        """ONNX Runtime on the graph as it is written, half precision rounded where the graph says so."""
+        return session_of(ir.external_data.load_to_model(ir.load(path)))
+
+    def parts(self) -> tuple[Part, ...]:
+        """The builder, which is all that a build needs; and what runs engines."""
+        return rtx_parts()
+
+    def cannot_run(self) -> str | None:
+        """Why this machine has no device for the engines, or None."""
+        try:
+            device = cuda.probe()
+        except EngineAbsent as error:
+            return str(error).partition("; ")[0]
+        if device.capability in self.compute_capabilities:
+            return None
+        return (
+            f"expected a device of compute capability {', '.join(self.compute_capabilities)}, got {device.name} of "
+            f"{device.capability}"
+        )
+
+    def trial_builder(self) -> TrialBuilder | None:
+        """The builder that makes the engines."""
+        return None if trial_part(is_needed=True).cure else self._tried
+
+    def _tried(self, folder: Path, emitted: Emitted) -> TrialEngine:
+        return trial.built_trial(folder, self.builder_plan(), engine_plan(emitted), self.compute_capabilities)[0]
+
+    def engine_outlook(self) -> str:
+        """Linted always, built where the builder is, run where a device is."""
+        lacking, without_device = self.absent(), self.cannot_run()
+        if lacking is not None:
+            return f"graphs are linted, engines are not built ({lacking}; {trial_part(is_needed=True).cure})"
+        run = "run here" if without_device is None else f"not run ({without_device})"
+        return f"graphs are linted, engines are built here for {', '.join(self.compute_capabilities)}, and {run}"
+
+    def compile(self, bundle: Path, out: Path, caches: Path) -> Mapping[str, Compiled]:
+        """Build an engine of every graph file, each in a process of its own.
+
+        Raises:
+            Refused: the builder refuses a graph, crashes, or reaches a limit.
+            ToolchainAbsent: the builder is not here.
+        """
+        found = {}
+        for path in sorted((bundle / FOLDER).glob("*.build_plan.json")):
+            plan = json.loads(path.read_text(encoding="utf-8"))
+            capabilities = plan["compute_capabilities"]
+            files = {}
+            for engine in plan["engines"]:
+                _, content = trial.built_trial(bundle, plan["builder"], engine, capabilities)
+                write_files(out, {engine["engine"]: content})
+                files[engine["graph"]] = engine["engine"]
+            built_with = {"tensorrt_rtx": trial.VERSION, "compute capabilities": ", ".join(capabilities)}
+            found[f"{FOLDER}/{path.name}"] = Compiled(files, built_with)
+        return found
+
+
+def _refuse_float_products(lowered: Lowered) -> None:
+    """Raise where a product is computed in float32, which TensorRT-RTX does not build for Turing."""
+    for node in trial.float_products(lowered.model):
+        raise Refused(
+            f"expected no product in float32 for compute capability {trial.TURING}, for which {trial.NAME} builds "
+            f"none, got {node.op_type}",
+            cure=f"compute it in half precision (lower_precision), or take {trial.TURING} out of compute_capabilities",
+            place=Place(stage=FOLDER, graph=lowered.graph, node=str(node.name), op=node.op_type),
+        )
