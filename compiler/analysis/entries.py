@@ -19,7 +19,7 @@ import sympy
 
 from compiler.analysis.known_sizes import numbers_of
 from compiler.ir import array_of, dims_of, int_attribute, integers_of, ints_attribute, is_op
-from compiler.operator_traits import COMPARISONS
+from compiler.operator_traits import COMPARISONS, PICKING
 from compiler.sizes.expressions import Dim, normal_form
 from compiler.sizes.growth import never_negative
 from compiler.sizes.held_numbers import can_hold
@@ -135,6 +135,29 @@ def stays_below(value: ir.Value, size: Dim) -> bool:
     try:
         held, dims = _number(Entries().of(value)), _dims(value)
         return _is_never_negative(held, dims) and _is_never_negative(size - 1 - held, dims)
+    except Unknown:
+        return False
+
+
+def never_zero(value: ir.Value) -> bool:
+    """Whether no entry of a value is 0, for all lengths; so is the larger of anything and a number above 0."""
+    entries = Entries()
+    try:
+        held, dims = _number(entries.of(value)), _dims(value)
+        return any(_is_never_negative(each, dims) for each in (held - 1, -held - 1))
+    except Unknown:
+        node = value.producer()
+    if node is None or node.domain not in ("", "ai.onnx") or not node.inputs or node.inputs[0] is None:
+        return False
+    if node.op_type == "Max":
+        return any(each is not None and _is_positive(entries, each) for each in node.inputs)
+    return node.op_type in PICKING and never_zero(node.inputs[0])
+
+
+def _is_positive(entries: Entries, value: ir.Value) -> bool:
+    """Whether every entry of a value is 1 or more for all lengths."""
+    try:
+        return _is_never_negative(_number(entries.of(value)) - 1, _dims(value))
     except Unknown:
         return False
 
@@ -532,8 +555,10 @@ RULES: dict[str, Rule] = {
     "ReduceMin": _extreme_along(-1),
     "ReduceSum": _summed,
     "Reshape": _reshaped,
+    "Slice": _gathered,
     "Squeeze": _reshaped,
     "Sub": _arithmetic(lambda a, b: a - b),
+    "Tile": _gathered,
     "Transpose": _transposed,
     "Unsqueeze": _reshaped,
     "Where": _selected,

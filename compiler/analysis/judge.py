@@ -12,7 +12,6 @@ from compiler.analysis.facts import NUMBER, VALID, Fact, Verdict, refuse
 from compiler.analysis.interval import of_array
 from compiler.analysis.layout import has_rows
 from compiler.analysis.length_data import place_alone, spread_per_row
-from compiler.analysis.meaning import needs_of
 from compiler.analysis.registry import Rule, Versioned
 from compiler.analysis.rules import RULES, elementwise
 from compiler.analysis.rules.length import is_known
@@ -41,9 +40,8 @@ def judge(case: Case) -> Verdict:
     """
     _require_type(case)
     _require_room(case)
-    meant = needs_of(case)
     verdict = _ruled(case)
-    return dataclasses.replace(verdict, at_least_one=tuple(dict.fromkeys((*verdict.at_least_one, *meant))))
+    return dataclasses.replace(verdict, at_least_one=tuple(dict.fromkeys(verdict.at_least_one)))
 
 
 def _require_type(case: Case) -> None:

@@ -13,7 +13,6 @@ from compiler import ir as house
 from compiler.analysis.facts import refuse
 from compiler.analysis.known_sizes import Numbers, at_zero, numbers_of
 from compiler.analysis.layout import symbols_of
-from compiler.analysis.propagate import Derivation
 from compiler.ir import Dim, symbol
 from compiler.operator_views import slice_of
 from compiler.sizes.expressions import bounds_of_cut, normal_form, remainder_by
@@ -54,11 +53,13 @@ FURTHEST = 2**20
 """Lengths up to here are tried: 65 seconds of audio at 16 kHz."""
 
 
-def least_lengths(derivation: Derivation, start: Mapping[str, int], limits: Collection[Limit] = ()) -> dict[str, int]:
-    """The smallest length per padded axis from which on every size in `at_least_one` is 1 or more.
+def least_lengths(
+    at_least_one: Collection[Dim], start: Mapping[str, int], limits: Collection[Limit] = ()
+) -> dict[str, int]:
+    """The smallest length per padded axis from which on every size is 1 or more.
 
     Args:
-        derivation: the proof.
+        at_least_one: the sizes.
         start: smallest length of each axis that callers may want: 1, or 0 for a window that may be empty.
         limits: sizes that keep below a number; those that fall are kept by long enough inputs.
 
@@ -69,9 +70,7 @@ def least_lengths(derivation: Derivation, start: Mapping[str, int], limits: Coll
         Refused: a size never reaches 1, or joins several axes in a way that no single minimum describes.
     """
     least = dict(start)
-    sizes: dict[Dim, None] = {
-        size: None for each in derivation.judged for size in each.verdict.at_least_one if not isinstance(size, int)
-    }
+    sizes: dict[Dim, None] = {size: None for size in at_least_one if not isinstance(size, int)}
     sizes |= {most - size + 1: None for size, most in limits if never_falls(-size)}
     for name in sorted(start, key=lambda each: -start[each]):
         others = least if start[name] == 0 else start

@@ -5,22 +5,26 @@
     reshape(x, [2, T // 4, 8])    needs T to be 4 or more: for a size of 0 a Reshape copies that of its operand
 
 Sizes are compared exactly. What is computed of lengths otherwise is computed for the shortest lengths, one after the
-other, up to the first at which it means something: the first length for which anything is claimed.
+other, up to the first at which it means something: the first length for which anything is claimed. That holds of
+whatever follows from lengths alone, as a number, one for every row, or laid out as data is: the share of each frame
+among as many, or a count of the ones in a mask that lengths fill.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
+from types import MappingProxyType
 
 import numpy as np
 import onnx_ir as ir
 import sympy
 
 from compiler.analysis.case import Case
-from compiler.analysis.entries import number_everywhere
-from compiler.analysis.facts import refuse
+from compiler.analysis.entries import never_zero, number_everywhere
+from compiler.analysis.facts import Fact, refuse
 from compiler.analysis.known_sizes import is_placeholder, numbers_of, same
 from compiler.analysis.layout import Side, symbols_of
 from compiler.analysis.shape_only import Lengths, ShapeOnly
-from compiler.ir import dims_of
+from compiler.errors import Refused
+from compiler.ir import nodes_of, source_of
 from compiler.sizes.expressions import Dim, symbol
 from compiler.sizes.growth import never_falls, never_negative
 
@@ -30,6 +34,12 @@ DIVISORS = {"Div": 1, "Mod": 1, "Reciprocal": 0}
 ROOTS = {"Log": 1, "Sqrt": 0}
 """Operators of one operand that have no value below a number."""
 
+NOT_EVERYWHERE = frozenset({"Acos", "Acosh", "Asin", "Atanh", "Pow", "ReduceLogSum"})
+"""Other operators that have no finite value for some numbers."""
+
+SHORTEST: Mapping[str, int] = MappingProxyType({})
+"""Lengths are as short as callers may want them."""
+
 MOST = 256
 """So many lengths are tried for the first one that means something."""
 
@@ -37,8 +47,36 @@ Meets = Callable[[np.ndarray, Lengths], bool]
 """Whether what was computed for some lengths means something."""
 
 
-def needs_of(case: Case) -> tuple[Dim, ...]:
+def needs_of_graph(
+    model: ir.Model, batch: str | None, sides: Mapping[str, Side], least: Mapping[str, int]
+) -> dict[Dim, None]:
+    """The sizes that have to be 1 or more for a graph to mean something, before anything in it is padded.
+
+    Args:
+        model: the graph, in which nothing but shapes tells lengths.
+        batch: the batch axis, or None.
+        sides: which end of each padded axis, by name, holds the valid entries.
+        least: lengths that are needed in any case: 1 / (T - 2) means something at T = 1, and nothing again at T = 2.
+
+    Raises:
+        Refused: with node, op and source line; a length may be divided by 0, or no length that is tried means anything.
+    """
+    needs: dict[Dim, None] = {}
+    for node in nodes_of(model):
+        case = Case(node, [None if value is None else Fact() for value in node.inputs], batch, sides)
+        try:
+            needs |= dict.fromkeys(needs_of(case, least))
+        except Refused as refused:
+            raise refused.at(node=str(node.name), op=node.op_type, source=source_of(node)) from None
+    return needs
+
+
+def needs_of(case: Case, least: Mapping[str, int] = SHORTEST) -> tuple[Dim, ...]:
     """The sizes that have to be 1 or more for a node to mean something, where numbers of axis lengths decide that.
+
+    Args:
+        case: the node.
+        least: lengths that are needed in any case.
 
     Raises:
         Refused: a length may be divided by 0, or no length that is tried means anything.
@@ -46,13 +84,18 @@ def needs_of(case: Case) -> tuple[Dim, ...]:
     if case.node.domain not in ("", "ai.onnx"):
         return ()
     if case.op in DIVISORS:
-        return _needs_of_number(case, DIVISORS[case.op], 1, divides=True)
+        return _needs_of_number(case, DIVISORS[case.op], 1, least, divides=True)
     if case.op in ROOTS:
-        return _needs_of_number(case, 0, ROOTS[case.op], divides=False)
-    if case.op == "Pow" and case.fact(0).is_number and _is_of_rows(case, case.out_dims()):
-        return _first(case, case.node.outputs[0], lambda power, _: bool(np.isfinite(power).all()))
-    if case.op == "Gather" and case.array(0) is not None and case.has(1) and case.fact(1).is_number:
-        return legal_from(case, 1, [case.dims(0)[case.axis_attribute("axis", 0)]])
+        return _needs_of_number(case, 0, ROOTS[case.op], least, divides=False)
+    if case.op in NOT_EVERYWHERE:
+        (output,) = case.node.outputs
+        is_judged = _of_lengths(output) is not None and _is_of_rows(case, case.out_dims())
+        return _first(case, output, lambda image, _: bool(np.isfinite(image).all()), least) if is_judged else ()
+    if case.op == "Gather" and case.array(0) is not None:
+        return legal_from(case, 1, [case.dims(0)[case.axis_attribute("axis", 0)]], least)
+    if case.op == "ConstantOfShape":
+        told = numbers_of(case.node.inputs[0]) or ()
+        return tuple(size for dim in told for size in _needs_of_size(case, dim, 0, divides=False) or ())
     if case.op == "Reshape" and not case.int_attribute("allowzero", 0):
         return _not_copied(case)
     return ()
@@ -64,7 +107,8 @@ def _not_copied(case: Case) -> tuple[Dim, ...]:
     Raises:
         Refused: a size is 0 at every length.
     """
-    told, dims, needs = numbers_of(case.node.inputs[1]) or (), case.dims(), list[Dim]()
+    told, needs = numbers_of(case.node.inputs[1]) or (), list[Dim]()
+    dims = case.dims() if told else ()
     for at, dim in enumerate(told):
         if at < len(dims) and same(dim, dims[at]):
             continue
@@ -77,30 +121,39 @@ def _not_copied(case: Case) -> tuple[Dim, ...]:
     return tuple(needs)
 
 
-def _needs_of_number(case: Case, operand: int, least: int, *, divides: bool) -> tuple[Dim, ...]:
-    """What keeps a number from a least one on, or off 0."""
-    value = case.node.inputs[operand]
-    if value is None or not case.fact(operand).is_number:
+def _needs_of_number(
+    case: Case, operand: int, first: int, least: Mapping[str, int], *, divides: bool
+) -> tuple[Dim, ...]:
+    """What keeps a number from a first one on, or off 0.
+
+    Raises:
+        Refused: a whole number may be divided by 0, or no length that is tried means anything.
+    """
+    value, fixed = case.node.inputs[operand], case.array(operand)
+    if divides and fixed is not None and fixed.dtype.kind in "iu" and not fixed.all():
+        raise refuse(f"{case.op} of whole numbers by 0 never runs", "divide by another number")
+    if value is None or _of_lengths(value) is None:
         return ()
-    known = numbers_of(value) or _alike(case, value)
-    found = [None] if known is None else [_needs_of_size(case, size, least, divides=divides) for size in known]
+    known = numbers_of(value) or _alike(value)
+    found = [None] if known is None else [_needs_of_size(case, size, first, divides=divides) for size in known]
     sizes = [size for each in found if each is not None for size in each]
     if None not in found:
         return tuple(sizes)
-    if not _is_of_rows(case, case.dims(operand)):
-        return tuple(sizes)  # of positions, some of which the original leaves without a value at every length
-    whole = value.dtype is not None and value.dtype.is_integer()
-    if divides and whole:
+    if divides and value.dtype is not None and value.dtype.is_integer():
+        if never_zero(value):
+            return tuple(sizes)
         raise refuse(
             f"{case.op} by {value.name!r}, which follows from axis lengths and may be 0 for some",
             "divide by a number that never is, such as Max(number, 1)",
         )
+    if not _is_of_rows(case, case.dims(operand)):
+        return tuple(sizes)  # of positions, some of which the original leaves without a value at every length
 
     def meets(array: np.ndarray, lengths: Lengths) -> bool:
-        kept = array != 0 if divides else array >= least if least == 0 else array > 0
+        kept = array != 0 if divides else array >= first if first == 0 else array > 0
         return bool(np.isfinite(array).all() and kept.all())
 
-    return (*sizes, *_first(case, value, meets))
+    return (*sizes, *_first(case, value, meets, least))
 
 
 def _is_of_rows(case: Case, dims: Sequence[Dim]) -> bool:
@@ -108,10 +161,19 @@ def _is_of_rows(case: Case, dims: Sequence[Dim]) -> bool:
     return all(dim == 1 or str(dim) == case.batch for dim in dims)
 
 
-def _alike(case: Case, value: ir.Value) -> tuple[Dim, ...] | None:
-    """The number that a value holds in each row, as a count of its mask less one does; None where it is unknown."""
-    if not any(str(dim) == case.batch for dim in dims_of(value) or ()):
+def _of_lengths(value: ir.Value | None) -> ShapeOnly | None:
+    """A value as a function of lengths; None where it reads data, or reads no size either."""
+    if value is None:
         return None
+    try:
+        function = ShapeOnly([value])
+    except ValueError:
+        return None
+    return function if function.read else None
+
+
+def _alike(value: ir.Value) -> tuple[Dim, ...] | None:
+    """The number that a value holds everywhere, as a count of a mask less one does; None where it is unknown."""
     number = number_everywhere(value)
     return None if number is None else (number,)
 
@@ -123,7 +185,7 @@ def _needs_of_size(case: Case, size: Dim, least: int, *, divides: bool) -> tuple
         alone = alone.subs(symbol(case.batch), 1)
     alone = sympy.fraction(sympy.together(alone))[0]
     if alone.is_number:
-        return ()
+        return () if (alone != 0 if divides else alone >= least) else None
     if divides and alone.is_Mul:
         parts = [_needs_of_size(case, part, least, divides=True) for part in alone.args]
         return None if None in parts else tuple(size for part in parts if part is not None for size in part)
@@ -136,13 +198,16 @@ def _needs_of_size(case: Case, size: Dim, least: int, *, divides: bool) -> tuple
     return None
 
 
-def legal_from(case: Case, operand: int, sizes: Sequence[Dim], *, components: bool = False) -> tuple[Dim, ...]:
+def legal_from(
+    case: Case, operand: int, sizes: Sequence[Dim], least: Mapping[str, int] = SHORTEST, *, components: bool = False
+) -> tuple[Dim, ...]:
     """The sizes that have to be 1 or more for indices that follow from lengths to choose entries that are there.
 
     Args:
         case: the node.
         operand: which input holds the indices.
         sizes: of the axes that are looked up along.
+        least: lengths that are needed in any case.
         components: whether the last axis of the indices holds one index per axis.
 
     Raises:
@@ -161,20 +226,25 @@ def legal_from(case: Case, operand: int, sizes: Sequence[Dim], *, components: bo
         )
 
     names = {name for size in sizes for name in symbols_of(size)}
-    return _first(case, value, meets, names)
+    return _first(case, value, meets, least, names)
 
 
-def _first(case: Case, value: ir.Value, meets: Meets, others: set[sympy.Symbol] | None = None) -> tuple[Dim, ...]:
-    """What keeps lengths from the first on at which a value means something."""
-    try:
-        function = ShapeOnly([value])
-    except ValueError:
+def _first(
+    case: Case, value: ir.Value, meets: Meets, least: Mapping[str, int], others: Set[sympy.Symbol] = frozenset()
+) -> tuple[Dim, ...]:
+    """What keeps lengths from the first on at which a value means something.
+
+    Raises:
+        Refused: no length that is tried is one. Axes that are not padded are as long as callers make them.
+    """
+    function = _of_lengths(value)
+    if function is None:
         return ()
-    names = set(function.names) | (others or set())
+    names = set(function.names) | others
     if any(is_placeholder(name) for name in names):
         return ()
     tracked = [name for name in names if str(name) in case.sides]
-    lengths = {name: _shortest(case, name) for name in names}
+    lengths = {name: max(_shortest(case, name), least.get(str(name), 0)) for name in names}
     for more in range(MOST):
         tried = lengths | {name: lengths[name] + more for name in tracked}
         try:
@@ -182,7 +252,9 @@ def _first(case: Case, value: ir.Value, meets: Meets, others: set[sympy.Symbol] 
         except ValueError:
             continue
         if meets(array, tried):
-            return tuple(name - (tried[name] - 1) for name in tracked if more)
+            return tuple(name - (tried[name] - 1) for name in tracked if tried[name] > _shortest(case, name))
+    if any(str(name) not in (case.batch, *case.sides) for name in names):
+        return ()
     raise refuse(
         f"{case.op} by {value.name!r}, which follows from axis lengths and means nothing for any up to {MOST}",
         "keep the number above 0 and the index within the axis for all long inputs, as by Max and Min",

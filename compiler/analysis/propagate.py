@@ -84,6 +84,11 @@ class Derivation:
         return self.facts.get(value, Fact()) if value is not None else Fact()
 
     @property
+    def at_least_one(self) -> dict[Dim, None]:
+        """The sizes that have to be 1 or more for every judged node to have a meaning."""
+        return {size: None for each in self.judged for size in each.verdict.at_least_one}
+
+    @property
     def fills(self) -> int:
         """Overwritten paddings, shared ones counted once."""
         return len(

@@ -41,7 +41,11 @@ class ShapeOnly:
         self.read: dict[ir.Value, tuple[Dim, ...]] = {}
         self.nodes = self._ancestors(values)
         self.names = sorted({name for dims in self.read.values() for dim in dims for name in symbols_of(dim)}, key=str)
-        self.session = _session(self.nodes, list(self.read), values)
+
+    @functools.cached_property
+    def session(self) -> onnxruntime.InferenceSession:
+        """What computes the values."""
+        return _session(self.nodes, list(self.read), self.values)
 
     def _ancestors(self, values: Sequence[ir.Value]) -> list[ir.Node]:
         """The nodes that make the values, down to sizes that are read."""

@@ -23,8 +23,8 @@ import numpy as np
 import onnx
 
 from compiler.checker.compare import require_no_better
-from compiler.checker.graph import Array, Graph, Record, Rejected, Weights
-from compiler.checker.meaning import require_meaning
+from compiler.checker.graph import Array, DoesNotRun, Graph, Record, Rejected, Weights
+from compiler.checker.meaning import READ_SHAPES, require_meaning
 from compiler.checker.once import KIND, check_once
 from compiler.checker.replay import Replay
 from compiler.checker.states import require_counted
@@ -75,7 +75,12 @@ def check(
     """
     if certificate.get("kind") == KIND:
         return check_once(before, after, certificate, seeds=seeds, weights=weights)
-    return _Checker(Graph(before, weights), Graph(after, weights), certificate, seeds, survived).run()
+    try:
+        return _Checker(Graph(before, weights), Graph(after, weights), certificate, seeds, survived).run()
+    except DoesNotRun as error:
+        raise Rejected(
+            f"what follows from lengths does not run at all that are certified: {str(error)[:200]}"
+        ) from None
 
 
 class _Checker:
@@ -95,6 +100,7 @@ class _Checker:
         self.told: Sequence[str] = certificate["assumes"]
         self.claims: dict[str, Record] = {}
         self.shapes: dict[str, Sequence[str | int]] = {}
+        self.of_only_row: dict[str, bool] = {}
         self.steps = Replay(self.before, self.after, certificate, seeds, survived)
 
     def run(self) -> int:
@@ -199,13 +205,26 @@ class _Checker:
                     known = self._plain(name, fact, record)
             require_no_better(fact, known, f"record of {record['node']!r}, input {name!r}", self._kind(name))
         for name, fact, shape in zip(record["outputs"], record["out"], record["out_shapes"], strict=True):
-            if name and not fact["axes"] and not fact.get("number") and self.steps.moves(name):
+            is_bare = name and not fact["axes"] and not fact.get("number")
+            if is_bare and self.steps.moves(name) and not self._is_of_only_row(name):
                 raise Rejected(
                     f"record of {record['node']!r}: {name!r} changes with the lengths, and it says otherwise"
                 )
             for known in (name, self.becomes.get(name, name)):
                 self.claims[known] = fact
                 self.shapes[known] = shape
+
+    def _is_of_only_row(self, name: str) -> bool:
+        """Whether a value of a model without a batch is made of entries along padded axes, as a sum of them is."""
+        if self.certificate["batch"] is not None:
+            return False
+        if name not in self.of_only_row:
+            claim, node = self.claims.get(name), self.before.producers.get(name)
+            if claim is not None and (claim["axes"] or claim.get("number")):
+                return not claim.get("number")
+            reads = [] if node is None or node.op_type in READ_SHAPES else node.input
+            self.of_only_row[name] = any(self._is_of_only_row(each) for each in reads if each)
+        return self.of_only_row[name]
 
     def _kind(self, name: str) -> int:
         known = self.before.inputs.get(name)

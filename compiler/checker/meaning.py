@@ -4,14 +4,16 @@ import contextlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from onnx import AttributeProto
+from onnx import AttributeProto, NodeProto
 
 from compiler.checker.graph import Array, DoesNotRun, Graph, Rejected
 from compiler.checker.slots import ones_of
 
 READ_SHAPES = ("Shape", "Size")
 
-PARTIAL = ("Div", "Log", "Mod", "Pow", "Reciprocal", "Sqrt")
+PARTIAL = (
+    "Acos", "Acosh", "Asin", "Atanh", "Div", "Log", "Mod", "Pow", "Reciprocal", "ReduceLogSum", "Sqrt",
+)  # fmt: skip
 """Operators that have no finite value for some numbers."""
 
 DIVIDING = ("Div", "Mod")
@@ -50,16 +52,26 @@ def require_meaning(graph: Graph, short: Row, *long: Row) -> None:
     for node in graph.nodes.values():
         divisor = numbers.get(node.input[1]) if node.op_type in DIVIDING else None
         made = numbers.get(node.output[0]) if node.op_type in PARTIAL else None
-        if (divisor is not None and not divisor.all()) or (made is not None and not np.isfinite(made).all()):
+        is_lost = made is not None and not np.isfinite(made).all() and _reads_finite(graph, node, found)
+        if is_lost or (divisor is not None and not divisor.all()):
             raise Rejected(f"node {node.name!r} has no finite value at the shortest lengths {dict(short)}")
 
 
+def _reads_finite(graph: Graph, node: NodeProto, found: Mapping[str, Array]) -> bool:
+    """Whether a node reads finite numbers; of others it is not the one that lost a value."""
+    others = {name: graph.part([name], {}) for name in node.input if name and name not in found}
+    fixed = {name: part.run({})[0] for name, part in others.items() if not part.sources}
+    return all(np.isfinite({**found, **fixed}.get(name, 0)).all() for name in node.input)
+
+
 def _of_lengths(graph: Graph) -> list[str]:
-    """Values that read shapes and constants alone."""
+    """Values that read shapes and constants alone, and no shape of fixed sizes only."""
     fixed, moving = set(graph.initializers), dict[str, None]()
     for node in graph.nodes.values():
         read = [name for name in node.input if name]
-        if node.op_type in READ_SHAPES:
+        if node.op_type in READ_SHAPES and _reads_fixed_sizes(graph, node):
+            fixed.update(node.output)
+        elif node.op_type in READ_SHAPES:
             moving |= dict.fromkeys(node.output)
         elif any(each.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for each in node.attribute):
             continue
@@ -68,6 +80,16 @@ def _of_lengths(graph: Graph) -> list[str]:
         elif all(name in fixed or name in moving for name in read):
             moving |= dict.fromkeys(name for name in node.output if name)
     return list(moving)
+
+
+def _reads_fixed_sizes(graph: Graph, node: NodeProto) -> bool:
+    """Whether the sizes that Shape or Size reads are numbers, of which one is no fault of short inputs."""
+    known = graph.types.get(node.input[0])
+    if known is None or not known.tensor_type.HasField("shape"):
+        return False
+    ends = {each.name: each.i for each in node.attribute}
+    dims = list(known.tensor_type.shape.dim)[ends.get("start") : ends.get("end")]
+    return all(dim.HasField("dim_value") for dim in dims)
 
 
 def _copied(graph: Graph, numbers: Mapping[str, Array]) -> list[str]:

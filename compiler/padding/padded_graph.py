@@ -44,6 +44,8 @@ class PaddedGraph:
         valid_slots: the length inputs, and the masks made of them.
         steps: records of the nodes that were judged, facts before their readers.
         becomes: by value the one that was written in its place.
+        at_least_one: the sizes that have to be 1 or more, of nodes as they were before and after something was written:
+            what followed from lengths alone then reads the length inputs.
     """
 
     def __init__(self, lowered: Lowered, axes: Axes, stamp: str) -> None:
@@ -53,6 +55,7 @@ class PaddedGraph:
         self.filled: dict[tuple[ir.Value, int, float], ir.Value] = {}
         self.steps: list[dict[str, Any]] = []
         self.becomes: dict[str, str] = {}
+        self.at_least_one: dict[house.Dim, None] = {}
         self.order = {str(node.name): at for at, node in enumerate(house.nodes_of(self.model))}
 
     def derive(self, *, tolerant: bool = False) -> Derivation:
@@ -77,6 +80,7 @@ class PaddedGraph:
             except Refused as error:
                 refused = error
                 derivation = propagate(self.model, self.axes, self.known, written_by=self.stamp, tolerant=True)
+            self.at_least_one |= derivation.at_least_one
             first = [each for each in derivation.judged if self._gives_rows(each)]
             if not first:
                 if refused is not None and not tolerant:

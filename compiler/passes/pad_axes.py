@@ -12,12 +12,13 @@ Requires: symbolic shapes.
 Ensures: for every row of the batch, outputs at valid places equal those of the original graph run on that row alone at
     its true lengths; so rows are independent. No dimension mentions a cache axis any more.
 Keeps: everything that neither padding nor the batch can change: fills and masks go only where a rule needs one.
-Numerics: exact at valid places up to the order of summation; padded keys have probability exactly 0.
+Numerics: exact at valid places up to the order of summation, and to the sign of zero in sums that begin in padding;
+    padded keys have probability exactly 0.
 Source: interval contents per region of padding, segments, and one rule per operator: compiler/analysis.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import onnx_ir as ir
@@ -27,7 +28,8 @@ from compiler import ir as house
 from compiler.analysis.certificate import certificate, records
 from compiler.analysis.garbage_collection import paused
 from compiler.analysis.layout import Side
-from compiler.analysis.lengths import Longest, infer_settled, least_lengths, longest_lengths
+from compiler.analysis.lengths import Limit, Longest, infer_settled, least_lengths, longest_lengths
+from compiler.analysis.meaning import MOST, needs_of_graph
 from compiler.analysis.propagate import Axes, Derivation, propagate
 from compiler.errors import Place, Refused
 from compiler.ir import OLDEST_OPSET
@@ -59,12 +61,13 @@ class PadAxes:
         axes = _axes(lowered)
         limits = infer_settled(lowered.model, axes.behind)
         _check_axes(lowered.model, axes)
+        original = house.clone(lowered.model)
         before = sum(1 for _ in lowered.model.graph)
         work = PaddedGraph(lowered, axes, PadAxes.name)
         derivation = work.derive()
         check_outputs(derivation, lowered)
         work.write(derivation)
-        least = least_lengths(derivation, {axis: int(side is Side.LEFT) for axis, side in axes.sides.items()}, limits)
+        least = _least_lengths(original, axes, work.at_least_one, limits)
         most = longest_lengths(limits, axes.sides)
         _check_slots(lowered.caches, most)
         for cache in lowered.caches:
@@ -98,6 +101,29 @@ class PadAxes:
             axes, work.steps, inputs, masks, least, work.becomes, *carried, dict(lowered.ranges), maximum=limited
         )
         return Outcome(done, matched=len(derivation.judged), rewritten=max(after - before, 0), records=(proof,))
+
+
+def _least_lengths(
+    original: ir.Model, axes: Axes, at_least_one: dict[house.Dim, None], limits: Collection[Limit]
+) -> dict[str, int]:
+    """The smallest length per padded axis at which the original means something, and the proof holds from there on.
+
+    Raises:
+        Refused: there is none.
+    """
+    start = {axis: int(side is Side.LEFT) for axis, side in axes.sides.items()}
+    least = dict(start)
+    for _ in range(MOST):
+        meant = needs_of_graph(original, axes.batch, axes.sides, least)
+        longer = least_lengths(at_least_one | meant, start, limits)
+        if longer == least:
+            return least
+        least = longer
+    raise Refused(
+        "what follows from axis lengths means something in each node at some lengths, and in all of them at none",
+        cure="keep divisors above 0 for all long inputs, as by Max",
+        place=Place(axis=", ".join(sorted(least))),
+    )
 
 
 def _limited(axis: PaddedAxis, most: Mapping[str, Longest]) -> PaddedAxis:
@@ -139,14 +165,24 @@ def derive_tolerantly(lowered: Lowered) -> tuple[Derivation, tuple[dict[str, Any
     axes = _axes(lowered)
     infer_settled(lowered.model, axes.behind)
     _check_axes(lowered.model, axes)
+    meaningless = _meaningless(lowered.model, axes)
     work = PaddedGraph(lowered, axes, PadAxes.name)
     try:
         derivation = work.derive(tolerant=True)
     except Refused as refused:  # while something was written
         derivation = propagate(lowered.model, axes, work.known, written_by=PadAxes.name, tolerant=True)
-        derivation = dataclasses.replace(derivation, refusals=(*derivation.refusals, refused))
+        derivation = dataclasses.replace(derivation, refusals=(*meaningless, *derivation.refusals, refused))
         return derivation, (*work.steps, *records(derivation))
-    return derivation, tuple(work.steps)
+    return dataclasses.replace(derivation, refusals=(*meaningless, *derivation.refusals)), tuple(work.steps)
+
+
+def _meaningless(model: ir.Model, axes: Axes) -> list[Refused]:
+    """Why a graph has no meaning at any length; empty where it has one."""
+    try:
+        needs_of_graph(model, axes.batch, axes.sides, {})
+    except Refused as refused:
+        return [refused]
+    return []
 
 
 @dataclasses.dataclass(frozen=True)

@@ -36,6 +36,10 @@ INTEGERS = {
 SCALARS = {"first": 0, "step": 1, "last": -1, "axis": 1}
 FLOATS = {"low": -1e30, "half": 0.5, "eps": 1e-5, "high": 4.0, "none": 0.0, "single": 1.0}
 
+ONES = "shape = Shape(x)  o = Expand(single, shape)  "
+COUNT = ONES + "g = Slice(o, zero, one, two)  n = ReduceSum(g, lasttwo)  k = Sub(n, single)  "
+SHARED = "n = Shape<start = 1, end = 2>(x)  s = Concat<axis = 0>(one, n)  o = Expand(single, s)  "
+
 CHANNELS = "c = Transpose<perm = [0, 2, 1]>(x)  "
 LENGTH = "n = Shape<start = 1, end = 2>(x)  m = Squeeze(n)  "
 PLACES = LENGTH + "i = Range(first, m, step)  "
@@ -272,6 +276,25 @@ BODIES = {
     "y = Reshape(p, z)",
     "whole groups of four, apart": LENGTH + """q = Div(n, four)  v = Mul(q, four)  s = Slice(x, zero, v, one)
         z = Concat<axis = 0>(minus, q, four, four)  p = Reshape(s, z)  y = Reshape(p, merged)""",
+    "mean by the count of a mask of ones less one": COUNT + "a = ReduceSum(x, one)  y = Div(a, k)",
+    "root of the count of a mask less four": COUNT + "m = Sub(n, high)  r = Sqrt(m)  y = Mul(x, r)",
+    "inverse hyperbolic cosine of the count less one": COUNT + "r = Acosh(k)  y = Mul(x, r)",
+    "whole quotient by the whole count of a mask less one": ONES + """i = Cast<to = 7>(o)  g = Slice(i, zero, one, two)
+        n = ReduceSum(g, lasttwo)  k = Sub(n, one)  q = Div(c64, k)  f = Cast<to = 1>(q)  y = Mul(x, f)""",
+    "whole quotient by a count that is rounded": COUNT + "i = Cast<to = 7>(k)  q = Div(c64, i)  "
+    "f = Cast<to = 1>(q)  y = Mul(x, f)",
+    "whole quotient by the count of a mask less one, kept above 0": COUNT + "i = Cast<to = 7>(k)  j = Max(i, one)  "
+    "q = Div(c64, j)  f = Cast<to = 1>(q)  y = Mul(x, f)",
+    "whole quotients by one length for every frame": LENGTH + "k = Sub(n, one)  e = Expand(k, n)  q = Div(c64, e)  "
+    "f = Cast<to = 1>(q)  u = Unsqueeze(f, one)  y = Mul(x, u)",
+    "shares of a row that all share, by its count less one": SHARED + """p = Softmax<axis = 1>(o)  c = ReduceSum(o, one)
+        k = Sub(c, single)  r = Div(p, k)  u = Unsqueeze(r, two)  y = Mul(x, u)""",
+    "root of shares of a row that all share, less four": SHARED + """p = Softmax<axis = 1>(o)  c = ReduceSum(p, one)
+        k = Sub(c, high)  r = Sqrt(k)  y = Mul(x, r)""",
+    "reciprocal where the log of the count begins": COUNT + "l = Log(k)  m = Sub(k, single)  r = Reciprocal(m)  "
+    "a = Mul(x, l)  y = Mul(a, r)",
+    "zeros filled in, three less than frames": LENGTH + "k = Sub(n, three)  s = Concat<axis = 0>(one, k, four)  "
+    "z = ConstantOfShape(s)  a = ReduceSum(z, one)  y = Add(x, a)",
     "best frame of each row": """b = Shape<start = 0, end = 1>(x)  n = Squeeze(b)  i = Range(first, n, step)
         a = ReduceMax<keepdims = 0>(x, two)  j = ArgMax<axis = 1, keepdims = 0>(a)  r = Unsqueeze(i, one)
         u = Unsqueeze(j, one)  k = Concat<axis = 1>(r, u)  g = GatherND(x, k)  v = Unsqueeze(g, one)  y = Add(x, v)""",

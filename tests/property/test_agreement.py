@@ -19,7 +19,8 @@ REFUSABLE = (
     "turned round", "middle frame", "joined with itself", "split frames", "repeated", "depth to time",
     "positions from the end", "positions about the middle", "positions multiplied", "positions divided",
     "distance of the length", "mean over rows", "sort of frames", "frames interleaved", "cut after interleaving",
-    "places of what is not zero", "whole quotient by a remainder", "positions from 0 to 1, literal",
+    "places of what is not zero", "whole quotient by a remainder", "whole quotient by a count that is rounded",
+    "root of shares of a row", "positions from 0 to 1, literal",
     "frames from three before on, literal", "softmax from the batch on", " beside ", "three frames of context",
 )  # fmt: skip
 """What may be refused, by parts of names; and lengths as data of a graph without a batch axis."""

@@ -14,6 +14,7 @@ from compiler.errors import Refused
 from compiler.passes.pad_axes import PadAxes
 from compiler.runners.session import open_session
 from compiler.stages import Lowered
+from tests.kit.agreement import PROVED, REFUSED, judged
 from tests.kit.graphs import BATCH
 from tests.kit.offline import free_size
 from tests.property.small_graphs import Small, corpus
@@ -93,6 +94,17 @@ LEAST = {
     "row of a table far before the length": 4,
     "frames behind the second, folded": 3,
     "whole groups of four, apart": 4,
+    "mean by the count of a mask of ones less one": 2,
+    "root of the count of a mask less four": 4,
+    "inverse hyperbolic cosine of the count less one": 2,
+    "whole quotient by the whole count of a mask less one": 2,
+    "whole quotient by a count that is rounded": None,
+    "whole quotient by the count of a mask less one, kept above 0": 1,
+    "whole quotients by one length for every frame": 2,
+    "shares of a row that all share, by its count less one": 2,
+    "root of shares of a row that all share, less four": None,
+    "reciprocal where the log of the count begins": 3,
+    "zeros filled in, three less than frames": 3,
 }
 """The shortest length at which numbers of lengths mean something; None where the graph is refused."""
 
@@ -112,6 +124,15 @@ def test_the_shortest_length_of(name: str, least: int | None) -> None:
     (small,) = [each for each in GRAPHS if each.name == name]
     assert minimum_of(small.make()) == (None if least is None else {"time": least})
     _judge([small])
+
+
+@pytest.mark.parametrize("name", [name for name in LEAST if "count" in name or "share" in name])
+def test_the_shortest_length_of_the_only_row(name: str) -> None:
+    (small,) = [each for each in GRAPHS if each.name == f"{name}, literal batch"]
+    verdict, outcome = judged(small.make())
+    least = LEAST[name]
+    assert verdict == (REFUSED if least is None else PROVED)
+    assert isinstance(outcome, Refused) or outcome.records[0]["minimum"] == {"time": least}
 
 
 @pytest.mark.parametrize("name", [name for name, least in LEAST.items() if least not in (None, 1)])

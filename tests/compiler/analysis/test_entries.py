@@ -4,7 +4,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
-from compiler.analysis.entries import counted_axis, stays_below, uniform_values
+from compiler.analysis.entries import counted_axis, never_zero, number_everywhere, stays_below, uniform_values
 from tests.compiler.analysis.test_shape_only import value
 
 TIME, LATE = (house.symbol(name) for name in ("time", "late"))
@@ -41,6 +41,27 @@ def test_bounds() -> None:
     assert not stays_below(value("y = Identity(mask)"), TIME)
     assert not stays_below(value("y = Identity(frames)"), LATE)
     assert expression != TIME
+
+
+@pytest.mark.parametrize(
+    ("body", "is_kept"),
+    [
+        ("y = Add(frames, unit)", True),
+        ("a = Sub(frames, m)  y = Unsqueeze(a, zero)", True),
+        ("y = Identity(frames)", False),
+        ("a = Cast<to = 1>(mask)  c = Cast<to = 7>(a)  d = Max(c, one)  y = Unsqueeze(d, zero)", True),
+        ("a = Cast<to = 1>(mask)  c = Cast<to = 7>(a)  y = Max(c, zero)", False),
+        ("a = Cast<to = 1>(mask)  c = Cast<to = 7>(a)  d = Max(c, one)  y = Sub(d, one)", False),
+    ],
+)
+def test_what_is_never_nothing(body: str, is_kept: bool) -> None:
+    assert never_zero(value(body)) == is_kept
+
+
+def test_cuts_and_copies_of_one_number_hold_it() -> None:
+    spread = "e = Expand(two, t)  f = Slice(e, one, last, zero)  y = Tile(f, one)"
+    assert number_everywhere(value(spread)) == 2
+    assert number_everywhere(value("f = Slice(frames, one, last, zero)  y = Tile(f, one)")) is None
 
 
 def test_counting_ends_at_a_constant() -> None:

@@ -62,7 +62,7 @@ def test_a_choice_between_two_programs_limits_the_length(body: str, size: str, l
     assert _longest(limits) == most
     axes = Axes("batch", {"time": Side.LEFT})
     derivation = propagate(model, axes, input_facts(model, axes), tolerant=True)
-    assert least_lengths(derivation, {"time": 1}, limits) == {"time": least}
+    assert least_lengths(derivation.at_least_one, {"time": 1}, limits) == {"time": least}
 
 
 def _longest(limits: Mapping[Limit, ir.Node]) -> int | None:
@@ -98,7 +98,7 @@ def test_unsigned_sizes_do_not_fall_below_zero() -> None:
     )
     limits = infer_settled(model)
     derivation = propagate(model, axes := Axes("batch", {"time": Side.LEFT}), input_facts(model, axes), tolerant=True)
-    assert least_lengths(derivation, {"time": 1}, limits) == {"time": 5}
+    assert least_lengths(derivation.at_least_one, {"time": 1}, limits) == {"time": 5}
 
 
 @pytest.mark.parametrize(("attributes", "least"), [("", 3), ("dilations = [2]", 5), ("pads = [1, 1]", 1)])
@@ -110,7 +110,7 @@ def test_the_shortest_length_gives_every_size_an_entry(attributes: str, least: i
     )
     axes = Axes("batch", {"time": Side.LEFT})
     derivation = propagate(model, axes, input_facts(model, axes))
-    assert least_lengths(derivation, {"time": 1}) == {"time": least}
+    assert least_lengths(derivation.at_least_one, {"time": 1}) == {"time": least}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from compiler import ir as house
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, Fact
 from compiler.analysis.layout import Side
-from compiler.analysis.meaning import legal_from, needs_of
+from compiler.analysis.meaning import legal_from, needs_of, needs_of_graph
 from compiler.errors import Refused
 from tests.kit.graphs import node_named, parse
 
@@ -19,7 +19,7 @@ def case(body: str, *facts: Fact, side: Side = Side.LEFT) -> Case:
     model = parse(
         f"""(float[batch,time,4] x, float[time] z) => (float[p] y)
         <int64[1] one = {{1}}, int64[1] two = {{2}}, int64[1] minus = {{-1}}, int64[1] seven = {{7}},
-         int64[1] nine = {{9}}, int64 first = {{0}}, int64 step = {{1}},
+         int64[1] nine = {{9}}, int64[1] nothing = {{0}}, int64 first = {{0}}, int64 step = {{1}},
          float[3] table = {{0.0, 1.0, 2.0}}, float[1] half = {{0.5}}>
         {{ n = Shape<start = 1, end = 2>(x)  m = Squeeze(n)  f = Cast<to = 1>(n)  {body} }}"""
     )
@@ -58,6 +58,24 @@ NEEDS = {
         (PLAIN, NUMBER),
         (),
     ),
+    "a size that is filled": (
+        "k = Sub(n, two)  s = Concat<axis = 0>(one, k)  y = ConstantOfShape(s)",
+        (NUMBER,),
+        (TIME - 1,),
+    ),
+    "a shape that is filled": ("s = Shape(z)  y = ConstantOfShape(s)", (NUMBER,), ()),
+    "what is laid out as data": (
+        "o = Expand(half, n)  e = Add(o, o)  c = ReduceSum(e, nothing)  k = Sub(c, e)  h = Unsqueeze(k, nothing)  "
+        "i = ReduceMax(h)  y = Reciprocal(i)",
+        (PLAIN,),
+        (TIME - 1,),
+    ),
+    "whole numbers for every frame": (
+        "k = Sub(n, seven)  e = Expand(k, n)  y = Div(nine, e)",
+        (PLAIN, PLAIN),
+        (TIME - 7,),
+    ),
+    "an inverse cosine": ("k = Sub(f, half)  h = Sub(k, half)  y = Acosh(h)", (PLAIN,), (TIME - 1,)),
     "a size that is kept": ("s = Concat<axis = 0>(n, minus)  y = Reshape(z, s)", (PLAIN, NUMBER), ()),
     "data": ("y = Log(z)", (PLAIN,), ()),
     "a count of every row": (
@@ -110,6 +128,37 @@ def test_no_entries_at_any_length_are_refused() -> None:
     assert (
         needs_of(case("k = Sub(n, n)  s = Concat<axis = 0>(k, minus)  y = Reshape<allowzero = 1>(z, s)", PLAIN)) == ()
     )
+
+
+def test_whole_numbers_by_a_constant_of_0_never_run() -> None:
+    with pytest.raises(Refused, match="Mod of whole numbers by 0 never runs; divide by another number"):
+        needs_of(case("k = Sub(one, one)  y = Mod(nine, nothing)", PLAIN, PLAIN))
+    assert needs_of(case("y = Div(z, table)", PLAIN, PLAIN)) == ()
+
+
+def test_a_node_means_something_from_where_the_others_do() -> None:
+    """1 / (T - 2) is -1 for one frame, and nothing for two, which the root asks for."""
+    graph = case(
+        "r = Sub(f, half)  q = Sub(r, half)  l = Sqrt(q)  h = Sub(q, half)  p = Sub(h, half)  y = Reciprocal(p)", NUMBER
+    ).node.graph
+    assert graph is not None
+    model = ir.Model(graph, ir_version=10)
+    assert needs_of_graph(model, "batch", {"time": Side.LEFT}, {}) == {}
+    assert needs_of_graph(model, "batch", {"time": Side.LEFT}, {"time": 2}).keys() == {TIME - 1, TIME - 2}
+
+
+def test_what_means_nothing_is_refused_at_its_node() -> None:
+    graph = case("k = Neg(f)  g = Sub(k, half)  y = Log(g)", NUMBER).node.graph
+    assert graph is not None
+    with pytest.raises(Refused, match="means nothing") as caught:
+        needs_of_graph(ir.Model(graph, ir_version=10), "batch", {"time": Side.LEFT}, {})
+    assert (caught.value.place.op, caught.value.place.node) == ("Log", "y_log")
+
+
+def test_axes_that_are_not_padded_are_no_fault_of_short_inputs() -> None:
+    assert needs_of(case("k = Sub(f, half)  h = Sub(k, half)  y = Log(h)", NUMBER, side=Side.LEFT)) == (TIME - 1,)
+    free = case("k = Sub(f, half)  h = Sub(k, half)  y = Log(h)", NUMBER)
+    assert needs_of(Case(free.node, [NUMBER], "batch", {})) == ()
 
 
 def test_indices_of_each_axis() -> None:

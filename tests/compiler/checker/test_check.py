@@ -15,14 +15,16 @@ from onnx import numpy_helper
 from compiler import ir as house
 from compiler.checker import graph as graph_of_checker
 from compiler.checker.check import check
-from compiler.checker.graph import Rejected
+from compiler.checker.graph import DoesNotRun, Rejected
 from compiler.checker.replay import Replay
 from compiler.passes.pad_axes import PadAxes
 from compiler.stages import Lowered
 from tests.compiler.analysis.rules.test_recurrence import network, weights
 from tests.compiler.passes.test_pad_axes_offline import ACCEPTED, WEIGHTS, graph
+from tests.kit.agreement import lowered
 from tests.kit.graphs import copy_of, streaming
 from tests.kit.offline import offline
+from tests.property.small_graphs import text_of
 
 Proof = tuple[onnx.ModelProto, onnx.ModelProto, dict[str, Any]]
 
@@ -215,6 +217,27 @@ def test_a_number_that_lengths_change_is_no_constant() -> None:
         by.CopyFrom(numpy_helper.from_array(np.array([3]), "by"))
     with pytest.raises(Rejected, match="may be anything, not within"):
         check(before, after, certificate)
+
+
+COUNTED = "s = Shape(x)  o = Expand(single, s)  n = ReduceSum(o, lasttwo)  k = Add(n, half)  y = Mul(x, k)"
+
+
+def test_a_sum_over_frames_of_the_only_row_changes_with_lengths() -> None:
+    """Without a batch nothing tells that it is data; what is made of sizes alone is none."""
+    before, after, certificate = proof_of(lowered(text_of(COUNTED, "float[1,time,4] x"), batch=None))
+    check(before, after, certificate)
+    _record(certificate, "Shape")["out"][0]["number"] = False
+    with pytest.raises(Rejected, match="changes with the lengths"):
+        check(before, after, certificate)
+
+
+def test_what_stops_within_the_lengths_that_are_certified_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(self: Replay, record: object) -> None:
+        raise DoesNotRun("modulo by zero")
+
+    monkeypatch.setattr(Replay, "replay", stopped)
+    with pytest.raises(Rejected, match="does not run at all that are certified: modulo by zero"):
+        check(*attention())
 
 
 def test_positions_are_counted_from_where_the_record_says() -> None:

@@ -13,7 +13,8 @@ def graph(body: str) -> Graph:
     model = parse(
         f"""(float[batch,time,4] x) => (float[p,q,r] y)
         <int64[1] one = {{1}}, int64[1] eight = {{8}}, int64[2] two = {{-1, 4}}, int64 first = {{0}},
-         int64 step = {{1}}, float[3] table = {{0.0, 1.0, 2.0}}>
+         int64 step = {{1}}, float[3] table = {{0.0, 1.0, 2.0}}, float half = {{0.5}}, float nought = {{0.0}},
+         int64[1] four = {{4}}>
         {{ n = Shape<start = 1, end = 2>(x)  m = Squeeze(n)  k = Sub(n, one)  f = Cast<to = 1>(k)  {body} }}"""
     )
     house.infer_shapes(model)
@@ -26,6 +27,7 @@ REJECTED = {
     "r = Log(f)  y = Mul(x, r)": "no finite value",
     "q = Div(eight, k)  r = Cast<to = 1>(q)  y = Mul(x, r)": "does not run",
     "i = Sub(k, eight)  r = Gather<axis = 0>(table, i)  y = Mul(x, r)": "does not run",
+    "h = Add(f, half)  r = Acosh(h)  y = Mul(x, r)": "no finite value",
     "s = Slice(x, one, n, one)  r = Reshape(s, two)  z = Shape(s)  y = Reshape(r, z)": "does not run",
 }
 
@@ -48,6 +50,11 @@ ACCEPTED = {
         8,
     ),
     "data": ("y = Log(x)", 1),
+    "infinity that is handed on": ("i = Log(nought)  g = Cast<to = 1>(n)  r = Div(i, g)  y = Add(x, r)", 1),
+    "a size that is the same for all inputs": (
+        "c = Shape<start = 2, end = 3>(x)  l = Sub(c, four)  g = Cast<to = 1>(l)  y = Div(x, g)",
+        1,
+    ),
     "no frames": ("s = Slice(x, one, n, one)  r = Relu(s)  z = Shape(s)  y = Reshape<allowzero = 1>(r, z)", 1),
 }
 
