@@ -35,7 +35,7 @@ ROOTS = {"Log": 1, "Sqrt": 0}
 """Operators of one operand that have no value below a number."""
 
 NOT_EVERYWHERE = frozenset({"Acos", "Acosh", "Asin", "Atanh", "Pow", "ReduceLogSum"})
-"""Other operators that have no finite value for some numbers."""
+"""A list of its own: other operators that have no finite value for some numbers."""
 
 SHORTEST: Mapping[str, int] = MappingProxyType({})
 """Lengths are as short as callers may want them."""
