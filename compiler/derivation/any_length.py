@@ -26,7 +26,7 @@ from compiler.derivation.dependence import Kind, Outside
 from compiler.derivation.judging import Judging, is_guarded
 from compiler.derivation.links import NotLinked, dims, links_of
 from compiler.derivation.masks import MIXING
-from compiler.derivation.spans import LOW, RULES, TRUTH, UNKNOWN, ZERO, Span, cast, hull, of_data, weighted
+from compiler.derivation.spans import LOW, RULES, TRUTH, UNKNOWN, ZERO, Span, cast, hull, of_data, rule_of, weighted
 from compiler.operator_traits import ENTRYWISE, VIEWS
 
 COMPARISONS = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
@@ -248,8 +248,9 @@ class AnyLength:
             return RULES["Clip"](*({**ends, **given}[at] for at in range(3)))
         if (whole := self._of_whole_numbers(node, value, operands)) is not None:
             return whole
-        if op in RULES:
-            return RULES[op](*map(span_of, operands))
+        rule = rule_of(op, is_whole=value.dtype is not None and value.dtype.is_integer())
+        if rule is not None:
+            return rule(*map(span_of, operands))
         return self._of_data(value, operands)
 
     def _of_whole_numbers(self, node: ir.Node, value: ir.Value, operands: list[Bounds]) -> Bounds | None:

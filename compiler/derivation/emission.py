@@ -178,7 +178,7 @@ class Emission:
         special = {"Range": self._range, "ConstantOfShape": self._filled, "Expand": self._expanded}
         if links is not None and node.op_type in special:
             return special[node.op_type](node, value, parts, links)
-        if links is not None and node.op_type == "Trilu" and len(parts) == 2:
+        if links is not None and node.op_type == "Trilu" and len(dims(value)) - 1 in parts:
             return self._triangle(node, value, parts)
         if more := self.asking.mixed_within(node, value, parts):
             return self._cut_to(value, parts, more)
@@ -422,7 +422,7 @@ class Emission:
     def _triangle(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
         """A triangle by the places of its rows and columns, of which a call has a part."""
         insert = house.Inserter(self.model, STAMP, source=house.source_of(node))
-        row, column = sorted(parts)
+        row, column = sorted(parts)[-2:]
         assert node.inputs[0] is not None
         given = self.part(node.inputs[0], {at: part for at, part in parts.items() if at in self._along(node.inputs[0])})
         diagonal = house.array_of(node.inputs[1]) if len(node.inputs) > 1 else None

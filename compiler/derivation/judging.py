@@ -290,6 +290,8 @@ class Judging:
             whole = self._offend(node, EVERYWHERE, "computes with the length of the sequence")
         if whole is None:
             whole = self._starts_late(node)
+        if house.is_op(node, "Trilu"):
+            self._require_square(node, facts[0])
         along = self._shift(node, facts)
         self._require_sizes(node, operands)
         along = self._axes(node, links, facts, along)
@@ -306,6 +308,13 @@ class Judging:
             is_sized = node.op_type in SIZED or node in self.shifted
             if not self.is_number(value) or (self.is_length(value) and not is_sized):
                 raise NotLinked(f"input {at} of {node.op_type} is computed")
+
+    def _require_square(self, node: ir.Node, fact: Dependence) -> None:
+        """A triangle is cut out of rows and columns that are frames, or of none: a frame alone has no place there."""
+        rank = len(dims(node.inputs[0]))
+        frames = [fact.along[at] for at in (rank - 2, rank - 1) if at in fact.along]
+        if frames and (len(frames) == 1 or not all(each.is_alone for each in frames)):
+            raise NotLinked("Trilu cuts off what its place says of a frame")
 
     def _starts_late(self, node: ir.Node) -> str | None:
         """Ranges and triangles that begin where the length says."""

@@ -22,7 +22,6 @@ from compiler.derivation.other_sizes import NotBounded, sizes_of
 from compiler.derivation.placed import Placed
 from compiler.derivation.spans import (
     LOW,
-    RULES,
     SCORE,
     TRUTH,
     UNKNOWN,
@@ -30,6 +29,7 @@ from compiler.derivation.spans import (
     Span,
     cast,
     of_data,
+    rule_of,
     weighted,
 )
 from compiler.operator_traits import VIEWS
@@ -147,8 +147,9 @@ class Masks:
         if node.domain not in ("", "ai.onnx"):
             return None
         rank = len(dims(value))
-        if node.op_type in RULES:
-            return combined(RULES[node.op_type], [self._operand(node, at) for at in range(len(node.inputs))], rank)
+        rule = rule_of(node.op_type, is_whole=value.dtype is not None and value.dtype.is_integer())
+        if rule is not None:
+            return combined(rule, [self._operand(node, at) for at in range(len(node.inputs))], rank)
         given = self.of(node.inputs[0]) if node.inputs and node.inputs[0] is not None else None
         if given is None:
             return None

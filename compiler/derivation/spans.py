@@ -95,6 +95,14 @@ def _divided(first: Span, second: Span) -> Span:
     return ZERO if first == ZERO else SCORE if first.is_small else UNKNOWN
 
 
+def _divided_whole(first: Span, second: Span) -> Span:
+    """A quotient of whole numbers, without what is behind its point."""
+    if not second.is_true:
+        return _divided(first, second)
+    quotients = [a / b for a in (first.low, first.high) for b in (second.low, second.high)]
+    return _bounded((each if math.isinf(each) else float(math.trunc(each)) for each in quotients), first.is_scored)
+
+
 def _largest(*spans: Span) -> Span:
     return Span(max(s.low for s in spans), max(s.high for s in spans), any(s.is_scored for s in spans))
 
@@ -179,6 +187,16 @@ RULES: Mapping[str, Rule] = {
     "Xor": _either,
 }
 """What an entry may hold that is computed of one entry of each operand."""
+
+
+def rule_of(op_type: str, *, is_whole: bool) -> Rule | None:
+    """What an entry may hold that an operator computes of one entry of each operand; None where no rule says it.
+
+    Args:
+        op_type: of the operator.
+        is_whole: whether the result is a whole number.
+    """
+    return _divided_whole if is_whole and op_type == "Div" else RULES.get(op_type)
 
 
 def cast(span: Span, *, to_truth: bool, to_whole: bool) -> Span:

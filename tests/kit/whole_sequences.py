@@ -17,6 +17,8 @@ import onnxruntime
 
 from compiler import ir as house
 from compiler.analysis.lengths import infer_settled
+from tests.kit.single_operators import SINGLES, SingleOperators
+from tests.kit.spelled_masks import FAR_MASK_SPOILERS, NEAR_SPOILERS, SpelledMasks
 
 LABELS, WIDTH, HEADS, SIZE = 13, 8, 2, 4
 LONGEST = 24
@@ -92,6 +94,9 @@ JOINED = "joined"
 """A mask of a text and one of the frames behind it, padded to the length of both and put below each other; of frames
 alone it is theirs."""
 
+SPELLED = "spelled"
+"""A band in one of many spellings."""
+
 CHUNK_SPOILERS = ("chunk_ahead", "chunk_shifted")
 """What lets frames see behind their chunk: the next one, or chunks that begin elsewhere."""
 
@@ -160,6 +165,7 @@ class Drawing:
         entries: how many, but for those of all channels.
         is_returned: whether frames with one entry are a result, too.
         begun: what recurrences begin with, or nothing, where it is zeros.
+        single: an operator in front of all attention that computes of every frame alone.
     """
 
     positions: str = "none"
@@ -188,6 +194,7 @@ class Drawing:
     entries: int = 2
     is_returned: bool = False
     begun: str = ""
+    single: str = ""
 
     @property
     def has_memory(self) -> bool:
@@ -318,6 +325,44 @@ def drawn_at_rates(seed: int, *, spoiled: bool) -> Drawing:
     return dataclasses.replace(drawing, spoiler=spoiler)
 
 
+def drawn_spelled(seed: int, *, spoiled: bool) -> Drawing:
+    """A random drawing of one attention under a band in a random spelling; spoiled, it shows more, or hides less."""
+    random = np.random.default_rng([seed, 6])
+    spoilers = (*NEAR_SPOILERS, *FAR_MASK_SPOILERS)
+    spoiler = spoilers[seed // 2 % len(spoilers)] if spoiled else ""
+    is_added = spoiler in ("soft", "endless")
+    low, positions = float(random.choice(LOWS)), str(random.choice(("none", "rotary", "linear_bias", "bucket_bias")))
+    return Drawing(
+        "bucket_bias" if spoiler == "by_place" else positions,
+        SPELLED,
+        "add" if is_added else str(random.choice(WRITINGS)),
+        low,
+        groups=int(random.integers(1, 3)),
+        width=int(random.integers(1, 9)),
+        spoiler=spoiler,
+        seed=seed,
+        forgets=True,
+        hiding="" if spoiler == "opened" else str(random.choice(["", "", "others"])),
+        join=str(random.choice(JOINS)),
+        hidden=low,
+    )
+
+
+def drawn_operators(seed: int, *, spoiled: bool) -> Drawing:
+    """A random drawing with an operator that computes of every frame alone; spoiled, along time. Few have attention."""
+    random = np.random.default_rng([seed, 7])
+    single = SINGLES[seed // 2 % len(SINGLES)]
+    return Drawing(
+        mask=str(random.choice(("compared", "band", "offset"))),
+        layers=int(random.integers(4) == 0 or single == "counted"),
+        flat=bool(random.integers(2)),
+        spoiler="single" if spoiled else "",
+        seed=seed,
+        forgets=bool(random.integers(2)),
+        single=single,
+    )
+
+
 def drawn_masks(seed: int, *, spoiled: bool) -> Drawing:
     """A random drawing whose mask changes with another axis or with data; spoiled, a frame may see nothing."""
     random = np.random.default_rng([seed, 3])
@@ -375,10 +420,12 @@ class _Writer:
     def op(self, op_type: str, *operands: ir.Value | None, **attributes: int | str | Sequence[int]) -> ir.Value:
         kind = {"to": attributes["to"]} if op_type == "Cast" else {}
         value = self.insert.op(op_type, list(operands), attributes, name=op_type.lower())
-        if op_type in ("LessOrEqual", "Greater", "Less", "And", "Or", "Not", "Equal", "GreaterOrEqual", "IsNaN"):
+        if op_type in ("LessOrEqual", "Greater", "Less", "And", "Or", "Not", "Equal", "GreaterOrEqual", "IsNaN", "Xor"):
             value.dtype = ir.DataType.BOOL
-        elif op_type == "Shape":
+        elif op_type in ("Shape", "Size", "ArgMax", "ArgMin"):
             value.dtype = ir.DataType.INT64
+        elif op_type == "ConstantOfShape":
+            value.dtype = ir.DataType.FLOAT
         elif op_type == "Where":
             assert operands[1] is not None and operands[1].dtype is not None
             value.dtype = operands[1].dtype
@@ -388,6 +435,9 @@ class _Writer:
 
     def number(self, value: int) -> ir.Value:
         return self.insert.constant(np.array(value, np.int64), "number")
+
+    def whole(self, numbers: object) -> ir.Value:
+        return self.insert.constant(np.array(numbers, np.int64), "numbers")
 
     def real(self, value: float) -> ir.Value:
         return self.insert.constant(np.array(value, np.float32), "real")
@@ -468,6 +518,7 @@ class _Writer:
             "packed": lambda: self.op(
                 "And", self.op("LessOrEqual", columns, limit), self.op("Equal", self._sequences(1), self._sequences(0))
             ),
+            SPELLED: lambda: SpelledMasks(self, LONGEST).band(drawing.width, drawing.spoiler, self.loud),
             "counted": lambda: self.op("LessOrEqual", self._counted(0), self.op("Add", self._counted(1), ahead)),
         }  # fmt: skip
         mask = made[drawing.mask]()
@@ -597,6 +648,10 @@ class _Writer:
         if self.drawing.positions == "linear_bias" or self.drawing.spoiler == "length_bias":
             slopes = self.insert.constant(np.array([[[0.5]], [[0.25]]], np.float32), "slopes")
             return self.op("Add", scores, self.op("Mul", self.floats(far), slopes))
+        if self.drawing.mask == SPELLED and self.drawing.positions == "bucket_bias":
+            place = SpelledMasks(self, LONGEST).place(is_by_distance=self.drawing.spoiler != "by_place")
+            bias = self.op("Gather", self.weights(8, HEADS), place, axis=0)
+            return self.op("Add", scores, self.op("Transpose", bias, perm=(2, 0, 1)))
         if self.drawing.positions == "bucket_bias":
             near = self.op("Clip", self.op("Neg", far), self.number(0), self.number(5))
             bias = self.op("Transpose", self.op("Gather", self.weights(6, HEADS), near, axis=0), perm=(2, 0, 1))
@@ -648,6 +703,8 @@ class _Writer:
         if drawing.spoiler == "no_mask":
             return self.op("Softmax", scores, axis=-1)
         mask, seen = self.mask(), self.seen()
+        if seen is not None and drawing.mask == SPELLED:
+            seen = SpelledMasks(self, LONGEST).respelled(seen)
         if seen is not None and drawing.join == "before":
             scores = self.op("Where", seen, scores, self.real(drawing.hidden))
         elif seen is not None and drawing.join == "truths":
@@ -670,6 +727,10 @@ class _Writer:
             return kept
         return self.op("Div", kept, self.op("ReduceSum", kept, self.ints(-1)))
 
+    def loud(self) -> ir.Value:
+        """Tokens that any frame may see, [batch, 1, 1, time]."""
+        return self.op("Unsqueeze", self.op("Less", self.tokens, self.number(LABELS // 2)), self.ints(1, 2))
+
     def seen(self) -> ir.Value | None:
         """What padding tokens leave to be seen, as truths [batch, 1, time or 1, time or 1]."""
         if not self.drawing.hiding:
@@ -683,7 +744,9 @@ class _Writer:
     def masked(self, scores: ir.Value, mask: ir.Value) -> ir.Value:
         if self.drawing.writing == "select":
             return self.op("Where", mask, scores, self.real(self.drawing.low))
-        if self.drawing.join == "numbers" and math.isfinite(self.drawing.low):
+        if self.drawing.mask == SPELLED:
+            bias = SpelledMasks(self, LONGEST).bias(mask, self.drawing.low, self.drawing.spoiler)
+        elif self.drawing.join == "numbers" and math.isfinite(self.drawing.low):
             bias = self.op("Mul", self.op("Sub", self.real(1), self.floats(mask)), self.real(self.drawing.low))
         else:
             bias = self.op("Where", mask, self.real(0), self.real(self.drawing.low))
@@ -867,6 +930,9 @@ class _Writer:
     def written(self) -> ir.Model:
         x = self.positioned(self.embedded())
         x = self.spoiled(x)
+        if self.drawing.single:
+            is_spoiled = self.drawing.spoiler == "single"
+            x = SingleOperators(self, WIDTH, is_spoiled=is_spoiled).of(x, self.drawing.single)
         if self.drawing.has_memory:
             heard = self.op("Gather", self.weights(LABELS, WIDTH), self.memory, axis=0)
             x = self.op("Add", x, self.op("ReduceSum", heard, self.ints(1), keepdims=1))

@@ -10,9 +10,11 @@ forget what masks no longer show, and are compared over several windows where st
 nothing to see; of the kind `tokens`, tokens reach their table through a clamp, a selection or an offset, within a
 declared range or none, and spoiled, a range goes beyond it; of the kind `rates`, the result has several entries per
 frame, and spoiled, these know later ones; of the kind `recurrences`, these begin with other states than zeros, and
-spoiled, with such that no stream knows. A graph counts as unsound when steps are derived whose answers differ from the
-whole graph's, as disputed when the checker refuses what was derived, and as broken where anything ends in an error, or
-not within `--seconds`.
+spoiled, with such that no stream knows; of the kind `spelled`, a sliding mask is written in one of many ways, and
+spoiled, shows more near by or far behind the longest sequence that is asked about; of the kind `operators`, one of many
+operators computes of every frame alone, and spoiled, along time. A graph counts as unsound when steps are derived whose
+answers differ from the whole graph's, as disputed when the checker refuses what was derived, and as broken where
+anything ends in an error, or not within `--seconds`.
 """
 
 import argparse
@@ -45,8 +47,10 @@ from tests.kit.whole_sequences import (
     drawn_at_rates,
     drawn_in_chunks,
     drawn_masks,
+    drawn_operators,
     drawn_recurrences,
     drawn_sliding,
+    drawn_spelled,
     drawn_with_tokens,
     in_calls,
     lengths_of_calls,
@@ -69,6 +73,8 @@ KINDS: Mapping[str, Callable[..., Drawing]] = {
     "tokens": drawn_with_tokens,
     "rates": drawn_at_rates,
     "recurrences": drawn_recurrences,
+    "spelled": drawn_spelled,
+    "operators": drawn_operators,
 }
 """What is drawn, by the name on the command line."""
 

@@ -38,7 +38,13 @@ CONDITIONS = (
 """What says whether steps may be derived, and what every value reads."""
 
 MOST = 12
-"""Graphs that one change is tried on."""
+"""Graphs that one change is tried on, of those of several layers."""
+
+SMALL = ("spelled", "operators")
+"""Kinds whose graphs have one layer or none: of these, more are drawn."""
+
+MOST_SMALL = 60
+"""Of these that one change is tried on, before the others."""
 
 SECONDS = 300
 """After which one change is taken not to end."""
@@ -58,11 +64,13 @@ class Attack:
 
     Attributes:
         drawing: of the graph.
+        kind: of which it is.
         written: a digest of the steps and their certificate; empty where they are refused.
         lines: what is executed of what is mutated.
     """
 
     drawing: Drawing
+    kind: str
     written: bytes
     lines: frozenset[Line]
 
@@ -79,20 +87,20 @@ def look(drawing: Drawing) -> bytes:
     return written_by(derived.model) + hashlib.sha256(repr(derived.certificate).encode()).digest()
 
 
-def attack_of(drawing: Drawing) -> Attack:
+def attack_of(drawing: Drawing, kind: str) -> Attack:
     """A graph with what it executes of the conditions."""
     tracer = Tracer({str(ROOT / name): name for name in CONDITIONS})
     with tracer.on():
         written = look(drawing)
-    return Attack(drawing, written, frozenset(tracer.lines))
+    return Attack(drawing, kind, written, frozenset(tracer.lines))
 
 
 def harvest(count: int) -> list[Attack]:
     """Graphs of every kind; half of them are spoiled."""
     found = []
     for kind, of in KINDS.items():
-        seeds = range(count if kind == "frames" else count // 4)
-        found += [attack_of(of(seed, spoiled=seed % 2 == 1)) for seed in seeds]
+        seeds = range(2 * count if kind in SMALL else count if kind == "frames" else count // 4)
+        found += [attack_of(of(seed, spoiled=seed % 2 == 1), kind) for seed in seeds]
     return found
 
 
@@ -124,8 +132,11 @@ def tried_on(mutation: Mutation, attacks: Sequence[Attack], seed: int) -> Tried:
     """What becomes of a change on the attacks that execute it."""
     wanted = {(mutation.module, line) for line in range(mutation.line, mutation.last + 1)}
     reaching = [each for each in attacks if not wanted.isdisjoint(each.lines)]
-    order = np.random.default_rng(seed).permutation(len(reaching))[:MOST]
-    result = in_child(lambda: attacked(mutation, [reaching[at] for at in order]), SECONDS)
+    random = np.random.default_rng(seed)
+    mixed = [reaching[at] for at in random.permutation(len(reaching))]
+    small = [each for each in mixed if each.kind in SMALL][:MOST_SMALL]
+    others = [each for each in mixed if each.kind not in SMALL][:MOST]
+    result = in_child(lambda: attacked(mutation, [*small, *others]), SECONDS)
     return Tried(mutation.module, mutation.key, mutation.line, result)
 
 

@@ -30,6 +30,8 @@ from compiler.derivation.dependence import Outside, Reach, frames_kept
 from compiler.derivation.placed import Array
 from compiler.derivation.written_sizes import STAMP, Part, Sizes
 from compiler.ir import Dim
+from tests.kit.single_operators import SINGLES
+from tests.kit.spelled_masks import NEAR_SPOILERS
 from tests.kit.whole_sequences import (
     CHUNKED,
     JOINED,
@@ -42,8 +44,10 @@ from tests.kit.whole_sequences import (
     drawn_at_rates,
     drawn_in_chunks,
     drawn_masks,
+    drawn_operators,
     drawn_recurrences,
     drawn_sliding,
+    drawn_spelled,
     drawn_with_tokens,
 )
 from tests.property.derived_steps import Trial, tried
@@ -84,6 +88,19 @@ def test_steps_of_several_entries_per_frame_are_refused_or_right(seed: int) -> N
 @pytest.mark.parametrize("seed", range(8))
 def test_recurrences_begin_with_what_is_known_or_are_refused(seed: int) -> None:
     found = tried(drawn_recurrences(seed, spoiled=seed % 2 == 1))
+    assert found.verdict == "accepted" if seed % 2 == 0 else found.verdict == "refused", found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_masks_in_any_spelling_are_refused_or_right(seed: int) -> None:
+    drawing = drawn_spelled(seed, spoiled=seed % 2 == 1)
+    found = tried(drawing)
+    assert found.verdict == ("refused" if drawing.spoiler in NEAR_SPOILERS else "accepted"), found
+
+
+@pytest.mark.parametrize("seed", range(2 * len(SINGLES)))
+def test_operators_that_act_along_time_are_refused(seed: int) -> None:
+    found = tried(drawn_operators(seed, spoiled=seed % 2 == 1))
     assert found.verdict == "accepted" if seed % 2 == 0 else found.verdict == "refused", found
 
 
@@ -251,6 +268,10 @@ WEAKNESSES: dict[str, tuple[contextlib.AbstractContextManager[Any], Drawing]] = 
     "masks of any length are those of the longest": (
         mock.patch.object(any_length.AnyLength, "why_not", return_value=""),
         Drawing(mask=RETURNING, width=4, forgets=True),
+    ),
+    "triangles cut off nothing": (
+        mock.patch.object(judging.Judging, "_require_square", return_value=None),
+        drawn_operators(179, spoiled=True),
     ),
     "positions of any length are those of the longest": (
         mock.patch.object(any_length.AnyLength, "why_not", return_value=""),

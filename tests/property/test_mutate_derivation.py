@@ -15,7 +15,7 @@ def test_every_mutation_of_a_condition_has_a_name_of_its_own() -> None:
 
 
 def test_a_reach_beyond_its_chunk_that_is_taken_for_less_is_caught_by_the_comparison() -> None:
-    attack = attack_of(drawn_in_chunks(11, spoiled=True))
+    attack = attack_of(drawn_in_chunks(11, spoiled=True), "chunks")
     mutation = next(
         each for each in mutations_of(DEPENDENCE) if each.function == "Reach.behind" and each.before == "high - beyond"
     )
@@ -25,7 +25,7 @@ def test_a_reach_beyond_its_chunk_that_is_taken_for_less_is_caught_by_the_compar
 
 
 def test_an_error_of_a_mutant_is_one_change_that_is_caught() -> None:
-    attack = attack_of(drawn_in_chunks(1, spoiled=True))
+    attack = attack_of(drawn_in_chunks(1, spoiled=True), "chunks")
     mutation = next(each for each in mutations_of(DEPENDENCE) if each.function == "hull" and each.before == "not found")
     found = in_child(lambda: attacked(mutation, [attack]), 300)
     assert (found.by, found.changed) == (["crash"], 1), found

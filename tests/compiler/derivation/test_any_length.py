@@ -86,17 +86,21 @@ MASKS = {
     "int8": ("d = Cast<to = 3>(behind)  e = Cast<to = 3>(four)  near = Less(d, e)", False),
     "returns": ("d = Less(behind, four)  e = Greater(behind, thirty)  near = Or(d, e)", False),
     "returns again": ("d = Mod(behind, thirty)  near = Less(d, four)", False),
+    "quotients of one": ("d = Div(past_only, sixty)  e = Equal(d, zero)  f = Greater(behind, thirty)  g = And(e, f)"
+                         "  h = Less(behind, four)  near = Or(g, h)", False),
     "begins later": ("d = Less(behind, four)  e = Greater(i, thirty)  near = Or(d, e)", False),
     "float": ("d = Cast<to = 1>(i)  e = Cast<to = 1>(j)  f = Sub(d, e)  near = Less(f, real)", False),
 }  # fmt: skip
 """Masks of rows i and columns j, and whether they are known of any length; all of them are bands up to 24 frames."""
 
 ATTENDING = """(float[batch,time,4] x) => (float[batch,time,4] y) <int64 zero = {0}, int64 one = {1}, int64 two = {2},
-     int64 four = {4}, int64 thirty = {30}, int64[1] front = {0}, int64[1] last = {1}, float low = {-1e9},
+     int64 four = {4}, int64 thirty = {30}, int64 sixty = {60}, int64[1] front = {0}, int64[1] last = {1},
+     float low = {-1e9},
      bool yes = {1}, int64 back = {-3},
      float real = {4.0}>
     { n = Shape<start = 1, end = 2>(x)  l = Squeeze(n, front)  p = Range(zero, l, one)  i = Unsqueeze(p, last)
-      j = Unsqueeze(p, front)  behind = Sub(i, j)  past = GreaterOrEqual(behind, zero)  sizes = Concat<axis = 0>(n, n)
+      j = Unsqueeze(p, front)  behind = Sub(i, j)  past = GreaterOrEqual(behind, zero)  past_only = Max(behind, zero)
+      sizes = Concat<axis = 0>(n, n)
       MASK
       seen = And(past, near)  k = Transpose<perm = [0, 2, 1]>(x)  s = MatMul(x, k)  z = Where(seen, s, low)
       w = Softmax<axis = -1>(z)  y = MatMul(w, x) }"""

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from compiler.derivation.derive import derive
+from tests.kit.graphs import parse
 from tests.kit.place_graphs import PlaceGraph
 from tests.kit.whole_sequences import (
     LOCALS,
@@ -63,3 +64,16 @@ def test_nothing_moves_with_what_comes_later() -> None:
     assert np.array_equal(first[:, :9], second[:, :9])
     assert not np.array_equal(first[:, 9:], second[:, 9:])
     assert np.allclose(first, session(whole).run(["scores"], {"tokens": tokens})[0], atol=1e-5)
+
+
+def test_triangles_of_channels_are_no_triangles_of_frames() -> None:
+    whole = parse("""(float[batch,time,4] x) => (float[batch,time,4] y) <int64[2] more = {3, 4},
+          float[2,2] w = {1, 2, 3, 4}>
+        { a = Transpose<perm = [0, 2, 1]>(x)  b = MatMul(x, a)  c = Unsqueeze(b, more)  d = Mul(c, w)
+          e = Trilu(d)  f = ReduceSum<keepdims = 0>(e, more)  g = Trilu<upper = 0>(f)  y = MatMul(g, x) }""")
+    feeds = {"x": np.random.default_rng(0).standard_normal((2, 6, 4)).astype(np.float32)}
+    (expected,) = session(whole).run(None, feeds)
+    derived = derive(whole, "time", "past", LONGEST)
+    caches = {each.input: each.output for each in derived.cached}
+    found = in_calls(derived.model, caches, feeds, [3, 1, 2], name="y")
+    np.testing.assert_allclose(found, expected, rtol=1e-4)

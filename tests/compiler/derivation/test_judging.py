@@ -9,6 +9,7 @@ from compiler import ir as house
 from compiler.derivation.derive import derive
 from compiler.derivation.judging import Judging, offenders
 from compiler.errors import Refused
+from tests.kit.graphs import parse
 from tests.kit.whole_sequences import (
     CHUNKED,
     HEARD,
@@ -128,6 +129,31 @@ def test_places_are_no_data(positions: str) -> None:
 def test_entries_of_a_table_that_places_pick_are_looked_up_by_row() -> None:
     judging = Judging(whole_graph(Drawing(positions="picked")), "time", LONGEST)
     assert {value.producer().op_type for value in judging.tables} == {"GatherElements"}  # type: ignore[union-attr]
+
+
+TRIANGLES = {
+    "of frames and channels": ("y = Trilu(x)", False),
+    "of channels": ("a = Unsqueeze(x, last)  b = Unsqueeze(x, two)  c = Mul(a, b)  d = Trilu(c)"
+                    "  y = ReduceSum<keepdims = 0>(d, last)", True),
+    "of rows and frames": ("a = Transpose<perm = [2, 0, 1]>(x)  b = Trilu(a)"
+                           "  y = Transpose<perm = [1, 2, 0]>(b)", False),
+    "of frames with rows": ("a = Reshape(x, flat)  b = Trilu(a)  c = Shape(x)  y = Reshape(b, c)", False),
+}  # fmt: skip
+"""Triangles out of two axes, and whether a frame alone tells what of it is left."""
+
+
+@pytest.mark.parametrize("name", TRIANGLES)
+def test_triangles_are_cut_out_of_rows_and_columns_of_frames(name: str) -> None:
+    text, is_known = TRIANGLES[name]
+    whole = parse(
+        "(float[batch,time,4] x) => (float[batch,time,4] y) <int64[1] last = {3}, int64[1] two = {2}, "
+        f"int64[2] flat = {{-1, 4}}> {{ {text} }}"
+    )
+    if is_known:
+        assert Judging(whole, "time", LONGEST).offences == []
+        return
+    with pytest.raises(Refused, match="Trilu cuts off what its place says of a frame"):
+        Judging(whole, "time", LONGEST)
 
 
 def test_layers_reach_back_together() -> None:

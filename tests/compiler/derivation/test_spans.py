@@ -6,7 +6,21 @@ import math
 import numpy as np
 import pytest
 
-from compiler.derivation.spans import LOW, ONE, RULES, SCORE, TRUTH, UNKNOWN, ZERO, Span, cast, hull, of_data, weighted
+from compiler.derivation.spans import (
+    LOW,
+    ONE,
+    RULES,
+    SCORE,
+    TRUTH,
+    UNKNOWN,
+    ZERO,
+    Span,
+    cast,
+    hull,
+    of_data,
+    rule_of,
+    weighted,
+)
 
 SPANS = [ZERO, ONE, TRUTH, Span(-3.0, 2.0), Span(-1e9, -1e9), Span(-1e9, 0.0), Span(-math.inf, -math.inf), UNKNOWN]
 
@@ -66,3 +80,16 @@ def test_what_no_rule_follows_may_hide_where_large_numbers_are_in_it() -> None:
     assert hull([SCORE, ONE]) == Span(0.0, 1.0, is_scored=True)
     assert weighted(Span(LOW, LOW)) == ZERO
     assert weighted(Span(LOW, 0.0)) == TRUTH
+
+
+@pytest.mark.parametrize("second", [Span(40, 40), Span(-7, -3), Span(49, 49)])
+@pytest.mark.parametrize("first", [Span(9, math.inf), Span(-49, -9), Span(-3, 98), Span(49, 49)])
+def test_quotients_of_whole_numbers_have_no_rest(first: Span, second: Span) -> None:
+    rule = rule_of("Div", is_whole=True)
+    assert rule is not None
+    found = rule(first, second)
+    for a in range(int(first.low), int(min(first.high, 100)) + 1):
+        for b in range(int(second.low), int(second.high) + 1):
+            assert found.low <= math.trunc(a / b) <= found.high, (a, b)
+    assert rule_of("Div", is_whole=False) is RULES["Div"]
+    assert rule_of("Conv", is_whole=True) is None
