@@ -161,7 +161,7 @@ class Assembly:
         """For later builds from the same."""
         why = kept.keep(self.folder, Found(tuple(self.record.findings), tuple(self.record.speed)))
         if why:
-            self.progress.say(f"bundle {why}")
+            self.progress.say(f"The bundle is complete; it is {why}.")
 
     def build_engines(self, caches: Path) -> None:
         """Run the vendor's compiler where it is here, and the gates on what it makes; what came of every engine."""

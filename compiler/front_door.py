@@ -103,7 +103,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _build(options: argparse.Namespace) -> int:
-    from compiler.cache.store import StageCache, default_folder
+    from compiler.cache.store import open_cache
     from compiler.recipe.load import load_recipe
     from compiler.report.progress import Progress
 
@@ -118,7 +118,7 @@ def _build(options: argparse.Namespace) -> int:
         _report_early(options, error)
         raise
     out = options.out or Path("dist") / _bundle_name(loaded.recipe.name, loaded.path.stem)
-    cache = None if options.no_cache else StageCache(options.cache or default_folder())
+    cache = None if options.no_cache else open_cache(options.cache, _tell)
     progress = Progress()
     how = pipeline.BuildOptions(
         out=out, strict=options.strict, cache=cache, report=options.report, page=options.report_html
@@ -128,6 +128,11 @@ def _build(options: argparse.Namespace) -> int:
     if options.report_html is not None:
         progress.say(f"page: {options.report_html}")
     return 0
+
+
+def _tell(line: str) -> None:
+    """Say something beside what a command prints."""
+    print(line, file=sys.stderr)
 
 
 def _report_early(options: argparse.Namespace, error: BaseException) -> None:
@@ -235,7 +240,7 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _explain_padding(options: argparse.Namespace) -> int:
-    from compiler.cache.store import StageCache, default_folder
+    from compiler.cache.store import open_cache
     from compiler.explain.explanation import explain
     from compiler.explain.picture import write_picture
     from compiler.explain.request import Request, from_file, from_recipe
@@ -258,7 +263,7 @@ def _explain_padding(options: argparse.Namespace) -> int:
         lowered, passes = from_file(Path(options.graph), request)
     else:
         loaded = load_recipe(options.recipe, options.overrides, options.checkpoint)
-        cache = None if options.no_cache else StageCache(options.cache or default_folder())
+        cache = None if options.no_cache else open_cache(options.cache, _tell)
         lowered, passes = from_recipe(loaded, options.graph, request, cache, Progress())
         if loaded.recipe.graphs[options.graph].share_heads is not None:
             print("share_heads: left out here, as nothing is trained; heads are those of the checkpoint")
@@ -292,7 +297,7 @@ def _init(options: argparse.Namespace) -> int:
 
 
 def _run_pair(options: argparse.Namespace) -> int:
-    from compiler.cache.store import StageCache, default_folder
+    from compiler.cache.store import open_cache
     from compiler.commands.run_pair import Request, compare_pair, comparison_table, require_same
     from compiler.recipe.gates import Tolerance
     from compiler.report.progress import standard_console
@@ -307,7 +312,7 @@ def _run_pair(options: argparse.Namespace) -> int:
         dict(options.names),
         options.overrides,
         options.checkpoint,
-        None if options.no_cache else StageCache(options.cache or default_folder()),
+        None if options.no_cache else open_cache(options.cache, _tell),
     )
     limits = Tolerance(max_abs=options.tolerance)
     comparison = compare_pair(request, limits)

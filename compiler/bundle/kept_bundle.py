@@ -106,7 +106,7 @@ class KeptBundle:
         """Keep what lies below a folder.
 
         Returns:
-            Why it was not kept, or nothing.
+            As `StageResults.keep`.
         """
         files = {
             f"{FOLDER}/{path.relative_to(folder).as_posix()}": path for path in folder.rglob("*") if path.is_file()

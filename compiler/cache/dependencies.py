@@ -3,13 +3,19 @@
 A dependency is a text that says what was looked at; its state is a text as well: the hash of a content, or `absent`.
 
     file weights.pt          content of a file, or what else is there
+    link latest.pt           where a link leads
+    times weights.pt         size of a file, and when it was changed
     folder corpus            names in a folder
+    kinds corpus             names in a folder, and which of them are folders
+    entries corpus           names in a folder, with sizes and times
     variable MODEL_SIZE      hash of an environment variable
+    variables                names of all environment variables
     module my_model (.)      where the import system finds a module, the recipe's folder in brackets
 
 Paths below the current directory are written relative to it, so that checkouts may share a store.
 """
 
+import errno
 import functools
 import hashlib
 import os
@@ -17,7 +23,7 @@ import re
 import site
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import compiler
@@ -43,9 +49,34 @@ def folder_at(path: str) -> str:
     return f"folder {portable(path)}"
 
 
+def link_at(path: str) -> str:
+    """The dependency on where a link leads, and on whether it is one."""
+    return f"link {portable(path)}"
+
+
+def times_at(path: str) -> str:
+    """The dependency on the size of a file and on when it was changed."""
+    return f"times {portable(path)}"
+
+
+def kinds_at(path: str) -> str:
+    """The dependency on a folder's names, and on which of them are folders."""
+    return f"kinds {portable(path)}"
+
+
+def entries_at(path: str) -> str:
+    """The dependency on a folder's names, with sizes and times."""
+    return f"entries {portable(path)}"
+
+
 def variable_named(name: str) -> str:
     """The dependency on an environment variable."""
     return f"variable {name}"
+
+
+def names_of_variables(_: str = "") -> str:
+    """The dependency on the names of all environment variables."""
+    return "variables"
 
 
 def module_named(name: str, folder: Path) -> str:
@@ -61,13 +92,13 @@ def holds(recorded: Mapping[str, str]) -> bool:
 def state_of(dependency: str) -> str:
     """The present state of a dependency."""
     kind, _, rest = dependency.partition(" ")
-    if kind == "file":
-        return _state_of_file(Path(rest))
-    if kind == "folder":
-        return _state_of_folder(Path(rest))
+    if kind in _STATES_OF_PATHS:
+        return _STATES_OF_PATHS[kind](Path(rest))
     if kind == "variable":
         value = os.environ.get(rest)
         return ABSENT if value is None else _hashed(value)
+    if kind == "variables":
+        return _hashed("\0".join(sorted(os.environ)))
     found = re.fullmatch(r"(\S+) \((.*)\)", rest)
     return ABSENT if kind != "module" or found is None else _state_of_module(found[1], Path(found[2]))
 
@@ -176,11 +207,49 @@ def _state_of_file(path: Path) -> str:
         return f"error {error.errno}"
 
 
-def _state_of_folder(path: Path) -> str:
+def _state_of_link(path: Path) -> str:
     try:
-        return _hashed("\0".join(sorted(os.listdir(path))))
+        return _hashed(os.readlink(path))
+    except OSError as error:
+        return "no link" if error.errno == errno.EINVAL else ABSENT
+
+
+def _state_of_times(path: Path) -> str:
+    try:
+        found = os.stat(path)
     except OSError:
         return ABSENT
+    return f"{found.st_size} {found.st_mtime_ns}"
+
+
+def _state_of_folder(path: Path) -> str:
+    return _listed(path, lambda entry: entry.name)
+
+
+def _state_of_kinds(path: Path) -> str:
+    return _listed(path, lambda entry: os.path.join(entry.name, "") if entry.is_dir() else entry.name)
+
+
+def _state_of_entries(path: Path) -> str:
+    return _listed(path, lambda entry: f"{entry.name} {entry.is_dir()} {_state_of_times(Path(entry.path))}")
+
+
+def _listed(path: Path, shown: Callable[[os.DirEntry[str]], str]) -> str:
+    try:
+        with os.scandir(path) as entries:
+            return _hashed("\0".join(sorted(map(shown, entries))))
+    except OSError:
+        return ABSENT
+
+
+_STATES_OF_PATHS = {
+    "file": _state_of_file,
+    "link": _state_of_link,
+    "times": _state_of_times,
+    "folder": _state_of_folder,
+    "kinds": _state_of_kinds,
+    "entries": _state_of_entries,
+}
 
 
 def _state_of_module(name: str, folder: Path) -> str:

@@ -1,7 +1,8 @@
-"""Which source files a callable named in a recipe consists of, and which packages it leaves Python's sight through.
+"""Which source files a callable named in a recipe consists of, and which packages open files that nobody sees.
 
 The files are followed through their import statements, wherever these stand. A module that is imported by a name made
-at run time could be any: then every source file loaded so far counts.
+at run time could be any: then every source file loaded so far counts. Installed packages are followed through what
+their modules hold, down to their native libraries.
 """
 
 import ast
@@ -9,20 +10,16 @@ import dataclasses
 import functools
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from types import ModuleType
 
 from compiler.cache import dependencies
-
-SEEN_PACKAGES = frozenset({"einops", "numpy", "onnx", "sympy", "torch", "typing_extensions", "yaml"})
-"""Installed packages that open files through Python; any other may hold native code that opens them by itself."""
-
-UNSEEN_LIBRARIES = frozenset({"ctypes", "dbm", "shelve", "sqlite3"})
-"""Parts of the standard library that do not."""
-
-UNSEEN_CALLS = frozenset({("jit", "load"), ("UntypedStorage", "from_file"), ("torch", "from_file")})
-"""What of a seen package opens files by itself."""
+from compiler.cache.heard_imports import HeardImports
+from compiler.cache.loaded_packages import contents_of_package, file_of
+from compiler.cache.native_code import may_read
+from compiler.cache.unheard_calls import PACKAGES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +28,7 @@ class Imported:
 
     Attributes:
         reads: state of every source file, and where every module was found.
-        unseen: packages and calls that may read files which nobody sees.
+        unseen: packages whose native code may read files which nobody sees.
         newest_s: when the youngest of the source files was changed.
     """
 
@@ -40,22 +37,24 @@ class Imported:
     newest_s: float
 
 
-def imported_by(references: Iterable[str], folder: Path) -> Imported:
+def imported_by(references: Iterable[str], folder: Path, heard: HeardImports, deaf: Container[str] = ()) -> Imported:
     """Follow references such as `package.module:callable`, whose modules are loaded.
 
     Args:
         references: as in the recipe.
         folder: the recipe's, in which modules are found.
+        heard: modules that were looked for while the code ran.
+        deaf: packages that nobody answers for in these versions.
     """
-    closure = _Closure()
-    for reference in references:
-        closure.enter(reference.partition(":")[0])
+    closure = _Closure(heard, deaf)
+    for name in (*(reference.partition(":")[0] for reference in references), *heard.by_string):
+        closure.enter(name)
     if closure.any_module:
         for name in _own_modules():
             closure.enter(name)
     files = sorted(closure.files | closure.wanted)
     reads = {each: dependencies.state_of(each) for each in map(dependencies.file_at, files)}
-    places = (dependencies.module_named(name, folder) for name in sorted(closure.tops))
+    places = (dependencies.module_named(name, folder) for name in sorted(closure.tops | heard.searched))
     reads |= {each: dependencies.state_of(each) for each in places}
     newest_s = max((os.stat(file).st_mtime for file in closure.files), default=0.0)
     return Imported(reads, tuple(sorted(closure.unseen)), newest_s)
@@ -64,13 +63,15 @@ def imported_by(references: Iterable[str], folder: Path) -> Imported:
 class _Closure:
     """Modules reached so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, heard: HeardImports, deaf: Container[str]) -> None:
+        self.heard, self.deaf = heard, deaf
         self.files: set[str] = set()
         self.wanted: set[str] = set()
         self.tops: set[str] = set()
         self.unseen: set[str] = set()
         self.any_module = False
         self._entered: set[str] = set()
+        self._packages: set[str] = set()
 
     def enter(self, name: str) -> None:
         """A module and the packages around it."""
@@ -78,9 +79,6 @@ class _Closure:
         if name in self._entered or not name:
             return
         self._entered.add(name)
-        if top in sys.stdlib_module_names:
-            self.unseen |= {name} if top in UNSEEN_LIBRARIES else set()
-            return
         self.tops.add(top)
         parent, _, last = name.rpartition(".")
         self.enter(parent)
@@ -88,17 +86,33 @@ class _Closure:
         if module is None:
             self._enter_missing(parent, last)
             return
-        file = getattr(module, "__file__", None)
-        if file is None or not os.path.isfile(file) or dependencies.is_own(os.path.abspath(file)):
+        file = file_of(module)
+        if file is None or dependencies.is_own(file):
             return
-        if dependencies.is_installed(os.path.abspath(file)):
-            self.unseen |= set() if top in SEEN_PACKAGES else {top}
+        if dependencies.is_installed(file):
+            self._enter_package(top)
             return
-        self.files.add(os.path.abspath(file))
-        if not file.endswith(".py"):
+        self.files.add(file)
+        if file.endswith(".py"):
+            self._follow(Path(file), module)
+        elif not file.endswith(tuple(EXTENSION_SUFFIXES)):
+            self.any_module = True  # bytecode, or an archive
+        elif may_read(file):
             self.unseen.add(name)
-            return
-        self._follow(Path(file), module)
+
+    def _enter_package(self, top: str) -> None:
+        """An installed package: whether its native code, and that of the packages that it uses, may read files."""
+        waiting = [top]
+        while waiting:
+            package = waiting.pop()
+            is_known = package in sys.stdlib_module_names or (package in PACKAGES and package not in self.deaf)
+            if package in self._packages or is_known:
+                continue
+            self._packages.add(package)
+            found = contents_of_package(package)
+            if any(map(may_read, found.libraries)) or found.opens_libraries:
+                self.unseen.add(package)
+            waiting += found.uses | {name.partition(".")[0] for name in self.heard.by_package.get(package, ())}
 
     def _enter_missing(self, parent: str, last: str) -> None:
         """A module that was not there, or not needed: whether it appears beside its package."""
@@ -123,10 +137,8 @@ class _Closure:
                 for name in inner:
                     if name in sys.modules or not hasattr(sys.modules.get(base), name.rpartition(".")[2]):
                         self.enter(name)
-            elif isinstance(node, ast.Call):
+            else:
                 self._call(node)
-            if isinstance(node, ast.Attribute | ast.ImportFrom):
-                self.unseen |= {f"torch.{a}.{b}" for a, b in _pairs(node) if (a, b) in UNSEEN_CALLS}
 
     def _call(self, node: ast.Call) -> None:
         """`importlib.import_module` and `__import__`."""
@@ -145,9 +157,9 @@ class _Closure:
 
 
 @functools.lru_cache(maxsize=1024)
-def _nodes_that_import(source: bytes) -> tuple[ast.Import | ast.ImportFrom | ast.Call | ast.Attribute, ...]:
+def _nodes_that_import(source: bytes) -> tuple[ast.Import | ast.ImportFrom | ast.Call, ...]:
     """What a closure looks at, in order; every stage asks for the same files again."""
-    kinds = (ast.Import, ast.ImportFrom, ast.Call, ast.Attribute)
+    kinds = (ast.Import, ast.ImportFrom, ast.Call)
     return tuple(node for node in ast.walk(ast.parse(source)) if isinstance(node, kinds))
 
 
@@ -157,14 +169,6 @@ def _absolute(node: ast.ImportFrom, module: ModuleType) -> str:
     package = (module.__package__ or "").split(".")
     base = package[: len(package) - node.level + 1]
     return ".".join([*base, node.module] if node.module else base)
-
-
-def _pairs(node: ast.Attribute | ast.ImportFrom) -> Iterator[tuple[str, str]]:
-    """The last two words of `torch.jit.load`, also where it is imported."""
-    if isinstance(node, ast.ImportFrom):
-        yield from (((node.module or "").rpartition(".")[2], alias.name) for alias in node.names)
-    elif isinstance(node.value, ast.Attribute | ast.Name):
-        yield (node.value.attr if isinstance(node.value, ast.Attribute) else node.value.id, node.attr)
 
 
 def _own_modules() -> list[str]:

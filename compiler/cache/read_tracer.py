@@ -1,13 +1,14 @@
 """Sees what code named in a recipe reads while it runs, so that results can be kept while that is unchanged.
 
-Seen are files opened, asked for or listed through Python, and environment variables. Not seen are files that native
-code opens by itself (`imported_sources.py` looks for such code). The network and other processes lead out of sight:
+Seen are files opened, mapped, asked for or listed, links, modules looked for, and environment variables: by audit
+events (`audit_events.py`), and by listeners in front of calls that raise none (`unheard_calls.py`). Packages whose
+native code opens files by itself are told by `imported_sources.py`. The network and other processes lead out of sight:
 that is said, and a result that it went into is not kept.
 
     with READ_TRACER.watching():
         module = factory()
     READ_TRACER.reads()       # {"file weights.pt": "9f86...", "variable MODEL_SIZE": "absent"}
-    READ_TRACER.unseen()      # ("socket.connect",)
+    READ_TRACER.unseen()      # ("the network (socket.connect)",)
 
 There is one tracer per process, as modules are imported and their memories filled once per process: what any code of
 the recipe has read may reach all that runs after it. An audit hook cannot be taken away again; it does nothing unless
@@ -15,8 +16,6 @@ watching.
 """
 
 import contextlib
-import inspect
-import linecache
 import os
 import stat
 import sys
@@ -26,48 +25,50 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from compiler.cache import dependencies
-
-OPAQUE = (
-    "socket.",
-    "subprocess.",
-    "os.system",
-    "os.exec",
-    "os.fork",
-    "os.posix_spawn",
-    "os.spawn",
-    "sqlite3.",
-    "ctypes.dl",
-)
-"""Audit events, by their beginnings, of what leads out of sight."""
+from compiler.cache import audit_events, dependencies
+from compiler.cache.heard_imports import HeardImports
+from compiler.cache.heard_variables import listening_to_variables
+from compiler.cache.unheard_calls import Arguments, Listeners, argument
 
 SPECIAL = ("/proc/", "/sys/", "/dev/")
 """Files whose content is made when it is read."""
 
-LISTING = ("os.listdir", "os.scandir")
-
 IMPORT_SYSTEM = "<frozen importlib"
+
+FINDS_AND_LOADS = "_find_and_load"
+"""The function of the import system that imports; what else of it runs reads a file for its caller."""
+
+ASK_FOR_TIMES = frozenset({"getmtime", "getctime", "getatime"})
 
 State = tuple[int, ...] | None
 
 
 class ReadTracer:
-    """Collects what is read between the beginning and the end of `watching`."""
+    """Collects what is read between the beginning and the end of `watching`.
+
+    Attributes:
+        imports: which modules were looked for, and by whom.
+        listeners: in front of calls that raise no event.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._inside = threading.local()
         self._watching = 0
         self._hooked = False
+        self.listeners = Listeners(self._call)
+        self.imports = HeardImports(self.listeners.imported)
         self.forget()
 
     def forget(self) -> None:
         """Begin anew, as a new process would."""
         self.began_s = time.time()
+        self.imports.forget()
         self._files: dict[str, State] = {}
-        self._folders: dict[str, str] = {}
-        self._variables: dict[str, str] = {}
+        self._states: dict[tuple[Callable[[str], str], str], str] = {}
         self._written: set[str] = set()
+        self._made: set[str] = set()
+        self._set_variables: set[str] = set()
         self._unseen: list[str] = []
         self._unseen_on_import: list[str] = []
 
@@ -80,14 +81,18 @@ class ReadTracer:
                 self._hooked = True
             self._watching += 1
             if self._watching == 1:
-                self._restore = _put_in_front(self)
+                self.listeners.begin()
+                self._restore_variables = listening_to_variables(self._see_variable, self._see_all_variables)
+                sys.meta_path.insert(0, self.imports)
         try:
             yield
         finally:
             with self._lock:
                 self._watching -= 1
                 if not self._watching:
-                    self._restore()
+                    sys.meta_path.remove(self.imports)
+                    self._restore_variables()
+                    self.listeners.end()
 
     def reads(self, without: Callable[[str], bool] = lambda path: False) -> dict[str, str] | None:
         """State of everything that was read, or None if some of it has changed since.
@@ -95,7 +100,8 @@ class ReadTracer:
         Args:
             without: paths that are of no interest.
         """
-        found = dict(self._variables)
+        states = self._states.items()
+        found = {dependency(name): state for (dependency, name), state in states if not without(name)}
         for path, seen in self._files.items():
             if without(path):
                 continue
@@ -103,8 +109,7 @@ class ReadTracer:
             found[dependency] = dependencies.state_of(dependency)
             if _identity(path) != seen:
                 return None
-        folders = {path: names for path, names in self._folders.items() if not without(path)}
-        return found | {dependencies.folder_at(path): names for path, names in folders.items()}
+        return found
 
     def unseen(self) -> tuple[str, ...]:
         """What led out of sight."""
@@ -114,81 +119,198 @@ class ReadTracer:
         """Drop what led out of sight but on import: its result is known by what came of it."""
         self._unseen.clear()
 
-    def see_file(self, path: object) -> None:
-        """A file is opened for reading, or asked for."""
-        name = _name_of(path)
-        if name is None or name in self._written or _is_covered(name):
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Called by the interpreter for every audit event of the process."""
+        if not self._watching:
             return
-        if name.startswith(SPECIAL):
-            if name != os.devnull:
-                self._lead_out(f"reading {name}")
-            return
-        self._files.setdefault(name, _identity(name))
+        if event == audit_events.OPENS:
+            self._note(self._open, arguments)
+        elif event in audit_events.TAKEN_IN:
+            self._note(lambda frame, given: self._take_in(event, frame, given), arguments)
+        elif audit_events.leads_out(event):
+            self._note(self._lead_out, audit_events.words_of(event))
 
-    def see_variable(self, name: object) -> None:
-        """An environment variable is read."""
-        dependency = dependencies.variable_named(os.fsdecode(name) if isinstance(name, bytes) else str(name))
-        self._variables.setdefault(dependency, dependencies.state_of(dependency))
+    def _call(self, call: str, given: Arguments) -> None:
+        """Called in front of every call that raises no event."""
+        self._note(lambda frame, _: self._take_in_call(call, frame, given), call)
 
-    def note(self, see: Callable[[Any], None], what: Any, is_own: Callable[[types.FrameType | None], bool]) -> None:
+    def _note(self, see: Callable[[types.FrameType, Any], None], what: Any) -> None:
         """Take note of one thing that the caller's caller does; never disturbs who reads.
 
         Args:
-            see: takes it in.
+            see: takes it in; is given the frame in which it happens.
             what: what it is.
-            is_own: whether it is Python's own business, by the frame in which it happens.
         """
         if not self._watching or getattr(self._inside, "busy", False):
             return
         self._inside.busy = True  # what the tracer itself looks at is not noted
         try:
             with contextlib.suppress(OSError, ValueError, TypeError):
-                if not is_own(sys._getframe(2)):
-                    see(what)
+                see(_asking(sys._getframe(2)), what)
         finally:
             self._inside.busy = False
 
-    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Called by the interpreter for every audit event of the process."""
-        if event == "open":
-            self.note(self._open, arguments, _is_bookkeeping)
-        elif event in LISTING:
-            self.note(self._list, arguments, _is_bookkeeping)
-        elif event.startswith(OPAQUE):
-            self.note(self._lead_out, event, _imports_package)
+    def _take_in(self, event: str, frame: types.FrameType, arguments: tuple[Any, ...]) -> None:
+        """What an event says, but that a file is opened."""
+        first = arguments[0]
+        if event in (audit_events.LISTS, audit_events.SCANS):
+            if not _is_import_system(frame):
+                self._list(first, shows_kinds=event == audit_events.SCANS, shows_times=_is_users(frame))
+        elif event == audit_events.MAPS:
+            self._see_file(first, frame)
+        elif event == audit_events.SETS_VARIABLE:
+            self._set_variables.add(os.fsdecode(first))
+        elif event == audit_events.MAKES_FOLDER:
+            name = _name_of(first)
+            if name is not None and not os.path.lexists(name):
+                self._made.add(os.path.join(name, ""))
+        elif event == audit_events.RENAMES:
+            before, after = map(_name_of, arguments[:2])
+            if before is not None and after is not None and self._is_product(before) and after not in self._files:
+                self._written.add(after)
 
-    def _open(self, arguments: tuple[Any, ...]) -> None:
+    def _take_in_call(self, call: str, frame: types.FrameType, given: Arguments) -> None:
+        """What a call means that raises no event."""
+        means, _, name = call.partition(" ")
+        if means == "out":
+            self._lead_out(frame, audit_events.words_of(name))
+        elif means in ("stat", "lstat", "access", "readlink", "open"):
+            if not _is_import_system(frame):
+                self._ask(means, frame, given)
+        elif means == "session":
+            model = argument(given, 2)
+            if isinstance(model, str | os.PathLike):
+                self._see_file(model, frame)
+                for beside in _weights_beside(os.fspath(model)):
+                    self._see_file(beside, frame)
+        elif means == "recording":
+            mode = given[0][2] if len(given[0]) > 2 else given[1].get("mode", "r")
+            if mode is None or "r" in str(mode):
+                self._see_file(argument(given, 1), frame)
+        else:
+            self._see_file(argument(given, ("first", "second").index(means)), frame)
+
+    def _ask(self, means: str, frame: types.FrameType, given: Arguments) -> None:
+        """A question for a file, or a file opened below a folder that is open already."""
+        folder = given[1].get("dir_fd")
+        path = argument(given, 0)
+        if folder is not None and not os.path.isabs(os.fsdecode(path)):  # type: ignore[arg-type]
+            path = os.path.join(os.fsencode(_name_of(folder) or "/"), os.fsencode(path))  # type: ignore[arg-type]
+        elif means == "open":
+            return  # its event has the whole path
+        if means in ("lstat", "readlink") or given[1].get("follow_symlinks") is False:
+            self._see_state(dependencies.link_at, path)
+        if means != "readlink":
+            self._see_file(path, frame)
+        if means in ("stat", "lstat") and _asks_for_times(frame):
+            self._see_state(dependencies.times_at, path)
+
+    def _open(self, frame: types.FrameType, arguments: tuple[Any, ...]) -> None:
         path, _, flags = arguments
+        if _is_being_imported(frame):
+            return  # `imported_sources.py` follows modules
         access = flags & os.O_ACCMODE if isinstance(flags, int) else os.O_RDONLY
         name = _name_of(path)
         fresh = isinstance(flags, int) and flags & (os.O_TRUNC | os.O_EXCL)
-        if access == os.O_WRONLY or (access == os.O_RDWR and fresh):
-            if name is not None and name not in self._files:
+        if name is not None and access != os.O_RDONLY and (fresh or not os.path.exists(name)):
+            if name not in self._files:
                 self._written.add(name)
+        elif access != os.O_WRONLY:
+            self._see_file(path, frame)
+
+    def _list(self, path: object, *, shows_kinds: bool, shows_times: bool) -> None:
+        path = "." if path is None else path
+        if shows_kinds and shows_times:
+            self._see_state(dependencies.entries_at, path)
+        else:
+            self._see_state(dependencies.kinds_at if shows_kinds else dependencies.folder_at, path)
+
+    def _see_file(self, path: object, frame: types.FrameType) -> None:
+        """A file is opened for reading, or asked for."""
+        name = _name_of(path)
+        if name is None or self._is_product(name) or _is_covered(name):
             return
-        self.see_file(path)
+        if name.startswith(SPECIAL):
+            if name != os.devnull:
+                self._lead_out(frame, name)
+            return
+        self._files.setdefault(name, _identity(name))
 
-    def _list(self, arguments: tuple[Any, ...]) -> None:
-        name = _name_of("." if arguments[0] is None else arguments[0])
-        if name is not None and not _is_covered(name):
-            self._folders.setdefault(name, dependencies.state_of(dependencies.folder_at(name)))
+    def _see_state(self, kind: Callable[[str], str], path: object) -> None:
+        """Something about a path, but the content of a file."""
+        name = _name_of(path)
+        if name is None or self._is_product(name) or _is_covered(name) or name.startswith(SPECIAL):
+            return
+        self._look_at(kind, name)
 
-    def _lead_out(self, what: str) -> None:
-        on_import = _importing(sys._getframe(1)) is not None
-        (self._unseen_on_import if on_import else self._unseen).append(what)
+    def _look_at(self, kind: Callable[[str], str], name: str) -> None:
+        if (kind, name) not in self._states:
+            self._states[kind, name] = dependencies.state_of(kind(name))
+
+    def _is_product(self, name: str) -> bool:
+        """Whether the code has made a file itself, or the folder that it lies in."""
+        return name in self._written or any(os.path.join(name, "").startswith(folder) for folder in self._made)
+
+    def _see_variable(self, name: object) -> None:
+        self._note(lambda _, name: self._take_in_variable(name), name)
+
+    def _see_all_variables(self) -> None:
+        self._note(lambda _, __: self._take_in_all_variables(), None)
+
+    def _take_in_variable(self, name: object) -> None:
+        text = os.fsdecode(name) if isinstance(name, bytes) else str(name)
+        if text not in self._set_variables:
+            self._look_at(dependencies.variable_named, text)
+
+    def _take_in_all_variables(self) -> None:
+        if not self._set_variables:
+            self._look_at(dependencies.names_of_variables, "")
+        for name in os.environ:
+            self._take_in_variable(name)
+
+    def _lead_out(self, frame: types.FrameType, what: str) -> None:
+        if not _imports_package(frame):
+            on_import = _importing(frame) is not None
+            (self._unseen_on_import if on_import else self._unseen).append(what)
 
 
-def _is_bookkeeping(frame: types.FrameType | None) -> bool:
-    """Whether Python itself looks: for modules, their source files, or lines of a stack trace."""
-    if frame is None or frame.f_code.co_filename.startswith(IMPORT_SYSTEM):
+def _asking(frame: types.FrameType) -> types.FrameType:
+    """The frame of who asks: behind those of the tracer."""
+    below = frame
+    while below.f_back is not None and str(below.f_globals.get("__name__")).startswith("compiler.cache."):
+        below = below.f_back
+    return below
+
+
+def _is_import_system(frame: types.FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(IMPORT_SYSTEM)
+
+
+def _is_being_imported(frame: types.FrameType | None) -> bool:
+    """Whether the import system reads a module to import it."""
+    while frame is not None and _is_import_system(frame):
+        if frame.f_code.co_name == FINDS_AND_LOADS:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _is_users(frame: types.FrameType) -> bool:
+    """Whether a line of the user's own code asks."""
+    file = frame.f_code.co_filename
+    return not (file.startswith("<frozen") or dependencies.is_installed(file) or dependencies.is_own(file))
+
+
+def _asks_for_times(frame: types.FrameType) -> bool:
+    """Whether who asks for a file may look at its times: the user's own code, and who asks for nothing else."""
+    if frame.f_code.co_name in ASK_FOR_TIMES:
         return True
-    above = (frame, frame.f_back, frame.f_back and frame.f_back.f_back)
-    if any(each is not None and each.f_code.co_filename in (inspect.__file__, linecache.__file__) for each in above):
-        return True
-    return _imports_package(frame)
+    if frame.f_code.co_name in ("stat", "lstat") and os.path.basename(frame.f_code.co_filename) == "pathlib.py":
+        return frame.f_back is not None and _is_users(frame.f_back)
+    return _is_users(frame)
 
 
-def _imports_package(frame: types.FrameType | None) -> bool:
+def _imports_package(frame: types.FrameType) -> bool:
     """Whether an installed package is being imported: its version stands for what it does meanwhile."""
     module = _importing(frame)
     return module is not None and dependencies.is_installed(module.f_code.co_filename)
@@ -203,10 +325,29 @@ def _importing(frame: types.FrameType | None) -> types.FrameType | None:
 
 
 def _name_of(path: object) -> str | None:
-    """An absolute path, or None for what is open already."""
+    """An absolute path, also of what is open already; None for what has none."""
+    if isinstance(path, int):
+        try:
+            name = os.readlink(f"/proc/self/fd/{path}")
+        except OSError:
+            return None
+        return name if os.path.isabs(name) and os.path.exists(name) else None
     if not isinstance(path, str | bytes | os.PathLike):
         return None
-    return os.path.join(os.getcwd(), os.fsdecode(path))
+    return os.path.normpath(os.path.join(os.getcwd(), os.fsdecode(path)))
+
+
+def _weights_beside(model: str) -> list[str]:
+    """The files in which an ONNX file keeps weights."""
+    import onnx
+    from onnx.external_data_helper import ExternalDataInfo, _get_all_tensors, uses_external_data
+
+    try:
+        tensors = _get_all_tensors(onnx.load(model, load_external_data=False))
+        names = {ExternalDataInfo(tensor).location for tensor in tensors if uses_external_data(tensor)}
+    except Exception:  # noqa: BLE001 - what is no ONNX file fails where it is opened
+        return []
+    return [os.path.join(os.path.dirname(model), name) for name in sorted(names)]
 
 
 def _is_covered(name: str) -> bool:
@@ -225,32 +366,6 @@ def _identity(path: str) -> State:
     if stat.S_ISDIR(found.st_mode):
         return (found.st_ino,)
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _put_in_front(tracer: ReadTracer) -> Callable[[], None]:
-    """Listen where the interpreter raises no event: questions for a file, and environment variables."""
-    environ: Any = type(os.environ)
-    stat_before, access_before, variable_before = os.stat, os.access, environ.__getitem__
-
-    def stat_file(path: Any, *arguments: Any, **options: Any) -> Any:
-        if options.get("dir_fd") is None:
-            tracer.note(tracer.see_file, path, _is_bookkeeping)
-        return stat_before(path, *arguments, **options)
-
-    def access_file(path: Any, *arguments: Any, **options: Any) -> bool:
-        if options.get("dir_fd") is None:
-            tracer.note(tracer.see_file, path, _is_bookkeeping)
-        return access_before(path, *arguments, **options)
-
-    def variable(mapping: Any, name: Any) -> Any:
-        tracer.note(tracer.see_variable, name, lambda frame: False)
-        return variable_before(mapping, name)
-
-    def restore() -> None:
-        os.stat, os.access, environ.__getitem__ = stat_before, access_before, variable_before
-
-    os.stat, os.access, environ.__getitem__ = stat_file, access_file, variable
-    return restore
 
 
 READ_TRACER = ReadTracer()

@@ -15,6 +15,8 @@ from compiler.pieces import Content
 Code = Mapping[str, bool]
 """References to callables that a stage runs, and whether the recipe names the files that they read."""
 
+ANEW = "made again in the next build"
+
 
 class StageResults:
     """Results of the stages of one recipe.
@@ -47,7 +49,7 @@ class StageResults:
             known: paths whose content is in the key already.
 
         Returns:
-            Why it was not kept, or nothing.
+            Why it is made again in the next build, as a part of a sentence, or nothing.
 
         Raises:
             OSError: as in `StageCache.put`.
@@ -58,14 +60,16 @@ class StageResults:
             self.cache.put_with_dependencies(key, files, {})
             return ""
         if not self.cache.knows_code:
-            return "not kept, as nobody sees what the calling program has done to the code"
-        imported = [(imported_by([reference], self.folder), named) for reference, named in code.items()]
+            return f"{ANEW}, as it is not known what the calling program has done to the code"
+        heard, deaf = READ_TRACER.imports, READ_TRACER.listeners.deaf
+        imported = [(imported_by([each], self.folder, heard, deaf), named) for each, named in code.items()]
         unseen = [*READ_TRACER.unseen(), *(name for each, named in imported if not named for name in each.unseen)]
         if unseen:
-            return f"not kept, as nobody sees what {', '.join(dict.fromkeys(unseen))} may read"
+            who = ", ".join(dict.fromkeys(unseen))
+            return f"{ANEW}, as it is not known whether {who} will give the same"
         reads = READ_TRACER.reads(known)
         if reads is None or max(each.newest_s for each, _ in imported) > READ_TRACER.began_s:
-            return "not kept, as files changed while they were read"
+            return f"{ANEW}, as files changed while they were read"
         for each, _ in imported:
             reads |= each.reads
         self.cache.put_with_dependencies(key, files, reads)

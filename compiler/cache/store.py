@@ -20,6 +20,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -54,6 +55,59 @@ def stage_key(*parts: bytes | str) -> str:
 def default_folder() -> Path:
     """`$SLIPWAY_CACHE`, or `.cache/slipway` in the current directory."""
     return Path(os.environ.get(FOLDER_VARIABLE) or DEFAULT_FOLDER)
+
+
+def distrust(folder: Path) -> str:
+    """Why a folder is no cache to read from, as others may put results there; empty if it is one.
+
+    Args:
+        folder: of the cache; one that is not there yet is made for its owner alone.
+    """
+    if os.name != "posix" or not folder.exists():
+        return ""
+    found = folder.stat()
+    if found.st_uid not in (os.geteuid(), 0):
+        return f"it belongs to another user, {_name_of_user(found.st_uid)}"
+    if found.st_mode & stat.S_IWOTH:
+        return "every user may write to it"
+    if found.st_mode & stat.S_IWGRP and not _is_of_one_user(found.st_gid, found.st_uid):
+        return "other users of its group may write to it"
+    return ""
+
+
+def open_cache(folder: Path | None, tell: Callable[[str], None]) -> "StageCache | None":
+    """The cache in a folder; None where others may have put results there, which is told.
+
+    Args:
+        folder: the default one where it is None.
+        tell: is given the sentence.
+    """
+    chosen = folder or default_folder()
+    why = distrust(chosen)
+    if why:
+        tell(f"{chosen}: not used as a cache, as {why}; name a folder of your own with --cache, or remove this one")
+    return None if why else StageCache(chosen)
+
+
+def _name_of_user(number: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+def _is_of_one_user(group: int, user: int) -> bool:
+    """Whether a group is the one that systems make for each user."""
+    import grp
+    import pwd
+
+    try:
+        owner = pwd.getpwuid(user)
+        return owner.pw_gid == group and set(grp.getgrgid(group).gr_mem) <= {owner.pw_name}
+    except KeyError:
+        return False
 
 
 class StageCache:
@@ -161,6 +215,7 @@ class StageCache:
     @contextlib.contextmanager
     def _partial(self) -> Iterator[Path]:
         """A folder to write into; gone afterwards unless it was renamed."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         partial = self.folder / _PARTIAL / uuid.uuid4().hex
         partial.mkdir(parents=True)
         try:

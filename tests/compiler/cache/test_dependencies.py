@@ -11,6 +11,7 @@ from compiler.cache.dependencies import (
     OWN_CODE,
     SLIPWAY_DIR,
     code_digest,
+    entries_at,
     file_at,
     folder_at,
     hash_path,
@@ -18,9 +19,13 @@ from compiler.cache.dependencies import (
     installed_packages,
     is_installed,
     is_own,
+    kinds_at,
+    link_at,
     module_named,
+    names_of_variables,
     portable,
     state_of,
+    times_at,
     variable_named,
 )
 
@@ -87,6 +92,28 @@ def test_states_change_with_what_is_there(tmp_path: Path, monkeypatch: pytest.Mo
     assert "secret" not in state_of(variable)
     assert state_of(file_at(str(tmp_path))) == "folder"
     assert state_of("rumour of a file") == ABSENT
+
+
+def test_links_times_and_entries_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1")
+    (tmp_path / "link").symlink_to("a")
+    (tmp_path / "inner").mkdir()
+    of_file = [times_at(str(tmp_path / "a")), entries_at(str(tmp_path))]
+    of_names = [
+        folder_at(str(tmp_path)),
+        kinds_at(str(tmp_path)),
+        link_at(str(tmp_path / "link")),
+        link_at(str(tmp_path)),
+    ]
+    before = {each: state_of(each) for each in (*of_file, *of_names)}
+    assert len(set(before.values())) == len(before) and before[link_at(str(tmp_path))] == "no link"
+    os.utime(tmp_path / "a", (1, 1))
+    assert {each for each in before if state_of(each) != before[each]} == set(of_file)
+    (tmp_path / "inner").rmdir()
+    (tmp_path / "inner").touch()
+    assert state_of(kinds_at(str(tmp_path))) != before[kinds_at(str(tmp_path))]
+    assert state_of(folder_at(str(tmp_path))) == before[folder_at(str(tmp_path))]
+    assert state_of(names_of_variables()) not in (ABSENT, state_of(variable_named("PATH")))
 
 
 def test_paths_below_the_current_directory_are_relative_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

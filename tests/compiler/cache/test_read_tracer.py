@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.cache.dependencies import ABSENT, file_at, folder_at, holds, variable_named
+from compiler.cache.dependencies import ABSENT, file_at, holds, kinds_at, times_at, variable_named
 from compiler.cache.read_tracer import READ_TRACER, ReadTracer
 
 
@@ -45,7 +45,7 @@ def test_files_are_seen_whoever_opens_them(read: Callable[[Path], object], trace
     with tracer.watching():
         read(path)
     reads = tracer.reads()
-    assert reads is not None and list(reads) == [file_at("weights.bin")] and holds(reads)
+    assert reads is not None and file_at("weights.bin") in reads and holds(reads)
     path.write_bytes(b"87654321")
     assert not holds(reads)
 
@@ -67,7 +67,7 @@ def test_folders_and_variables_are_seen(tracer: ReadTracer, monkeypatch: pytest.
         assert list(Path("corpus").glob("*.flac")) == []
     reads = tracer.reads()
     assert reads is not None
-    assert {variable_named("MODEL_SIZE"), variable_named("MODEL_DEPTH"), folder_at("corpus")} <= set(reads)
+    assert {variable_named("MODEL_SIZE"), variable_named("MODEL_DEPTH"), kinds_at("corpus")} <= set(reads)
     assert holds(reads)
     Path("corpus/a.flac").touch()
     assert not holds(reads)
@@ -80,6 +80,35 @@ def test_own_products_and_unwatched_reads_are_no_dependencies(tracer: ReadTracer
         Path("scratch.txt").write_text("1")
         assert Path("scratch.txt").read_text() == "1"
     assert tracer.reads() == {}
+
+
+def test_what_lies_in_a_folder_of_its_own_is_no_dependency(tracer: ReadTracer) -> None:
+    with tracer.watching():
+        Path("mine").mkdir()
+        Path("mine/scratch.txt").write_text("1")
+        Path("mine/scratch.txt").rename("mine/done.txt")
+        assert os.listdir("mine") == ["done.txt"] and Path("mine/done.txt").read_text() == "1"
+    assert tracer.reads() == {}
+
+
+def test_a_variable_that_the_code_sets_itself_is_no_dependency(
+    tracer: ReadTracer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MODEL_SIZE", raising=False)
+    with tracer.watching():
+        os.environ["MODEL_SIZE"] = "8"
+        assert os.environ["MODEL_SIZE"] == "8"
+    assert tracer.reads() == {}
+
+
+def test_the_code_of_a_user_may_look_at_times(tracer: ReadTracer) -> None:
+    Path("weights.bin").write_bytes(b"1")
+    with tracer.watching():
+        assert os.path.getmtime("weights.bin") and Path("weights.bin").stat().st_mtime
+    reads = tracer.reads()
+    assert reads is not None and set(reads) == {file_at("weights.bin"), times_at("weights.bin")}
+    os.utime("weights.bin", (1, 1))
+    assert not holds(reads)
 
 
 def test_a_file_that_changes_after_it_was_read_is_noticed(tracer: ReadTracer) -> None:
@@ -95,9 +124,10 @@ def test_a_file_that_changes_after_it_was_read_is_noticed(tracer: ReadTracer) ->
 @pytest.mark.parametrize(
     ("leave", "named"),
     [
-        (lambda: subprocess.run([sys.executable, "-c", ""], check=True), "subprocess.Popen"),
-        (lambda: socket.socket().close(), "socket.__new__"),
-        (lambda: Path("/proc/self/stat").read_text(), "reading /proc/self/stat"),
+        (lambda: subprocess.run([sys.executable, "-c", ""], check=True), "another process (subprocess.Popen)"),
+        (lambda: socket.socket().close(), "the network (socket.__new__)"),
+        (lambda: Path("/proc/self/stat").read_text(), "/proc/self/stat"),
+        (lambda: sys.audit("an.event.of.tomorrow"), "an.event.of.tomorrow"),
     ],
 )
 def test_what_leads_out_of_sight_is_said(leave: Callable[[], object], named: str, tracer: ReadTracer) -> None:
@@ -115,11 +145,11 @@ def test_what_an_import_does_out_of_sight_stays_said(tracer: ReadTracer, monkeyp
         __import__("calls_home")
     del sys.modules["calls_home"]
     tracer.answer_for()
-    assert "socket.__new__" in tracer.unseen()
+    assert "the network (socket.__new__)" in tracer.unseen()
 
 
 def test_the_interpreter_is_as_before_afterwards(tracer: ReadTracer) -> None:
-    before = os.stat, os.access, type(os.environ).__getitem__
+    before = os.stat, os.access, type(os.environ).__getitem__, list(sys.meta_path)
     with tracer.watching(), tracer.watching():
-        assert os.stat is not before[0]
-    assert (os.stat, os.access, type(os.environ).__getitem__) == before
+        assert os.stat is not before[0] and os.stat in os.supports_dir_fd
+    assert (os.stat, os.access, type(os.environ).__getitem__, sys.meta_path) == before

@@ -14,7 +14,7 @@ from hypothesis import strategies
 
 from compiler.cache import store
 from compiler.cache.dependencies import file_at, state_of
-from compiler.cache.store import StageCache, default_folder, stage_key
+from compiler.cache.store import StageCache, default_folder, distrust, open_cache, stage_key
 
 FILES = {"graph.onnx": b"graph", "weights/a.bin": b"\0" * 100}
 
@@ -333,3 +333,44 @@ def test_folder_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
     assert default_folder() == Path(".cache/slipway")
     monkeypatch.setenv("SLIPWAY_CACHE", "/elsewhere")
     assert default_folder() == Path("/elsewhere")
+
+
+def test_a_new_cache_is_its_owners_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        StageCache(tmp_path / "above" / "cache").put("k" * 64, FILES)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "above" / "cache").stat().st_mode & 0o777 == 0o700
+    assert distrust(tmp_path / "above" / "cache") == distrust(tmp_path / "absent") == ""
+
+
+def test_a_cache_of_others_or_that_others_may_write_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o777)
+    assert distrust(tmp_path) == "every user may write to it"
+    monkeypatch.setattr(store, "_is_of_one_user", lambda group, user: False)
+    tmp_path.chmod(0o775)
+    assert distrust(tmp_path) == "other users of its group may write to it"
+    monkeypatch.setattr(store, "_is_of_one_user", lambda group, user: True)
+    assert distrust(tmp_path) == ""
+    monkeypatch.setattr(os, "geteuid", lambda: 4_000_000_001)
+    if tmp_path.stat().st_uid:
+        assert distrust(tmp_path).startswith("it belongs to another user, ")
+
+
+def test_a_user_without_a_name_is_named_by_number() -> None:
+    assert store._name_of_user(4_000_000_001) == "4000000001"
+    assert not store._is_of_one_user(4_000_000_001, 4_000_000_001)
+
+
+def test_a_cache_that_is_not_trusted_is_not_opened_and_that_is_told(tmp_path: Path) -> None:
+    told = list[str]()
+    assert open_cache(tmp_path / "mine", told.append) is not None and told == []
+    tmp_path.chmod(0o777)
+    assert open_cache(tmp_path, told.append) is None
+    assert told == [
+        f"{tmp_path}: not used as a cache, as every user may write to it; name a folder of your own with --cache, or "
+        "remove this one"
+    ]
