@@ -13,6 +13,7 @@ import contextlib
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from rich.console import Console
 
 from compiler import pipeline
 from compiler.analysis.garbage_collection import seldom
-from compiler.cache.store import StageCache, default_folder
+from compiler.cache.store import StageCache, open_cache
 from compiler.errors import RecipeError, blamed
 from compiler.interruption import signals_interrupt
 from compiler.recipe.load import LoadedRecipe, load_recipe, plain_of, recipe_of_values
@@ -159,7 +160,7 @@ def _cache_of(cache: PathLike | bool) -> StageCache | None:
     """Results that hang on code alone are neither taken nor kept: this process may have changed what the code does."""
     if cache is False:
         return None
-    return StageCache(default_folder() if cache is True else Path(cache), knows_code=False)
+    return open_cache(None if cache is True else Path(cache), warnings.warn, knows_code=False)
 
 
 @contextlib.contextmanager

@@ -75,18 +75,19 @@ def distrust(folder: Path) -> str:
     return ""
 
 
-def open_cache(folder: Path | None, tell: Callable[[str], None]) -> "StageCache | None":
+def open_cache(folder: Path | None, tell: Callable[[str], None], *, knows_code: bool = True) -> "StageCache | None":
     """The cache in a folder; None where others may have put results there, which is told.
 
     Args:
         folder: the default one where it is None.
         tell: is given the sentence.
+        knows_code: as in `StageCache`.
     """
     chosen = folder or default_folder()
     why = distrust(chosen)
     if why:
         tell(f"{chosen}: not used as a cache, as {why}; name a folder of your own with --cache, or remove this one")
-    return None if why else StageCache(chosen)
+    return None if why else StageCache(chosen, knows_code=knows_code)
 
 
 def _name_of_user(number: int) -> str:
