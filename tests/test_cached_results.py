@@ -84,6 +84,7 @@ def empty(tmp_path: Path) -> Project:
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "corpus").mkdir()
+    (tmp_path / "cache").mkdir()
     return Project(folder, tmp_path / "cache")
 
 
@@ -218,6 +219,22 @@ def test_equal_recipes_in_two_folders_have_models_of_their_own(empty: Project) -
         assert ended.code == 0, ended.err
         Project(inner, empty.cache).forget_modules()
         assert answer(empty, f"out_{name}") == scale
+
+
+def test_two_builds_anywhere_give_the_same_bytes(empty: Project, tmp_path: Path) -> None:
+    one(empty)
+    write_factory(empty, "return 1.0")
+    other = empty.copy_to(tmp_path / "elsewhere" / "under another name")
+    ended = [
+        empty.build(recipe="scale.yaml", out=str(tmp_path / "first"), cached=False),
+        Project(other.folder.parent, empty.cache).build(
+            recipe=f"{other.folder.name}/scale.yaml", out=str(tmp_path / "second"), cached=False
+        ),
+    ]
+    assert [each.code for each in ended] == [0, 0], ended
+    assert digest_of(tmp_path / "first", TIMES) == digest_of(tmp_path / "second", TIMES) != {}
+    told = empty.run("diff", str(tmp_path / "first"), str(tmp_path / "second"))
+    assert (told.code, told.out) == (0, "the same but for measured times\n")
 
 
 # One field at a time

@@ -48,6 +48,11 @@ def compare_bundles(first: Path, second: Path) -> tuple[Difference, ...]:
     )
 
 
+def is_measured(difference: Difference) -> bool:
+    """Whether it is one of measured times, which no two builds have in common."""
+    return difference.where.startswith(("costs: ", "manifest: files.costs.json."))
+
+
 def difference_table(differences: tuple[Difference, ...], first: Path, second: Path) -> Table:
     """The differences as a table for people."""
     table = Table(box=None, pad_edge=False)

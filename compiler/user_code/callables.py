@@ -1,6 +1,7 @@
 """Resolves `package.module:callable` references of a recipe; their code runs with the user's rights."""
 
 import contextlib
+import functools
 import importlib
 import importlib.util
 import os
@@ -158,6 +159,15 @@ _FOREIGN = tuple(
 def is_users(file: str) -> bool:
     """Whether a source file is the user's own."""
     return not file.startswith("<") and not str(Path(file).resolve()).startswith(_FOREIGN)
+
+
+@functools.lru_cache(maxsize=1024)
+def portable_source(file: str) -> str:
+    """A source file as bundles name it: by its module, `package/module.py`, wherever it lies and whoever builds."""
+    name = next((name for name, module in list(sys.modules.items()) if getattr(module, "__file__", None) == file), "")
+    path = Path(file)
+    parts = len(name.split(".")) + (path.stem == "__init__")
+    return "/".join(path.parts[-parts:])
 
 
 def shown_path(path: Path) -> str:

@@ -12,7 +12,7 @@ from compiler.capture.onnx_source.onnx_limits import check_limits
 from compiler.capture.onnx_source.opset_conversion import raised
 from compiler.errors import Place, RecipeError, Refused, SlipwayError
 from compiler.runners.session import open_model
-from compiler.user_code.callables import shown_path
+from compiler.user_code.callables import portable_source, shown_path
 
 FRAMEWORK_FOLDERS = (("site-packages", "torch"), ("dist-packages", "torch"))
 """Where frames of a stack trace are the framework's and not the model's, on whichever machine it was written."""
@@ -55,7 +55,7 @@ def read_onnx(path: Path, place: Place, cure: str) -> ir.Model:
     for value in [value for value in model.graph.inputs if value.is_initializer()]:
         model.graph.inputs.remove(value)
     _forget_notes(model)
-    _name_nodes(model, shown)
+    _name_nodes(model, path.name)
     return raised(model, place)
 
 
@@ -131,7 +131,7 @@ def write_source(node: ir.Node) -> None:
         own = [frame for frame in frames if not _is_framework(frame[0])]
         file, line, function, code = (own or frames)[-1]
         module = f" of {scopes[-1]}" if scopes and scopes[-1] else ""
-        node.metadata_props[house.SOURCE_KEY] = f"{shown_path(Path(file))}:{line} in {function}{module}: {code.strip()}"
+        node.metadata_props[house.SOURCE_KEY] = f"{portable_source(file)}:{line} in {function}{module}: {code.strip()}"
 
 
 def _is_framework(file: str) -> bool:

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from compiler.bundle.compare import Difference, compare_bundles, difference_table
+from compiler.bundle.compare import Difference, compare_bundles, difference_table, is_measured
 from tests.runtime_lite.bundles import edit_manifest, replace_hashed, write_double_bundle, write_streaming_bundle
 
 
@@ -33,3 +33,8 @@ def test_graph_that_only_one_bundle_has_is_listed(tmp_path: Path) -> None:
     found = compare_bundles(first, second)
     assert Difference("manifest: graphs.plain.opset", "-", "20") in found
     assert difference_table(found, first, second).row_count == len(found)
+
+
+def test_measured_times_are_told_from_what_ships() -> None:
+    assert is_measured(Difference("costs: encoder.batch=1.p50_ms", "1", "2"))
+    assert not is_measured(Difference("manifest: graphs.encoder.opset", "20", "21"))

@@ -3,11 +3,16 @@
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
+import pytest
 
+from compiler.pieces import write_files
 from compiler.stages import Lowered
 from compiler.targets.onnx_static import OnnxStatic
 from compiler.targets.static_graphs import write_static
-from tests.kit.graphs import parse
+from tests.compiler.passes.test_specialize_full_caches import placed
+from tests.kit.graphs import BATCH, ops_of, parse
+from tests.kit.guarded import guarded
 
 
 def test_what_is_written_are_the_static_graphs_and_runs(tmp_path: Path) -> None:
@@ -22,3 +27,18 @@ def test_what_is_written_are_the_static_graphs_and_runs(tmp_path: Path) -> None:
 
 def test_no_compiler_of_a_vendor_is_needed() -> None:
     assert OnnxStatic().absent() is None
+
+
+@pytest.mark.parametrize("lowered", [guarded(), placed()], ids=["guarded", "placed"])
+def test_plain_onnx_runtime_opens_what_ships_without_a_warning(
+    lowered: Lowered, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    built = OnnxStatic().emit(lowered, {BATCH: (1, 4)})
+    write_files(tmp_path, built.files)
+    assert all("If" in ops_of(each.lowered.model) for each in built.artifacts), "a branch for full caches"
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 2
+    capfd.readouterr()
+    for artifact in built.artifacts:
+        onnxruntime.InferenceSession(tmp_path / artifact.file, options, providers=["CPUExecutionProvider"])
+    assert "".join(capfd.readouterr()) == ""

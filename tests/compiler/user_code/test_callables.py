@@ -1,12 +1,13 @@
 """References of a recipe: what they name, and what the user's code may do when it is called."""
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
 from compiler.errors import DataError, RecipeError
-from compiler.user_code.callables import call, function_name, importable, resolve, shown_path
+from compiler.user_code.callables import call, function_name, importable, portable_source, resolve, shown_path
 
 WHERE = "r.yaml:3: data.feeds"
 
@@ -88,3 +89,9 @@ def test_paths_are_shown_without_the_machine(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     assert shown_path(tmp_path / "a" / "b.py") == "a/b.py"
     assert shown_path(Path("/usr/lib/somewhere/b.py")) == "somewhere/b.py"
+
+
+def test_a_source_file_is_named_by_its_module() -> None:
+    assert portable_source(__file__) == "tests/compiler/user_code/test_callables.py"
+    assert portable_source(str(Path(json.__file__))) == "json/__init__.py"
+    assert portable_source("/somewhere/that/is/no/module.py") == "module.py"
