@@ -5,8 +5,10 @@ from collections.abc import Mapping
 
 import numpy as np
 import onnx_ir as ir
+import onnxruntime
 import pytest
 
+from compiler import ir as house
 from compiler.passes.specialize_full_caches import SMALL, SpecializeFullCaches
 from compiler.runners.session import run_model
 from compiler.stages import Array, Lowered, State
@@ -80,6 +82,19 @@ def branches_of(model: ir.Model) -> list[tuple[list[str], list[str]]]:
     bodies = [{name: [each.op_type for each in node.attributes[name].as_graph()]
                for name in ("then_branch", "else_branch")} for node in nodes]  # fmt: skip
     return [(body["then_branch"], body["else_branch"]) for body in bodies]
+
+
+@pytest.mark.parametrize("lowered", [guarded(), placed()], ids=["guarded", "placed"])
+def test_plain_onnx_runtime_opens_the_graph_without_a_warning(
+    lowered: Lowered, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It warns of constants that nothing reads, as folding may leave behind."""
+    model = SpecializeFullCaches().apply(lowered).lowered.model
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 2
+    capfd.readouterr()
+    onnxruntime.InferenceSession(house.serialized(model), options, providers=["CPUExecutionProvider"])
+    assert "".join(capfd.readouterr()) == ""
 
 
 def test_full_caches_are_neither_filled_nor_hidden() -> None:
