@@ -27,6 +27,10 @@ Source: Gather with indices 0..n-1 is a prefix; numpy broadcasting as in the ONN
 """
 
 import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
@@ -39,6 +43,7 @@ from compiler.operator_traits import BASIC_ARITHMETIC
 from compiler.operator_views import slice_of
 from compiler.simplification.positions import count_from_zero, count_whole_numbers, look_up_run
 from compiler.stages import Lowered, Outcome, Refusal
+from runtime_lite.format.initial_value import array_of_initial
 
 LEADING_FREE = frozenset({"Identity", "Cast", "Relu", "Sigmoid", "Tanh", "Gelu", "LayerNormalization", "Neg"})
 """A list of its own: what is computed of looked-up positions, and does not count axes from the front."""
@@ -57,9 +62,10 @@ class CanonicalizePositions:
         """Rewrite the lookups of the graph and of the first-call graph."""
         matched = rewritten = 0
         refused: list[Refusal] = []
+        least = _least_numbers(lowered)
         for model in lowered.models:
             house.infer_shapes(model)
-            counted = count_plainly(model)
+            counted = count_plainly(model, least)
             matched, rewritten = matched + counted, rewritten + counted
             for node in house.nodes_of(model):
                 if _choose_in_row(model, node, lowered.batch_axis):
@@ -80,10 +86,22 @@ class CanonicalizePositions:
         return Outcome(lowered, matched, rewritten, tuple(refused))
 
 
-def count_plainly(model: ir.Model) -> int:
-    """Let positions be whole numbers from 0 on, with what is added to them behind; how many were others."""
+def _least_numbers(lowered: Lowered) -> dict[str, int]:
+    """The smallest whole number that states begin with and that callers feed, by input."""
+    begun = {state.input: float(np.min(array_of_initial(state.initial, "float64"))) for state in lowered.states}
+    least = {name: math.floor(number) for name, number in begun.items() if math.isfinite(number)}
+    return least | {name: low for name, (low, _) in lowered.ranges.items()}
+
+
+def count_plainly(model: ir.Model, least: Mapping[str, int] = MappingProxyType({})) -> int:
+    """Let positions be whole numbers from 0 on, with what is added to them behind; how many were others.
+
+    Args:
+        model: that they are in.
+        least: as for `look_up_run`.
+    """
     found = 0
-    for rule in (count_whole_numbers, count_from_zero, look_up_run):
+    for rule in (count_whole_numbers, count_from_zero, functools.partial(look_up_run, least=least)):
         count = sum(rule(model, node, CanonicalizePositions.name) for node in house.nodes_of(model))
         if count:
             house.prune(model)

@@ -10,8 +10,12 @@ After:
     rows = Gather(table, Add(offset, Range(0, time, 1)))
 
 Exact: a float holds every whole number that it counts up to 2**24, and both count as many. A run of rows that ends
-behind the table fails then, where the Slice has fewer rows than it says.
+behind the table fails then, where the Slice has fewer rows than it says. A Slice that begins below 0 counts from the
+end of the table, and its rows are others where it ends at 0 or behind: one that may begin there stays.
 """
+
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 import onnx_ir as ir
@@ -65,11 +69,20 @@ def count_from_zero(model: ir.Model, node: ir.Node, stamp: str) -> bool:
     return True
 
 
-def look_up_run(model: ir.Model, node: ir.Node, stamp: str) -> bool:
-    """Look rows of a constant table up that a Slice cuts from a start on that is data; whether it was such a cut."""
+def look_up_run(model: ir.Model, node: ir.Node, stamp: str, least: Mapping[str, int] = MappingProxyType({})) -> bool:
+    """Look rows of a constant table up that a Slice cuts from a start on that is data; whether it was such a cut.
+
+    Args:
+        model: with shapes.
+        node: that may be such a Slice.
+        stamp: of what is inserted.
+        least: the smallest number of graph inputs that may hold one below 0; others hold none.
+    """
     output, view = node.outputs[0], slice_of(node)
     cut = None if view is None else view.only_cut(house.integers_of)
     if view is None or cut is None or cut.step != 1 or house.array_of(view.data) is None:
+        return False
+    if view.starts is None or _may_begin_below_zero(view.starts, least):
         return False
     insert = house.Inserter(model, stamp, before=node)
     places = _run_between(insert, view.starts, view.ends, str(output.name))
@@ -78,6 +91,13 @@ def look_up_run(model: ir.Model, node: ir.Node, stamp: str) -> bool:
     rows = insert.op("Gather", [view.data, places], {"axis": cut.axis}, name=f"{output.name}_rows", dtype=output.dtype)
     house.take_over(model, output, rows)
     return True
+
+
+def _may_begin_below_zero(start: ir.Value, least: Mapping[str, int]) -> bool:
+    """Whether a sum is below 0 where its terms are the least that they may be."""
+    first = sum_of(start)
+    below = [least.get(str(term.name), 0) * times for term, times in first.terms.items() if term.is_graph_input()]
+    return first.constant + sum(below) < 0
 
 
 def _run_between(insert: house.Inserter, start: ir.Value | None, end: ir.Value | None, name: str) -> ir.Value | None:

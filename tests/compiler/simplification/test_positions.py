@@ -134,3 +134,14 @@ def test_other_cuts_stay(ends: str, rows: str) -> None:
     model = cut_table(ends, rows, 0)
     (node,) = [each for each in model.graph if each.op_type == "Slice"]
     assert not look_up_run(model, node, "test")
+
+
+@pytest.mark.parametrize(
+    ("first", "least", "is_looked_up"),
+    [("Identity(offset)", -1, False), ("Add(offset, one)", -1, True), ("Add(offset, one)", -2, False)],
+)
+def test_rows_from_a_start_below_zero_are_not_looked_up(first: str, least: int, is_looked_up: bool) -> None:
+    """A Slice from -1 to 0 has no row, and a lookup at -1 the last one."""
+    model = cut_table(f"first = {first}  last = Add(first, four)", "table", 0)
+    (node,) = [each for each in model.graph if each.op_type == "Slice"]
+    assert look_up_run(model, node, "test", {"offset": least}) == is_looked_up
