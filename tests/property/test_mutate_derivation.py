@@ -1,6 +1,6 @@
 """A weakened reach is caught by a graph whose frames see the next chunk; parts of the page are written one by one."""
 
-from tests.kit.whole_sequences import drawn_in_chunks
+from tests.kit.whole_sequences import Drawing, drawn_in_chunks
 from tests.property.mutate import DERIVATION, STREAMS, Tried, with_part
 from tests.property.mutate_derivation import CONDITIONS, attack_of, attacked, told
 from tests.property.mutations import mutations_of
@@ -19,7 +19,7 @@ def test_a_reach_beyond_its_chunk_that_is_taken_for_less_is_caught_by_the_compar
     mutation = next(
         each for each in mutations_of(DEPENDENCE) if each.function == "Reach.behind" and each.before == "high - beyond"
     )
-    assert not attack.written and (DEPENDENCE, mutation.line) in attack.lines
+    assert not attack.outcome.written and (DEPENDENCE, mutation.line) in attack.lines
     found = in_child(lambda: attacked(mutation, [attack]), 300)
     assert (found.outcome, found.by, found.changed) == ("caught", ["comparison"], 1), found
 
@@ -29,6 +29,18 @@ def test_an_error_of_a_mutant_is_one_change_that_is_caught() -> None:
     mutation = next(each for each in mutations_of(DEPENDENCE) if each.function == "hull" and each.before == "not found")
     found = in_child(lambda: attacked(mutation, [attack]), 300)
     assert (found.by, found.changed) == (["crash"], 1), found
+
+
+def test_a_change_by_which_streams_end_that_went_on_is_stricter() -> None:
+    attack = attack_of(Drawing(mask="band", width=4, forgets=True), "sliding")
+    mutation = next(
+        each
+        for each in mutations_of("compiler/derivation/any_length.py")
+        if each.function == "AnyLength._of" and each.after.startswith("each.before == 0")
+    )
+    assert attack.outcome.is_endless
+    found = in_child(lambda: attacked(mutation, [attack]), 300)
+    assert (found.outcome, found.changed) == ("stricter", 1), found
 
 
 def test_a_part_of_the_page_is_written_anew_and_the_others_stay() -> None:
