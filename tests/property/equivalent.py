@@ -63,4 +63,6 @@ EQUIVALENT: dict[str, str] = {
     "-> case.is_of_rows(operand) or not fact.axes or (not rows)": (
         "a number lies along no axis, so it is left out as well"
     ),
+    "derivation/any_length:Places.times: factor > 0 -> factor >= 0 in `least = self.least * factor if factor > 0 else "
+    "-math.inf`": "0 times as much is 0: the bound from below becomes 0, too, or no number, which `max` passes over",
 }

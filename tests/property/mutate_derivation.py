@@ -152,6 +152,7 @@ def tried_on(mutation: Mutation, attacks: Sequence[Attack], seed: int) -> Tried:
     random = np.random.default_rng(seed)
     mixed = [reaching[at] for at in random.permutation(len(reaching))]
     small = [each for each in mixed if each.kind in SMALL][:MOST_SMALL]
+    small.sort(key=lambda each: not each.drawing.spoiler)  # what must not be derived catches most, and ends the trial
     others = [each for each in mixed if each.kind not in SMALL][:MOST]
     result = in_child(lambda: attacked(mutation, [*small, *others]), SECONDS)
     return Tried(mutation.module, mutation.key, mutation.line, result)
