@@ -20,6 +20,16 @@ ENDLESS = 2**63 - 1
 """Where a cut ends that goes on to the end."""
 
 
+DEFAULTS = {"transA": 0, "transB": 0, "keepdims": 1, "exclusive": 0, "reverse": 0, "upper": 1}
+"""What operators take for attributes that are not there."""
+
+AXES = {
+    **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax", "LpNormalization", "LayerNormalization"), -1),
+    **dict.fromkeys(("Gather", "GatherElements", "ArgMax", "ArgMin"), 0),
+}
+"""The axis that they take."""
+
+
 class Frames(Protocol):
     """Writes nodes of one graph over frames."""
 
@@ -68,7 +78,7 @@ class SingleOperators:
 
     def __init__(self, frames: Frames, width: int, *, is_spoiled: bool) -> None:
         self.frames, self.width, self.is_spoiled = frames, width, is_spoiled
-        self.op, self.ints = frames.op, frames.ints
+        self.ints = frames.ints
 
     def of(self, x: ir.Value, name: str) -> ir.Value:
         """Frames with one of `SINGLES` added to them.
@@ -358,6 +368,12 @@ class SingleOperators:
         return op("MatMul", op("Transpose", turned, perm=(0, 2, 1)), x)
 
     # Parts
+
+    def op(self, op_type: str, *operands: ir.Value | None, **attributes: int | str | Sequence[int]) -> ir.Value:
+        """One node, whose attributes are left out where they are what the operator takes without them."""
+        taken = {**DEFAULTS, "axis": AXES.get(op_type)}
+        kept = {name: each for name, each in attributes.items() if taken.get(name) != each}
+        return self.frames.op(op_type, *operands, **kept)
 
     def _rows(self) -> ir.Value:
         return self.op("Shape", self.frames.tokens, start=0, end=1)
