@@ -21,6 +21,7 @@ from compiler.errors import RecipeError
 from compiler.passes.eliminate_outputs import EliminateOutputs
 from compiler.passes.legalize_scores import LegalizeScores
 from compiler.passes.lower_elu import LowerElu
+from compiler.passes.lower_quantized_convolutions import LowerQuantizedConvolutions
 from compiler.passes.split_constants import SplitConstants
 from compiler.quantization.placement import Placement
 from compiler.runners.session import Session, session_of
@@ -315,7 +316,8 @@ def standalone(module: Any) -> bytes:
 
 def for_the_builder(plain: Sequence[Pass], sizes: Mapping[str, int]) -> tuple[Pass, ...]:
     """What every target does, and around it what NVIDIA's builders want."""
-    return (LegalizeScores(tuple(sizes.items())), *plain, EliminateOutputs(), LowerElu(), SplitConstants())
+    behind = (EliminateOutputs(), LowerElu(), LowerQuantizedConvolutions(), SplitConstants())
+    return (LegalizeScores(tuple(sizes.items())), *plain, *behind)
 
 
 def require_numbers(opset: int, workspace_mb: int, optimization_level: int) -> None:
