@@ -1,0 +1,111 @@
+"""`python -m tests.zoo.engines [family ...]` builds engines of the zoo's graphs with TensorRT-RTX, one line for each.
+
+Each graph is made as the target makes it, in float32 and in half precision, for two kinds of device, and is built
+whatever the linter says of it. The line says `taken`, or `refused by RULE`; `RULE refuses what is built`, which is
+right where the rule says why it stays; and `NO RULE` where the builder refuses, or ends, what the linter takes.
+`--bundle DIR` does so with the graphs of a bundle, in the types that they have.
+"""
+
+import argparse
+import collections
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.errors import Refused, SlipwayError
+from compiler.passes import make_pass, with_preferred
+from compiler.precision.write import write_types
+from compiler.recipe.tree.standard_passes import STANDARD_PASSES
+from compiler.stages import Lowered
+from compiler.targets.base import Emitted
+from compiler.targets.static_graphs import prepare_static
+from compiler.targets.tensorrt.lint import lint
+from compiler.targets.tensorrt.rule import DeviceLimits
+from compiler.targets.tensorrt.target import Tensorrt
+from tests.zoo.families import FAMILIES
+from tests.zoo.family import DEFAULT_SIZES, Family
+from tests.zoo.prove import lower
+
+KINDS = ((ir.DataType.FLOAT, "8.6"), (ir.DataType.FLOAT16, "8.6"), (ir.DataType.FLOAT16, "7.5"))
+"""What graphs compute in, for which device: TensorRT-RTX has no products in float32 for a Turing."""
+
+FILE = "graphs/graph.onnx"
+
+
+def frozen(family: Family, kind: ir.DataType, target: Tensorrt) -> Lowered:
+    """A family's graph as the target writes it.
+
+    Raises:
+        SlipwayError: it is not proved, or a pass refuses it.
+    """
+    lowered = lower(family)
+    for name in STANDARD_PASSES[1:]:  # graphs are stored simplified
+        lowered = make_pass(name, with_preferred(name, {}, target.pass_options)).apply(lowered).lowered
+    if kind != ir.DataType.FLOAT:
+        lowered = write_types(lowered, (), kind)
+    sizes = DEFAULT_SIZES | dict(family.sizes)
+    ((_, _, graph),) = prepare_static(target, lowered, {axis: (sizes[axis],) for axis in family.axes}).graphs
+    return graph
+
+
+def outcome(graph: Lowered, target: Tensorrt) -> str:
+    """What linter and builder say of a graph."""
+    major, minor = target.compute_capability.split(".")
+    limits = DeviceLimits((int(major), int(minor)), target.opset)
+    rules = ", ".join(sorted({violation.rule for violation in lint(graph.model, limits)}))
+    build = target.trial_builder()
+    assert build is not None, "expected TensorRT-RTX, got none; install the extra rtx"
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / FILE).parent.mkdir()
+        (Path(folder) / FILE).write_bytes(house.serialized(graph.model))
+        try:
+            build(Path(folder), Emitted({}, FILE, (), graph))
+        except Refused as refused:
+            return f"refused by {rules}" if rules else f"NO RULE: {refused.message}"
+    return f"{rules} refuses what is built" if rules else "taken"
+
+
+def of_bundle(folder: Path) -> Iterator[tuple[str, Lowered]]:
+    """The graphs of a bundle, each with the name of its file."""
+    for path in sorted((folder / "graphs").glob("*.onnx")):
+        yield path.stem, Lowered(path.stem, ir.external_data.load_to_model(ir.load(path)))
+
+
+def of_zoo(names: Sequence[str], kind: ir.DataType, target: Tensorrt) -> Iterator[tuple[str, Lowered | str]]:
+    """The graphs of the zoo, each with its family, or why it has none."""
+    for family in FAMILIES:
+        if family.stuck or (names and family.name not in names):
+            continue
+        try:
+            yield family.name, frozen(family, kind, target)
+        except SlipwayError as error:
+            yield family.name, f"not proved: {error.message}"
+
+
+def main(arguments: list[str]) -> int:
+    """Build; how many graphs the builder refuses without a rule."""
+    parser = argparse.ArgumentParser(prog="python -m tests.zoo.engines", description=__doc__)
+    parser.add_argument("families", nargs="*", help="all by default")
+    parser.add_argument("--bundle", type=Path, help="build its graphs in place of the zoo's")
+    options = parser.parse_args(arguments)
+    found = collections.Counter[str]()
+    for kind, capability in KINDS[1:] if options.bundle else KINDS:
+        target = Tensorrt(compute_capability=capability)
+        graphs = of_bundle(options.bundle) if options.bundle else of_zoo(options.families, kind, target)
+        for name, graph in graphs:
+            started = time.perf_counter()
+            said = graph if isinstance(graph, str) else outcome(graph, target)
+            found[said.split(":")[0]] += 1
+            types = "as it is" if options.bundle else kind.name
+            print(f"{name}, {types}, {capability}: {said} ({time.perf_counter() - started:.1f} s)", flush=True)
+    print("\n".join(f"{count} {said}" for said, count in found.most_common()))
+    return found["NO RULE"]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
