@@ -103,18 +103,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipe", action="append", default=[])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="nodes of the stacks, about")
     parser.add_argument("--write", type=Path, help="the picture, an SVG file")
     options = parser.parse_args()
     table = Table(title="proof of padding and batching")
     for column in ("graph", "nodes", "proof, s", "per 1000 nodes, s", "checker, s"):
         table.add_column(column)
-    measure(stack(SIZES[0]))  # warms caches up
+    measure(stack(options.sizes[0]))  # warms caches up
     points, named = [], []
     for recipe in options.recipe:
         nodes, proved, checked = measure(recipe_graph(recipe), replay=True)
         named.append((recipe, nodes, proved))
         table.add_row(recipe, str(nodes), f"{proved:.2f}", f"{1e3 * proved / nodes:.2f}", f"{checked:.2f}")
-    for size in SIZES:
+    for size in options.sizes:
         runs = [measure(stack(size)) for _ in range(options.rounds)]
         nodes, proved = runs[0][0], statistics.median(each[1] for each in runs)
         points.append((nodes, proved))

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import command
+from benchmarks.floor import Machine, Work
 
 FRAMES, CHANNELS, CALLS = 512, 64, 120
 
@@ -126,11 +127,11 @@ def opened(way: Way, rows: int, groups: int, each: int) -> tuple[onnxruntime.Inf
     return session, binding
 
 
-def measured(way: Way, rows: int, groups: int, each: int) -> Sequence[float]:
+def measured(way: Way, rows: int, groups: int, each: int, calls: int) -> Sequence[float]:
     """Microseconds of a call: the 10th, 50th and 90th percentile."""
     session, binding = opened(way, rows, groups, each)
     found = []
-    for _ in range(CALLS):
+    for _ in range(calls):
         started = time.perf_counter()
         session.run_with_iobinding(binding)
         found.append(1e6 * (time.perf_counter() - started))
@@ -141,12 +142,17 @@ def main() -> None:
     """Measure every way and print the table."""
     parser = argparse.ArgumentParser(description="Ways of adding one frame to a cache, in ONNX Runtime.")
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 8])
+    parser.add_argument("--calls", type=int, default=CALLS)
     options = parser.parse_args()
     cases = [(rows, groups, 16 // groups) for rows in options.rows for groups in (16, 4)]
     table = Table("us", *(f"{rows} rows, {groups} heads" for rows, groups, _ in cases))
     for name, way in WAYS.items():
-        found = [measured(way, *case) for case in cases]
+        with command.contender(name):
+            found = [measured(way, *case, options.calls) for case in cases]
         table.add_row(name, *(f"{middle:.0f} ({low:.0f}..{high:.0f})" for low, middle, high in found))
+    machine = Machine()
+    floors = (1e6 * machine.floor_s(Work({"float32": 2 * rows * 16 * FRAMES * CHANNELS}, 0)) for rows, _, _ in cases)
+    table.add_row("floor: arithmetic, as caches stay in those of the processor", *(f"{each:.1f}" for each in floors))
     Console(width=150).print(table)
 
 

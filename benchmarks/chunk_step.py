@@ -3,10 +3,10 @@
     python -m benchmarks.chunk_step --recipe full_cpu.yaml --bundle dist/streaming_asr-full_cpu
 
 Every contender is a process of its own, so that memory is its own; the parent asks them in turn, round after round,
-so that heat and other load hit all alike. All run the same step: one chunk on full windows (128 cached frames).
-Ratios are per round; the table shows their median and their 10th and 90th percentile. `floor` is the time that the
-step's multiply-adds would take at the matrix rate measured on this machine in the same run; beside it stands the time
-to read all weights once, which bounds a step of few rows.
+so that heat and other load hit all alike. All run the same step: one chunk on full windows. Ratios are per round; the
+table shows their median and their 10th and 90th percentile. The floor is that of the bundle's graph (`floor.py`): the
+larger of its arithmetic at the peak of this machine and its weights read once, both measured in the same run. A
+contender that fails is named in the table, and the exit code is 1.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import statistics
 import sys
 import tempfile
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,6 +30,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import command
+from benchmarks.floor import Machine, Work, to_floor, work_of
+from benchmarks.serving.recorder import full_feed
 from compiler.recipe.load import load_recipe
 
 CALLS = 5
@@ -52,7 +55,8 @@ def main() -> None:
     findings: dict[str, Any] = {"recipe": options.recipe, "threads": {}}
     console = Console(width=None if sys.stdout.isatty() else 150)
     with tempfile.TemporaryDirectory() as scratch:
-        findings["export_s"] = _export(options.recipe, scratch)
+        if EXPORT in options.contenders:
+            findings["export_s"] = _export(options.recipe, scratch)
         for threads in options.threads:
             findings["threads"][threads] = _compare(options, threads, scratch)
             console.print(_table(options, threads, findings["threads"][threads]))
@@ -60,6 +64,11 @@ def main() -> None:
         console.print(_stage_table(json.loads(options.report.read_text())))
     if options.json is not None:
         options.json.write_text(json.dumps(findings, indent=1) + "\n")
+    failed = {
+        name: row["error"] for found in findings["threads"].values() for name, row in found.items() if "error" in row
+    }
+    if failed:
+        raise command.ContenderFailed("; ".join(f"contender {name!r}: {error}" for name, error in failed.items()))
 
 
 def _parse() -> argparse.Namespace:
@@ -69,6 +78,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--graph", default="encoder")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--contenders", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS))
     parser.add_argument("--report", type=Path, help="report of the build (build.py --report), for times by stage")
     parser.add_argument("--json", type=Path, help="write the numbers here")
     return parser.parse_args()
@@ -81,7 +91,7 @@ def _export(recipe: str, scratch: str) -> float:
     child.start()
     child.join()
     if child.exitcode:
-        raise SystemExit("the dynamic export failed")
+        raise command.ContenderFailed(f"contender {EXPORT!r}: the export failed, as said above")
     return time.perf_counter() - started
 
 
@@ -91,7 +101,7 @@ def _export_child(recipe: str, scratch: str) -> None:
     logging.disable(logging.ERROR)  # what the exporter says of packages that are not installed
     warnings.simplefilter("ignore")
     module, arguments, spec = _original(recipe)
-    window = {"batch": torch.export.Dim("batch"), "cache": torch.export.Dim("cache")}
+    window = {name: torch.export.Dim(name) for name in _sizes(spec)}
     shapes = [{i: window[d] for i, d in enumerate(given.shape) if isinstance(d, str)} for given in spec.inputs.values()]
     with torch.no_grad():
         doubled = tuple(torch.cat([argument, argument]) for argument in arguments)
@@ -111,13 +121,18 @@ def _original(recipe: str) -> tuple[Any, list[Any], Any]:
     loaded = load_recipe(recipe)
     spec = next(iter(loaded.recipe.graphs.values()))
     module = load_module(loaded, next(iter(loaded.recipe.graphs)), spec.source, "source")
-    sizes = {name: axis.window or axis.fixed or 1 for name, axis in spec.axes.items()}
+    sizes = _sizes(spec)
     generator = torch.Generator().manual_seed(0)
     arguments = [
         torch.randn([d if isinstance(d, int) else sizes[d] for d in given.shape], generator=generator)
         for given in spec.inputs.values()
     ]
     return module, arguments, spec
+
+
+def _sizes(spec: Any) -> dict[str, int]:
+    """The axes of a graph's record in one step: full windows, one row."""
+    return {name: axis.window or axis.fixed or 1 for name, axis in spec.axes.items()}
 
 
 # --- contenders: each returns a callable that runs one step, and the bytes of its model on disk
@@ -157,7 +172,7 @@ def exported(options: argparse.Namespace, scratch: str, threads: int) -> tuple[S
     from compiler.runners.session import open_session
 
     session = open_session(str(Path(scratch) / "dynamic.onnx"), optimize=True, threads=threads)
-    sizes = {"batch": 1, "cache": 128}
+    sizes = _sizes(next(iter(load_recipe(options.recipe).recipe.graphs.values())))
     generator = np.random.default_rng(0)
     feed = {
         value.name: generator.standard_normal([sizes.get(d, d) for d in value.shape], dtype=np.float32)
@@ -172,20 +187,13 @@ def ours(options: argparse.Namespace, scratch: str, threads: int) -> tuple[Step,
     import runtime_lite
     from compiler.runners.session import open_session
 
-    bundle = runtime_lite.read_bundle(options.bundle)
-    artifact = bundle.manifest.graphs[options.graph].artifacts[0]
+    with runtime_lite.read_bundle(options.bundle) as bundle:
+        graph = bundle.manifest.graphs[options.graph]
+        artifact = graph.artifacts[0]
+        size = sum(bundle.manifest.files[name].bytes for name in (artifact.file, *artifact.files))
     session = open_session(str(options.bundle / artifact.file), optimize=True, threads=threads)
-    generator = np.random.default_rng(0)
-    feed = {
-        value.name: np.full(value.shape, 128, np.int64)
-        if "int" in value.type
-        else np.ones(value.shape, np.float32)
-        if value.name == "mask"
-        else generator.standard_normal(value.shape, dtype=np.float32)
-        for value in session.get_inputs()
-    }
-    files = (artifact.file, *artifact.files)
-    return lambda: session.run(None, feed), sum(bundle.manifest.files[name].bytes for name in files)
+    feed = full_feed(options.graph, graph, artifact)
+    return lambda: session.run(None, feed), size
 
 
 def stream(options: argparse.Namespace, scratch: str, threads: int) -> tuple[Step, int]:
@@ -225,8 +233,9 @@ def _serve(name: str, options: argparse.Namespace, scratch: str, threads: int, p
         for _ in range(WARM_UP):
             step()
         peak = _peak_mb()
-    except Exception as error:  # noqa: BLE001 - a contender that cannot run here is a row of the table, not the end
-        pipe.send(f"{type(error).__name__}: {str(error).splitlines()[0][:80]}")
+    except Exception as error:  # noqa: BLE001 - the others are measured all the same, and the exit code says so
+        traceback.print_exc()
+        pipe.send(f"{type(error).__name__}: {str(error).partition(chr(10))[0][:80]}")
         return
     pipe.send({"peak_mb": peak, "growth_mb": peak - before, "model_mb": size / 1e6})
     while pipe.recv():
@@ -249,10 +258,16 @@ def _compare(options: argparse.Namespace, threads: int, scratch: str) -> dict[st
     context = multiprocessing.get_context("spawn")
     pipes: dict[str, multiprocessing.connection.Connection] = {}
     found: dict[str, Any] = {}
-    for name in CONTENDERS:  # one after the other: loading is heavy and must not disturb a neighbour
+    for name in options.contenders:  # one after the other: loading is heavy and must not disturb a neighbour
         pipe, far = context.Pipe()
-        context.Process(target=_serve, args=(name, options, scratch, threads, far), daemon=True).start()
-        answer = pipe.recv()
+        child = context.Process(target=_serve, args=(name, options, scratch, threads, far), daemon=True)
+        child.start()
+        far.close()  # so that a child that dies ends the wait for its answer
+        try:
+            answer = pipe.recv()
+        except EOFError:
+            child.join()
+            answer = f"ended with code {child.exitcode} before its first step"
         found[name] = answer if isinstance(answer, dict) else {"error": answer}
         if isinstance(answer, dict):
             pipes[name] = pipe
@@ -266,86 +281,33 @@ def _compare(options: argparse.Namespace, threads: int, scratch: str) -> dict[st
         pipe.send(False)
         found[name]["rounds_ms"] = rounds[name]
     time.sleep(4 * SETTLE_S)
-    multiply_adds = count_multiply_adds(options.bundle, options.graph)
-    rate = measure_matrix_rate(threads)
-    weight_rate = measure_weight_rate(threads)
-    weight_bytes = 1e6 * found[OURS].get("model_mb", 0.0)
-    found["floor"] = {
-        "multiply_adds": multiply_adds,
-        "rate": rate,
-        "ms": 1e3 * multiply_adds / rate,
-        "weight_rate": weight_rate,
-        "weights_ms": 1e3 * weight_bytes / weight_rate,
-    }
+    machine, work = Machine(threads), _work(options.bundle, options.graph)
+    found["floor"] = {"ms": 1e3 * machine.floor_s(work), "told": machine.told(work)}
     return found
 
 
-def count_multiply_adds(bundle: Path, graph: str) -> int:
-    """Multiply-adds of the bundle's smallest graph."""
+def _work(bundle: Path, graph: str) -> Work:
+    """What a step of the bundle's smallest bucket cannot do without."""
     import onnx_ir as ir
 
     import runtime_lite
-    from compiler.analysis.operator_costs import multiply_adds
 
     with runtime_lite.read_bundle(bundle) as opened:
-        file = opened.manifest.graphs[graph].artifacts[0].file
-    return sum(multiply_adds(node, {}) for node in ir.load(bundle / file).graph)
-
-
-def measure_matrix_rate(threads: int) -> float:
-    """Multiply-adds per second of a large float32 matrix product under ONNX Runtime on this machine."""
-    side = 1024
-    return side**3 / _product_s(side, side, side, threads)
-
-
-def measure_weight_rate(threads: int) -> float:
-    """Bytes per second at which a product with 16 rows reads weights that do not fit the cache."""
-    rows, inner, outer = 16, 4096, 8192
-    return 4 * inner * outer / _product_s(rows, inner, outer, threads)
-
-
-def _product_s(rows: int, inner: int, outer: int, threads: int) -> float:
-    """Shortest time of [rows, inner] @ constant [inner, outer] under ONNX Runtime."""
-    import onnx_ir as ir
-
-    from compiler.runners.session import open_session
-
-    generator = np.random.default_rng(0)
-    weights = generator.standard_normal((inner, outer), dtype=np.float32)
-    left = ir.val("a", ir.DataType.FLOAT, [rows, inner])
-    right = ir.val("b", const_value=ir.tensor(weights, name="b"))
-    product = ir.node("MatMul", [left, right], num_outputs=1)
-    product.outputs[0].name, product.outputs[0].shape = "c", ir.Shape([rows, outer])
-    product.outputs[0].dtype = ir.DataType.FLOAT
-    graph = ir.Graph(
-        [left], product.outputs, nodes=[product], initializers=[right], opset_imports={"": 20}, name="product"
-    )
-    content = ir.serde.serialize_model(ir.Model(graph, ir_version=10)).SerializeToString()
-    session = open_session(content, optimize=True, threads=threads)
-    feed = {"a": generator.standard_normal((rows, inner), dtype=np.float32)}
-    times = []
-    for _ in range(12):
-        started = time.perf_counter()
-        session.run(None, feed)
-        times.append(time.perf_counter() - started)
-    return min(times)
+        artifact = opened.manifest.graphs[graph].artifacts[0]
+    return work_of(ir.load(bundle / artifact.file), artifact.sizes)
 
 
 def _table(options: argparse.Namespace, threads: int, found: dict[str, Any]) -> Table:
     floor = found["floor"]
-    table = Table(
-        title=f"{options.recipe}, one chunk, batch 1, {threads} thread(s); floor {floor['ms']:.1f} ms = "
-        f"{floor['multiply_adds'] / 1e6:.0f} M multiply-adds at {floor['rate'] / 1e9:.0f} G/s; reading the weights "
-        f"once {floor['weights_ms']:.1f} ms at {floor['weight_rate'] / 1e9:.1f} GB/s"
-    )
-    columns = ("contender", "p50 ms", "ratio to export", "p10..p90", "grown MB", "model MB")
+    table = Table(title=f"{options.recipe}, one chunk, batch 1, {threads} thread(s); floor {floor['told']}")
+    columns = ("contender", "p50 ms", "ratio to export", "p10..p90", "to the floor", "grown MB", "model MB")
     for column in columns:
         table.add_column(column, justify="left" if column == "contender" else "right")
     reference = found.get(EXPORT, {}).get("rounds_ms")
-    for name in CONTENDERS:
+    for name in options.contenders:
         row = found[name]
         if "error" in row:
-            table.add_row(name, row["error"], "", "", "", "")
+            table.add_row(name, row["error"])
             continue
         ratios = [a / b for a, b in zip(row["rounds_ms"], reference, strict=True)] if reference else []
         row["ratio"] = _spread(ratios)
@@ -354,6 +316,7 @@ def _table(options: argparse.Namespace, threads: int, found: dict[str, Any]) -> 
             f"{statistics.median(row['rounds_ms']):.2f}",
             f"{row['ratio'][1]:.3f}" if ratios else "",
             f"{row['ratio'][0]:.3f}..{row['ratio'][2]:.3f}" if ratios else "",
+            to_floor(row["rounds_ms"], floor["ms"]),
             f"{row['growth_mb']:.0f}",
             f"{row['model_mb']:.1f}" if row["model_mb"] else "",
         )

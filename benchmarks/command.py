@@ -1,7 +1,8 @@
 """How a benchmark runs as a command: what it is given is looked at first, and a mistake in it is a message."""
 
+import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,11 +13,34 @@ from runtime_lite.errors import BadInput, RuntimeLiteError
 from runtime_lite.format.manifest import Graph
 
 
+class ContenderFailed(Exception):
+    """A contender raised what a comparison cannot go on without: no table stands for it, and the exit code is 1."""
+
+
+@contextlib.contextmanager
+def contender(name: str, but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+    """Name the contender in what is raised inside of the block.
+
+    Args:
+        name: of the contender.
+        but: what comes through as it is, as that it is not installed.
+
+    Raises:
+        ContenderFailed: something else was raised.
+    """
+    try:
+        yield
+    except but:
+        raise
+    except Exception as error:
+        raise ContenderFailed(f"contender {name!r}: {type(error).__name__}: {error}") from error
+
+
 def run(main: Callable[[], int | None]) -> NoReturn:
     """End the process as a benchmark ends.
 
     The exit code is what `main` returns, or 0. Where what it was given is wrong, one sentence says so, with the exit
-    code that `build.py` has for it. What else is raised is a bug and keeps its traceback.
+    code that `build.py` has for it. What else is raised is a bug, in a contender or around it, and keeps its traceback.
     """
     sys.exit(exit_code_of(main, "interrupted, no numbers were kept", (RuntimeLiteError, SlipwayError)))
 

@@ -7,7 +7,9 @@ The recipe has a pass that rounds: what is before it is the float32 of all conte
 all that calibrate. Every contender is written as files, opened as its runtime runs it, on one thread, and carries its
 own caches. SQNR is that of the data outputs over verification streams, beside float32 in ONNX Runtime. Times are those
 of one call on full windows while its thread computes, all contenders in one process, in turns; ratios are per round:
-median (10th..90th percentile). `--task` decodes all recordings of the task with each.
+median (10th..90th percentile). Beside them stands the median time as a multiple of the floor of the contender's own
+graph in its own runtime (`floor.py`; NNCF's graph is in a format that is not counted). `--task` decodes all recordings
+of the task with each.
 
 - ours: the bundles of `onnx_static` and `openvino`, all that their targets do included.
 - ONNX Runtime static, dynamic: `onnxruntime.quantization`, its defaults, of static graphs.
@@ -18,6 +20,7 @@ import argparse
 import dataclasses
 import functools
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,11 +29,13 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import onnxruntime.quantization as peer  # noqa: TID251 - the other side of the comparison
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks import command
+from benchmarks.floor import Machine, Work, engine_of, work_of
 from benchmarks.quantization import Calls, frozen, quantized_by_peer, task_metric
 from compiler.cache.store import StageCache, default_folder
 from compiler.calib.noise import Noise
@@ -75,10 +80,14 @@ class Contender:
     Attributes:
         lowered: knows its inputs, states and outputs.
         opens: opens it for a number of rows.
+        machine: its runtime's rates.
+        work: of a call of so many rows; None where it is not counted.
     """
 
     lowered: Lowered
     opens: Callable[[int], Session]
+    machine: Machine
+    work: Callable[[int], Work] | None
 
 
 def main() -> None:
@@ -113,8 +122,8 @@ def main() -> None:
         noise = {label: _sqnr(contenders[FLOAT], each, streams) for label, each in contenders.items()}
         judged = contenders if options.task else {}
         metrics = {label: float(task_metric(loaded, each.lowered, each.opens(1))) for label, each in judged.items()}
-        ratios = {rows: _ratios(contenders, rows, options.rounds) for rows in options.rows}
-    console.print(_table(options.recipe, noise, metrics, ratios))
+        found = {rows: _figures(contenders, rows, options.rounds) for rows in options.rows}
+    console.print(_table(options.recipe, noise, metrics, found))
 
 
 def _parse() -> argparse.Namespace:
@@ -140,14 +149,25 @@ def _emitted(target: Target, lowered: Lowered, folder: Path, rows: Sequence[int]
     """What a target writes of a graph."""
     built = target.emit(lowered, {str(lowered.batch_axis): tuple(rows)})
     write_files(folder, built.files)
-    files = {each.sizes[str(lowered.batch_axis)]: folder / each.file for each in built.artifacts}
+    by_rows = {each.sizes[str(lowered.batch_axis)]: each for each in built.artifacts}
     open_once = functools.cache(target.open)
-    return Contender(lowered, lambda count: open_once(files[count]))
+    return Contender(
+        lowered,
+        lambda count: open_once(folder / by_rows[count].file),
+        Machine(opens=engine_of(target)),
+        lambda count: work_of(by_rows[count].lowered.model, by_rows[count].sizes),
+    )
 
 
 def _from_file(lowered: Lowered, make: Callable[[int], onnx.ModelProto]) -> Contender:
     """A graph of a fixed number of rows, on ONNX Runtime."""
-    return Contender(lowered, lambda rows: open_session(make(rows).SerializeToString(), optimize=True))
+    made = functools.cache(make)
+    return Contender(
+        lowered,
+        lambda rows: open_session(made(rows).SerializeToString(), optimize=True),
+        Machine(),
+        lambda rows: work_of(ir.from_proto(made(rows)), {}),
+    )
 
 
 def _dynamic(exact: Lowered, rows: int, folder: Path) -> onnx.ModelProto:
@@ -173,7 +193,7 @@ def _by_nncf(exact: Lowered, python: Path, folder: Path) -> Contender:
         model = import_openvino().Core().read_model(target)
         return OpenvinoSession(model, compile_graph(file, model, "float32", 1))
 
-    return Contender(exact, opens)
+    return Contender(exact, opens, Machine(), None)
 
 
 def _sqnr(right: Contender, other: Contender, streams: Sequence[Sequence[Feed]]) -> float | None:
@@ -190,14 +210,21 @@ def _sqnr(right: Contender, other: Contender, streams: Sequence[Sequence[Feed]])
     return min((each.sqnr_db for each in noise.values() if each.sqnr_db is not None), default=None)
 
 
-def _ratios(contenders: Mapping[str, Contender], rows: int, rounds: int) -> dict[str, Ratio]:
-    """The time of a call of every contender over that of the first, round by round."""
-    calls = [
-        functools.partial(each.opens(rows).run, None, _full_feed(each.lowered, rows)) for each in contenders.values()
-    ]
+def _figures(contenders: Mapping[str, Contender], rows: int, rounds: int) -> dict[str, tuple[Ratio, str]]:
+    """The time of a call of every contender over that of the first, round by round; and as a multiple of its floor."""
+    calls = []
+    for label, each in contenders.items():
+        with command.contender(label):
+            calls.append(functools.partial(each.opens(rows).run, None, _full_feed(each.lowered, rows)))
+            calls[-1]()
     turns = Rounds(calls)
     turns.more(rounds)
-    return {label: turns.ratio(pair=(place, 0)) for place, label in enumerate(contenders)}
+    found = {}
+    for place, (label, each) in enumerate(contenders.items()):
+        took_s = statistics.median(times[place] for times in turns.times)
+        to_floor = "" if each.work is None else f"{took_s / each.machine.floor_s(each.work(rows)):.2f}"
+        found[label] = turns.ratio(pair=(place, 0)), to_floor
+    return found
 
 
 def _full_feed(lowered: Lowered, rows: int) -> dict[str, Array]:
@@ -209,15 +236,16 @@ def _table(
     recipe: str,
     noise: Mapping[str, float | None],
     metrics: Mapping[str, float],
-    ratios: Mapping[int, Mapping[str, Ratio]],
+    figures: Mapping[int, Mapping[str, tuple[Ratio, str]]],
 ) -> Table:
     table = Table(title=f"{recipe}: one thread, times beside {FLOAT}")
     table.add_column("contender")
-    for column in ("SQNR, dB", "task metric", *(f"{rows} rows" for rows in ratios)):
+    for column in ("SQNR, dB", "task metric", *(text for rows in figures for text in (f"{rows} rows", "to its floor"))):
         table.add_column(column, justify="right")
     for label, found in noise.items():
         cells = ["" if found is None else f"{found:.1f}", f"{metrics[label]:.5f}" if label in metrics else ""]
-        table.add_row(label, *cells, *(str(each[label]).strip() for each in ratios.values()))
+        times = [text for each in figures.values() for text in (str(each[label][0]).strip(), each[label][1])]
+        table.add_row(label, *cells, *times)
     return table
 
 

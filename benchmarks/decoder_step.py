@@ -9,9 +9,9 @@ weights. Its steps are derived, lowered by the standard passes and frozen to one
 the form that `merge_kv_heads` gives. A graph gives its caches whole, or, behind `append_states`, the new frame alone:
 then writing that frame behind the others, as the runtime does, is part of the step. All graphs are asked in turn, round
 after round, in one process on one thread; ratios are per round, the table shows their median and their 10th and 90th
-percentile. The limit is what is read once, weights and valid frames of caches, at the rate at which this machine reads
-memory in the same rounds. What a step moves is counted in a profile: the bytes that nodes write which only move, where
-they write a whole cache, and the frames that are appended.
+percentile. The floor (`floor.py`) is the larger of its arithmetic at the peak of this machine and of weights and valid
+frames of caches read once, at rates measured in the same run. What a step moves is counted in a profile: the bytes that
+nodes write which only move, where they write a whole cache, and the frames that are appended.
 
 With `--coded`, steps that append to caches of 8-bit integers, as `quantize_states` makes them, run beside those of
 float32.
@@ -34,6 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import command
+from benchmarks.floor import Machine, Work, to_floor
 from compiler import ir as house
 from compiler.capture.kept_frames import keep_newest
 from compiler.derivation.derive import derive
@@ -294,25 +295,21 @@ class Contender:
         return 1e3 * statistics.median(found)
 
     @property
-    def weight_bytes(self) -> int:
-        """Of all products, read once per step."""
+    def weights(self) -> int:
+        """Numbers in the weights of all products."""
         size = self.size
         projected = size.width * (2 * size.width + 2 * size.groups * size.width // size.heads)
-        return 4 * (size.layers * (projected + 8 * size.width**2) + size.width * LABELS)
+        return size.layers * (projected + 8 * size.width**2) + size.width * LABELS
+
+    def work(self, rows: int) -> Work:
+        """Of a step: every weight and every cached frame takes part, and is read once."""
+        attended = 2 * self.size.layers * self.slots * self.size.width
+        return Work({"float32": rows * (self.weights + attended)}, 4 * self.weights + self.cache_bytes(rows))
 
     def cache_bytes(self, rows: int) -> int:
         """Of all valid frames, read once per step."""
         entries = rows * self.size.layers * 2 * self.slots * self.size.width * self.size.groups // self.size.heads
         return self.form.entry_bytes * entries
-
-
-def read_rate() -> float:
-    """Bytes per second at which one core reads memory that lies in no cache of its own."""
-    array = np.ones(1 << 26, np.float32)
-    array.max()
-    started = time.perf_counter()
-    array.max()
-    return array.nbytes / (time.perf_counter() - started)
 
 
 def moved_bytes(form: Form, file: Path) -> int:
@@ -331,16 +328,15 @@ def moved_bytes(form: Form, file: Path) -> int:
     return appended + sum(each for each in written if each >= least)
 
 
-def measured(contenders: Sequence[Contender], rows: Sequence[int], rounds: int) -> dict[str, Any]:
-    """Milliseconds by contender and rows, and the rates of reading, round by round."""
+def measured(contenders: Sequence[Contender], rows: Sequence[int], rounds: int) -> dict[str, list[float]]:
+    """Milliseconds by contender and rows, round by round."""
     times: dict[str, list[float]] = {}
-    rates = []
     for _ in range(rounds):
-        rates.append(read_rate())
         for count in rows:
             for each in contenders:
-                times.setdefault(_name(each.form, count), []).append(each.ms(count))
-    return {"ms": times, "bytes_per_s": rates}
+                with command.contender(_name(each.form, count)):
+                    times.setdefault(_name(each.form, count), []).append(each.ms(count))
+    return times
 
 
 def main() -> None:
@@ -364,12 +360,10 @@ def main() -> None:
     if options.only_write:
         return
     contenders = [Contender(form, file, options.rows) for form, file in files.items()]
-    found = measured(contenders, options.rows, options.rounds)
-    rate = statistics.median(found["bytes_per_s"])
-    found["limit_ms"] = {
-        _name(each.form, rows): 1e3 * (each.weight_bytes + each.cache_bytes(rows)) / rate
-        for each in contenders
-        for rows in options.rows
+    machine = Machine()
+    found: dict[str, Any] = {"ms": measured(contenders, options.rows, options.rounds)}
+    found["floor_ms"] = {
+        _name(each.form, rows): 1e3 * machine.floor_s(each.work(rows)) for each in contenders for rows in options.rows
     }
     found["moved_mb"] = {_name(form, 1): moved_bytes(form, file) / 1e6 for form, file in files.items()}
     Console(width=150).print(_table(found, sizes, options.slots, options.rows, hows))
@@ -390,8 +384,8 @@ def _table(
     heads = [f"{size.groups} heads, ms" for size in sizes]
     first = _words(hows[0])
     table = Table(
-        "frames", "rows", "caches", *heads, "4 to 16", f"to 16 {first}", f"each to {first}", "limits, ms",
-        "moved for a row, MB",
+        "frames", "rows", "caches", *heads, "4 to 16", f"to 16 {first}", f"each to {first}", "floors, ms",
+        "each to its floor", "moved for a row, MB",
     )  # fmt: skip
     for frames in slots:
         for count in rows:
@@ -400,11 +394,13 @@ def _table(
                 forms = [Form(size, frames, *how) for size in sizes]
                 times = [found["ms"][_name(form, count)] for form in forms]
                 shown = [f"{statistics.median(each):.1f}" for each in times]
-                limits = ", ".join(f"{found['limit_ms'][_name(form, count)]:.1f}" for form in forms)
+                floors = [found["floor_ms"][_name(form, count)] for form in forms]
+                to_floors = ", ".join(to_floor(one, floor) for one, floor in zip(times, floors, strict=True))
                 moved = ", ".join(f"{found['moved_mb'][_name(form, 1)]:.1f}" for form in forms)
                 each = ", ".join(_ratio(one, base) for one, base in zip(times, bases, strict=True))
                 ratios = (_ratio(times[1], times[0]), _ratio(times[1], bases[0]), each)
-                table.add_row(str(frames), str(count), _words(how), *shown, *ratios, limits, moved)
+                told = ", ".join(f"{floor:.1f}" for floor in floors)
+                table.add_row(str(frames), str(count), _words(how), *shown, *ratios, told, to_floors, moved)
     return table
 
 
@@ -423,13 +419,13 @@ COLOURS = {16: "#d62728", 4: "#1f77b4"}
 
 
 def picture(found: dict[str, Any], sizes: Sequence[Size], slots: Sequence[int], rows: Sequence[int]) -> str:
-    """Milliseconds over cached frames, a panel for every number of rows; dashed: what must be read, read once.
+    """Milliseconds over cached frames, a panel for every number of rows; dashed: floors.
 
     Thin: caches that are given whole.
     """
     frames = sorted(slots)
     most = 1.1 * max(statistics.median(each) for each in found["ms"].values())
-    least = 0.8 * min(found["limit_ms"].values())
+    least = 0.8 * min(found["floor_ms"].values())
     panels = []
     for panel, count in enumerate(rows):
         left = panel * WIDTH + MARGIN
@@ -452,7 +448,7 @@ def picture(found: dict[str, Any], sizes: Sequence[Size], slots: Sequence[int], 
             names = [_name(Form(size, slot, appends=True), count) for slot in frames]
             whole = [_name(Form(size, slot, appends=False), count) for slot in frames]
             drawn = ((found["ms"], names, "2"), (found["ms"], whole, "1"),
-                     (found["limit_ms"], names, '2" stroke-dasharray="4'))  # fmt: skip
+                     (found["floor_ms"], names, '2" stroke-dasharray="4'))  # fmt: skip
             for told, shown_names, width in drawn:
                 points = [
                     at(slot, float(np.median(told[each]))) for slot, each in zip(frames, shown_names, strict=True)
@@ -465,8 +461,8 @@ def picture(found: dict[str, Any], sizes: Sequence[Size], slots: Sequence[int], 
                     shown = f"{statistics.median(told[name]):.0f} ms"
                     panels.append(f'<circle cx="{x}" cy="{y}" r="4" fill="{colour}"/>')
                     panels.append(f'<text x="{x}" y="{y - 9}" text-anchor="middle" fill="{colour}">{shown}</text>')
-            x, y = at(frames[0], float(np.median(found["limit_ms"][names[0]])))
-            panels.append(f'<text x="{left + 6}" y="{y - 6}" fill="{colour}">{groups} heads, read once</text>')
+            x, y = at(frames[0], float(np.median(found["floor_ms"][names[0]])))
+            panels.append(f'<text x="{left + 6}" y="{y - 6}" fill="{colour}">{groups} heads, floor</text>')
     wide = WIDTH * len(rows)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{HEIGHT}" viewBox="0 0 {wide} {HEIGHT}" '

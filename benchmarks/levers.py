@@ -9,8 +9,9 @@ on this machine chose. With `--passes` the graph is made once more without each 
 alone, and once with its states packed, and written with the target's own plan. All run in turns in one process, on full
 windows and one thread, round after round; a time is that of the process while it computes. Ratios are per round, to the
 graph before the first pass that rounds, without forms, on the first target (without such a pass to the graph without
-forms): median (10th..90th percentile). With `--runs` above 1 each run is a process of its own, and figures are the
-median of their medians (smallest..largest).
+forms): median (10th..90th percentile). Beside each stands the median time as a multiple of the floor of its own graph
+(`floor.py`). With `--runs` above 1 each run is a process of its own, and figures are the median of their medians
+(smallest..largest).
 """
 
 import argparse
@@ -22,10 +23,12 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmarks import command
+from benchmarks.floor import Machine, Work, engine_of, work_of
 from compiler.cache.store import StageCache, default_folder
 from compiler.capture.original import Original
 from compiler.errors import DataError
@@ -67,12 +70,31 @@ class Contender:
         target: kind of target.
         folder: where its files lie.
         files: its main file by bucket; beside each the feed of the bucket.
+        works: multiply-adds by precision and bytes of weights, by bucket.
     """
 
     labels: tuple[str, ...]
     target: str
     folder: str
     files: Mapping[str, str]
+    works: Mapping[str, Mapping[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Figures:
+    """Of one contender in one bucket and one run.
+
+    Attributes:
+        ratios: of its time to that of the first contender, round by round.
+        to_floor: its median time as a multiple of the floor of its graph.
+    """
+
+    ratios: Sequence[float]
+    to_floor: float
+
+
+Run = Mapping[str, Sequence[Figures]]
+"""By bucket, of every contender."""
 
 
 def main() -> None:
@@ -198,61 +220,74 @@ def _ends(buckets: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
 
 def _write(built: Built, labels: tuple[str, ...], kind: str, folder: Path) -> Contender:
     write_files(folder, built.files)
-    files = {}
+    files, works = {}, {}
     for emitted in (built.artifacts[0], built.artifacts[-1]):
         bucket = bucket_name(emitted.sizes)
         files[bucket] = emitted.file
+        works[bucket] = dataclasses.asdict(work_of(emitted.lowered.model, emitted.sizes))
         np.savez(folder / f"{bucket}.npz", **full_feeds(emitted))  # type: ignore[arg-type]
-    return Contender(labels, kind, str(folder), files)
+    return Contender(labels, kind, str(folder), files, works)
 
 
-def _run(folder: Path, rounds: int) -> dict[str, list[list[float]]]:
-    """Ratios of one run in a process of its own, as `_measured` gives them."""
+def _run(folder: Path, rounds: int) -> Run:
+    """What `_measured` gives, in a process of its own, whose messages are seen."""
     words = ("-m", "benchmarks.levers", "--measure", str(folder), "--rounds", str(rounds))
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True)
-    found: dict[str, list[list[float]]] = json.loads(done.stdout)
-    return found
+    done = subprocess.run([sys.executable, *words], stdout=subprocess.PIPE, text=True, check=True)
+    return {bucket: [Figures(**each) for each in found] for bucket, found in json.loads(done.stdout).items()}
 
 
-def _measured(folder: Path, rounds: int) -> dict[str, list[list[float]]]:
-    """By bucket the ratios of every contender to the first, round by round; all run in turns."""
+def _measured(folder: Path, rounds: int) -> dict[str, list[dict[str, Any]]]:
+    """By bucket the figures of every contender, as JSON; all run in turns."""
     contenders = [Contender(**each) for each in json.loads((folder / CONTENDERS).read_text())]
     found = {}
     sessions: dict[Path, Session] = {}
+    machines = {each.target: Machine(opens=engine_of(TARGETS[each.target]())) for each in contenders}
     for bucket in contenders[0].files:
         turns = Rounds([_call(each, bucket, sessions) for each in contenders])
         turns.more(rounds)
-        found[bucket] = [[times[place] / times[0] for times in turns.times] for place in range(len(contenders))]
+        found[bucket] = [
+            dataclasses.asdict(
+                Figures(
+                    [times[place] / times[0] for times in turns.times],
+                    statistics.median(times[place] for times in turns.times)
+                    / machines[each.target].floor_s(Work(**each.works[bucket])),
+                )
+            )
+            for place, each in enumerate(contenders)
+        ]
     return found
 
 
 def _call(contender: Contender, bucket: str, sessions: dict[Path, Session]) -> Call:
     folder = Path(contender.folder)
     path = folder / contender.files[bucket]
-    session = sessions[path] if path in sessions else TARGETS[contender.target]().open(path)
-    sessions[path] = session
     with np.load(folder / f"{bucket}.npz") as arrays:
         feeds = dict(arrays)
+    with command.contender(f"{contender.target}, {contender.labels[0]}"):
+        session = sessions[path] if path in sessions else TARGETS[contender.target]().open(path)
+        session.run(None, feeds)
+    sessions[path] = session
     return lambda: session.run(None, feeds)
 
 
-def _table(contenders: Sequence[Contender], runs: Sequence[Mapping[str, list[list[float]]]]) -> Iterator[str]:
+def _table(contenders: Sequence[Contender], runs: Sequence[Run]) -> Iterator[str]:
     buckets = list(runs[0])
-    yield f"| target | forms | {' | '.join(buckets)} |"
-    yield f"|---|---|{'---|' * len(buckets)}"
+    yield f"| target | forms | {' | '.join(f'{bucket} | to its floor' for bucket in buckets)} |"
+    yield f"|---|---|{'---|---|' * len(buckets)}"
     rows = [(label, place) for place, each in enumerate(contenders) for label in each.labels]
     for label, place in rows:
         figures = [_figures([run[bucket][place] for run in runs]) for bucket in buckets]
         yield f"| `{contenders[place].target}` | {label} | {' | '.join(figures)} |"
 
 
-def _figures(runs: Sequence[Sequence[float]]) -> str:
-    """The spread of the rounds of one run, or that of the medians of several."""
+def _figures(runs: Sequence[Figures]) -> str:
+    """The spread of the rounds of one run, or that of the medians of several; and the multiple of the floor."""
+    to_floor = statistics.median(run.to_floor for run in runs)
     if len(runs) == 1:
-        found = ratio_of(runs[0])
-        return f"{found.median:.3f} ({found.low:.3f}..{found.high:.3f})"
-    medians = [statistics.median(run) for run in runs]
-    return f"{statistics.median(medians):.3f} ({min(medians):.3f}..{max(medians):.3f})"
+        found = ratio_of(runs[0].ratios)
+        return f"{found.median:.3f} ({found.low:.3f}..{found.high:.3f}) | {to_floor:.2f}"
+    medians = [statistics.median(run.ratios) for run in runs]
+    return f"{statistics.median(medians):.3f} ({min(medians):.3f}..{max(medians):.3f}) | {to_floor:.2f}"
 
 
 if __name__ == "__main__":

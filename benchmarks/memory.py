@@ -67,7 +67,7 @@ def main() -> None:
     options = _parse()
     contenders = dict(_contenders(_rows_of(options.bundle)))
     found: dict[str, list[Measured]] = {name: [] for name in contenders}
-    for _ in range(2 if options.quick else options.rounds):
+    for _ in range(options.rounds):
         for name, (measure, rows) in contenders.items():
             found[name].append(_in_a_process(measure, options.bundle, rows))
     Console().print(_table({name: [taken for _, taken in rounds] for name, rounds in found.items()}))
@@ -75,7 +75,7 @@ def main() -> None:
     resident, share = ([getattr(each, key) for each in before] for key in ("resident", "share"))
     Console().print(f"before, MB: resident {_spread(resident, 1)}, share {_spread(share, 1)}")
     few, many = (
-        [_taken(_streams, options.bundle, [count]) for _ in range(2 if options.quick else options.rounds)]
+        [_taken(_streams, options.bundle, [count]) for _ in range(options.rounds)]
         for count in (FEW_STREAMS, MANY_STREAMS)
     )
     states = _state_mb(options.bundle)
@@ -89,9 +89,11 @@ def main() -> None:
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Memory of the buckets of a bundle of one graph.")
     parser.add_argument("bundle", type=Path)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, help="7 without `--quick`")
     parser.add_argument("--quick", action="store_true", help="two rounds")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.rounds = options.rounds or (2 if options.quick else 7)
+    return options
 
 
 def _rows_of(bundle: Path) -> tuple[int, ...]:

@@ -6,7 +6,8 @@
 Both graphs are captured once, go through the recipe's passes with or without the one in question, are frozen at the
 same sizes and run in this process under ONNX Runtime, round after round, in alternating order. All axes are full:
 padded slots and windows hold valid entries only, so both graphs do the same job. Ratios (with / without) are per round;
-the table shows their median and their 10th and 90th percentile.
+the table shows their median and their 10th and 90th percentile. Each time is also given as a multiple of the floor of
+its own graph (`floor.py`).
 """
 
 import argparse
@@ -25,8 +26,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import command
+from benchmarks.floor import Machine, to_floor, work_of
 from compiler import ir as house
-from compiler.analysis.operator_costs import multiply_adds
 from compiler.cache.store import StageCache
 from compiler.capture.original import Original
 from compiler.errors import DataError
@@ -66,18 +67,25 @@ def main() -> None:
                     lowered = make_pass(each.name, each.options, placements()).apply(lowered).lowered
             graphs[label] = _frozen(lowered, sizes)
     table = Table(title=f"{options.recipe}: {options.without}, {', '.join(f'{k} {v}' for k, v in sizes.items())}")
-    for column in ("threads", "without, ms", "with, ms", "with / without", "10th..90th percentile", "multiply-adds, M"):
+    for column in (
+        "threads", "without, ms", "to its floor", "with, ms", "to its floor", "with / without", "10th..90th percentile",
+        "multiply-adds, M",
+    ):  # fmt: skip
         table.add_column(column)
-    work = " / ".join(f"{_work(graph) / 1e6:.0f}" for graph in graphs.values())
+    works = {label: work_of(graph.model, {}) for label, graph in graphs.items()}
+    counts = " / ".join(f"{sum(work.multiply_adds.values()) / 1e6:.0f}" for work in works.values())
     for threads in options.threads:
+        machine = Machine(threads)
         times = _interleaved(graphs, sizes, threads, options.rounds)
         ratios = sorted(a / b for a, b in zip(times["with"], times["without"], strict=True))
         low, high = (ratios[round(share * (len(ratios) - 1))] for share in (0.1, 0.9))
-        medians = {label: 1e3 * statistics.median(each) for label, each in times.items()}
-        table.add_row(
-            str(threads), f"{medians['without']:.2f}", f"{medians['with']:.2f}",
-            f"{statistics.median(ratios):.3f}", f"{low:.3f}..{high:.3f}", work,
-        )  # fmt: skip
+        shown = [
+            text
+            for label, each in times.items()
+            for text in (f"{1e3 * statistics.median(each):.2f}", to_floor(each, machine.floor_s(works[label])))
+        ]
+        spread = f"{low:.3f}..{high:.3f}"
+        table.add_row(str(threads), *shown, f"{statistics.median(ratios):.3f}", spread, counts)
     Console(width=None if sys.stdout.isatty() else 150).print(table)
 
 
@@ -108,20 +116,16 @@ def _frozen(lowered: Lowered, sizes: Mapping[str, int]) -> Lowered:
     return FreezeAxes(kept).apply(copy).lowered
 
 
-def _work(lowered: Lowered) -> int:
-    house.infer_shapes(lowered.model)
-    return sum(multiply_adds(node, {}) for node in lowered.model.graph)
-
-
 def _interleaved(
     graphs: Mapping[str, Lowered], sizes: Mapping[str, int], threads: int, rounds: int
 ) -> dict[str, list[float]]:
     """Seconds per call, by graph and round."""
-    sessions = {label: _session(graph, threads) for label, graph in graphs.items()}
-    feeds = {label: _full_feeds(graph, sizes) for label, graph in graphs.items()}
-    for label, session in sessions.items():
-        for _ in range(WARM_UP):
-            session.run(None, feeds[label])
+    sessions, feeds = {}, {}
+    for label, graph in graphs.items():
+        with command.contender(label):
+            sessions[label], feeds[label] = _session(graph, threads), _full_feeds(graph, sizes)
+            for _ in range(WARM_UP):
+                sessions[label].run(None, feeds[label])
     times: dict[str, list[float]] = {label: [] for label in graphs}
     for each in range(rounds):
         labels = list(graphs) if each % 2 else list(graphs)[::-1]

@@ -6,8 +6,8 @@
 All contenders get the float32 graph that the passes up to the first that rounds make, and the same calibration data.
 SQNR is that of the data outputs over verification streams, which none has seen; each contender carries its own caches.
 Times are those of one call on full windows, of one thread while it computes, all contenders in one process, in turns;
-ratios to the float32 graph and to the other side are per round: median (10th..90th percentile). `--task` decodes all
-recordings of the task.
+ratios to the float32 graph and to the other side are per round: median (10th..90th percentile). Each time is also given
+as a multiple of the floor of its own graph (`floor.py`). `--task` decodes all recordings of the task.
 
 - static: `quantize_static` as the recipe has it.
 - static, random states: the same, calibrated on the same features beside caches drawn at random.
@@ -37,6 +37,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import command
+from benchmarks.floor import Machine, to_floor, work_of
 from compiler import ir as house
 from compiler.cache.store import StageCache
 from compiler.calib.watched_streams import noise_between
@@ -241,15 +242,17 @@ def _timed(
     exact: Lowered, models: Mapping[str, onnx.ModelProto], rows: int, rounds: int
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Per contender: milliseconds, and ratios per round to float32 and to the other side."""
-    sessions = {label: open_session(model.SerializeToString(), optimize=True) for label, model in models.items()}
-    feed = _full_feed(exact, sessions["float32"], rows)
+    sessions: dict[str, onnxruntime.InferenceSession] = {}
+    calls, machine = dict.fromkeys(models, 1), Machine()
+    for label, model in models.items():
+        with command.contender(label):
+            session = sessions[label] = open_session(model.SerializeToString(), optimize=True)
+            feed = _full_feed(exact, sessions["float32"], rows)
+            for _ in range(3):
+                started = time.thread_time()
+                session.run(None, feed)
+                calls[label] = max(1, round(ROUND_S / (time.thread_time() - started)))
     times: dict[str, list[float]] = {label: [] for label in sessions}
-    calls = dict.fromkeys(sessions, 1)
-    for label, session in sessions.items():
-        for _ in range(3):
-            started = time.thread_time()
-            session.run(None, feed)
-            calls[label] = max(1, round(ROUND_S / (time.thread_time() - started)))
     for index in range(rounds):
         for label in list(sessions) if index % 2 else list(sessions)[::-1]:
             started = time.thread_time()
@@ -261,6 +264,7 @@ def _timed(
             label,
             {
                 "ms": 1e3 * statistics.median(each),
+                "to its floor": to_floor(each, machine.floor_s(work_of(ir.from_proto(models[label]), {}))),
                 "to float32": _ratios(each, times["float32"]),
                 "to the other side": _ratios(each, times[PEER]),
             },
@@ -292,7 +296,7 @@ def _table(recipe: str, rows: Mapping[str, Mapping[str, Any]], counts: Sequence[
     table = Table(title=f"{recipe}: 8-bit integers, one thread; SQNR on data that none has seen")
     columns = ["contender", "SQNR, dB", "task metric"]
     for count in counts:
-        columns += [f"{count} rows, ms", "to float32", f"to {PEER}"]
+        columns += [f"{count} rows, ms", "to its floor", "to float32", f"to {PEER}"]
     for column in columns:
         table.add_column(column, justify="left" if column == "contender" else "right")
     for label, row in rows.items():
@@ -303,7 +307,8 @@ def _table(recipe: str, rows: Mapping[str, Mapping[str, Any]], counts: Sequence[
         ]
         for count in counts:
             found = row[f"rows {count}"]
-            cells += [f"{found['ms']:.2f}", _spread(found["to float32"]), _spread(found["to the other side"])]
+            ratios = (_spread(found[key]) for key in ("to float32", "to the other side"))
+            cells += [f"{found['ms']:.2f}", found["to its floor"], *ratios]
         table.add_row(*cells)
     return table
 

@@ -67,9 +67,11 @@ def main() -> None:
     """Print the tables asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one seed, 6 s of traffic, 4 settings of strict priority")
+    parser.add_argument("--seconds", type=float, help="of traffic")
     parser.add_argument("--only", default="mixed,policies,overload,costs,decide", help="parts, separated by commas")
     options = parser.parse_args()
     seeds, seconds = ((1,), 6.0) if options.quick else ((1, 2, 3), 20.0)
+    seconds = options.seconds or seconds
     parts = {
         "mixed": lambda: mixed_table(seeds, seconds, SWEEP[::8] if options.quick else SWEEP),
         "policies": lambda: policy_table(seeds[:1], seconds),

@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -61,38 +61,38 @@ def main() -> None:
 
 
 def _overhead(options: argparse.Namespace) -> Rows:
-    return measure_overhead(*((5, 200) if options.quick else (20, 1000)))
+    return measure_overhead(*_of(options, (20, 1000), (5, 200), (2, 5)))
 
 
 def _triton(options: argparse.Namespace) -> Rows:
-    return measure_against_triton(options.cache, *((5, 200) if options.quick else (20, 1000)))
+    return measure_against_triton(options.cache, *_of(options, (20, 1000), (5, 200), (2, 5)))
 
 
 def _full_load(options: argparse.Namespace) -> Rows:
-    rounds, seconds = (5, 1.0) if options.quick else (12, 4.0)
+    rounds, seconds = _of(options, (12, 4.0), (5, 1.0), (2, 0.1))
     return measure_full_load(options.bundle, options.graph, options.lanes, rounds, seconds)
 
 
 def _real_time(options: argparse.Namespace) -> Rows:
-    seconds = 4.0 if options.quick else 10.0
+    seconds = _of(options, 10.0, 4.0, 0.1)
     return measure_real_time(options.bundle, options.graph, options.lanes, options.period_ms / 1e3, seconds)
 
 
 def _latency(options: argparse.Namespace) -> Rows:
-    rounds, seconds = (1, 4.0) if options.quick else (5, 20.0)
+    rounds, seconds = _of(options, (5, 20.0), (1, 4.0), (1, 0.1))
     return measure_latency(options.bundle, options.graph, options.lanes, options.period_ms / 1e3, rounds, seconds)
 
 
 def _crash(options: argparse.Namespace) -> Rows:
-    return measure_crash(options.bundle, options.graph, options.lanes, 3 if options.quick else 20)
+    return measure_crash(options.bundle, options.graph, options.lanes, _of(options, 20, 3, 1))
 
 
 def _transcripts(options: argparse.Namespace) -> Rows:
-    return measure_transcripts(options.bundle, options.lanes, 24 if options.quick else 64)
+    return measure_transcripts(options.bundle, options.lanes, _of(options, 64, 24, 4))
 
 
 def _source_ratios(options: argparse.Namespace) -> Rows:
-    rounds, seconds = (3, 2.0) if options.quick else (10, 10.0)
+    rounds, seconds = _of(options, (10, 10.0), (3, 2.0), (1, 0.2))
     period_s = options.period_ms / 1e3
     return measure_source_ratios(
         options.bundle, options.offline, options.graph, options.lanes, period_s, rounds, seconds
@@ -100,18 +100,26 @@ def _source_ratios(options: argparse.Namespace) -> Rows:
 
 
 def _planner(options: argparse.Namespace) -> Rows:
-    rounds, seconds = (1, 4.0) if options.quick else (3, 15.0)
+    rounds, seconds = _of(options, (3, 15.0), (1, 4.0), (1, 0.1))
     return measure_planner(options.bundle, options.graph, options.lanes, options.period_ms, rounds, seconds)
 
 
 def _steady(options: argparse.Namespace) -> Rows:
-    seconds = 10.0 if options.quick else options.seconds
+    seconds = _of(options, options.seconds, 10.0, 0.3)
     return measure_steady(options.bundle, options.graph, options.lanes, options.period_ms, seconds)
 
 
 def _overload(options: argparse.Namespace) -> Rows:
-    rounds, seconds = (2, 3.0) if options.quick else (7, 8.0)
+    rounds, seconds = _of(options, (7, 8.0), (2, 3.0), (1, 0.2))
     return measure_overload(options.bundle, options.graph, options.lanes, rounds, seconds)
+
+
+Size = TypeVar("Size")
+
+
+def _of(options: argparse.Namespace, whole: Size, quick: Size, shortest: Size) -> Size:
+    """How much is measured: everything, few rounds, or only whether it runs."""
+    return shortest if options.shortest else quick if options.quick else whole
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], Rows]] = {
@@ -134,6 +142,7 @@ WITHOUT_BUNDLE = ("overhead", "triton")
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="The runtime beside ONNX Runtime alone and a real Triton server.")
     parser.add_argument("--quick", action="store_true", help="few rounds and short trials")
+    parser.add_argument("--shortest", action="store_true", help="whether everything runs; figures mean nothing")
     parser.add_argument("--bundle", type=Path, help="bundle with a streaming graph")
     parser.add_argument("--offline", type=Path, help="the same recogniser's bundle for whole utterances")
     parser.add_argument("--graph", default="encoder", help="its graph (default encoder)")

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
+from benchmarks.floor import Machine, work_of
 from benchmarks.serving.planner import costs_as_served
-from benchmarks.serving.recorder import Recorder
+from benchmarks.serving.recorder import full_feed
 from benchmarks.serving.rounds import in_turns, ratios, spread
 from runtime_lite import BULK, CHUNK, Model, Runtime, ServiceClass, read_bundle
-from runtime_lite.bench import bucket_call
-from runtime_lite.calls.graph_runner import GraphRunner
 from runtime_lite.executors.executor import Executor, make_executor
 from runtime_lite.format.manifest import Artifact, Graph, static_shape
 from runtime_lite.load_test.command import recorded_feeds
@@ -33,6 +33,7 @@ STREAMS_PER_ROW = 4
 def measure_full_load(path: Path, name: str, lanes: int, rounds: int, seconds: float) -> list[dict[str, Any]]:
     """Rows per second, and how long chunks take; ratios are to the best bare loop.
 
+    A lane's time for a run is compared with the floor of its bucket, in the runtime with that of the cheapest bucket.
     Costs are measured before, as a full server has them: those of a build beside other work make batches small.
 
     Args:
@@ -61,6 +62,12 @@ def measure_full_load(path: Path, name: str, lanes: int, rounds: int, seconds: f
             each.clear()
         found = in_turns(contenders, rounds)
         executor.close()
+        machine = Machine()
+        at_floor = {
+            contender: _rows_of(graph, artifact)
+            / machine.floor_s(work_of(ir.load(measured / artifact.file), artifact.sizes))
+            for contender, artifact in zip(contenders, graph.artifacts, strict=False)
+        }
     best = max(
         (each for each in found if each.startswith("ONNX")), key=lambda contender: float(np.median(found[contender]))
     )
@@ -69,6 +76,7 @@ def measure_full_load(path: Path, name: str, lanes: int, rounds: int, seconds: f
             "contender": each,
             "rows per s": spread(values, 1),
             f"to {best}": spread(ratios(values, found[best]), 3),
+            "to the floor": f"{lanes * at_floor.get(each, max(at_floor.values())) / float(np.median(values)):.2f}",
             "p50, ms": _percentile(took_ms.get(each.removeprefix("runtime_lite, ")), 50),
             "p99, ms": _percentile(took_ms.get(each.removeprefix("runtime_lite, ")), 99),
         }
@@ -82,9 +90,7 @@ def _percentile(times_ms: list[float] | None, percent: int) -> str:
 
 def _bare(name: str, graph: Graph, executor: Executor, artifact: Artifact, lanes: int, seconds: float) -> Measure:
     """Loops of one bucket, as many as lanes, that do nothing but run, each into arrays that it has from the start."""
-    recorder = Recorder(executor)
-    bucket_call(GraphRunner(name, graph, recorder, check_finite=False), artifact)()
-    fed = recorder.fed[-1]
+    fed = full_feed(name, graph, artifact)
 
     def measure() -> float:
         counts = [0] * lanes

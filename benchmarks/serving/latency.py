@@ -1,9 +1,10 @@
 """How soon chunks of live streams are answered below full load, and what a row costs: beside the simplest servers.
 
-The others are an asyncio queue that collects for 5 ms, at most 16 rows, and a bare loop of one row a run; both are fed
-what the runtime would feed, recorded before, and answer with nothing. Capacity is what the queue answers when more than
-it can carry comes. Loads are parts of it; contenders take turns. Computing time is the whole process's, that of the
-sender too, which is the same for all.
+The others are an asyncio queue that collects for 5 ms, at most 16 rows, a bare loop of one row a run, and mosec with
+the window of the queue, where it is installed. All are fed what the runtime would feed, recorded before, and answer
+with nothing. Capacity is what the queue answers when more than it can carry comes. Loads are parts of it; contenders
+take turns. Computing time is the whole process's, that of the sender too, and of the processes of mosec. Its floor
+(`floor.py`) is that of a row among as many as the queue runs at most.
 """
 
 import contextlib
@@ -13,11 +14,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import onnx_ir as ir
 
-from benchmarks.serving.plain_queue import Feeds, PlainQueue
+from benchmarks import command
+from benchmarks.floor import Machine, work_of
+from benchmarks.serving.bare_steps import Feeds
+from benchmarks.serving.driven import serve_streams
+from benchmarks.serving.mosec_streams import MosecStreams, mosec
+from benchmarks.serving.plain_queue import PlainQueue
 from benchmarks.serving.planner import costs_as_served
 from benchmarks.serving.recorder import Recorder
 from benchmarks.serving.rounds import ratios, spread
+from benchmarks.serving.triton_server import Absent
 from runtime_lite import CHUNK, Runtime, read_bundle
 from runtime_lite.calls.graph_runner import GraphRunner
 from runtime_lite.executors.executor import make_executor
@@ -33,7 +41,7 @@ CHUNKS = 50
 WINDOW_S, MOST = 0.005, 16
 """The queue's."""
 
-OURS = "runtime_lite"
+OURS, QUEUE = "runtime_lite", "queue"
 
 
 class Figures(NamedTuple):
@@ -59,25 +67,39 @@ def measure_latency(
         loads: parts of what the queue carries.
     """
     found = []
-    with costs_as_served(path, lanes) as measured:
-        contenders = _contenders(measured, name, lanes)
-        capacity = _capacity(contenders["queue"], period_s, seconds)
+    with costs_as_served(path, lanes) as measured, contextlib.ExitStack() as stack:
+        named = _contenders(measured, name, lanes, stack)
+        contenders = {each: contender for each, contender in named.items() if isinstance(contender, Contender)}
+        capacity = _capacity(contenders[QUEUE].serve, period_s, seconds)
+        floor_s = _floor_s(measured, name)
         for load in loads:
             streams = max(round(load * capacity * period_s), 1)
             traffic = Traffic(seconds, streams, CHUNKS, period_s)
             turns: dict[str, list[Figures]] = {each: [] for each in contenders}
             for seed in range(rounds):
-                for each, serve in contenders.items():
-                    turns[each].append(_figures(serve, traffic, seed))
-            found += [_row(load, streams, each, turns) for each in turns]
-    return found
+                for each, contender in contenders.items():
+                    turns[each].append(_figures(each, contender, traffic, seed))
+            found += [_row(load, streams, each, turns, floor_s) for each in turns]
+    absent = {each: reason for each, reason in named.items() if isinstance(reason, str)}
+    return found + [dict.fromkeys(found[0], "") | {"contender": f"{each}: {why}"} for each, why in absent.items()]
 
 
-def _row(load: float, streams: int, contender: str, turns: Mapping[str, Sequence[Figures]]) -> dict[str, Any]:
+def _floor_s(path: Path, name: str) -> float:
+    """The least computing time of a row, in the largest run of the queue."""
+    with read_bundle(path) as bundle:
+        graph = bundle.manifest.graphs[name]
+    sizes = {**graph.artifacts[0].sizes, str(graph.batch_axis): MOST}
+    work = work_of(ir.load(path / graph.artifacts[0].file), sizes)
+    return Machine().floor_s(work) / MOST
+
+
+def _row(
+    load: float, streams: int, contender: str, turns: Mapping[str, Sequence[Figures]], floor_s: float
+) -> dict[str, Any]:
     mine = turns[contender]
     others = [turns[each] for each in turns if each != OURS]
     best = [Figures(*(min(values) for values in zip(*at_once, strict=True))) for at_once in zip(*others, strict=True)]
-    queue = turns["queue"]
+    queue = turns[QUEUE]
     return {
         "load": f"{load:g}",
         "streams": streams,
@@ -85,6 +107,7 @@ def _row(load: float, streams: int, contender: str, turns: Mapping[str, Sequence
         "p50, ms": spread([each.p50_ms for each in mine], 1),
         "p99, ms": spread([each.p99_ms for each in mine], 1),
         "rows per CPU s": spread([each.rows_per_cpu_s for each in mine], 0),
+        "CPU to the floor": spread([1 / (each.rows_per_cpu_s * floor_s) for each in mine]),
         "p50 to the best other": spread(ratios([each.p50_ms for each in mine], [each.p50_ms for each in best])),
         "p99 to it": spread(ratios([each.p99_ms for each in mine], [each.p99_ms for each in best])),
         "rows to the queue": spread(
@@ -96,11 +119,24 @@ def _row(load: float, streams: int, contender: str, turns: Mapping[str, Sequence
 Serve = Callable[[Traffic, int], Sequence[Served]]
 
 
-def _figures(serve: Serve, traffic: Traffic, seed: int) -> Figures:
-    start = time.process_time()
-    served = [each for each in serve(traffic, seed) if each.outcome == "done"]
+class Contender(NamedTuple):
+    """A server.
+
+    Attributes:
+        serve: drives it once.
+        cpu_s: computing time so far of all that belongs to it, in seconds.
+    """
+
+    serve: Serve
+    cpu_s: Callable[[], float] = time.process_time
+
+
+def _figures(name: str, contender: Contender, traffic: Traffic, seed: int) -> Figures:
+    start = contender.cpu_s()
+    with command.contender(name):
+        served = [each for each in contender.serve(traffic, seed) if each.outcome == "done"]
     p50, p99 = np.percentile([each.latency_ms for each in served], (50, 99))
-    return Figures(float(p50), float(p99), len(served) / (time.process_time() - start))
+    return Figures(float(p50), float(p99), len(served) / max(contender.cpu_s() - start, 1e-9))
 
 
 def _capacity(serve: Serve, period_s: float, seconds: float) -> float:
@@ -110,7 +146,8 @@ def _capacity(serve: Serve, period_s: float, seconds: float) -> float:
     return len(served) / (max(each.ended for each in served) / 1e9)
 
 
-def _contenders(path: Path, name: str, lanes: int) -> dict[str, Serve]:
+def _contenders(path: Path, name: str, lanes: int, stack: contextlib.ExitStack) -> dict[str, Contender | str]:
+    """All servers; or why one is not there."""
     with read_bundle(path) as bundle:
         graph = bundle.manifest.graphs[name]
         file = path / graph.artifacts[0].file
@@ -127,16 +164,26 @@ def _contenders(path: Path, name: str, lanes: int) -> dict[str, Serve]:
         return serve
 
     def runtime_lite(traffic: Traffic, seed: int) -> Sequence[Served]:
-        ends = Ends()
-        with Runtime(workers=lanes, observers=[ends]) as runtime:
-            model = runtime.load(path, warm_up=True)
-            feeds = recorded_feeds(model, name)
-            source = Source(
-                feeds, lambda given: model.submit(given, name), lambda: model.open_stream(name, service=CHUNK)
-            )
-            return drive(arrivals_of(traffic, seed), {"stream": source}, lambda: runtime.drain(traffic.seconds), ends)
+        return serve_streams(path, name, lanes, traffic, seed, CHUNK)[0]
 
-    return {OURS: runtime_lite, "queue": queue(MOST, WINDOW_S), "bare loop": queue(1, 0.0)}
+    found: dict[str, Contender | str] = {
+        OURS: Contender(runtime_lite),
+        QUEUE: Contender(queue(MOST, WINDOW_S)),
+        "bare loop": Contender(queue(1, 0.0)),
+    }
+    try:
+        with command.contender("mosec", but=Absent):
+            servers = stack.enter_context(mosec(file, states, initial, calls[0], lanes, MOST, WINDOW_S))
+    except Absent as error:
+        return found | {"mosec": str(error)}
+
+    def on_mosec(traffic: Traffic, seed: int) -> Sequence[Served]:
+        ends = Ends()
+        client = MosecStreams(servers, ends)
+        source = Source(calls, lambda feeds: client.open_stream().submit(feeds), client.open_stream)
+        return drive(arrivals_of(traffic, seed), {"stream": source}, client.drain, ends)
+
+    return found | {"mosec": Contender(on_mosec, servers.cpu_s)}
 
 
 def recorded(path: Path, name: str) -> tuple[list[Feeds], Feeds]:

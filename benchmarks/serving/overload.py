@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.serving.driven import serve
 from benchmarks.serving.planner import served_costs
 from benchmarks.serving.rounds import ratios, spread
-from runtime_lite import Runtime
+from runtime_lite import Model
 from runtime_lite.load_test.arrivals import NS_PER_S, Arrival, Traffic, arrivals_of
 from runtime_lite.load_test.command import recorded_feeds
-from runtime_lite.load_test.drive import Ends, Source, drive
+from runtime_lite.load_test.drive import Source
 from runtime_lite.load_test.findings import Served
 from runtime_lite.scheduling.task import UTTERANCE
 
@@ -76,13 +77,13 @@ class _Requests:
 
     def serve(self, per_s: Sequence[float], seconds: float) -> list[Served]:
         """What became of requests at some rates, one after the other."""
-        ends = Ends()
-        with Runtime(workers=self._lanes, observers=[ends]) as runtime:
-            model = runtime.load(self._path, warm_up=True)
+
+        def source_of(model: Model) -> Source:
             feeds = recorded_feeds(model, self._name)
-            source = Source(feeds, lambda given: model.submit(given, self._name, service=UTTERANCE))
-            arrivals = list(_arrivals(per_s, seconds))
-            return drive(arrivals, {"utterance": source}, lambda: runtime.drain(10.0), ends, wait=_wait)
+            return Source(feeds, lambda given: model.submit(given, self._name, service=UTTERANCE))
+
+        arrivals = list(_arrivals(per_s, seconds))
+        return serve(self._path, self._lanes, arrivals, "utterance", source_of, 10.0, _wait)[0]
 
 
 def _wait(seconds: float) -> None:

@@ -12,14 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-import onnxruntime  # type: ignore[import-untyped, unused-ignore]
-
+from benchmarks.serving.bare_steps import BareSteps, Feeds
 from runtime_lite.format.arrays import Array
 from runtime_lite.load_test.drive import Ends
 from runtime_lite.serving.events import Request
-
-Feeds = Mapping[str, Array]
 
 
 class Number(NamedTuple):
@@ -67,12 +63,8 @@ class PlainQueue:
         ends: Ends,
     ) -> None:
         """Open the file and start the loop."""
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 4
-        self._session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
-        self._outputs = [output.name for output in self._session.get_outputs()]
-        self._states, self._initial, self._most, self._window_s, self._ends = states, initial, most, window_s, ends
+        self._steps = BareSteps(file, states)
+        self._initial, self._most, self._window_s, self._ends = initial, most, window_s, ends
         self._submitted = self._answered = 0
         self._loop, self._pool = asyncio.new_event_loop(), ThreadPoolExecutor(lanes)
         self._ready: asyncio.Queue[QueuedStream] = asyncio.Queue()
@@ -128,11 +120,9 @@ class PlainQueue:
 
     def _run(self, batch: list[QueuedStream]) -> None:
         """One run of the next chunk of each stream."""
-        rows = [stream.states | dict(stream.waiting[0][1]) for stream in batch]
-        given = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
-        answers = dict(zip(self._outputs, self._session.run(self._outputs, given), strict=True))
-        for at, stream in enumerate(batch):
-            stream.states = {taken: answers[given][at : at + 1] for taken, given in self._states.items()}
+        after = self._steps.run([stream.states | dict(stream.waiting[0][1]) for stream in batch])
+        for stream, states in zip(batch, after, strict=True):
+            stream.states = states
 
     def _settle(self, batch: list[QueuedStream]) -> None:
         now = time.monotonic_ns()

@@ -16,15 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.serving.driven import serve_streams
 from benchmarks.serving.rounds import ratios, spread
-from runtime_lite import Runtime
 from runtime_lite.__main__ import main
 from runtime_lite.bench_served import bench_served
 from runtime_lite.format.costs import Cost
 from runtime_lite.format.reader import read_bundle
-from runtime_lite.load_test.arrivals import Traffic, arrivals_of
-from runtime_lite.load_test.command import recorded_feeds
-from runtime_lite.load_test.drive import Ends, Source, drive
+from runtime_lite.load_test.arrivals import Traffic
 from runtime_lite.load_test.findings import Served
 from runtime_lite.plan import AT_THE_LIMIT, spreads_of
 from runtime_lite.scheduling.capacity import Machine, Measured, Work, most_streams
@@ -61,7 +59,7 @@ def measure_planner(
 
         def late_of(streams: int, tables: list[Measured] = tables, seed: int = number) -> float:
             traffic = Traffic(seconds, streams, chunks=50, period_s=period_ms / 1e3)
-            served, _ = serve_streams(path, name, lanes, traffic, seed, admission=False)
+            served, _ = serve_streams(path, name, lanes, traffic, seed, service_of(period_ms))
             tables.append(served_costs(path, name, lanes))
             return late_share(served, traffic.period_s)
 
@@ -117,31 +115,6 @@ def work_of(machine: Machine, period_ms: float, seconds: float) -> Work:
 def service_of(period_ms: float) -> ServiceClass:
     """The class of chunks that are late when the next one comes; half of that is left for the run itself."""
     return CHUNK._replace(soft_ms=period_ms / 2)
-
-
-def serve_streams(
-    path: Path, name: str, lanes: int, traffic: Traffic, seed: int, *, admission: bool
-) -> tuple[list[Served], Ends]:
-    """Drive live streams through a runtime of its own; return what became of the chunks, and the runs.
-
-    Args:
-        path: bundle.
-        name: graph with states.
-        lanes: runs at once, of one thread each.
-        traffic: streams alone.
-        seed: of their arrivals.
-        admission: whether streams are opened with their period, and so may be refused.
-    """
-    ends, period_ms = Ends(), traffic.period_s * 1e3
-    with Runtime(workers=lanes, observers=[ends]) as runtime:
-        model = runtime.load(path, warm_up=True)
-        source = Source(
-            recorded_feeds(model, name),
-            lambda feeds: model.submit(feeds, name),
-            lambda: model.open_stream(name, service=service_of(period_ms), period_ms=period_ms if admission else None),
-        )
-        arrivals = arrivals_of(traffic, seed)
-        return drive(arrivals, {"stream": source}, lambda: runtime.drain(traffic.seconds), ends), ends
 
 
 def late_share(served: list[Served], period_s: float) -> float:

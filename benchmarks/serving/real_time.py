@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.serving.driven import serve_streams
 from benchmarks.serving.planner import served_costs
 from runtime_lite import Bundle, Runtime, read_bundle
 from runtime_lite.bench import bucket_call
@@ -47,12 +48,14 @@ def measure_real_time(path: Path, name: str, lanes: int, period_s: float, second
         with read_bundle(path) as bundle, contextlib.closing(_Sessions(bundle, name, shared=shared)) as sessions:
             return most_in_time(lambda streams: _direct(path, name, lanes, traffic(streams), sessions), period_s, about)
 
+    def served(streams: int) -> Sequence[Served]:
+        service = CHUNK._replace(soft_ms=period_s * 1e3)
+        return serve_streams(path, name, lanes, traffic(streams), 0, service)[0]
+
     contenders: dict[str, Callable[[], int]] = {
         "one session per stream": lambda: direct(shared=False),
         "one session for all, no batches": lambda: direct(shared=True),
-        "runtime_lite": lambda: most_in_time(
-            lambda streams: _served(path, name, lanes, traffic(streams)), period_s, about
-        ),
+        "runtime_lite": lambda: most_in_time(served, period_s, about),
     }
     found = {each: measure() for each, measure in contenders.items()}
     return [
@@ -82,20 +85,6 @@ def most_in_time(trial: Trial, period_s: float, about: int) -> int:
 
 def _in_time(served: Served, period_s: float) -> bool:
     return served.outcome == "done" and served.latency_ms <= period_s * 1e3
-
-
-def _served(path: Path, name: str, lanes: int, traffic: Traffic) -> Sequence[Served]:
-    """All streams through the runtime."""
-    ends = Ends()
-    with Runtime(workers=lanes, observers=[ends]) as runtime:
-        model = runtime.load(path, warm_up=True)
-        service = CHUNK._replace(soft_ms=traffic.period_s * 1e3)
-        source = Source(
-            recorded_feeds(model, name),
-            lambda feeds: model.submit(feeds, name),
-            lambda: model.open_stream(name, service=service),
-        )
-        return drive(arrivals_of(traffic, 0), {"stream": source}, lambda: runtime.drain(traffic.seconds), ends)
 
 
 class _Number(NamedTuple):

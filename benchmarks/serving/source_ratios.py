@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.memory import of_all_buckets_mb
+from benchmarks.serving.driven import live_streams, serve
 from benchmarks.serving.full_load import STREAMS_PER_ROW, pushed_per_s
 from benchmarks.serving.rounds import in_turns, ratios, spread, times_us
 from examples.streaming_asr.features import BINS, CALL_FRAMES, HOP_FRAMES
 from runtime_lite import CHUNK, Model, Runtime
 from runtime_lite.format.arrays import Array
 from runtime_lite.load_test.arrivals import Traffic, arrivals_of
-from runtime_lite.load_test.command import recorded_feeds
-from runtime_lite.load_test.drive import Ends, Source, drive
+from runtime_lite.load_test.drive import Source
 from runtime_lite.serving.ticket import Ticket
 
 MIDDLE_STREAMS = 128
@@ -97,26 +97,14 @@ def _pool(path: Path, name: str, lanes: int, period_s: float, rounds: int, secon
 
 def _latency_ms(path: Path, name: str, lanes: int, traffic: Traffic) -> Callable[[], float]:
     def measure() -> float:
-        return _median_ms(path, lanes, traffic, lambda model: _live(model, name))
+        return _median_ms(path, lanes, traffic, lambda model: live_streams(model, name, CHUNK))
 
     return measure
 
 
-def _live(model: Model, name: str) -> Source:
-    """Streams with states, of the recorded chunks."""
-    return Source(
-        recorded_feeds(model, name),
-        lambda feeds: model.submit(feeds, name),
-        lambda: model.open_stream(name, service=CHUNK),
-    )
-
-
 def _median_ms(path: Path, lanes: int, traffic: Traffic, source_of: Callable[[Model], Source]) -> float:
     """Median latency of the chunks of live streams behind the first of each."""
-    ends = Ends()
-    with Runtime(workers=lanes, observers=[ends]) as runtime:
-        source = source_of(runtime.load(path, warm_up=True))
-        served = drive(arrivals_of(traffic, 0), {"stream": source}, lambda: runtime.drain(20 * traffic.seconds), ends)
+    served, _ = serve(path, lanes, arrivals_of(traffic, 0), "stream", source_of, 20 * traffic.seconds)
     return float(np.median([each.latency_ms for each in served if each.arrival.item]))
 
 
@@ -149,7 +137,7 @@ def _middle_chunks(
 
     found = in_turns(
         {
-            "steps": lambda: _median_ms(path, lanes, traffic, lambda model: _live(model, name)),
+            "steps": lambda: _median_ms(path, lanes, traffic, lambda model: live_streams(model, name, CHUNK)),
             "recomputed": lambda: _median_ms(offline, lanes, traffic, again),
         },
         rounds,

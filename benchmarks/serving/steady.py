@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.serving.planner import costs_as_served, late_share, serve_streams, work_of
+from benchmarks.serving.driven import serve_streams
+from benchmarks.serving.planner import costs_as_served, late_share, service_of, work_of
 from runtime_lite.format.reader import read_bundle
 from runtime_lite.load_test.arrivals import Traffic
 from runtime_lite.plan import spreads_of
@@ -37,7 +38,7 @@ def measure_steady(path: Path, name: str, lanes: int, period_ms: float, seconds:
             costs = spreads_of(bundle, name, bundle.manifest.graphs[name], bundle.costs[name], 1)
         planned = most_streams(Machine(costs, lanes), work_of(Machine(costs, lanes), period_ms, 20.0)).streams
         traffic = Traffic(seconds, max(round(PART * planned), 1), chunks=100, period_s=period_ms / 1e3)
-        served, ends = serve_streams(measured, name, lanes, traffic, 0, admission=True)
+        served, ends = serve_streams(measured, name, lanes, traffic, 0, service_of(period_ms), announced=True)
     done = [each for each in served if each.outcome == "done"]
     busy = sum(run.ended - run.began for run in ends.executions) / 1e9 / lanes / seconds
     p50, p99, most = np.percentile([each.latency_ms for each in done], (50, 99, 100)) if done else (0.0, 0.0, 0.0)

@@ -19,7 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def ends(monkeypatch: pytest.MonkeyPatch, module: str, *arguments: object) -> int:
     """The exit code of a benchmark; any traceback comes through."""
     monkeypatch.setattr(sys, "argv", [module, *map(str, arguments)])
-    monkeypatch.delitem(sys.modules, module, raising=False)  # another test may have imported it
+    for name in (module, f"{module}.__main__"):
+        monkeypatch.delitem(sys.modules, name, raising=False)  # another test may have imported it
     with pytest.raises(SystemExit) as end:
         runpy.run_module(module, run_name="__main__")
     assert isinstance(end.value.code, int)
@@ -155,3 +156,12 @@ def test_the_exit_code_is_what_main_returns(given: int | None, code: int) -> Non
     with pytest.raises(SystemExit) as end:
         command.run(lambda: given)
     assert end.value.code == code
+
+
+def test_what_a_contender_raises_names_it_and_that_it_is_absent_comes_through() -> None:
+    named = "contender 'the other': TypeError: planted"
+    with pytest.raises(command.ContenderFailed, match=named) as caught, command.contender("the other"):
+        raise TypeError("planted")
+    assert isinstance(caught.value.__cause__, TypeError)
+    with pytest.raises(LookupError), command.contender("the other", but=LookupError):
+        raise LookupError

@@ -14,7 +14,8 @@ from tests.runtime_lite.bundles import write_open_bundle
 
 def test_a_load_has_a_row_of_each_contender(tmp_path: Path) -> None:
     rows = measure_latency(write_open_bundle(tmp_path / "bundle"), "streaming", 2, 0.05, 1, 0.1, (0.5,))
-    assert [row["contender"] for row in rows] == [OURS, "queue", "bare loop"]
+    *others, mosec = [row["contender"] for row in rows]
+    assert others == [OURS, "queue", "bare loop"] and mosec in ("mosec", "mosec: not installed")
 
 
 def test_streams_of_the_queue_carry_what_the_runtimes_do(tmp_path: Path) -> None:

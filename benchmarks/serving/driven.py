@@ -1,0 +1,79 @@
+"""The runtime as a contender: one of its own, driven by recorded requests that are sent at their time."""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from runtime_lite import Model, Runtime
+from runtime_lite.load_test.arrivals import Arrival, Kind, Traffic, arrivals_of
+from runtime_lite.load_test.command import recorded_feeds
+from runtime_lite.load_test.drive import Ends, Source, drive
+from runtime_lite.load_test.findings import Served
+from runtime_lite.scheduling.task import ServiceClass
+
+
+def serve(
+    path: Path,
+    lanes: int,
+    arrivals: Sequence[Arrival],
+    kind: Kind,
+    source_of: Callable[[Model], Source],
+    drain_s: float,
+    wait: Callable[[float], object] = time.sleep,
+) -> tuple[list[Served], Ends]:
+    """Drive a runtime with requests of one kind; return what became of them, and what it did.
+
+    Args:
+        path: bundle.
+        lanes: runs at once, of one thread each.
+        arrivals: in the order of time.
+        kind: of all of them.
+        source_of: where they come from, of a model that is warm.
+        drain_s: for so long what is on its way may take behind the last arrival.
+        wait: for seconds.
+
+    Raises:
+        RuntimeError: a run has failed: then there are no figures.
+    """
+    ends = Ends()
+    with Runtime(workers=lanes, observers=[ends]) as runtime:
+        source = source_of(runtime.load(path, warm_up=True))
+        served = drive(arrivals, {kind: source}, lambda: runtime.drain(drain_s), ends, wait=wait)
+    faults = [run.fault for run in ends.executions if run.fault is not None]
+    if faults:
+        raise RuntimeError(f"{path}: {len(faults)} runs have failed, the first as {faults[0]}")
+    return served, ends
+
+
+def serve_streams(
+    path: Path, name: str, lanes: int, traffic: Traffic, seed: int, service: ServiceClass, *, announced: bool = False
+) -> tuple[list[Served], Ends]:
+    """Drive a runtime with live streams of the chunks that travel with a bundle.
+
+    Args:
+        path: bundle.
+        name: graph with states.
+        lanes: runs at once, of one thread each.
+        traffic: streams alone.
+        seed: of their arrivals.
+        service: class of the chunks.
+        announced: whether streams are opened with their period, and so may be refused.
+    """
+    period_ms = traffic.period_s * 1e3 if announced else None
+    return serve(
+        path,
+        lanes,
+        arrivals_of(traffic, seed),
+        "stream",
+        lambda model: live_streams(model, name, service, period_ms),
+        traffic.seconds,
+    )
+
+
+def live_streams(model: Model, name: str, service: ServiceClass, period_ms: float | None = None) -> Source:
+    """Streams of a graph with states, of the recorded chunks."""
+    return Source(
+        recorded_feeds(model, name),
+        lambda feeds: model.submit(feeds, name),
+        lambda: model.open_stream(name, service=service, period_ms=period_ms),
+    )

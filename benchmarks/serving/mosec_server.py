@@ -1,0 +1,36 @@
+"""One mosec server of streams, a process of its own: one worker that holds the states of the streams it is sent.
+
+    python -m benchmarks.serving.mosec_server --port 8000
+
+Where its settings lie, `SETTINGS_VARIABLE` of the environment says, as mosec starts workers by itself.
+"""
+
+from mosec import Server, Worker
+
+from benchmarks.serving.mosec_streams import HeldStreams
+
+
+class StreamSteps(Worker):  # type: ignore[misc, unused-ignore]
+    """Runs the next chunk of as many streams as mosec has gathered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._streams = HeldStreams()
+
+    def deserialize(self, data: bytes) -> bytes:
+        return data
+
+    def serialize(self, data: bytes) -> bytes:
+        return data
+
+    def forward(self, data: list[bytes]) -> list[bytes]:
+        """Answers are empty, as those of the other servers."""
+        self._streams.step(data)
+        return [b""] * len(data)
+
+
+if __name__ == "__main__":
+    server = Server()
+    batches = HeldStreams.settings()
+    server.append_worker(StreamSteps, num=1, max_batch_size=batches["most"], max_wait_time=batches["window_ms"])
+    server.run()
