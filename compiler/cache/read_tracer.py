@@ -16,6 +16,7 @@ watching.
 """
 
 import contextlib
+import importlib
 import os
 import stat
 import sys
@@ -34,6 +35,9 @@ SPECIAL = ("/proc/", "/sys/", "/dev/")
 """Files whose content is made when it is read."""
 
 IMPORT_SYSTEM = "<frozen importlib"
+
+METADATA = os.path.join(os.path.dirname(importlib.__file__), "metadata", "")
+"""Where Python looks for the metadata of packages."""
 
 FINDS_AND_LOADS = "_find_and_load"
 """The function of the import system that imports; what else of it runs reads a file for its caller."""
@@ -154,7 +158,7 @@ class ReadTracer:
         """What an event says, but that a file is opened."""
         first = arguments[0]
         if event in (audit_events.LISTS, audit_events.SCANS):
-            if not _is_import_system(frame):
+            if not (_is_import_system(frame) or _looks_for_packages(frame)):
                 self._list(first, shows_kinds=event == audit_events.SCANS, shows_times=_is_users(frame))
         elif event == audit_events.MAPS:
             self._see_file(first, frame)
@@ -284,6 +288,11 @@ def _asking(frame: types.FrameType) -> types.FrameType:
 
 def _is_import_system(frame: types.FrameType) -> bool:
     return frame.f_code.co_filename.startswith(IMPORT_SYSTEM)
+
+
+def _looks_for_packages(frame: types.FrameType) -> bool:
+    """Whether installed packages are looked for, of which every version is in the key: on the whole import path."""
+    return frame.f_code.co_filename.startswith(METADATA)
 
 
 def _is_being_imported(frame: types.FrameType | None) -> bool:

@@ -1,5 +1,6 @@
 """tracer: what is read while watched is known afterwards, and what leads out of sight is said."""
 
+import importlib.metadata
 import os
 import socket
 import subprocess
@@ -80,6 +81,14 @@ def test_own_products_and_unwatched_reads_are_no_dependencies(tracer: ReadTracer
         Path("scratch.txt").write_text("1")
         assert Path("scratch.txt").read_text() == "1"
     assert tracer.reads() == {}
+
+
+def test_who_looks_for_packages_lists_no_folder(tracer: ReadTracer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend("")
+    with tracer.watching():
+        assert list(importlib.metadata.entry_points()) and importlib.metadata.version("numpy")
+    reads = tracer.reads()
+    assert reads is not None and not [each for each in reads if each.startswith(("folder", "kinds", "entries"))]
 
 
 def test_what_lies_in_a_folder_of_its_own_is_no_dependency(tracer: ReadTracer) -> None:
