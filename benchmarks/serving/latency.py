@@ -3,12 +3,11 @@
 The others are an asyncio queue that collects for 5 ms, at most 16 rows, a bare loop of one row a run, and mosec with
 the window of the queue, where it is installed. All are fed what the runtime would feed, recorded before, and answer
 with nothing. Capacity is what the queue answers when more than it can carry comes. Loads are parts of it; contenders
-take turns. Computing time is the whole process's, that of the sender too, and of the processes of mosec. Its floor
-(`floor.py`) is that of a row among as many as the queue runs at most.
+take turns. Computing time is the whole process's from the first chunk to the last answer, that of the sender too, and
+of the processes of mosec. Its floor (`floor.py`) is that of a row among as many as the queue runs at most.
 """
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -116,7 +115,7 @@ def _row(
     }
 
 
-Serve = Callable[[Traffic, int], Sequence[Served]]
+Serve = Callable[[Traffic, int], tuple[Sequence[Served], Ends]]
 
 
 class Contender(NamedTuple):
@@ -124,25 +123,27 @@ class Contender(NamedTuple):
 
     Attributes:
         serve: drives it once.
-        cpu_s: computing time so far of all that belongs to it, in seconds.
+        others_s: computing time so far of its other processes, in seconds.
     """
 
     serve: Serve
-    cpu_s: Callable[[], float] = time.process_time
+    others_s: Callable[[], float] = lambda: 0.0
 
 
 def _figures(name: str, contender: Contender, traffic: Traffic, seed: int) -> Figures:
-    start = contender.cpu_s()
+    before_s = contender.others_s()
     with command.contender(name):
-        served = [each for each in contender.serve(traffic, seed) if each.outcome == "done"]
-    p50, p99 = np.percentile([each.latency_ms for each in served], (50, 99))
-    return Figures(float(p50), float(p99), len(served) / max(contender.cpu_s() - start, 1e-9))
+        served, ends = contender.serve(traffic, seed)
+    used_s = ends.cpu_s + contender.others_s() - before_s
+    answered = [each for each in served if each.outcome == "done"]
+    p50, p99 = np.percentile([each.latency_ms for each in answered], (50, 99))
+    return Figures(float(p50), float(p99), len(answered) / max(used_s, 1e-9))
 
 
 def _capacity(serve: Serve, period_s: float, seconds: float) -> float:
     """Chunks per second of the queue when four times as many streams as fill its runs send without a pause."""
     streams, period = 4 * MOST, period_s / 100
-    served = serve(Traffic(seconds / 10, streams, CHUNKS, period), 0)
+    served, _ = serve(Traffic(seconds / 10, streams, CHUNKS, period), 0)
     return len(served) / (max(each.ended for each in served) / 1e9)
 
 
@@ -155,16 +156,16 @@ def _contenders(path: Path, name: str, lanes: int, stack: contextlib.ExitStack) 
         calls, initial = recorded(path, name)
 
     def queue(most: int, window_s: float) -> Serve:
-        def serve(traffic: Traffic, seed: int) -> Sequence[Served]:
+        def serve(traffic: Traffic, seed: int) -> tuple[Sequence[Served], Ends]:
             ends = Ends()
             server = PlainQueue(file, states, initial, lanes, most, window_s, ends)
             source = Source(calls, lambda feeds: server.open_stream().submit(feeds), server.open_stream)
-            return drive(arrivals_of(traffic, seed), {"stream": source}, server.drain, ends)
+            return drive(arrivals_of(traffic, seed), {"stream": source}, server.drain, ends), ends
 
         return serve
 
-    def runtime_lite(traffic: Traffic, seed: int) -> Sequence[Served]:
-        return serve_streams(path, name, lanes, traffic, seed, CHUNK)[0]
+    def runtime_lite(traffic: Traffic, seed: int) -> tuple[Sequence[Served], Ends]:
+        return serve_streams(path, name, lanes, traffic, seed, CHUNK)
 
     found: dict[str, Contender | str] = {
         OURS: Contender(runtime_lite),
@@ -177,11 +178,11 @@ def _contenders(path: Path, name: str, lanes: int, stack: contextlib.ExitStack) 
     except Absent as error:
         return found | {"mosec": str(error)}
 
-    def on_mosec(traffic: Traffic, seed: int) -> Sequence[Served]:
+    def on_mosec(traffic: Traffic, seed: int) -> tuple[Sequence[Served], Ends]:
         ends = Ends()
         client = MosecStreams(servers, ends)
         source = Source(calls, lambda feeds: client.open_stream().submit(feeds), client.open_stream)
-        return drive(arrivals_of(traffic, seed), {"stream": source}, client.drain, ends)
+        return drive(arrivals_of(traffic, seed), {"stream": source}, client.drain, ends), ends
 
     return found | {"mosec": Contender(on_mosec, servers.cpu_s)}
 

@@ -164,8 +164,8 @@ class MosecServers:
                     time.sleep(0.1)
 
     def cpu_s(self) -> float:
-        """Computing time of the servers so far, and of this process."""
-        return time.process_time() + sum(_cpu_of_tree(process.pid) for process in self._processes)
+        """Computing time of the servers so far, in seconds."""
+        return sum(_cpu_of_tree(process.pid) for process in self._processes)
 
     def close(self) -> None:
         """End them."""

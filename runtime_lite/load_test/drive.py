@@ -46,12 +46,19 @@ class Source:
 
 
 class Ends:
-    """An observer that keeps how every request ended, and every run."""
+    """An observer that keeps how every request ended, and every run.
+
+    Attributes:
+        outcomes: how, why and when, by number.
+        executions: in the order of their ends.
+        cpu_s: computing time of the process from the first request to the last end, in seconds.
+    """
 
     def __init__(self) -> None:
         """Start with nothing heard."""
         self.outcomes: dict[int, tuple[Outcome, str, int]] = {}
         self.executions: list[Execution] = []
+        self.cpu_s = 0.0
 
     def submitted(self, request: Request) -> None: ...
     def responded(self, request: Request, index: int, now: int) -> None: ...
@@ -90,7 +97,7 @@ def drive(
     streams = _Streams(ends)
     sent: list[tuple[int | str, int]] = []  # not what was answered: a caller lets go of that, too
     with _uncollected():
-        start = clock()
+        start, used = clock(), time.process_time()
         for arrival in arrivals:
             early = start + arrival.at - clock()
             if early > 0:
@@ -98,6 +105,7 @@ def drive(
             now = clock() - start
             sent.append((_send(arrival, sources[arrival.kind], streams), now))
         drain()
+        ends.cpu_s = time.process_time() - used
     streams.close()
     return [_served(*pair, ends, start) for pair in zip(arrivals, sent, strict=True)]
 
