@@ -111,6 +111,6 @@ class KeptBundle:
         files = {
             f"{FOLDER}/{path.relative_to(folder).as_posix()}": path for path in folder.rglob("*") if path.is_file()
         }
-        own = os.path.join(folder, "")  # its files are read by threads of the runtime at any time
+        own = os.path.join(folder, "")  # it and its files are looked at by the runtime at any time
         content: dict[str, Content | Path] = {**files, FOUND: canonical_json(dataclasses.asdict(found))}
-        return self.results.keep(self.key, content, self.code, lambda path: path.startswith(own))
+        return self.results.keep(self.key, content, self.code, lambda path: os.path.join(path, "").startswith(own))

@@ -14,7 +14,7 @@ from runtime_lite.executors.cuda import Device
 INSTALL_ENGINES = "pip install cuda-python==12.9.10 tensorrt-cu12==10.16.1.11"
 """As pyproject.toml pins them: CUDA bindings and TensorRT for drivers from r535 on."""
 
-INSTALL_TRIAL = f"pip install tensorrt-rtx-cu13=={trial.VERSION}"
+INSTALL_TRIAL = "pip install " + trial.REQUIREMENT
 """As pyproject.toml pins it, the builder of TensorRT-RTX, which needs no device and no driver."""
 
 BINDINGS = {"cuda.bindings.runtime": "cuda-python", "pycuda.driver": "pycuda"}

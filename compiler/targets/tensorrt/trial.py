@@ -26,6 +26,8 @@ NAME, PACKAGE = "TensorRT-RTX", "tensorrt_rtx"
 VERSION = "1.7.1.116"
 """As pyproject.toml pins it: what is read of a builder's log is not documented, and may be otherwise in another."""
 
+REQUIREMENT = f"tensorrt-rtx-cu13=={VERSION}"
+
 CAPABILITIES = ("7.5", "8.0", "8.6", "8.9", "12.0", "12.1")
 """Compute capabilities that it builds for."""
 

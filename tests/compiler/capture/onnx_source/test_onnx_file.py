@@ -37,7 +37,7 @@ def test_nodes_get_distinct_names_and_source_lines(tmp_path: Path) -> None:
     next(iter(model.graph)).metadata_props["pkg.torch.onnx.stack_trace"] = TRACE
     nodes = list(read(write(tmp_path / "m.onnx", model)).graph)
     assert [node.name for node in nodes] == ["same", "same_1", "Relu_2", "last"]
-    assert house.source_of(nodes[0]) == "torchaudio/net.py:12 in forward: x = relu(x)"
+    assert house.source_of(nodes[0]) == "net.py:12 in forward: x = relu(x)"
     assert house.source_of(nodes[2]).endswith("m.onnx node Relu_2")
 
 
