@@ -43,6 +43,7 @@ def test_each_lever_is_a_row_and_each_run_a_process(
     assert len(rows) == 1 + 3 * len(LegalStatic.offers) + 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("stream")
 def test_a_pass_that_is_left_out_is_a_row(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["levers", "--recipe", "stream.yaml", "--passes", "--rounds", "2", *STANDARD])
