@@ -176,7 +176,7 @@ class Runs:
         rows = sum(part.task.rows for part in parts)
         sizes = dict(run.key.sizes)
         if axis is not None:
-            sizes[axis] = self._costs.of(run.key).bucket_for(rows)[0] if retry else run.rows
+            sizes[axis] = self._rows_for(run, rows) if retry else run.rows
         states = [self._streams.state_for(part) for part in parts]
         began, fault = self._clock(), None
         try:
@@ -213,6 +213,10 @@ class Runs:
                     retry,
                 )
                 self._news.note("executed", told)
+
+    def _rows_for(self, run: Run, rows: int) -> int:
+        """The fewest rows that a run of some may have; what it looks at never changes, so no lock is held."""
+        return next(size for size in self._costs.row_buckets(run.key) if size >= rows)
 
     def _land(self, batch: Batch, now: int, failed: bool) -> None:
         """A lane is free again. The first run of a bucket may have opened its session: no cost is learnt from it."""
