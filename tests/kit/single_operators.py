@@ -10,6 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 import onnx_ir as ir
 
+from tests.kit.spelled_masks import Ops
+
 SINGLES = (
     "product", "largest", "picked_at", "picked", "picked_each", "regrouped", "padded", "cut", "joined", "running",
     "normal", "reduced", "window", "tiled", "einsum", "counted", "sized", "triangle",
@@ -30,33 +32,10 @@ AXES = {
 """The axis that they take."""
 
 
-class Frames(Protocol):
+class Frames(Ops, Protocol):
     """Writes nodes of one graph over frames."""
 
-    random: np.random.Generator
     tokens: ir.Value
-    length: ir.Value
-    places: ir.Value
-
-    def op(self, op_type: str, *operands: ir.Value | None, **attributes: int | str | Sequence[int]) -> ir.Value:
-        """One node, and its result."""
-        ...
-
-    def number(self, value: int) -> ir.Value:
-        """An int64 constant."""
-        ...
-
-    def real(self, value: float) -> ir.Value:
-        """A float32 constant."""
-        ...
-
-    def ints(self, *values: int) -> ir.Value:
-        """An int64 constant of one axis."""
-        ...
-
-    def floats(self, value: ir.Value) -> ir.Value:
-        """A value in float32."""
-        ...
 
     def weights(self, *shape: int) -> ir.Value:
         """A random float32 constant."""
