@@ -1,16 +1,18 @@
 """Where the states of streams lie from call to call: in blocks of rows, which runs write and streams share.
 
-The states of streams that fill a bucket together stay where the run wrote them, so that no byte of theirs moves while
-these streams go on together, in the same order. When one of them leaves, the others get rows of their own: a stream
-holds no more memory than its states need. What an array lies in is not written while anything holds it: the memory of
-a block comes back with the last array in it, whoever held that, and after a run that failed, too.
+The states of streams that ran together stay where the run wrote them, so that no byte of theirs moves while these
+streams go on together, in the same order. When so many have left that less than a quarter of the memory is in use
+(`LEAST_USED`), the others get rows of their own: streams hold at most four times the memory that their states need, and
+few rows are copied twice. What an array lies in is not written while anything holds it: the memory of a block comes
+back with the last array in it, whoever held that, and after a run that failed, too.
 """
 
+import contextlib
 import itertools
 import mmap
 import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +25,9 @@ from runtime_lite.format.manifest import Graph, static_shape, tensor_bytes
 ALIGNMENT = 64
 """Where arrays begin: a cache line, which vector instructions want too."""
 
+
+LEAST_USED = 4
+"""States move out of a block when they use less of its memory than one part in so many."""
 
 OWN_MAPPING = 2**16
 """Memory of so many bytes is asked of the system and goes back there: what is let go of leaves no holes behind."""
@@ -87,6 +92,10 @@ class Block:
             own.taken[axis][:] = taken[start : start + rows]
         return RowsOfBlock(own, 0, rows)
 
+    def is_too_large(self, rows: int) -> bool:
+        """Whether it is more than so many rows may hold."""
+        return rows * LEAST_USED < self.room
+
     def put_in_place(self, old: StreamState, new: StreamState) -> None:
         """Let a state share the block where another did."""
         for number, sharer in enumerate(self.sharers):
@@ -141,25 +150,23 @@ class BlockPool:
         self._graph = graph
         self._layouts: dict[int, _Layout] = {}
         self._spare: dict[int, deque[_End]] = {}
+        self._made: dict[int, list[weakref.ref[Array]]] = {}
+        self._begun: dict[int, RowsOfBlock] = {}
         self.rows_at = {tensor.name: graph.rows_at(tensor) for tensor in graph.inputs if tensor.role == "state"}
         self._initial = {state.input: array_of_initial(state.initial, state.dtype) for state in graph.states}
         self._runs = 1
 
-    def take(self, rows: int, room: int | None = None) -> Block:
-        """Return a block that nothing lies in; it holds whatever was there.
-
-        Args:
-            rows: of the block.
-            room: rows that its memory has, as many or more; None for as many.
-        """
-        room = room or rows
-        spare = self._spare.get(room)
-        if spare is None:
-            spare = self._spare.setdefault(room, deque(maxlen=self._runs * self._graph.row_buckets[-1] // room))
-        try:
-            content = spare.pop().content
-        except IndexError:
+    def take(self, rows: int) -> Block:
+        """Return a block of some rows that nothing lies in; it holds whatever was there."""
+        content, room = None, room_for(rows)
+        for kept in [room, *sorted(each for each in list(self._spare) if room < each <= 2 * rows)]:
+            with contextlib.suppress(KeyError, IndexError):
+                content, room = self._spare[kept].pop().content, kept
+                break
+        if content is None:
             content = self._layout(room).new_bytes()
+            self._made.setdefault(room, []).append(weakref.ref(content.array))
+        spare = self._spare.setdefault(room, deque())
         lies_in = np.asarray(_Memory(content, spare))
         places = self._layout(rows).places
         arrays = {name: np.ndarray(shape, dtype, lies_in, start) for name, shape, dtype, start in places}
@@ -176,30 +183,54 @@ class BlockPool:
         return {each.axis: np.zeros(rows, np.int64) for each in self._graph.caches if each.update == "append"}
 
     def initial(self, rows: int) -> "RowsOfBlock":
-        """Return the initial values of some rows, in a block of their own."""
-        block = self.take(rows)
-        for state in self._graph.states:
-            block.arrays[state.input][...] = self._initial[state.input]
-        return RowsOfBlock(block, 0, rows)
+        """Return the initial values of some rows; streams share them, but where frames are written behind them."""
+        found = self._begun.get(rows)
+        if found is None:
+            block = self.take(rows)
+            for state in self._graph.states:
+                block.arrays[state.input][...] = self._initial[state.input]
+            found = RowsOfBlock(block, 0, rows)
+            if not block.taken:
+                self._begun[rows] = found
+        return found
 
     def keep_for(self, runs: int) -> None:
-        """Keep as many rows of each size as so many runs at once can have, if that is more than before.
+        """Keep as many rows as so many runs at once can have, if that is more than before, beside what is held."""
+        self._runs = max(self._runs, runs)
 
-        What is kept so far is let go of; so is, with the last of it, what is held now.
-        """
-        if runs > self._runs:
-            self._runs = runs
-            self._spare = {}
+    def tidy(self) -> None:
+        """Let go of what is kept beyond as many rows as are held, or as the runs at once can have."""
+        spare = _rows(self._spare)
+        self._let_go(spare - max(_rows(self._made) - spare, self._runs * self._graph.row_buckets[-1]))
 
     def trim(self) -> None:
         """Give back what is kept; what comes later is kept again."""
-        for spare in list(self._spare.values()):
-            spare.clear()
+        self._begun.clear()
+        self._let_go(_rows(self._spare))
 
     def close(self) -> None:
         """Keep nothing any more."""
-        self._runs = 0
-        self._spare = {}
+        self.trim()
+        self._spare, self._made = {}, {}
+
+    def _let_go(self, rows: int) -> None:
+        """Let go of so many rows that are spare, or a few more, of the size of which there are most."""
+        if rows <= 0:
+            return
+        while rows > 0:
+            room, spare = max(list(self._spare.items()), key=lambda each: each[0] * len(each[1]))
+            with contextlib.suppress(IndexError):  # another thread was quicker
+                spare.popleft()
+            rows -= room
+        for made in list(self._made.values()):  # changed in place: another thread may add to it
+            for gone in [each for each in made if each() is None]:
+                with contextlib.suppress(ValueError):
+                    made.remove(gone)
+
+
+def _rows(memories: Mapping[int, Sized]) -> int:
+    """How many rows there are, of memories by their rows."""
+    return sum(room * len(each) for room, each in list(memories.items()))
 
 
 class _Bytes(NamedTuple):
@@ -236,17 +267,26 @@ def _layout(graph: Graph, rows: int) -> _Layout:
     return _Layout(tuple(places), max(start, 1))
 
 
+def room_for(rows: int) -> int:
+    """Return of how many rows the memory of a block of some rows is: a power of two, or three quarters of one.
+
+    At most a third of it is not used, and there are few kinds of it, so that it can be used again.
+    """
+    power = 1 << (rows - 1).bit_length()
+    return power * 3 // 4 if rows <= power * 3 // 4 and power > 2 else power
+
+
 def settle(block: Block, rows: Sequence[int]) -> list[RowsOfBlock]:
     """Return what streams carry on, of a block that a run has written.
 
-    Rows that fill it stay there; others are copied, for the block is more than they need.
+    They stay there, or are copied if the block is much more than they need.
 
     Args:
         block: what the run wrote.
         rows: of every stream, one after the other.
     """
     places = zip(itertools.accumulate(rows, initial=0), rows, strict=False)
-    if sum(rows) < block.room:
+    if block.is_too_large(sum(rows)):
         return [block.own_rows(start, count) for start, count in places]
     return [RowsOfBlock(block, start, count) for start, count in places]
 
@@ -259,18 +299,21 @@ def share(states: Sequence[StreamState]) -> None:
 
 
 def leave(states: Sequence[StreamState]) -> None:
-    """Let go of states that are spent: those that shared a block with them, and are not, get rows of their own.
+    """Let go of states that are spent: those that shared a block with them get rows of their own if it is too large.
 
     A run that reads the block meanwhile does not notice: the rows are copied, and it holds the block.
     """
-    for state in states:
-        values = state.values
-        if isinstance(values, RowsOfBlock) and values.block.sharers:
-            block = values.block
-            sharers, block.sharers = block.sharers, []
-            for left in {sharer() for sharer in sharers}.difference(states):
-                if left is not None and isinstance(place := left.values, RowsOfBlock) and place.block is block:
-                    left.values = block.own_rows(place.start, left.rows)
+    spent = set(states)
+    for block in {values.block for state in states if isinstance(values := state.values, RowsOfBlock)}:
+        left = [state for sharer in block.sharers if (state := sharer()) is not None and state not in spent]
+        places = {state: values for state in left if isinstance(values := state.values, RowsOfBlock)}
+        places = {state: values for state, values in places.items() if values.block is block}
+        is_left = block.is_too_large(sum(state.rows for state in places))
+        block._pool.tidy()
+        block.sharers = [] if is_left else [weakref.ref(state) for state in places]
+        if is_left:
+            for state, values in places.items():
+                state.values = block.own_rows(values.start, state.rows)
 
 
 def whole_block(carried: Sequence[Mapping[str, Array]], rows: int) -> Block | None:

@@ -181,7 +181,7 @@ class GraphRunner:
         """Answers, and states in a block that the run has written."""
         carried = [state.values for state in states]
         outputs = places_of_outputs(bucket, feeds, buffers.outputs)
-        block = self._blocks.take(bucket.rows, bucket.room) if self.graph.states else None
+        block = self._blocks.take(bucket.rows) if self.graph.states else None
         if block is not None:
             outputs |= {state.output: block.arrays[state.input] for state in self.graph.states}
         inputs = full_feed(bucket, feeds, states, carried, buffers.inputs, fill)

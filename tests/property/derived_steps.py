@@ -115,7 +115,8 @@ def tried(drawing: Drawing, *, derived_by: Derive = derive, checks: bool = True)
     caches = {each.input: each.output for each in derived.cached}
     is_endless = any(each.is_count for each in derived.cached)
     most = FAR if is_endless else drawing.longest
-    for frames in (most, int(random.integers(2, most))):
+    least = 3 if drawing.local == "joined_back" else 2  # it joins as many frames in front as it leaves out, at most 3
+    for frames in (most, int(random.integers(least, most))):
         low, high = drawing.declared or drawing.fed
         feeds = {"tokens": random.integers(low, high + 1, (2, frames))}
         if drawing.hiding:

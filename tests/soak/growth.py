@@ -45,14 +45,17 @@ def _blocks_per_round(size: int, hook: Hook) -> float:
             200
         ):  # what is kept on purpose is there: the last costs of every bucket, say, and ends not swept out
             _round(place)
-        before = _blocks()
+        before = _blocks(place)
         for _ in range(size):
             _round(place)
-        return (_blocks() - before) / size
+        return (_blocks(place) - before) / size
 
 
-def _blocks() -> int:
+def _blocks(place: Puppet) -> int:
+    """What is in use, without the memory that is kept for the next runs: how much that is depends on the collector."""
     gc.collect()
+    for runner in place.version.runners.values():
+        runner.trim()
     return sys.getallocatedblocks()
 
 

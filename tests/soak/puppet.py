@@ -107,6 +107,7 @@ class Puppet:
         scheduler: `held` holds it back.
         hook: called before every run, with its feeds.
         runs: how many were made.
+        version: the bundle that is served first.
     """
 
     def __init__(self, path: Path, lanes: int, max_streams: int, observers: Sequence[Observer], finite: bool) -> None:
@@ -121,7 +122,8 @@ class Puppet:
         self.runs = 0
         self.finite = finite
         self.loaded = 0
-        self.model = Model(self.server, self.load(path), 0)
+        self.version = self.load(path)
+        self.model = Model(self.server, self.version, 0)
 
     def load(self, path: Path) -> Any:
         """Take in a bundle; a run of it costs 10 ms, and hardly more with more rows."""

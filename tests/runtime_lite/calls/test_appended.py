@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
+from runtime_lite.calls import blocks
 from runtime_lite.calls.appended import is_appended
 from runtime_lite.calls.blocks import RowsOfBlock
 from runtime_lite.calls.feeds import Feed
@@ -159,19 +160,25 @@ def test_streams_that_fill_a_bucket_come_to_lie_together_and_stay(runner: GraphR
     ]
 
 
-def test_those_who_are_left_in_a_block_get_rows_of_their_own(runner: GraphRunner) -> None:
+@pytest.mark.parametrize(("least", "rows"), [(blocks.LEAST_USED, 4), (1, 1)])
+def test_those_who_are_left_in_a_block_get_rows_of_their_own_if_it_is_too_large(
+    runner: GraphRunner, monkeypatch: pytest.MonkeyPatch, least: int, rows: int
+) -> None:
+    monkeypatch.setattr(blocks, "LEAST_USED", least)
     states = [runner.initial_state(1) for _ in range(4)]
     _, states = stepped(runner, states, [feed(runner, row) for row in range(4)], 4)
     _, pair = stepped(runner, states[:2], [feed(runner, 5), feed(runner, 6)], 2)
     assert [held(each) for each in (*pair, *states[2:])] == [[0, 5], [1, 6], [2], [3]]
     for each in states[2:]:
         assert isinstance(each.values, RowsOfBlock)
-        assert each.values.block.rows == 1
+        assert each.values.block.rows == rows
     _, rest = stepped(runner, states[2:], [feed(runner, 7), feed(runner, 8)], 2)
     assert [held(each) for each in rest] == [[2, 7], [3, 8]]
 
 
-def test_random_lives_hold_what_was_fed(runner: GraphRunner) -> None:
+@pytest.mark.parametrize("least", [blocks.LEAST_USED, 1])
+def test_random_lives_hold_what_was_fed(runner: GraphRunner, monkeypatch: pytest.MonkeyPatch, least: int) -> None:
+    monkeypatch.setattr(blocks, "LEAST_USED", least)
     random = np.random.default_rng(0)
     states: list[StreamState] = [runner.initial_state(1) for _ in range(5)]
     truth: list[list[float]] = [[] for _ in range(5)]

@@ -1,4 +1,4 @@
-"""What a state lies in is written by nobody while it is held, and a stream holds no more than its states need."""
+"""What a state lies in is written by nobody while it is held, and states hold at most four times what they need."""
 
 import dataclasses
 import subprocess
@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime_lite.calls.blocks import Block, BlockPool, RowsOfBlock, leave, rows_of, settle, share, whole_block
+from runtime_lite.calls.blocks import (
+    Block,
+    BlockPool,
+    RowsOfBlock,
+    leave,
+    room_for,
+    rows_of,
+    settle,
+    share,
+    whole_block,
+)
 from runtime_lite.calls.state import StreamState
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.initial_value import initial_of_array
@@ -48,13 +58,17 @@ def test_states_that_fill_a_block_stay_where_the_run_wrote_them() -> None:
     assert whole_block([state.values for state in states], 4) is block
 
 
-@pytest.mark.parametrize("rows", [(1, 1, 1), (3,), (1, 2), (1,)])
-def test_states_that_do_not_fill_a_block_get_rows_of_their_own(rows: tuple[int, ...]) -> None:
-    block = written(BlockPool(GRAPH))
+@pytest.mark.parametrize(
+    ("rows", "stay"), [((1, 1), False), ((2,), False), ((1,), False), ((1, 1, 1), True), ((3,), True), ((1, 2), True)]
+)
+def test_states_that_use_less_than_a_quarter_of_a_block_get_rows_of_their_own(
+    rows: tuple[int, ...], stay: bool
+) -> None:
+    block = written(BlockPool(GRAPH), 12)
     states = states_in(block, rows)
     assert [number for state in states for number in keys(state)[:, 0, 0]] == list(range(sum(rows)))
     for state in states:
-        assert not np.shares_memory(keys(state), block.arrays["keys"])
+        assert np.shares_memory(keys(state), block.arrays["keys"]) == stay
         assert keys(state).shape == (state.rows, *ROW_SHAPE)
 
 
@@ -97,16 +111,18 @@ def test_a_block_comes_back_with_the_last_state_that_lies_in_it() -> None:
     assert pool.take(4).arrays["keys"].ctypes.data == place
 
 
-def test_when_one_leaves_the_others_get_rows_of_their_own_and_the_block_comes_back() -> None:
+def test_when_less_than_a_quarter_is_left_it_gets_rows_of_its_own_and_the_block_comes_back() -> None:
     pool = BlockPool(GRAPH)
-    states = states_in(written(pool), (1, 1, 1, 1))
-    place = keys(states[0]).ctypes.data
-    gone = states.pop(1)
-    leave([gone])
-    del gone
-    assert [keys(state)[0, 0, 0] for state in states] == [0, 2, 3]
-    assert all(keys(state).shape == (1, *ROW_SHAPE) for state in states)
-    assert pool.take(4).arrays["keys"].ctypes.data == place
+    states = states_in(written(pool, 8), (1,) * 8)
+    place, lie_in = keys(states[0]).ctypes.data, [state.values for state in states]
+    leave(states[:1])
+    leave(states[1:6])
+    assert [state.values for state in states] == lie_in, "a quarter of the block is in use"
+    leave(states[6:7])
+    assert [keys(state)[0, 0, 0] for state in states] == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert keys(states[7]).shape == (1, *ROW_SHAPE) and not np.shares_memory(keys(states[7]), keys(states[6]))
+    del states[:7], lie_in
+    assert pool.take(8).arrays["keys"].ctypes.data == place
 
 
 def test_states_that_leave_together_are_not_copied() -> None:
@@ -126,22 +142,47 @@ def test_who_is_gone_already_is_not_asked() -> None:
 
 def test_what_a_reader_holds_is_not_written_while_the_state_moves_elsewhere() -> None:
     pool = BlockPool(GRAPH)
-    first, second = states_in(written(pool, 2), (1, 1))
+    first, second = states_in(written(pool, 8), (7, 1))
     held = second.values
     leave([first])
     del first
     assert isinstance(held, RowsOfBlock) and second.values is not held
-    pool.take(2).arrays["keys"][:] = np.nan
-    assert held["keys"][0, 0, 0] == 1 and keys(second)[0, 0, 0] == 1
+    pool.take(8).arrays["keys"][:] = np.nan
+    assert held["keys"][0, 0, 0] == 7 and keys(second)[0, 0, 0] == 7
 
 
-def test_no_more_is_kept_than_the_runs_that_there_were_at_once_can_write() -> None:
+def spare_rows(pool: BlockPool) -> int:
+    return sum(rows * len(spare) for rows, spare in pool._spare.items())
+
+
+def test_no_more_is_kept_than_what_is_held_or_the_runs_at_once_can_write() -> None:
     pool = BlockPool(GRAPH)
     for runs in (1, 2):
         pool.keep_for(runs)
-        blocks = [pool.take(1) for _ in range(20)]
+        blocks = [pool.take(rows) for rows in (1, 2, 3, 4) * 10]
+        assert spare_rows(pool) == 0
+        del blocks[:20]
+        pool.tidy()
+        assert spare_rows(pool) == 50, "as much as is held"
         del blocks
-        assert len(pool._spare[1]) == 4 * runs
+        pool.tidy()
+        assert 4 * runs - 3 <= spare_rows(pool) <= 4 * runs
+        pool.trim()
+
+
+def test_what_is_spare_is_given_to_who_wants_a_little_less() -> None:
+    pool = BlockPool(GRAPH)
+    place = pool.take(4).arrays["keys"].ctypes.data
+    assert pool.take(1).arrays["keys"].ctypes.data != place, "four times as much is too much"
+    small = pool.take(3)
+    assert (small.rows, small.room) == (3, 4) and small.arrays["keys"].ctypes.data == place
+    assert small.arrays["keys"].shape == (3, *ROW_SHAPE)
+
+
+def test_the_memory_of_a_block_is_a_third_larger_at_most() -> None:
+    rooms = [room_for(rows) for rows in range(1, 65)]
+    assert all(rows <= room <= 1.5 * rows for rows, room in enumerate(rooms, 1))
+    assert len(set(rooms)) == 12 and room_for(16) == 16
 
 
 def test_bytes_go_with_the_pool_or_with_what_lies_in_them_when_it_is_closed() -> None:
@@ -270,14 +311,17 @@ def test_rows_are_cut_on_any_axis(axis: int) -> None:
     assert rows_of(array, axis, 0, rows + 1) is array is rows_of(array, None, 3, 1)
 
 
-def test_initial_values_lie_in_a_block_of_their_own_whatever_was_there() -> None:
+def test_initial_values_lie_in_a_block_that_new_streams_share_whatever_was_there() -> None:
     pool = BlockPool(dataclasses.replace(GRAPH, states=(dataclasses.replace(GRAPH.states[0], initial=-7.5),)))
     spoiled = pool.take(2)
     spoiled.arrays["keys"].fill(np.nan)
     del spoiled
     first, second = pool.initial(2), pool.initial(2)
-    assert (first["keys"] == -7.5).all() and (second["keys"] == -7.5).all() and first["keys"].shape == (2, *ROW_SHAPE)
-    assert not np.shares_memory(first["keys"], second["keys"]) and whole_block([first], 2) is first.block
+    assert (first["keys"] == -7.5).all() and first["keys"].shape == (2, *ROW_SHAPE)
+    assert first is second and whole_block([first], 2) is first.block and whole_block([first, second], 4) is None
+    for each in (first, second):
+        leave([StreamState(2, {}, each)])
+    assert (pool.initial(2)["keys"] == -7.5).all()
 
 
 def test_initial_values_that_differ_are_those_of_every_row() -> None:
@@ -296,15 +340,3 @@ def test_large_blocks_are_memory_of_the_system_that_can_be_written() -> None:
     held = keys(second)
     del first, second
     assert (held == 2).all() and held.ctypes.data % 64 == 0
-
-
-def test_states_leave_a_block_that_has_room_for_more_rows() -> None:
-    pool = BlockPool(GRAPH)
-    block = pool.take(2, room=4)
-    block.arrays["keys"][:] = np.arange(2)[:, None, None]
-    states = states_in(block, (1, 1))
-    assert [keys(state)[0, 0, 0] for state in states] == [0, 1]
-    assert not any(np.shares_memory(keys(state), block.arrays["keys"]) for state in states)
-    place = block.arrays["keys"].ctypes.data
-    del block
-    assert pool.take(4).arrays["keys"].ctypes.data == place, "the memory is that of the bucket"

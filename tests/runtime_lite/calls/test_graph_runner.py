@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from runtime_lite import Runtime
+from runtime_lite.calls import blocks
 from runtime_lite.calls.blocks import RowsOfBlock
 from runtime_lite.calls.feeds import Feed
 from runtime_lite.calls.graph_runner import GraphRunner
@@ -182,8 +183,8 @@ def test_a_steady_stream_gets_new_arrays_for_its_answers_alone(watched: GraphRun
     feeds, states = [chunk(watched, seed) for seed in range(3)], [initial_state(watched.graph, 1) for _ in range(3)]
     for _ in range(8):
         states = [state for _, state in watched.step_streams(feeds, states, {"batch": 4})]
-    for name in ("x", "keys", "y", "next_keys"):
-        assert len({run[name] for run in watch(watched).runs}) == 1
+    for name, places in {"x": 1, "keys": 1, "y": 1, "next_keys": 2}.items():
+        assert len({run[name] for run in watch(watched).runs}) == places
 
 
 def test_what_was_handed_out_is_never_written_again(watched: GraphRunner) -> None:
@@ -292,14 +293,18 @@ def test_runs_beside_each_other_share_no_memory_but_what_they_read(watched: Grap
             np.testing.assert_array_equal(ours[1], theirs[1])
 
 
-def test_who_stays_behind_when_one_of_a_full_bucket_goes_on_alone_holds_its_own_rows(watched: GraphRunner) -> None:
+@pytest.mark.parametrize(("least", "rows"), [(blocks.LEAST_USED, 4), (1, 1)])
+def test_who_stays_behind_when_one_of_a_full_bucket_goes_on_alone_holds_its_own_rows_if_that_is_too_large(
+    watched: GraphRunner, monkeypatch: pytest.MonkeyPatch, least: int, rows: int
+) -> None:
+    monkeypatch.setattr(blocks, "LEAST_USED", least)
     states = [initial_state(watched.graph, 1) for _ in range(4)]
     feeds = [chunk(watched, at) for at in range(4)]
     states = [state for _, state in watched.step_streams(feeds, states, {"batch": 4})]
     before = [copy_of_state(state).values["keys"] for state in states]
     watched.step_streams(feeds[:1], states[:1], {"batch": 1})
     for state, keys in zip(states[1:], before[1:], strict=True):
-        assert isinstance(state.values, RowsOfBlock) and state.values.block.rows == 1
+        assert isinstance(state.values, RowsOfBlock) and state.values.block.rows == rows
         np.testing.assert_array_equal(state.values["keys"], keys)
 
 

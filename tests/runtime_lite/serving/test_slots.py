@@ -27,8 +27,11 @@ def test_a_stale_hold_reads_writes_and_frees_nothing() -> None:
 
 
 def in_one_block() -> list[StreamState]:
-    """Two states that share a block."""
-    states = [StreamState(1, {}, values) for values in settle(BlockPool(streaming_graph()).take(2), (1, 1))]
+    """Two states that share a block: the first has so much of it that it is too large for the second."""
+    states = [
+        StreamState(rows, {}, values)
+        for rows, values in zip((7, 1), settle(BlockPool(streaming_graph()).take(8), (7, 1)), strict=True)
+    ]
     share(states)
     return states
 
@@ -42,7 +45,7 @@ def test_what_a_slot_lets_go_of_leaves_the_block_that_it_shared() -> None:
     for let_go in (Slots.free, lambda slots, hold: slots.commit(hold, state())):
         slots, (first, second) = Slots(2), in_one_block()
         hold, _ = slots.take(first), slots.take(second)
-        assert hold is not None and rows_of_its_block(second) == 2
+        assert hold is not None and rows_of_its_block(second) == 8
         assert let_go(slots, hold)
         assert rows_of_its_block(second) == 1
 
