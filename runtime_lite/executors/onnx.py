@@ -18,6 +18,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_state  # type: ig
 from runtime_lite.errors import BadInput, BundleRefused, ExecutorFailed, InternalError, show
 from runtime_lite.executors.graph_file import read_graph_file
 from runtime_lite.executors.heap import trim_heap
+from runtime_lite.executors.pages import large_pages
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.checked_json import refuse
 from runtime_lite.format.manifest import Artifact, Graph, Tensor, bucket_name
@@ -152,13 +153,14 @@ class OnnxExecutor:
             # the buffers are needed until the session exists; ONNX Runtime keeps copies of what it uses
             options.add_external_initializers_from_files_in_memory(list(file.data), buffers, [len(b) for b in buffers])
         try:
-            session = onnxruntime.InferenceSession(file.content, options, providers=["CPUExecutionProvider"])
+            with large_pages(len(file.content) + sum(len(each) for each in buffers)):
+                session = onnxruntime.InferenceSession(file.content, options, providers=["CPUExecutionProvider"])
+                trim_heap()
         except _ORT_ERRORS as error:
             raise BundleRefused(
                 f"{where}: expected a graph that ONNX Runtime {onnxruntime.__version__} runs, got {_reason(error)}; "
                 "rebuild the bundle or install the version it was verified with"
             ) from error
-        trim_heap()
         self._check_signature(where, "inputs", session.get_inputs(), self._graph.inputs, artifact)
         self._check_signature(where, "outputs", session.get_outputs(), self._graph.outputs, artifact)
         backend: _Session = session._sess  # the wrapper cannot write into arrays and say what went wrong in types

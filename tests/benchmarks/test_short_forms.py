@@ -33,6 +33,7 @@ SLOW = (
     "benchmarks.decoder_step --folder decoder --layers 1 --width 64 --slots 8 --rows 1 2 --rounds 1 --write step.svg",
     "benchmarks.serving --quick --shortest --only overhead --json serving.json",
     f"benchmarks.serving --only overload {ON_OPEN}",
+    f"benchmarks.pages {OPEN} --graph streaming --rounds 1 --calls 2",
 )
 
 UNTRIED = "its short form has not been tried yet"

@@ -6,6 +6,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -331,8 +332,9 @@ def test_initial_values_that_differ_are_those_of_every_row() -> None:
     assert np.array_equal(found, np.repeat(numbers, 2, axis=0))
 
 
-def test_large_blocks_are_memory_of_the_system_that_can_be_written() -> None:
-    large = dataclasses.replace(GRAPH.states[0], shape=("batch", 100, 200))
+@pytest.mark.parametrize("width", [200, 6000])  # of pages of either size
+def test_large_blocks_are_memory_of_the_system_that_can_be_written(width: int) -> None:
+    large = dataclasses.replace(GRAPH.states[0], shape=("batch", 100, width))
     inputs = tuple(dataclasses.replace(t, shape=large.shape) if t.role == "state" else t for t in GRAPH.inputs)
     pool = BlockPool(dataclasses.replace(GRAPH, inputs=inputs, states=(large,)))
     first, second = states_in(pool.take(2), (1, 1))
@@ -340,3 +342,14 @@ def test_large_blocks_are_memory_of_the_system_that_can_be_written() -> None:
     held = keys(second)
     del first, second
     assert (held == 2).all() and held.ctypes.data % 64 == 0
+    if sys.platform == "linux":
+        assert _rights(held.ctypes.data) == "rw-p", "a process that is forked off has its own"
+
+
+def _rights(address: int) -> str:
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        place, rights, *_ = line.split()
+        start, end = (int(number, 16) for number in place.split("-"))
+        if start <= address < end:
+            return rights
+    raise AssertionError(address)
