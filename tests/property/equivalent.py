@@ -1,6 +1,15 @@
 """Mutants that cannot be told from the original, and why; by the key of the mutation."""
 
 EQUIVALENT: dict[str, str] = {
+    "analysis/rules/movement:_target: given[at] == 0 and copies and (at < len(dims)) -> given[at] == 0 and copies": (
+        "ONNX Runtime refuses a 0 behind the axes of what is reshaped: the graph does not run alone either"
+    ),
+    "analysis/rules/kernel_windows:period: 1 -> 0 in `return (int(constant), math.gcd(*steps)) if constant.is_Integer "
+    "else (0, 1)`": "a size is a whole number, and so are its other terms there: the constant is one, too",
+    "analysis/meaning:_needs_of_number.meets: 0 -> 1 in `kept = array != 0 if divides else array >= first if first == "
+    "0 else array > 0` (2)": "more is asked of the number, so the length from which on it is met is as long or longer",
+    "analysis/meaning:_needs_of_size: alone + 1 -> alone in `shifted, first = alone + 1 - least, min(_shortest(case, "
+    "name) for name in symbols_of(al...`": "the size has to be one more than the least, which only refuses more",
     "analysis/rules/microsoft:skip_normalization: 5 -> 6 in `_plain(case, range(2, 5))`": (
         "the operator has five operands, so the sixth is never there"
     ),

@@ -31,6 +31,7 @@ from tests.property.mutations import Mutation, modules, mutations_of, plant
 from tests.property.neighbours import holds, neighbours
 from tests.property.nodes import nodes as edge_nodes
 from tests.property.small_graphs import corpus as small_graphs
+from tests.property.spelled_graphs import SPELLED, graph
 from tests.property.trial import TRIALS, WAYS, Result, Trial, in_child, is_sound
 from tests.property.weakened import Weakening, weakenings_of
 from tests.zoo.families import FAMILIES
@@ -99,6 +100,8 @@ def harvest(
     of_one = [each for each in of_today if "literal batch" in each.name]
     for each in (*of_rows, *of_one[::SMALL]):
         found.graph(f"small graph, {each.name}", each.make())
+    for name, body in SPELLED.items() if small else ():
+        found.graph(f"spelled graph, {name}", graph(body))
     for family in FAMILIES:
         if family.name in exported:
             found.exported(family)
@@ -351,9 +354,9 @@ time and asks whether it is noticed. Two sorts of mutants are made.
    change a computation that another guard covers, or a case that no attack draws.
 
 A mutant is caught by an attack on one rule (`tests/kit/soundness.py`), by the certificate checker
-(`compiler/checker`), by the comparison of padded rows with rows alone (graphs of the fuzzer, of the tests and of the
-zoo), or by an error; several may catch it. Of code that these attacks miss, others are drawn beside them, with another
-content, layout, size, constant or attribute (`tests/property/neighbours.py`).
+(`compiler/checker`), by the comparison of padded rows with rows alone (graphs of the fuzzer, of the tests, of the zoo
+and of every spelling of an operator), or by an error; several may catch it. Of code that these attacks miss, others
+are drawn beside them, with another content, layout, size, constant or attribute (`tests/property/neighbours.py`).
 Tests that expect a text or a verdict count for nothing. A mutant that only
 refuses more or claims less in the attacks is stricter: it is sound and counts for nothing. The others were missed: they
 changed something that no attack refutes (survived), changed no verdict and no graph in any attack that executes them

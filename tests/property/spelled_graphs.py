@@ -51,6 +51,10 @@ SPELLED = {
         u = Neg(g)  y = ScatterND(x, i, u)""",
     "last frame of every row written": ROW + """m = Sub(z, one)  i = Concat<axis = 2>(r, m)
         g = Gather<axis = 1>(x, zero)  u = Neg(g)  y = ScatterND(x, i, u)""",
+    "frames added where they are": ROW + """l = Shape<start = 1, end = 2>(x)  n = Squeeze(l)  p = Range(first, n, step)
+        t = Shape<end = 2>(x)  e = Concat<axis = 0>(t, one)  of = Expand(r, e)  q = Unsqueeze(p, minus)
+        own = Expand(q, e)  i = Concat<axis = 2>(of, own)  u = Neg(x)  v = Mul(u, half1)
+        y = ScatterND<reduction = "add">(x, i, v)""",
     "channels turned to the front and written": """a = Transpose<perm = [2, 0, 1]>(x)  b = GatherND(a, places)
         u = Neg(b)  d = ScatterND(a, places, u)  y = Transpose<perm = [1, 2, 0]>(d)""",
     "channels written": """s = Shape(x)  t = Slice(s, zero, two)  q = Concat<axis = 0>(t, one)
