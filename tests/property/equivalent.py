@@ -1,8 +1,8 @@
 """Mutants that cannot be told from the original, and why; by the key of the mutation."""
 
 EQUIVALENT: dict[str, str] = {
-    "checker/replay:Replay._lengths: seed % 2 == 0 -> seed % 2 != 0 in `rows[0][axis], rows[1][axis] = (short, long) if "
-    "seed % 2 == 0 else (long, short)`": "which of two rows that are drawn alike is the shorter one is drawn otherwise",
+    "checker/replay:Replay._lengths: seed % 2 == 0 -> seed % 2 != 0 in `rows[0][axis], rows[1][axis] = (short, long) "
+    "if seed % 2 == 0 else (long, short)`": "which of two rows that are alike is the shorter one does not matter",
     "analysis/rules/movement:_target: given[at] == 0 and copies and (at < len(dims)) -> given[at] == 0 and copies": (
         "ONNX Runtime refuses a 0 behind the axes of what is reshaped: the graph does not run alone either"
     ),

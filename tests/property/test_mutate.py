@@ -11,6 +11,7 @@ from tests.property.corpus import ROOT, Corpus, Rule
 from tests.property.equivalent import EQUIVALENT
 from tests.property.mutate import Beside, Tried, harvest, share, table, trial_of, weakened_trial
 from tests.property.mutate_derivation import CONDITIONS
+from tests.property.mutate_streams import CARRYING, CHECKING
 from tests.property.mutations import Mutation, modules, mutations_of
 from tests.property.trial import Result, Trial, in_child
 from tests.property.weakened import weakenings_of
@@ -41,9 +42,9 @@ def only(module: str, function: str, before: str, after: str) -> Mutation:
 def test_every_module_is_mutated_and_every_mutation_has_a_name_of_its_own() -> None:
     keys = [each.key for module in modules() for each in mutations_of(module)]
     assert len(keys) == len(set(keys)) > 4000
-    of_steps = {each.key for module in CONDITIONS for each in mutations_of(module)}
+    beside = {each.key for module in (*CONDITIONS, *CARRYING, *CHECKING) for each in mutations_of(module)}
     named = {key for key in EQUIVALENT if "/" in key}
-    assert named <= {*keys, *of_steps}, "reasons for mutations that are gone"
+    assert named <= {*keys, *beside}, "reasons for mutations that are gone"
 
 
 @pytest.mark.slow
