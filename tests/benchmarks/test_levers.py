@@ -28,6 +28,7 @@ def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("stream")
+@pytest.mark.slow
 def test_each_lever_is_a_row_and_each_run_a_process(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -45,6 +46,7 @@ def test_each_lever_is_a_row_and_each_run_a_process(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("stream")
+@pytest.mark.slow
 def test_a_pass_that_is_left_out_is_a_row(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["levers", "--recipe", "stream.yaml", "--passes", "--rounds", "2", *STANDARD])
     levers.main()

@@ -54,6 +54,7 @@ def applied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+@pytest.mark.slow
 def test_calibration_is_not_repeated_when_the_bundle_is_made_anew(project: Project, applied: list[str]) -> None:
     recipe = settings(HALF, DATA, LIMITS, TASK, "gates.task.max_increase=0.05")
     assert with_calibration(project).build(*recipe, "--report-html", "page.html").code == 0
@@ -65,6 +66,7 @@ def test_calibration_is_not_repeated_when_the_bundle_is_made_anew(project: Proje
         assert (project.folder / "anew" / "graphs" / file.name).read_bytes() == file.read_bytes()
 
 
+@pytest.mark.slow
 def test_calibration_is_repeated_when_a_file_of_the_task_is_another(project: Project, applied: list[str]) -> None:
     """Native code may read it while a pass chooses, which nobody sees; its content is in the key."""
     project.write("words.txt", "one")
@@ -75,6 +77,7 @@ def test_calibration_is_repeated_when_a_file_of_the_task_is_another(project: Pro
     assert applied == BOTH * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rescale_streams", "equalize_channels"])
 def test_a_bundle_whose_exact_passes_have_measured_is_verified_without_their_data(project: Project, name: str) -> None:
     recipe = settings(f"graphs.net.passes=[standard, {name}]", DATA, TASK, "gates.task.max_increase=0.05")
@@ -152,6 +155,7 @@ def test_development_data_have_no_other_role(project: Project, feeds: str, where
     assert ended.code == 2 and "expected data that no other role has" in ended.err and where in ended.err
 
 
+@pytest.mark.slow
 def test_recordings_of_the_task_must_not_be_chosen_on(project: Project) -> None:
     ended = with_development(project, seed=100).build(*settings(HALF, DATA, DEVELOPMENT, LIMITS, TASK))
     assert ended.code == 2 and "gates.task.recordings: expected data that no other role has" in ended.err
