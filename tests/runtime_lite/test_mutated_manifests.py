@@ -91,11 +91,11 @@ def _answers(path: Path, name: str) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     with Runtime() as runtime:
         model = runtime.load(path)
-        named = {"graph": "streaming"} if name == "wires" else {"latency": "exact"} if name == "latencies" else {}
-        with model.open_stream(**named) as stream:
+        graph, latency = "streaming" if name == "wires" else None, "exact" if name == "latencies" else None
+        with model.open_stream(graph, latency=latency) as stream:
             for at, chunk in enumerate(random_chunks(3)):
                 found |= {f"{at}.{key}": array.tobytes() for key, array in stream.push({"x": chunk}).items()}
-        with model.open_stream(rows=3, **named) as stream:
+        with model.open_stream(graph, rows=3, latency=latency) as stream:
             found |= {key: array.tobytes() for key, array in stream.push({"x": random_chunks(1, 3)[0]}).items()}
         if name == "range":
             with model.open_stream() as stream, pytest.raises(RuntimeLiteError):
