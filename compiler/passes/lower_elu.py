@@ -1,18 +1,18 @@
-"""Write Elu as Celu behind loops.
+"""Write Elu as exponentials behind loops.
 
 Before:
     h = LSTM(x, w, r);  y = Elu(Elu(h))
 After:
-    h = LSTM(x, w, r);  y = Celu(Celu(h))
+    h = LSTM(x, w, r);  a = Relu(h) + (Exp(Min(h, 0)) - 1);  y = Relu(a) + (Exp(Min(a, 0)) - 1)
 
-Both are x above 0 and exp(x) - 1 below it, where alpha is 1. There is a builder that refuses a second Elu behind a
-loop, as which it computes recurrences, too; Celu it takes.
+Both are x above 0 and alpha * (exp(x) - 1) below it. There is a builder that refuses a second Elu behind a loop, as
+which it computes recurrences, too; and Celu, its like, in half precision.
 
 Requires: nothing.
 Ensures: no Elu in a graph with a loop or a recurrence.
 Keeps: Elu in all other graphs.
-Numerics: rounding of one operator.
-Source: definitions of Elu and Celu, ONNX specification.
+Numerics: rounding of a few operators.
+Source: definition of Elu, ONNX specification.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from compiler.stages import Lowered, Outcome
 
 @dataclasses.dataclass(frozen=True)
 class LowerElu:
-    """Celu in place of Elu."""
+    """What Elu computes, by other operators."""
 
     name: ClassVar[str] = "lower_elu"
     lossy: ClassVar[bool] = False
@@ -45,20 +45,21 @@ class LowerElu:
         return Outcome(lowered, len(found), len(found))
 
     def _write(self, model: ir.Model, node: ir.Node) -> None:
-        """The same node as another operator, in whatever graph it lies."""
+        """The same node as a sum of its two halves, in whatever graph it lies."""
         data, alpha, old = node.inputs[0], node.attributes.pop("alpha", None), node.outputs[0]
         assert data is not None and data.dtype is not None
-        node.metadata_props[house.PASS_KEY] = self.name
-        if alpha is None or alpha.as_float() == 1.0:
-            node.op_type = "Celu"
-            return
         kind, insert = data.dtype.numpy(), house.Inserter(model, self.name, before=node)
-        unit = insert.op("Celu", [data], name=f"{old.name}_unit", shape=data.shape)
-        factor = insert.constant(np.array(alpha.as_float(), kind), "alpha")
-        scaled = insert.op("Mul", [unit, factor], name=f"{old.name}_scaled", shape=data.shape)
-        zero = insert.constant(np.array(0, kind), "zero")
-        below = insert.op("Less", [data, zero], name=f"{old.name}_below", shape=data.shape, dtype=ir.DataType.BOOL)
-        node.op_type = "Where"
-        node.resize_inputs(3)
-        for index, value in enumerate((below, scaled, data)):
+
+        def op(name: str, *operands: ir.Value) -> ir.Value:
+            return insert.op(name, list(operands), name=f"{old.name}_{name.lower()}", shape=data.shape)
+
+        zero, one = (insert.constant(np.array(number, kind), "number") for number in (0, 1))
+        below = op("Sub", op("Exp", op("Min", data, zero)), one)
+        if alpha is not None and alpha.as_float() != 1.0:
+            below = op("Mul", below, insert.constant(np.array(alpha.as_float(), kind), "alpha"))
+        above = op("Relu", data)
+        node.metadata_props[house.PASS_KEY] = self.name
+        node.op_type = "Add"
+        node.resize_inputs(2)
+        for index, value in enumerate((above, below)):
             node.replace_input_with(index, value)

@@ -118,8 +118,8 @@ def _depends_on_the_machine(node: ir.Node, operands: Sequence[Array | None]) -> 
 
 
 def _fits(array: Array, to: ir.DataType) -> bool:
-    held = np.iinfo(to.numpy())
-    return bool(np.isfinite(array).all() and (array > float(held.min) - 1).all() and (array < float(held.max)).all())
+    held, wide = np.iinfo(to.numpy()), array.astype(np.float64)  # half precision does not reach the limits
+    return bool(np.isfinite(wide).all() and (wide > float(held.min) - 1).all() and (wide < float(held.max)).all())
 
 
 def _broadcast(node: ir.Node, operands: Sequence[Array | None]) -> int:

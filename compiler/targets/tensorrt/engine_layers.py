@@ -16,14 +16,13 @@ import re
 from compiler.targets.base import EngineLayer
 from runtime_lite.executors.tensorrt_engine import LAYERS_HEAD
 
-_TENSOR = re.compile(r"\{ Name: [^{}]*?, Dimensions: \[(?P<sizes>[\d,]*)\],[^{}]*? Datatype: (?P<type>\w+)[^{}]*\}")
-_TENSORS = r"(?:\{ Name: [^{}]*, Dimensions: \[[\d,]*\],[^{}]* Datatype: \w+[^{}]*\}|[ ,])*"
 _LAYER = re.compile(
-    r"Name: (?P<name>.*?), LayerType: (?P<kind>\w+), "
-    rf"Inputs: \[(?P<inputs>{_TENSORS})\], Constants: \[(?P<constants>{_TENSORS})\], "
-    rf"Outputs: \[(?P<outputs>{_TENSORS})\], TacticName: .*?Metadata: (?P<nodes>(\[ONNX \w+: [^\x1f]*\]\x1f?)*)"
+    r"Name: (?P<name>.*?), LayerType: (?P<kind>\w+), Inputs: \[(?P<inputs>.*)\], Constants: \[(?P<constants>.*)\], "
+    r"Outputs: \[(?P<outputs>.*)\], TacticName: .*?Metadata: (?P<nodes>.*)"
 )
-_NODE = re.compile(r"\[ONNX \w+: ([^\x1f]*)\]")
+_TENSOR = re.compile(r"\{ Name: (?P<name>.*), Dimensions: \[(?P<sizes>[\d,]*)\],.* Datatype: (?P<type>\w+).*\}")
+_IN_BRACES = re.compile(r"\{[^{}]*\}")
+_NODE = re.compile(r"\[ONNX \w+: (?P<name>.*)\]")
 
 _TYPES = {
     "BFloat16": "bfloat16",
@@ -53,19 +52,24 @@ def layers_of(text: str) -> tuple[EngineLayer, ...] | None:
     """
     head, _, rest = text.partition("\n")
     lines = [line for line in rest.partition("\n\n")[0].split("\n") if line]
-    matches = [_LAYER.fullmatch(line) for line in lines]
     if head.strip() != LAYERS_HEAD or not lines:
         return None
-    found = [_layer(match) for match in matches if match is not None]
-    return tuple(found) if len(found) == len(lines) and any(layer.nodes for layer in found) else None
+    try:
+        found = tuple(_layer(line) for line in lines)
+    except ValueError:
+        return None
+    return found if any(layer.nodes for layer in found) else None
 
 
-def _layer(match: re.Match[str]) -> EngineLayer:
+def _layer(line: str) -> EngineLayer:
+    match = _LAYER.fullmatch(line)
+    if match is None:
+        raise ValueError(line)
     name = match["name"]
     constants = sorted(_tensors(match["constants"]), reverse=True)
     return EngineLayer(
         name=name,
-        nodes=frozenset(_NODE.findall(match["nodes"])),
+        nodes=frozenset(_node(each) for each in match["nodes"].split("\x1f") if each),
         multiplies=match["kind"] in _MULTIPLYING_KINDS or _MULTIPLYING_NAMES.search(name) is not None,
         reads=frozenset(kind for _, kind in _tensors(match["inputs"])),
         holds=tuple(kind for size, kind in constants if size > 1),
@@ -74,9 +78,23 @@ def _layer(match: re.Match[str]) -> EngineLayer:
     )
 
 
+def _node(text: str) -> str:
+    match = _NODE.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    return match["name"]
+
+
 def _tensors(text: str) -> list[tuple[int, str]]:
     """Number of entries and type of each."""
-    return [
-        (math.prod(int(size) for size in found["sizes"].split(",") if size), _TYPES.get(found["type"], found["type"]))
-        for found in _TENSOR.finditer(text)
-    ]
+    found = [_TENSOR.fullmatch(each) for each in _IN_BRACES.findall(text)]
+    if _IN_BRACES.sub("", text).strip(" ,"):
+        raise ValueError(text)
+    return [_size_and_type(text, each) for each in found]
+
+
+def _size_and_type(text: str, match: re.Match[str] | None) -> tuple[int, str]:
+    if match is None:
+        raise ValueError(text)
+    kind = match["type"]
+    return math.prod(int(size) for size in match["sizes"].split(",") if size), _TYPES.get(kind, kind)

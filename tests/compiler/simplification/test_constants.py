@@ -56,3 +56,11 @@ def test_constants_are_what_the_runtime_computes() -> None:
         d = Exp(c)  e = LogSoftmax(w)  f = Mul(e, d)  g = Sigmoid(f)  y = Add(x, g) }"""
     simple = agree(parse(text, weights), {"x": np.zeros((8, 64), np.float32)})
     assert ops_of(simple) == ["Add"]
+
+
+def test_numbers_in_half_precision_become_whole_ones() -> None:
+    text = "(int32[2] x, float16[2] h) => (int32[2] y) { a = Cast<to = 6>(h)  y = Add(x, a) }"
+    model = parse(text, {"h": np.array([65504, -3.5], np.float16)})
+    simplify_model(model)
+    assert ops_of(model) == ["Add"]
+    assert run_model(model, {"x": np.zeros(2, np.int32)})["y"].tolist() == [65504, -3]

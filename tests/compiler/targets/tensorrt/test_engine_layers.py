@@ -74,3 +74,12 @@ def test_the_name_of_a_fused_kernel_says_what_is_in_it(name: str, kind: str, mul
 )
 def test_a_list_of_another_form_is_not_read(text: str) -> None:
     assert layers_of(text) is None
+
+
+def test_a_long_list_of_another_form_is_put_away_at_once() -> None:
+    whole = "{ Name: t, Dimensions: [4,16], Strides: [16,1], StrideOrder: [1,0], Datatype: Half, Format: (Linear) f }"
+    told = product().replace("Inputs: [", "Inputs: [" + f"{whole}, " * 400)
+    (layer,) = layers_of(layer_list(told)) or ()
+    assert layer.reads == {"float16", "int8"}
+    assert layers_of(layer_list(told.replace("Datatype: Int8", "Type: Int8"))) is None
+    assert layers_of(layer_list(told.replace("], Constants", ") Constants"))) is None
