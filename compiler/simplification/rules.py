@@ -201,13 +201,16 @@ def shift(candidate: Candidate) -> ir.Value | None:
 
 
 def _is_all(other: ir.Value | None, value: ir.Value | None, holds: Callable[[np.ndarray], bool]) -> bool:
-    """Whether an operand is one constant number of a kind, and leaves the shape of the other as it is."""
-    if value is None or other is None or other.shape is None or any(size != 1 for size in other.shape):
+    """Whether an operand is constant, all of a kind, and leaves the shape of the other as it is."""
+    if value is None or other is None or other.shape is None:
         return False
-    if len(other.shape) > 0 and (value.shape is None or len(value.shape) < len(other.shape)):
+    sizes = () if value.shape is None else value.shape.dims
+    if len(sizes) < len(other.shape):
+        return False
+    if any(own not in (1, size) for own, size in zip(reversed(other.shape.dims), reversed(sizes), strict=False)):
         return False
     array = constant_of(other)
-    return array is not None and array.dtype.kind in "iuf" and array.size == 1 and holds(array)
+    return array is not None and array.dtype.kind in "iuf" and array.size > 0 and holds(array)
 
 
 def reshape(candidate: Candidate) -> ir.Value | None:

@@ -236,3 +236,30 @@ def test_a_pool_that_pads_nothing_counts_no_padding(how: str, counts: bool, leng
     simple = agree(parse(POOLED.replace("HOW", how)), {"x": x})
     (node,) = simple.graph
     assert ("count_include_pad" in node.attributes) == counts
+
+
+@pytest.mark.parametrize(
+    ("body", "left"),
+    [
+        ("y = Mul(x, ones)", []),
+        ("y = Div(x, ones)", []),
+        ("y = Add(x, below)", []),
+        ("y = Mul(ones, x)", []),
+        ("y = Mul(x, wide)", ["Mul"]),  # ones that make more of it
+        ("y = Mul(x, mostly)", ["Mul"]),
+        ("y = Div(ones, x)", ["Div"]),
+    ],
+)
+def test_a_constant_that_is_one_everywhere_multiplies_nothing(body: str, left: list[str]) -> None:
+    constants = {
+        "ones": np.ones((1, 3), np.float32),
+        "below": np.full((1, 1, 3), -0.0, np.float32),
+        "wide": np.ones((4, 1, 3), np.float32),
+        "mostly": np.array([1, 1, 2], np.float32),
+    }
+    given = ", ".join(f"float{list(array.shape)} {name}" for name, array in constants.items() if name in body)
+    text = (
+        f"(float[1,batch,3] x, {given}) => (float[p,batch,3] y) {{ a = Relu(x)  b = Neg(a)  {body.replace('x', 'b')} }}"
+    )
+    simple = agree(parse(text, constants), {"x": np.arange(-3, 3, dtype=np.float32).reshape(1, 2, 3)})
+    assert ops_of(simple) == ["Relu", "Neg", *left]
