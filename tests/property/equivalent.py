@@ -28,7 +28,7 @@ EQUIVALENT: dict[str, str] = {
         "ONNX Runtime passes over NaN in MaxPool, so none comes out; the rule allows for runtimes that do not"
     ),
     "NM4: no size has to be 1": "the norm of no entries has a meaning: a row without any is as it is alone",
-    "LN3: valid entries on the other side": "all places hold one value, so the valid ones may as well lie at either end",
+    "LN3: valid entries on the other side": "all places hold one value, so the valid ones may lie at either end",
     "LN2: claimed pointwise": "Shape reads no entry and its output lies along no axis, so the claim is true",
     'analysis/rules/joining:concat: 0 -> 1 in `axis = case.axis_attribute("axis", 0)`': (
         "ONNX requires the axis of a Concat, so its default is never taken"
