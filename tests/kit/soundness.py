@@ -42,7 +42,10 @@ NARROW = (ir.DataType.BFLOAT16, ir.DataType.FLOAT8E4M3FN, ir.DataType.FLOAT8E5M2
 ORDINARY = Interval(-1e6, 1e6)
 """Where a verdict assumes finite entries."""
 
-POSITIONAL = ("entries", "hold", "look_up_positions", "mirror", "sequence_lens")
+POSITIONAL = (
+    "entries", "from_end", "hold", "last_index", "legal_numbers", "look_up_again", "look_up_positions", "mirror",
+    "move_together", "newest", "own_entries", "run_of_entries", "sequence_lens",
+)  # fmt: skip
 """Forms that read entries by where they lie."""
 
 
