@@ -33,10 +33,6 @@ OWN_MAPPING = 2**16
 """Memory of so many bytes is asked of the system and goes back there: what is let go of leaves no holes behind."""
 
 
-LARGE_PAGE = 2**21
-"""Memory of so many bytes lies in large pages: the first run that writes to it then waits a fifth as long for it."""
-
-
 class _Memory:
     """What the arrays of a block lie in; when the last of them is gone, its bytes go where its end says."""
 
@@ -253,10 +249,7 @@ class _Layout(NamedTuple):
     def new_bytes(self) -> _Bytes:
         """Memory for them, aligned."""
         if self.end >= OWN_MAPPING:
-            memory = mmap.mmap(-1, self.end, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-            if self.end >= LARGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
-                with contextlib.suppress(OSError):  # the kernel has none
-                    memory.madvise(mmap.MADV_HUGEPAGE)
+            memory = mmap.mmap(-1, self.end, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared with no fork
             mapped: Array = np.frombuffer(memory, np.uint8)
             return _Bytes(mapped, mapped.__array_interface__)
         content = np.empty(self.end + ALIGNMENT, np.uint8)

@@ -74,6 +74,7 @@ class OnnxExecutor:
         self._where = f"{bundle.path}: graph {name!r}"
         self._threads = threads
         self._artifacts = {bucket_name(artifact.sizes): artifact for artifact in self._graph.runnable}
+        self._built = {tuple(artifact.sizes.items()) for artifact in self._graph.artifacts}
         self._inputs = [tensor.name for tensor in self._graph.inputs]
         self._outputs = [tensor.name for tensor in self._graph.outputs]
         self._devices = [_CPU] * len(self._outputs)
@@ -99,7 +100,8 @@ class OnnxExecutor:
         session = self._by_bucket.get(bucket)
         if session is None:
             session = self._by_bucket[bucket] = self._session_of(self._artifacts[bucket_name(sizes)])
-            options.add_run_config_entry(*_GIVE_BACK)
+            if bucket in self._built:  # runs of rows between two buckets are work: what they took is wanted again
+                options.add_run_config_entry(*_GIVE_BACK)
         given, places = ort_state.OrtValueVector(), ort_state.OrtValueVector()
         for name in self._inputs:
             given.push_back(_MEMORY(inputs[name], _CPU))

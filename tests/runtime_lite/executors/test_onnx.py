@@ -90,6 +90,25 @@ def test_what_the_first_run_of_a_bucket_took_goes_back(bundle: Bundle, monkeypat
     assert asked == [0, 2]
 
 
+def test_what_runs_of_rows_between_two_buckets_took_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    class Options(ort_state.RunOptions):  # type: ignore[misc]
+        def add_run_config_entry(self, key: str, value: str) -> None:
+            asked.append(rows)
+            super().add_run_config_entry(key, value)
+
+    monkeypatch.setattr(ort_state, "RunOptions", Options)
+    with read_bundle(write_open_bundle(tmp_path / "bundle")) as opened:
+        graph = opened.manifest.graphs["streaming"]
+        runner = GraphRunner("streaming", graph, OnnxExecutor(opened, "streaming", 1), True)
+        for rows in (3, 2, 4, 3, 1):
+            fed = [runner.check("test", {"x": random_chunks(1)[0]}) for _ in range(rows)]
+            runner.step_streams(fed, [runner.initial_state(1) for _ in fed], {"batch": rows})
+        runner.close()
+    assert asked == [4, 1]
+
+
 def test_buckets_that_share_a_file_share_a_session_and_its_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
