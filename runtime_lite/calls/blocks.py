@@ -199,9 +199,9 @@ class BlockPool:
         self._runs = max(self._runs, runs)
 
     def tidy(self) -> None:
-        """Let go of what is kept beyond as many rows as are held, or as the runs at once can have."""
+        """Let go of what is kept beyond half as many rows as are held, or as many as the runs at once can have."""
         spare = _rows(self._spare)
-        self._let_go(spare - max(_rows(self._made) - spare, self._runs * self._graph.row_buckets[-1]))
+        self._let_go(spare - max((_rows(self._made) - spare) // 2, self._runs * self._graph.row_buckets[-1]))
 
     def trim(self) -> None:
         """Give back what is kept; what comes later is kept again."""

@@ -156,7 +156,7 @@ def spare_rows(pool: BlockPool) -> int:
     return sum(rows * len(spare) for rows, spare in pool._spare.items())
 
 
-def test_no_more_is_kept_than_what_is_held_or_the_runs_at_once_can_write() -> None:
+def test_no_more_is_kept_than_half_of_what_is_held_or_the_runs_at_once_can_write() -> None:
     pool = BlockPool(GRAPH)
     for runs in (1, 2):
         pool.keep_for(runs)
@@ -164,7 +164,7 @@ def test_no_more_is_kept_than_what_is_held_or_the_runs_at_once_can_write() -> No
         assert spare_rows(pool) == 0
         del blocks[:20]
         pool.tidy()
-        assert spare_rows(pool) == 50, "as much as is held"
+        assert 20 < spare_rows(pool) <= 25, "half as much as is held"
         del blocks
         pool.tidy()
         assert 4 * runs - 3 <= spare_rows(pool) <= 4 * runs
