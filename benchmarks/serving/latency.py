@@ -4,8 +4,8 @@ The others are an asyncio queue that collects for 5 ms, at most 16 rows, a bare 
 the window of the queue, where it is installed. All are fed what the runtime would feed, recorded before, and answer
 with nothing. Capacity is what the queue answers when more than it can carry comes. Loads are parts of it; contenders
 take turns. Computing time is the whole process's from the first chunk to the last answer, that of the sender too, and
-of the processes of mosec. Its floor (`floor.py`) is that of a row among as many as the queue runs at most. Every turn is
-a server that has just started, whose memory is new: chunks of the first quarter stand in a column of their own.
+of the processes of mosec. Its floor (`floor.py`) is that of a row among as many as the queue runs at most. Every turn
+is a server that has just started, whose memory is new: chunks of the first quarter stand in a column of their own.
 """
 
 import contextlib
