@@ -1,9 +1,9 @@
 """Weights lie in pages of 2 MiB, where Linux can move them there.
 
 A step reads all weights once, and in pages of 4 KiB the processor looks up every one of these anew: of a float32 model
-of 130 MB that takes a tenth to a fifth of a step of one row (`benchmarks/pages.py`). What a session has taken when it is opened is moved, in
-the stretches that it fills: the same bytes, and hardly more memory. `madvise(2)`, MADV_COLLAPSE, Linux 6.1 and later;
-elsewhere, or where the system or `RUNTIME_LITE_LARGE_PAGES=0` says never, nothing happens.
+of 130 MB that takes a tenth to a fifth of a step of one row (`benchmarks/pages.py`). What a session has taken when it
+is opened is moved, in the stretches that it fills: the same bytes, and hardly more memory. `madvise(2)`, MADV_COLLAPSE,
+Linux 6.1 and later; elsewhere, or where the system or `RUNTIME_LITE_LARGE_PAGES=0` says never, nothing happens.
 """
 
 import contextlib
