@@ -62,6 +62,7 @@ class Block:
     """State arrays of some rows, which lie in memory that nobody else writes while one of them is held.
 
     Attributes:
+        pool: where it is from.
         arrays: by graph input of role state.
         rows: number of rows.
         room: rows that its memory has, as many or more.
@@ -69,11 +70,11 @@ class Block:
         taken: slots of every row that a frame was written to, int64 [rows], by cache axis; where frames are appended.
     """
 
-    __slots__ = ("_pool", "arrays", "room", "rows", "sharers", "taken")
+    __slots__ = ("arrays", "pool", "room", "rows", "sharers", "taken")
 
     def __init__(self, pool: "BlockPool", rows: int, room: int, arrays: dict[str, Array]) -> None:
         """Hold the arrays."""
-        self._pool = pool
+        self.pool = pool
         self.rows, self.room = rows, room
         self.arrays = arrays
         self.sharers: list[weakref.ref[StreamState]] = []
@@ -81,11 +82,11 @@ class Block:
 
     def rows_of(self, name: str, start: int, rows: int) -> Array:
         """A view of some rows of one state."""
-        return rows_of(self.arrays[name], self._pool.rows_at[name], start, rows)
+        return rows_of(self.arrays[name], self.pool.rows_at[name], start, rows)
 
     def own_rows(self, start: int, rows: int) -> "RowsOfBlock":
         """Some rows, copied into a block that holds no others."""
-        own = self._pool.take(rows)
+        own = self.pool.take(rows)
         for name, array in own.arrays.items():
             np.copyto(array, self.rows_of(name, start, rows))
         for axis, taken in self.taken.items():  # behind the arrays: what was written meanwhile is taken
@@ -95,6 +96,17 @@ class Block:
     def is_too_large(self, rows: int) -> bool:
         """Whether it is more than so many rows may hold."""
         return rows * LEAST_USED < self.room
+
+    def let_go(self, spent: Sequence[StreamState]) -> None:
+        """Give the sharers that are not spent rows of their own if the block is too large for them."""
+        left = [state for sharer in self.sharers if (state := sharer()) is not None and state not in spent]
+        places = {state: values for state in left if isinstance(values := state.values, RowsOfBlock)}
+        places = {state: values for state, values in places.items() if values.block is self}
+        is_left = self.is_too_large(sum(state.rows for state in places))
+        self.sharers = [] if is_left else [weakref.ref(state) for state in places]
+        if is_left:
+            for state, values in places.items():
+                state.values = self.own_rows(values.start, state.rows)
 
     def put_in_place(self, old: StreamState, new: StreamState) -> None:
         """Let a state share the block where another did."""
@@ -198,8 +210,14 @@ class BlockPool:
         """Keep as many rows as so many runs at once can have, if that is more than before, beside what is held."""
         self._runs = max(self._runs, runs)
 
-    def tidy(self) -> None:
-        """Let go of what is kept beyond half as many rows as are held, or as many as the runs at once can have."""
+    def tidy(self, room: int) -> None:
+        """Let go of what is kept beyond half as many rows as are held, or as many as the runs at once can have.
+
+        Args:
+            room: rows of a memory that comes back; nothing is counted while few of its size are kept.
+        """
+        if 2 * room * len(self._spare.get(room, ())) < self._runs * self._graph.row_buckets[-1]:
+            return
         spare = _rows(self._spare)
         self._let_go(spare - max((_rows(self._made) - spare) // 2, self._runs * self._graph.row_buckets[-1]))
 
@@ -304,17 +322,10 @@ def leave(states: Sequence[StreamState]) -> None:
 
     A run that reads the block meanwhile does not notice: the rows are copied, and it holds the block.
     """
-    spent = set(states)
     for block in {values.block for state in states if isinstance(values := state.values, RowsOfBlock)}:
-        left = [state for sharer in block.sharers if (state := sharer()) is not None and state not in spent]
-        places = {state: values for state in left if isinstance(values := state.values, RowsOfBlock)}
-        places = {state: values for state, values in places.items() if values.block is block}
-        is_left = block.is_too_large(sum(state.rows for state in places))
-        block._pool.tidy()
-        block.sharers = [] if is_left else [weakref.ref(state) for state in places]
-        if is_left:
-            for state, values in places.items():
-                state.values = block.own_rows(values.start, state.rows)
+        if block.sharers:
+            block.let_go(states)
+        block.pool.tidy(block.room)
 
 
 def whole_block(carried: Sequence[Mapping[str, Array]], rows: int) -> Block | None:

@@ -32,6 +32,7 @@ def calibration():
     return project
 
 
+@pytest.mark.slow
 def test_a_build_in_half_precision_says_what_it_kept(project: Project) -> None:
     ended = with_calibration(project).build(*settings(HALF, DATA, LIMITS, TASK, "gates.task.max_increase=0.05"))
     assert ended.code == 0, ended.err
@@ -114,6 +115,7 @@ def test_a_pass_that_rounds_needs_limits_of_its_own(project: Project) -> None:
     assert ended.code == 2 and "expected gates.parity.net.lossy, as lower_precision rounds on purpose" in ended.err
 
 
+@pytest.mark.slow
 def test_noise_beyond_the_limit_fails_the_build(project: Project) -> None:
     tight = "gates.parity.net.lossy={max_abs: 0.01, sqnr_db: 90.0}"
     ended = with_calibration(project).build(*settings(HALF, DATA, tight, TASK))
@@ -129,6 +131,7 @@ def test_calibration_data_must_not_serve_the_gates(project: Project) -> None:
     assert "data.calibration again" in ended.err
 
 
+@pytest.mark.slow
 def test_recordings_of_the_task_must_not_calibrate(project: Project) -> None:
     ended = with_calibration(project, seed=100).build(*settings(HALF, DATA, LIMITS, TASK))
     assert ended.code == 2 and "gates.task.recordings: expected data that no other role has" in ended.err

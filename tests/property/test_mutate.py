@@ -60,6 +60,7 @@ def test_a_fill_that_is_left_out_is_caught(corpus: Corpus) -> None:
     assert "checker" in tried(removed, corpus).by
 
 
+@pytest.mark.slow
 def test_a_refusal_that_did_not_come_before_is_stricter(corpus: Corpus) -> None:
     def refusing(rule: Rule) -> Rule:
         def refused(case: Case) -> Verdict:

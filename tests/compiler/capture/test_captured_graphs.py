@@ -63,6 +63,7 @@ def test_exported_files_build_the_same_function_with_and_without_first_call(proj
     assert largest_difference(answers(project.folder / "later", "net", chunks), expected) < 1e-5
 
 
+@pytest.mark.slow
 def test_changed_weights_beside_an_onnx_file_are_noticed(project: Project) -> None:
     (project.folder / "w.bin").write_bytes(np.ones(8, np.float32).tobytes())
     (project.folder / "stream.onnx").write_bytes(

@@ -134,6 +134,7 @@ def test_change_runs_exactly_what_it_must(
     assert ended.stages(cached=False) == expected
 
 
+@pytest.mark.slow
 def test_failed_stage_is_not_remembered(project: Project) -> None:
     project.replace("tiny_task.py", 'return "".join', 'raise OSError("no")  # ')
     assert [project.build().code, project.build().code] == [2, 2]

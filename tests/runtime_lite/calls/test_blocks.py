@@ -163,10 +163,10 @@ def test_no_more_is_kept_than_half_of_what_is_held_or_the_runs_at_once_can_write
         blocks = [pool.take(rows) for rows in (1, 2, 3, 4) * 10]
         assert spare_rows(pool) == 0
         del blocks[:20]
-        pool.tidy()
+        pool.tidy(4)
         assert 20 < spare_rows(pool) <= 25, "half as much as is held"
         del blocks
-        pool.tidy()
+        pool.tidy(4)
         assert 4 * runs - 3 <= spare_rows(pool) <= 4 * runs
         pool.trim()
 
