@@ -17,6 +17,7 @@ watching.
 
 import contextlib
 import importlib
+import inspect
 import os
 import stat
 import sys
@@ -85,6 +86,7 @@ class ReadTracer:
                 self._hooked = True
             self._watching += 1
             if self._watching == 1:
+                _know_modules()
                 self.listeners.begin()
                 self._restore_variables = listening_to_variables(self._see_variable, self._see_all_variables)
                 sys.meta_path.insert(0, self.imports)
@@ -375,6 +377,11 @@ def _identity(path: str) -> State:
     if stat.S_ISDIR(found.st_mode):
         return (found.st_ino,)
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _know_modules() -> None:
+    """Let `inspect` look at where all modules lie: it does so once, for whoever asks first, who reads none of them."""
+    inspect.getmodule(compile("", "", "exec"))
 
 
 READ_TRACER = ReadTracer()
