@@ -37,6 +37,9 @@ SPECIAL = ("/proc/", "/sys/", "/dev/")
 
 IMPORT_SYSTEM = "<frozen importlib"
 
+LOOK_AT_PATHS = (os.path.__name__, os.path.exists.__module__, inspect.__name__)
+"""Modules whose functions ask for files in the name of who calls them."""
+
 METADATA = os.path.join(os.path.dirname(importlib.__file__), "metadata", "")
 """Where Python looks for the metadata of packages."""
 
@@ -86,7 +89,6 @@ class ReadTracer:
                 self._hooked = True
             self._watching += 1
             if self._watching == 1:
-                _know_modules()
                 self.listeners.begin()
                 self._restore_variables = listening_to_variables(self._see_variable, self._see_all_variables)
                 sys.meta_path.insert(0, self.imports)
@@ -181,7 +183,7 @@ class ReadTracer:
         if means == "out":
             self._lead_out(frame, audit_events.words_of(name))
         elif means in ("stat", "lstat", "access", "readlink", "open"):
-            if not _is_import_system(frame):
+            if not (_is_import_system(frame) or _looks_for_modules(frame)):
                 self._ask(means, frame, given)
         elif means == "session":
             model = argument(given, 2)
@@ -297,6 +299,15 @@ def _looks_for_packages(frame: types.FrameType) -> bool:
     return frame.f_code.co_filename.startswith(METADATA)
 
 
+def _looks_for_modules(frame: types.FrameType | None) -> bool:
+    """Whether `inspect` asks where the files of all modules are, as it does once, for the first who asks it."""
+    while frame is not None and frame.f_globals.get("__name__") in LOOK_AT_PATHS:
+        if frame.f_code is inspect.getmodule.__code__:
+            return True
+        frame = frame.f_back
+    return False
+
+
 def _is_being_imported(frame: types.FrameType | None) -> bool:
     """Whether the import system reads a module to import it."""
     while frame is not None and _is_import_system(frame):
@@ -377,11 +388,6 @@ def _identity(path: str) -> State:
     if stat.S_ISDIR(found.st_mode):
         return (found.st_ino,)
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _know_modules() -> None:
-    """Let `inspect` look at where all modules lie: it does so once, for whoever asks first, who reads none of them."""
-    inspect.getmodule(compile("", "", "exec"))
 
 
 READ_TRACER = ReadTracer()

@@ -1,10 +1,12 @@
 """tracer: what is read while watched is known afterwards, and what leads out of sight is said."""
 
 import importlib.metadata
+import inspect
 import os
 import socket
 import subprocess
 import sys
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -89,6 +91,22 @@ def test_who_looks_for_packages_lists_no_folder(tracer: ReadTracer, monkeypatch:
         assert importlib.metadata.entry_points(group="pytest11") and importlib.metadata.version("numpy")
     reads = tracer.reads()
     assert reads is not None and not [each for each in reads if each.startswith(("folder", "kinds", "entries"))]
+
+
+def test_who_asks_for_the_module_of_code_reads_no_other_module(
+    tracer: ReadTracer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path("beside.py").resolve()
+    path.write_text("number = 1\n")
+    module = types.ModuleType("beside")
+    module.__file__ = str(path)
+    monkeypatch.setitem(sys.modules, "beside", module)
+    with tracer.watching():
+        inspect.getmodule(compile("", "nowhere", "exec"))
+    assert file_at(str(path)) not in (tracer.reads() or {})
+    with tracer.watching():
+        os.path.realpath(path)
+    assert file_at(str(path)) in (tracer.reads() or {})
 
 
 def test_what_lies_in_a_folder_of_its_own_is_no_dependency(tracer: ReadTracer) -> None:
