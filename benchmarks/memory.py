@@ -154,10 +154,11 @@ def _child(answers: Connection, measure: Measure, bundle: Path, rows: list[int])
 
 
 def _now() -> Taken:
-    return Taken(_mb("smaps_rollup", "Rss"), _mb("smaps_rollup", "Pss"), _mb("status", "VmHWM"))
+    return Taken(mb_of("smaps_rollup", "Rss"), mb_of("smaps_rollup", "Pss"), mb_of("status", "VmHWM"))
 
 
-def _mb(file: str, key: str) -> float:
+def mb_of(file: str, key: str) -> float:
+    """What a file of this process below /proc says, in MB."""
     lines = Path("/proc/self", file).read_text(encoding="utf-8").splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith(f"{key}:"))) / 1024
 

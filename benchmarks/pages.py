@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import command
+from benchmarks.memory import mb_of
 from benchmarks.serving.recorder import full_feed
 from benchmarks.serving.rounds import ratios, spread
 from runtime_lite import Runtime, read_bundle
@@ -74,9 +75,8 @@ def measured(
 
 def _figures(contender: str, is_on: bool, bundle: Path, name: str | None, sizes: dict[str, int], calls: int) -> Figures:
     os.environ[SWITCH] = str(int(is_on))
-    graph = command.graph_of_bundle(bundle, name)
     with read_bundle(bundle) as opened:
-        named = next(each for each, record in opened.manifest.graphs.items() if record.artifacts == graph.artifacts)
+        named, graph = next((each, record) for each, record in opened.manifest.graphs.items() if name in (None, each))
     artifact = next(each for each in graph.artifacts if each.sizes == sizes)
     begin = time.perf_counter()
     with Runtime() as runtime:
@@ -92,7 +92,7 @@ def _figures(contender: str, is_on: bool, bundle: Path, name: str | None, sizes:
             start = time.process_time_ns()
             call()
             times.append((time.process_time_ns() - start) / 1e6)
-        return Figures(opened_ms, statistics.median(times), _resident_mb())
+        return Figures(opened_ms, statistics.median(times), mb_of("smaps_rollup", "Rss"))
 
 
 def _bare_call(bundle: Path, name: str, graph: Graph, artifact: Artifact) -> Callable[[], object]:
@@ -104,11 +104,6 @@ def _bare_call(bundle: Path, name: str, graph: Graph, artifact: Artifact) -> Cal
     with large_pages(sum(each.stat().st_size for each in file.parent.iterdir())):
         session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     return lambda: session.run(None, feed)
-
-
-def _resident_mb() -> float:
-    lines = Path("/proc/self/smaps_rollup").read_text(encoding="utf-8").splitlines()
-    return int(next(line.split()[1] for line in lines if line.startswith("Rss:"))) / 1024
 
 
 def _table(artifact: Artifact, found: Mapping[tuple[str, bool], list[Figures]]) -> Table:

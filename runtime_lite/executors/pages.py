@@ -8,6 +8,7 @@ Linux 6.1 and later; elsewhere, or where the system or `RUNTIME_LITE_LARGE_PAGES
 
 import contextlib
 import ctypes
+import mmap
 import os
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _COLLAPSE = 25  # MADV_COLLAPSE
 _SIZE = 2 << 20
 _PAGE = 4096
@@ -48,7 +49,7 @@ def large_pages(weights: int) -> Iterator[None]:
 
 
 def _are_wanted() -> bool:
-    if _LIBC is None or os.environ.get(SWITCH) == "0":
+    if _LIBC is None or mmap.PAGESIZE != _PAGE or os.environ.get(SWITCH) == "0":
         return False
     try:
         return "[never]" not in _SYSTEM.read_text()

@@ -77,7 +77,7 @@ def test_no_byte_changes_where_pages_are_moved(monkeypatch: pytest.MonkeyPatch) 
     assert (numbers == np.arange(len(numbers))).all()
 
 
-@pytest.mark.parametrize("why", ["small", "switch", "never", "no such file", "no Linux"])
+@pytest.mark.parametrize("why", ["small", "switch", "never", "no such file", "no Linux", "other pages"])
 def test_nothing_is_moved_where_that_is_not_wanted(asked: Asked, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     if why == "switch":
         monkeypatch.setenv(pages.SWITCH, "0")
@@ -85,6 +85,8 @@ def test_nothing_is_moved_where_that_is_not_wanted(asked: Asked, monkeypatch: py
         pages._SYSTEM.write_text("always madvise [never]\n")
     elif why == "no such file":
         pages._SYSTEM.unlink()
+    elif why == "other pages":
+        monkeypatch.setattr(mmap, "PAGESIZE", 65536)
     elif why == "no Linux":
         monkeypatch.setattr(pages, "_LIBC", None)
     with pages.large_pages(LARGE - 1 if why == "small" else LARGE), memory(1.0):
