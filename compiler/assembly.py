@@ -54,6 +54,7 @@ class Assembly:
     Args:
         loaded: the recipe.
         folder: where the bundle is made.
+        engines: where engines lie until they are entered into the bundle, a folder that nobody else writes to.
         graphs: lowered graphs by name.
         progress: shows the stages.
         record: takes in what is measured.
@@ -63,11 +64,13 @@ class Assembly:
         self,
         loaded: LoadedRecipe,
         folder: Path,
+        engines: Path,
         graphs: Mapping[str, Lowering],
         progress: Progress,
         record: BuildRecord,
     ) -> None:
-        self.loaded, self.folder, self.lowerings, self.progress, self.record = loaded, folder, graphs, progress, record
+        self.loaded, self.folder, self.engines = loaded, folder, engines
+        self.lowerings, self.progress, self.record = graphs, progress, record
         self.target = next(iter(graphs.values())).target
         self.receipts: dict[str, Any] = {}
         self.parts: dict[str, GraphParts] = {}
@@ -96,8 +99,8 @@ class Assembly:
             write_files(self.folder, built.files)
             unload_weights()
             forms = lowering.target.plan
-            graphs = {**self.shipped.graphs, name: _shipped_graph(lowering, forms, built, self.folder, self.loaded)}
-            self.shipped = dataclasses.replace(self.shipped, graphs=graphs)
+            shipped = _shipped_graph(lowering, forms, built, self.folder, self.engines, self.loaded)
+            self.shipped = dataclasses.replace(self.shipped, graphs={**self.shipped.graphs, name: shipped})
 
     def check(self, phase: Phase) -> None:
         """Every gate of a phase.
@@ -171,7 +174,7 @@ class Assembly:
             self.record.engines = tuple(self._unbuilt(graph, reason) for graph, reason in waiting.items())
             return
         with self.progress.stage("", "engine") as handle:
-            finished = build_engines(self.target, self.folder, caches)
+            finished = build_engines(self.target, self.folder, self.engines, caches)
             self.record.speed += finished.speed
             done = "verified and timed" if self.target.times_here else "verified"
             ended = done if finished.not_run is None else f"built and not run: {finished.not_run}"
@@ -228,9 +231,9 @@ def _original_of(lowering: Lowering) -> OriginalGraph:
 
 
 def _shipped_graph(
-    lowering: Lowering, forms: Sequence[Form], built: Built, folder: Path, loaded: LoadedRecipe
+    lowering: Lowering, forms: Sequence[Form], built: Built, folder: Path, engines: Path, loaded: LoadedRecipe
 ) -> ShippedGraph:
-    """What gates look at of one graph whose artefacts, made by some forms, lie in a folder."""
+    """What gates look at of one graph whose artefacts, made by some forms, lie in a folder; its engines in another."""
     final, steps = lowering.final(), lowering.original.steps(max(lowering.gate.chained_steps, 1))
     spec = loaded.recipe.graphs[lowering.name]
     limits, open_artifact = lowering.gate.limits(lossy=lowering.is_rounded), lowering.target.open
@@ -263,7 +266,7 @@ def _shipped_graph(
         forms=[form.name for form in forms],
         rounding_forms=[form.name for form in forms if form.made.lossy],
         with_forms=functools.partial(_in_part, lowering, loaded),
-        trial_builder=lowering.target.trial_builder(),
+        trial_builder=lowering.target.trial_builder(engines),
     )
 
 
@@ -274,7 +277,7 @@ def _in_part(lowering: Lowering, loaded: LoadedRecipe, names: Sequence[str]) -> 
     built = lowering.emit_with(names)
     with tempfile.TemporaryDirectory() as scratch:
         write_files(Path(scratch), built.files)
-        graph = _shipped_graph(lowering, forms, built, Path(scratch), loaded)
+        graph = _shipped_graph(lowering, forms, built, Path(scratch), Path(scratch), loaded)
         explain = functools.partial(lowering.explain_form, names[:-1], built) if forms else lowering.explain
         yield Path(scratch), dataclasses.replace(graph, explain=explain)
 

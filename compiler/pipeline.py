@@ -8,8 +8,10 @@ import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from compiler.assembly import Assembly, source_files
+from compiler.bundle.finish import SCRATCH
 from compiler.bundle.kept_bundle import KeptBundle, bundle_inputs, checkpoint_hashes, code_of_gates
 from compiler.bundle.staged_folder import check_bundle_or_nothing, check_folder, check_replaceable, staged
 from compiler.cache.results import StageResults
@@ -203,8 +205,8 @@ def _assemble(
 ) -> None:
     """Lowered graphs to the bundle in its place: made and held to every gate, or as an earlier build has left it."""
     kept = _kept(loaded, options.cache, graphs)
-    with staged(options.out, check_bundle_or_nothing) as folder:
-        bundle = Assembly(loaded, folder, graphs, progress, record)
+    with staged(options.out, check_bundle_or_nothing) as folder, TemporaryDirectory(prefix=SCRATCH) as scratch:
+        bundle = Assembly(loaded, folder, Path(scratch) / "engines", graphs, progress, record)
         if kept.entry is not None:
             bundle.recall(kept)
         else:

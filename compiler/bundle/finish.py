@@ -29,6 +29,9 @@ from runtime_lite.verify import verify_model
 
 TIMED_RUNS, WARM_UP_RUNS = 100, 10
 
+SCRATCH = "slipway-engines-"
+"""How the names of folders begin in which engines lie before they are entered into a bundle."""
+
 
 def unfinished(manifest: Manifest) -> dict[str, str]:
     """Why the engine of a graph is not built, by graph."""
@@ -77,7 +80,8 @@ def finish_bundle(path: Path, caches: Path) -> Finished:
     require_toolchain(target, str(path))
     with staged(path, check_bundle_or_nothing) as folder:
         copy_files(path, folder)
-        finished = build_engines(target, folder, caches)
+        with tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch:
+            finished = build_engines(target, folder, Path(scratch) / "engines", caches)
         with read_bundle(folder) as bundle:
             recipe = yaml.safe_load(bundle.read_file(bundle.manifest.recipe))
         budget = (recipe.get("gates") or {}).get("budget")
@@ -100,19 +104,22 @@ def require_toolchain(target: Target, where: str) -> None:
         )
 
 
-def build_engines(target: Target, folder: Path, caches: Path) -> Finished:
+def build_engines(target: Target, folder: Path, engines: Path, caches: Path) -> Finished:
     """Build and enter the engines of a bundle in place, then verify them, and time them where a time means anything.
 
     Where the machine that builds them cannot run them, they are neither.
+
+    Args:
+        target: whose compiler is here.
+        folder: of the bundle.
+        engines: a folder for engines, with those that a trial has made already; it need not be there yet.
+        caches: folder of what makes the next run of the vendor's compiler faster.
 
     Raises:
         Refused: the builder refuses a graph.
         GateFailed: an engine does not reproduce the recorded outputs.
     """
-    with tempfile.TemporaryDirectory(prefix="slipway-engines-") as scratch:
-        made = Path(scratch) / "made"
-        made.mkdir()
-        _enter(folder, made, target.compile(folder, made, caches))
+    _enter(folder, engines, target.compile(folder, engines, caches))
     not_run = target.cannot_run()
     if not_run is not None:
         return Finished([], not_run)

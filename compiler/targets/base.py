@@ -288,8 +288,11 @@ class Target(abc.ABC):
         """Why the vendor's compiler cannot run here; None where it can, or where the target has none."""
         return missing(self.parts())
 
-    def trial_builder(self) -> TrialBuilder | None:
+    def trial_builder(self, out: Path) -> TrialBuilder | None:
         """What builds engines on a machine without the device, to see that the vendor takes the graphs; None for none.
+
+        Args:
+            out: a folder for engines that are those that ship: `compile` finds them there.
 
         Raises nothing of ours: where it is not here, `trial_absent` says why.
         """
@@ -308,7 +311,8 @@ class Target(abc.ABC):
 
         Args:
             bundle: a folder, which stays as it is.
-            out: an empty folder for engines.
+            out: a folder for engines, with those that `trial_builder` has made of the same graph files; where it has
+                made none, the folder may not be there yet.
             caches: a folder of what makes the next run faster.
 
         Returns:

@@ -208,3 +208,28 @@ def check_words_of_a_trial(project: Project, code: int, out: str, report: dict[s
     assert receipts["parity"]["net"]["engines"]["batch=2"]["builder"] == "TensorRT-RTX 1.7.1.116"
     manifest = json.loads((project.folder / "trt/manifest.json").read_text())
     assert manifest["graphs"]["net"]["engine"]["status"] == "not built"
+
+
+def test_an_engine_that_ships_is_built_once_for_the_gate_and_for_the_bundle(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, trial.PACKAGE)
+    monkeypatch.syspath_prepend(str(write_rtx(tmp_path / "site")))
+    trial.builder_version.cache_clear()
+    project.replace("tiny.yaml", "  - kind: tensorrt", "  - kind: tensorrt_rtx")
+    builds: list[str] = []
+
+    def counted(bundle: Path, plan: Any, engine: Any, capabilities: Any, why: str = "") -> tuple[TrialEngine, bytes]:
+        builds.append(engine["engine"])
+        described, _ = trial_in("float32")(bundle, plan, engine, capabilities, why)
+        return described, f"build {len(builds)}".encode()
+
+    monkeypatch.setattr(trial, "built_trial", counted)
+    ended = project.build(out="pc")
+    trial.builder_version.cache_clear()
+    assert ended.code == 0, ended.err
+    assert builds == ["engines/net.batch1.plan", "engines/net.batch2.plan"]
+    shipped = [(project.folder / "pc" / name).read_text() for name in builds]
+    assert shipped == ["build 1", "build 2"], "what the gate has looked at is what ships"
+    assert ended.report["engines"][0]["status"] == "built"
+    assert any(row["gate"] == "engine layers" and row["holds"] is True for row in ended.report["gates"])

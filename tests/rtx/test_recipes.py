@@ -38,7 +38,7 @@ def test_every_graph_of_a_recipe_is_built_and_computes_as_planned(
         original = Original(loaded, graph, spec, cache, progress)
         graphs[graph] = Lowering(original, listed.target, failure_folder(tmp_path / "out"))
         graphs[graph].run(())
-    bundle = Assembly(loaded, tmp_path, graphs, progress, BuildRecord(name, (), "", progress))
+    bundle = Assembly(loaded, tmp_path, tmp_path / "engines", graphs, progress, BuildRecord(name, (), "", progress))
     bundle.emit()
     for shipped in bundle.shipped.alone():
         findings = ENGINE_LAYERS.run(shipped, silent).findings

@@ -58,9 +58,9 @@ def outcome(graph: Lowered, target: Tensorrt) -> str:
     major, minor = target.compute_capability.split(".")
     limits = DeviceLimits((int(major), int(minor)), target.opset)
     rules = ", ".join(sorted({violation.rule for violation in lint(graph.model, limits)}))
-    build = target.trial_builder()
-    assert build is not None, "expected TensorRT-RTX, got none; install the extra rtx"
     with tempfile.TemporaryDirectory() as folder:
+        build = target.trial_builder(Path(folder))
+        assert build is not None, "expected TensorRT-RTX, got none; install the extra rtx"
         (Path(folder) / FILE).parent.mkdir()
         (Path(folder) / FILE).write_bytes(house.serialized(graph.model))
         try:

@@ -146,12 +146,13 @@ class TensorrtRtx(Target):
             f"{device.capability}"
         )
 
-    def trial_builder(self) -> TrialBuilder | None:
-        """The builder that makes the engines."""
-        return None if trial_part(is_needed=True).cure else self._tried
+    def trial_builder(self, out: Path) -> TrialBuilder | None:
+        """The builder that makes the engines that ship."""
 
-    def _tried(self, folder: Path, emitted: Emitted) -> TrialEngine:
-        return trial.built_trial(folder, self.builder_plan(), engine_plan(emitted), self.compute_capabilities)[0]
+        def built(folder: Path, emitted: Emitted) -> TrialEngine:
+            return _built_into(out, folder, self.builder_plan(), engine_plan(emitted), self.compute_capabilities)
+
+        return None if trial_part(is_needed=True).cure else built
 
     def engine_outlook(self) -> str:
         """Linted always, built where the builder is, run where a device is."""
@@ -162,7 +163,7 @@ class TensorrtRtx(Target):
         return f"graphs are linted, engines are built here for {', '.join(self.compute_capabilities)}, and {run}"
 
     def compile(self, bundle: Path, out: Path, caches: Path) -> Mapping[str, Compiled]:
-        """Build an engine of every graph file, each in a process of its own.
+        """Build an engine of every graph file that has none yet, each in a process of its own.
 
         Raises:
             Refused: the builder refuses a graph, crashes, or reaches a limit.
@@ -174,12 +175,21 @@ class TensorrtRtx(Target):
             capabilities = plan["compute_capabilities"]
             files = {}
             for engine in plan["engines"]:
-                _, content = trial.built_trial(bundle, plan["builder"], engine, capabilities)
-                write_files(out, {engine["engine"]: content})
+                if not (out / engine["engine"]).exists():
+                    _built_into(out, bundle, plan["builder"], engine, capabilities)
                 files[engine["graph"]] = engine["engine"]
             built_with = {"tensorrt_rtx": trial.VERSION, "compute capabilities": ", ".join(capabilities)}
             found[f"{FOLDER}/{path.name}"] = Compiled(files, built_with)
         return found
+
+
+def _built_into(
+    out: Path, folder: Path, plan: Mapping[str, Any], engine: Mapping[str, Any], capabilities: Sequence[str]
+) -> TrialEngine:
+    """Build the engine of a graph file that lies in a folder, and write it into another; what is known of it."""
+    described, content = trial.built_trial(folder, plan, engine, capabilities)
+    write_files(out, {engine["engine"]: content})
+    return described
 
 
 def _refuse_float_products(lowered: Lowered) -> None:

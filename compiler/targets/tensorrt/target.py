@@ -186,8 +186,8 @@ class Tensorrt(Target):
             )
         return None
 
-    def trial_builder(self) -> TrialBuilder | None:
-        """TensorRT-RTX, where its builder is installed."""
+    def trial_builder(self, out: Path) -> TrialBuilder | None:
+        """TensorRT-RTX, where its builder is installed; its engines do not ship."""
         return None if self.trial_absent() else self._tried
 
     def _tried(self, folder: Path, emitted: Emitted) -> TrialEngine:

@@ -98,15 +98,15 @@ def test_engines_are_built_without_a_device(tmp_path: Path, monkeypatch: pytest.
         assert (tmp_path / "out" / engine).read_text() == f"{graph} for 8.6 8.9"
 
 
-def test_what_this_machine_does_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_this_machine_does_is_said_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = TensorrtRtx()
     assert target.engine_outlook() == (
         "graphs are linted, engines are not built (no package tensorrt_rtx; pip install tensorrt-rtx-cu13==1.7.1.116)"
     )
-    assert target.trial_builder() is None
+    assert target.trial_builder(tmp_path) is None
     assert [part.is_needed for part in target.parts()] == [True, False, False]
     installed(monkeypatch)
-    assert target.trial_builder() is not None
+    assert target.trial_builder(tmp_path) is not None
     assert target.engine_outlook() == (
         "graphs are linted, engines are built here for 8.6, 8.9, 12.0, and not run (CUDA: expected a CUDA device, got "
         "none)"
