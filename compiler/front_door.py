@@ -188,6 +188,9 @@ def _finish(options: argparse.Namespace) -> int:
         print(f"{options.bundle}: nothing to finish; {done}")
         return 0
     finished = finish_bundle(options.bundle, (options.cache or default_folder()) / "timing")
+    for finding in finished.layers:
+        if finding.holds is None:
+            print(f"{finding.graph} {finding.subject}: {finding.detail}")
     for row in finished.speed:
         print(f"{row.graph} {row.sizes}: p50 {row.p50_ms:.3f} ms, p95 {row.p95_ms:.3f} ms")
     done = "built, verified and timed" if finished.speed else "built and verified"

@@ -6,9 +6,10 @@ The compiler writes elsewhere: whatever happens to it, the bundle is the one bef
 import dataclasses
 import hashlib
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import onnx_ir as ir
 import yaml
 
 from compiler.bundle.staged_folder import check_bundle_or_nothing, copy_files, staged, write_costs
@@ -17,11 +18,13 @@ from compiler.errors import GateFailed, InternalError, ToolchainAbsent
 from compiler.pieces import write_files
 from compiler.recipe.gates import BudgetGate
 from compiler.records.build_report import SpeedRow
+from compiler.records.findings import Finding
 from compiler.targets.base import Compiled, Target, missing
 from compiler.verify.gates.budget import check_budget
+from compiler.verify.gates.engine_layers import engine_findings
 from runtime_lite.bench import bench_model
 from runtime_lite.errors import FRONT_DOOR, BadInput
-from runtime_lite.format.manifest import MANIFEST_FILE, SCHEMA_VERSION, Engine, FileEntry, Manifest
+from runtime_lite.format.manifest import MANIFEST_FILE, SCHEMA_VERSION, Engine, FileEntry, Manifest, bucket_name
 from runtime_lite.format.manifest_json import json_from_manifest
 from runtime_lite.format.reader import read_bundle
 from runtime_lite.runtime import Runtime
@@ -49,10 +52,12 @@ class Finished:
     Attributes:
         speed: their times; none of those that were not run, or whose times mean nothing here.
         not_run: why they were not run; None where they were, and gave what was recorded.
+        layers: what was found of the layers of those whose compiler describes them.
     """
 
     speed: list[SpeedRow]
     not_run: str | None
+    layers: Sequence[Finding] = ()
 
 
 def finish_bundle(path: Path, caches: Path) -> Finished:
@@ -67,7 +72,8 @@ def finish_bundle(path: Path, caches: Path) -> Finished:
             untouched.
         ToolchainAbsent: this machine has no device or no builder; the bundle is untouched.
         Refused: the builder refuses a graph; the bundle is untouched.
-        GateFailed: an engine does not reproduce the recorded outputs, or is too slow; the bundle is untouched.
+        GateFailed: a node of an engine computes in another type than planned, an engine does not reproduce the
+            recorded outputs, or is too slow; the bundle is untouched.
     """
     if not path.is_dir():
         raise BadInput(f"{path}: expected a bundle directory to finish, got a file; unpack it first")
@@ -107,7 +113,8 @@ def require_toolchain(target: Target, where: str) -> None:
 def build_engines(target: Target, folder: Path, engines: Path, caches: Path) -> Finished:
     """Build and enter the engines of a bundle in place, then verify them, and time them where a time means anything.
 
-    Where the machine that builds them cannot run them, they are neither.
+    Layers that the compiler describes are held against the graphs first. Where the machine that builds engines cannot
+    run them, they are neither verified nor timed.
 
     Args:
         target: whose compiler is here.
@@ -117,12 +124,14 @@ def build_engines(target: Target, folder: Path, engines: Path, caches: Path) -> 
 
     Raises:
         Refused: the builder refuses a graph.
-        GateFailed: an engine does not reproduce the recorded outputs.
+        GateFailed: a node computes in another type than planned, or an engine does not reproduce the recorded outputs.
     """
-    _enter(folder, engines, target.compile(folder, engines, caches))
+    compiled = target.compile(folder, engines, caches)
+    layers = list(_layer_findings(folder, compiled))
+    _enter(folder, engines, compiled)
     not_run = target.cannot_run()
     if not_run is not None:
-        return Finished([], not_run)
+        return Finished([], not_run, layers)
     with Runtime() as runtime:
         model = runtime.load(folder, target.executor)
         failed = [comparison for comparison in verify_model(model) if not comparison.holds]
@@ -133,13 +142,29 @@ def build_engines(target: Target, folder: Path, engines: Path, caches: Path) -> 
                 cure=f"{look}loosen the lossy limits if its figures allow it",
             )
         if not target.times_here:
-            return Finished([], None)
+            return Finished([], None, layers)
         speed = [
             SpeedRow(timing.graph, timing.bucket, timing.p50_ms, timing.p95_ms, 1)
             for timing in bench_model(model, TIMED_RUNS, WARM_UP_RUNS)
         ]
     write_costs(folder, speed)
-    return Finished(speed, None)
+    return Finished(speed, None, layers)
+
+
+def _layer_findings(folder: Path, engines: Mapping[str, Compiled]) -> Iterator[Finding]:
+    """What the gate on layers finds in engines that are described.
+
+    Raises:
+        GateFailed: a node computes in another type than planned.
+    """
+    with read_bundle(folder) as bundle:
+        manifest = bundle.manifest
+    described = {file: engine for each in engines.values() for file, engine in each.described.items()}
+    for name, graph in manifest.graphs.items():
+        for artifact in graph.artifacts:
+            if artifact.file in described:
+                model = ir.load(folder / artifact.file)
+                yield from engine_findings(name, bucket_name(artifact.sizes), model, described[artifact.file])
 
 
 def _enter(folder: Path, made: Path, engines: Mapping[str, Compiled]) -> None:

@@ -73,10 +73,12 @@ class Compiled:
     Attributes:
         files: engine file by graph file, relative to the folder that it was told to write to.
         built_with: versions and device by name.
+        described: what is known of the engines that were built just now, by graph file, where the compiler says it.
     """
 
     files: Mapping[str, str]
     built_with: Mapping[str, str]
+    described: "Mapping[str, TrialEngine]" = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +111,7 @@ class EngineLayer:
 
 @dataclasses.dataclass(frozen=True)
 class TrialEngine:
-    """An engine that a vendor's builder has made of a graph file without the device; nobody has run it.
+    """An engine that a vendor's builder has made of a graph file without the device; it was not run.
 
     Attributes:
         builder: which builder, with its version.

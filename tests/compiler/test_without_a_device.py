@@ -1,5 +1,6 @@
 """Whole builds for a target whose compiler is on another machine: what is built, said and refused here."""
 
+import dataclasses
 import json
 import platform
 import re
@@ -210,26 +211,56 @@ def check_words_of_a_trial(project: Project, code: int, out: str, report: dict[s
     assert manifest["graphs"]["net"]["engine"]["status"] == "not built"
 
 
-def test_an_engine_that_ships_is_built_once_for_the_gate_and_for_the_bundle(
+@dataclasses.dataclass
+class Counted:
+    """A builder of TensorRT-RTX whose engines compute every product in one type, and say which build made them.
+
+    Without a type it describes no layers.
+    """
+
+    kind: str = "float32"
+    builds: list[str] = dataclasses.field(default_factory=list)
+
+    def __call__(
+        self, bundle: Path, plan: Any, engine: Any, capabilities: Sequence[str], why: str = ""
+    ) -> tuple[TrialEngine, bytes]:
+        self.builds.append(engine["engine"])
+        described, _ = trial_in(self.kind)(bundle, plan, engine, capabilities, why)
+        layers = described.layers if self.kind else None
+        return dataclasses.replace(described, layers=layers), f"build {len(self.builds)}".encode()
+
+
+ENGINES = ["engines/net.batch1.plan", "engines/net.batch2.plan"]
+
+
+def test_an_engine_that_ships_is_built_once_and_held_to_its_graph_whoever_builds_it(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A build makes engines where the builder is; where it is not, `finish` makes them later."""
+    project.replace("tiny.yaml", "  - kind: tensorrt", "  - kind: tensorrt_rtx")
+    assert project.build(out="later").code == 0
     monkeypatch.delitem(sys.modules, trial.PACKAGE)
     monkeypatch.syspath_prepend(str(write_rtx(tmp_path / "site")))
     trial.builder_version.cache_clear()
-    project.replace("tiny.yaml", "  - kind: tensorrt", "  - kind: tensorrt_rtx")
-    builds: list[str] = []
-
-    def counted(bundle: Path, plan: Any, engine: Any, capabilities: Any, why: str = "") -> tuple[TrialEngine, bytes]:
-        builds.append(engine["engine"])
-        described, _ = trial_in("float32")(bundle, plan, engine, capabilities, why)
-        return described, f"build {len(builds)}".encode()
-
-    monkeypatch.setattr(trial, "built_trial", counted)
-    ended = project.build(out="pc")
-    trial.builder_version.cache_clear()
+    monkeypatch.setattr(trial, "built_trial", builder := Counted())
+    ended = project.build(out="now")
     assert ended.code == 0, ended.err
-    assert builds == ["engines/net.batch1.plan", "engines/net.batch2.plan"]
-    shipped = [(project.folder / "pc" / name).read_text() for name in builds]
+    assert builder.builds == ENGINES
+    shipped = [(project.folder / "now" / name).read_text() for name in ENGINES]
     assert shipped == ["build 1", "build 2"], "what the gate has looked at is what ships"
     assert ended.report["engines"][0]["status"] == "built"
     assert any(row["gate"] == "engine layers" and row["holds"] is True for row in ended.report["gates"])
+    monkeypatch.setattr(trial, "built_trial", Counted("float16"))
+    before = digest_of(project.folder / "later")
+    failed = project.run("finish", "later")
+    assert failed.code == 4, failed.err
+    assert "stage engines batch=1, graph net, node " in failed.message and "that do not: " in failed.message
+    assert digest_of(project.folder / "later") == before
+    monkeypatch.setattr(trial, "built_trial", builder := Counted(""))
+    finished = project.run("finish", "later")
+    assert finished.code == 0, finished.err
+    assert builder.builds == ENGINES
+    assert finished.out.startswith(
+        "net batch=1: TensorRT-RTX 1.7.1.116 describes its layers in a form that is not know"
+    )
+    trial.builder_version.cache_clear()

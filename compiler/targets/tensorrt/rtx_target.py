@@ -173,13 +173,14 @@ class TensorrtRtx(Target):
         for path in sorted((bundle / FOLDER).glob("*.build_plan.json")):
             plan = json.loads(path.read_text(encoding="utf-8"))
             capabilities = plan["compute_capabilities"]
-            files = {}
-            for engine in plan["engines"]:
-                if not (out / engine["engine"]).exists():
-                    _built_into(out, bundle, plan["builder"], engine, capabilities)
-                files[engine["graph"]] = engine["engine"]
+            described = {
+                engine["graph"]: _built_into(out, bundle, plan["builder"], engine, capabilities)
+                for engine in plan["engines"]
+                if not (out / engine["engine"]).exists()
+            }
+            files = {engine["graph"]: engine["engine"] for engine in plan["engines"]}
             built_with = {"tensorrt_rtx": trial.VERSION, "compute capabilities": ", ".join(capabilities)}
-            found[f"{FOLDER}/{path.name}"] = Compiled(files, built_with)
+            found[f"{FOLDER}/{path.name}"] = Compiled(files, built_with, described)
         return found
 
 

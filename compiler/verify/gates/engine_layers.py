@@ -6,11 +6,13 @@ It runs where there is a builder that needs no device. What it shows is true of 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
+import onnx_ir as ir
+
 from compiler.errors import GateFailed, Place
 from compiler.recipe.record import Recipe
 from compiler.records.findings import BUILT, Finding
 from compiler.runners.stream import Advance
-from compiler.targets.base import Emitted, TrialEngine
+from compiler.targets.base import TrialEngine
 from compiler.verify.gate import Checked, Gate, Shipped
 from compiler.verify.precision_plan import Audited, Kept, audit, broken, counts, planned_nodes
 from runtime_lite.format.manifest import bucket_name
@@ -27,7 +29,7 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
     receipt, words = {}, ""
     for done, emitted in enumerate(artefacts, start=1):
         engine = build(shipped.folder, emitted)
-        findings += _findings(shipped.name, emitted, engine)
+        findings += engine_findings(shipped.name, bucket_name(emitted.sizes), emitted.lowered.model, engine)
         receipt[bucket_name(emitted.sizes)] = {
             "builder": engine.builder,
             "device": engine.device,
@@ -39,20 +41,25 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
     return Checked(findings, f"{len(artefacts)} engines {words}", {"engines": receipt})
 
 
-def _findings(graph: str, emitted: Emitted, engine: TrialEngine) -> Iterator[Finding]:
+def engine_findings(graph: str, bucket: str, model: ir.Model, engine: TrialEngine) -> Iterator[Finding]:
     """That an engine is built, and of each type how many nodes compute in it, of those that should.
+
+    Args:
+        graph: its name.
+        bucket: its sizes, for people.
+        model: the graph file that the engine is built from.
+        engine: what its builder says of it.
 
     Raises:
         GateFailed: a node computes in another type than planned.
     """
-    bucket = bucket_name(emitted.sizes)
     yield Finding(BUILT, graph, bucket, holds=True, detail=engine.words, figures={"bytes": engine.size_bytes})
     if engine.layers is None:
         yield Finding(
             LAYERS, graph, bucket, detail=f"{engine.builder} describes its layers in a form that is not known"
         )
         return
-    plan = planned_nodes(emitted.lowered.model)
+    plan = planned_nodes(model)
     audited = audit(plan, engine.layers)
     _require_kept(graph, bucket, engine, audited)
     fused = sum(len(layer.nodes) > 1 for layer in engine.layers)
