@@ -102,11 +102,7 @@ def tried(drawing: Drawing, *, derived_by: Derive = derive, checks: bool = True)
     asked = session(whole)  # of the graph as it is drawn
     random = np.random.default_rng(drawing.seed)
     try:
-        declared = {} if drawing.declared is None else {"tokens": drawing.declared}
-        ranges = lookup_ranges(whole, declared, house.inputs_named(whole), LARGEST)
-        derived = derived_by(
-            whole, "time", "past", drawing.longest, LARGEST, drawing.chunk, forget=drawing.forgets, ranges=ranges
-        )
+        derived = steps_of(drawing, whole, derived_by)
     except Refused as refused:
         return Trial("refused", refused.message)
     if drawing.spoiler == BEYOND:
@@ -146,6 +142,18 @@ def tried(drawing: Drawing, *, derived_by: Derive = derive, checks: bool = True)
         except Rejected as rejected:
             return Trial("disputed", str(rejected))
     return Trial("accepted")
+
+
+def steps_of(drawing: Drawing, whole: ir.Model, derived_by: Derive = derive) -> DerivedSteps:
+    """The steps of a graph; it is changed.
+
+    Raises:
+        Refused: none can be derived.
+    """
+    declared = {} if drawing.declared is None else {"tokens": drawing.declared}
+    ranges = lookup_ranges(whole, declared, house.inputs_named(whole), LARGEST)
+    longest, chunk, forget = drawing.longest, drawing.chunk, drawing.forgets
+    return derived_by(whole, "time", "past", longest, LARGEST, chunk, forget=forget, ranges=ranges)
 
 
 def _give_up(*_: object) -> None:

@@ -33,6 +33,33 @@ class MaxPool(OpRun):
         return (np.fmax.reduce(windows, -1, initial=lowest),)
 
 
+class Pad(OpRun):
+    """Amounts below zero cut entries off, as ONNX Runtime has it; the library's own takes none."""
+
+    op_domain = ""
+
+    def _run(
+        self,
+        data: Array,
+        pads: Array,
+        constant_value: Array | None = None,
+        axes: Array | None = None,
+        mode: str = "constant",
+        **_: object,
+    ) -> tuple[Array]:
+        amounts = {int(at) % data.ndim: pair for at, pair in zip(
+            range(data.ndim) if axes is None else axes, np.asarray(pads).reshape(2, -1).T, strict=True)}  # fmt: skip
+        both = [amounts.get(at, (0, 0)) for at in range(data.ndim)]
+        cut = tuple(
+            slice(max(-low, 0), size + min(high, 0)) for (low, high), size in zip(both, data.shape, strict=True)
+        )
+        added = [(max(low, 0), max(high, 0)) for low, high in both]
+        if mode != "constant":
+            return (np.pad(data[cut], added, mode=mode),)  # type: ignore[call-overload]
+        filler = 0 if constant_value is None else np.asarray(constant_value).reshape(())
+        return (np.pad(data[cut], added, constant_values=filler),)
+
+
 class _Recurrent(OpRun):
     """A recurrence over as many frames as each row has, in either direction; the library's own knows neither."""
 
@@ -100,7 +127,7 @@ class InDouble:
 
     def __init__(self, model: ir.Model) -> None:
         self.evaluator = ReferenceEvaluator(
-            in_double(ir.serde.serialize_model(model)), new_ops=[MaxPool, RNN, GRU, LSTM]
+            in_double(ir.serde.serialize_model(model)), new_ops=[MaxPool, Pad, RNN, GRU, LSTM]
         )
 
     def run(self, _: None, feeds: Mapping[str, Array]) -> Sequence[Array]:

@@ -204,15 +204,20 @@ def followed(grown: Grown) -> Iterator[tuple[str, Lowered, Done]]:
     Raises:
         Refused: a pass does not take it.
     """
-    first = None if grown.first is None else house.clone(grown.first)
-    models, longest = (house.clone(grown.model), first), {"chunk": grown.chunk}
-    lowered = initial_graph(mock.Mock(), "net", grown.spec, models, 10_000, longest)
+    lowered = begun(grown)
     for name in STANDARD_PASSES:
         before = dataclasses.replace(lowered, model=house.clone(lowered.model)) if name == PROVES else lowered
         outcome = make_pass(name, {}).apply(lowered)
         assert name == PROVES or not outcome.records, f"{name} changes the graph that its certificate is about"
         yield name, before, outcome
         lowered = outcome.lowered
+
+
+def begun(grown: Grown) -> Lowered:
+    """The graph before the first pass."""
+    first = None if grown.first is None else house.clone(grown.first)
+    models, longest = (house.clone(grown.model), first), {"chunk": grown.chunk}
+    return initial_graph(mock.Mock(), "net", grown.spec, models, 10_000, longest)
 
 
 def sessions_of(grown: Grown) -> list[onnxruntime.InferenceSession]:

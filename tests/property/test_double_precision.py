@@ -28,3 +28,19 @@ def test_recurrences_go_over_the_frames_of_each_row(op: str, direction: str) -> 
     feeds["n"] = np.array([2, 5, 1], np.int32)
     for single, double in zip(in_session(model).run(None, feeds), InDouble(model).run(None, feeds), strict=True):
         assert difference_of(single, double) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("mode", "amounts"),
+    [("constant", (0, -1, 0, 2)), ("constant", (0, 2, 0, -3)), ("constant", (1, -2, 0, -1)), ("reflect", (0, 2, 0, 1)),
+     ("edge", (0, 1, 0, 3))],
+)  # fmt: skip
+def test_padding_adds_entries_or_cuts_them_off(mode: str, amounts: tuple[int, ...]) -> None:
+    model = parse(
+        f"""(float[2,5] x) => (float[a,b] y)
+        <int64[4] amounts = {{{", ".join(map(str, amounts))}}}, float filler = {{1.5}}>
+        {{ y = Pad<mode = "{mode}">(x, amounts{", filler" if mode == "constant" else ""}) }}"""
+    )
+    feeds = {"x": np.arange(10, dtype=np.float32).reshape(2, 5)}
+    (single,), (double,) = in_session(model).run(None, feeds), InDouble(model).run(None, feeds)
+    np.testing.assert_array_equal(single, double)

@@ -15,7 +15,7 @@ import torch
 
 from compiler import ir as house
 from compiler.capture import torch_module
-from compiler.capture.derived_steps import derived_model, with_caches
+from compiler.capture.derived_steps import DerivedModel, derived_model, with_caches
 from compiler.capture.initial_graph import initial_graph
 from compiler.capture.onnx_source.onnx_file import require_runnable
 from compiler.errors import Place
@@ -67,17 +67,11 @@ def follow(family: WholeFamily, steps: int) -> Followed:
         Differs: they are not the module.
         SlipwayError: they are refused, or the checker rejects a proof.
     """
-    torch.manual_seed(0)
-    module, spec = family.build().eval(), family.spec
-    model = torch_module.capture_module(module, family.name, spec, list(spec.inputs))
-    require_runnable(model, family.name, Place(stage="capture", graph=family.name))
-    made = derived_model(model, family.name, spec)
-    spec = with_caches(spec, made.model, made.certificate)
-    lowered = initial_graph(mock.Mock(), family.name, spec, (made.model, None), steps, LONGEST)
+    module, made, lowered = derived(family, steps)
     if family.groups is not None:
         lowered = _merged(family, lowered)
     replayed = made.steps
-    for each in spec.passes:
+    for each in family.spec.passes:
         before = dataclasses.replace(lowered, model=house.clone(lowered.model))
         outcome = make_pass(each.name, {}).apply(lowered)
         check_between_passes(outcome.lowered)
@@ -89,6 +83,21 @@ def follow(family: WholeFamily, steps: int) -> Followed:
     trial.in_chunks(sequences)
     nodes = sum(1 for _ in lowered.model.graph)
     return Followed(len(made.certificate["caches"]), nodes, replayed, trial.error, trial.tokens, trial.ties)
+
+
+def derived(family: WholeFamily, steps: int) -> tuple[torch.nn.Module, DerivedModel, Lowered]:
+    """The module of a family with random weights, its steps, and their graph as a build has it before the first pass.
+
+    Raises:
+        SlipwayError: it is refused, or the checker rejects the proof of the steps.
+    """
+    torch.manual_seed(0)
+    module, spec = family.build().eval(), family.spec
+    model = torch_module.capture_module(module, family.name, spec, list(spec.inputs))
+    require_runnable(model, family.name, Place(stage="capture", graph=family.name))
+    made = derived_model(model, family.name, spec)
+    spec = with_caches(spec, made.model, made.certificate)
+    return module, made, initial_graph(mock.Mock(), family.name, spec, (made.model, None), steps, LONGEST)
 
 
 def _merged(family: WholeFamily, steps: Lowered) -> Lowered:

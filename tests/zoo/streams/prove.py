@@ -60,11 +60,8 @@ def follow(family: StepFamily, calls: int) -> Followed:
         Differs: what is built is not the module.
         SlipwayError: it is refused, or the checker rejects a proof.
     """
-    torch.manual_seed(0)
-    module, spec = family.build().eval(), family.spec
-    model = torch_module.capture_module(module, family.name, spec, list(spec.inputs))
-    require_runnable(model, family.name, Place(stage="capture", graph=family.name))
-    start = initial_graph(mock.Mock(), family.name, spec, (model, None), calls, {BATCH: 4})
+    spec = family.spec
+    module, start = captured(family, calls)
     places = start.row_places
     lowered, replayed = start, 0
     for each in spec.passes:
@@ -79,6 +76,19 @@ def follow(family: StepFamily, calls: int) -> Followed:
     alone = [chained_steps(reference.run, stream, calls) for stream in streams]
     house.infer_shapes(lowered.model)
     return Followed(sum(1 for _ in lowered.model.graph), replayed, _compare(lowered, alone, calls))
+
+
+def captured(family: StepFamily, calls: int) -> tuple[torch.nn.Module, Lowered]:
+    """The module of a family with random weights, and its graph as a build has it before the first pass.
+
+    Raises:
+        SlipwayError: it is refused.
+    """
+    torch.manual_seed(0)
+    module, spec = family.build().eval(), family.spec
+    model = torch_module.capture_module(module, family.name, spec, list(spec.inputs))
+    require_runnable(model, family.name, Place(stage="capture", graph=family.name))
+    return module, initial_graph(mock.Mock(), family.name, spec, (model, None), calls, {BATCH: 4})
 
 
 def _compare(lowered: Lowered, alone: Sequence[Sequence[OriginalCall]], calls: int) -> float:
