@@ -12,6 +12,7 @@ among as many, or a count of the ones in a mask that lengths fill.
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 import onnx_ir as ir
@@ -37,7 +38,25 @@ ROOTS = {"Log": 1, "Sqrt": 0}
 NOT_EVERYWHERE = frozenset({"Acos", "Acosh", "Asin", "Atanh", "Pow", "ReduceLogSum"})
 """A list of its own: other operators that have no finite value for some numbers."""
 
-SHORTEST: Mapping[str, int] = MappingProxyType({})
+
+class Known(NamedTuple):
+    """What is known of lengths before a graph is asked what it needs.
+
+    Attributes:
+        least: lengths that are needed in any case, by axis: 1 / (T - 2) means something at T = 1, and nothing at T = 2.
+        named: what lengths make of sizes that shape inference does not know, by the name that it made up for each.
+    """
+
+    least: Mapping[str, int] = MappingProxyType({})
+    named: Mapping[sympy.Symbol, Dim] = MappingProxyType({})
+
+    def size(self, size: Dim) -> sympy.Expr:
+        """A size in axis names, as far as these are known."""
+        whole = sympy.sympify(size)
+        return whole.subs(self.named) if self.named else whole
+
+
+NOTHING = Known()
 """Lengths are as short as callers may want them."""
 
 MOST = 256
@@ -48,7 +67,7 @@ Meets = Callable[[np.ndarray, Lengths], bool]
 
 
 def needs_of_graph(
-    model: ir.Model, batch: str | None, sides: Mapping[str, Side], least: Mapping[str, int]
+    model: ir.Model, batch: str | None, sides: Mapping[str, Side], known: Known = NOTHING
 ) -> dict[Dim, None]:
     """The sizes that have to be 1 or more for a graph to mean something, before anything in it is padded.
 
@@ -56,7 +75,7 @@ def needs_of_graph(
         model: the graph, in which nothing but shapes tells lengths.
         batch: the batch axis, or None.
         sides: which end of each padded axis, by name, holds the valid entries.
-        least: lengths that are needed in any case: 1 / (T - 2) means something at T = 1, and nothing again at T = 2.
+        known: what is known before.
 
     Raises:
         Refused: with node, op and source line; a length may be divided by 0, or no length that is tried means anything.
@@ -65,18 +84,18 @@ def needs_of_graph(
     for node in nodes_of(model):
         case = Case(node, [None if value is None else Fact() for value in node.inputs], batch, sides)
         try:
-            needs |= dict.fromkeys(needs_of(case, least))
+            needs |= dict.fromkeys(needs_of(case, known))
         except Refused as refused:
             raise refused.at(node=str(node.name), op=node.op_type, source=source_of(node)) from None
     return needs
 
 
-def needs_of(case: Case, least: Mapping[str, int] = SHORTEST) -> tuple[Dim, ...]:
+def needs_of(case: Case, known: Known = NOTHING) -> tuple[Dim, ...]:
     """The sizes that have to be 1 or more for a node to mean something, where numbers of axis lengths decide that.
 
     Args:
         case: the node.
-        least: lengths that are needed in any case.
+        known: what is known before.
 
     Raises:
         Refused: a length may be divided by 0, or no length that is tried means anything.
@@ -84,24 +103,24 @@ def needs_of(case: Case, least: Mapping[str, int] = SHORTEST) -> tuple[Dim, ...]
     if case.node.domain not in ("", "ai.onnx"):
         return ()
     if case.op in DIVISORS:
-        return _needs_of_number(case, DIVISORS[case.op], 1, least, divides=True)
+        return _needs_of_number(case, DIVISORS[case.op], 1, known, divides=True)
     if case.op in ROOTS:
-        return _needs_of_number(case, 0, ROOTS[case.op], least, divides=False)
+        return _needs_of_number(case, 0, ROOTS[case.op], known, divides=False)
     if case.op in NOT_EVERYWHERE:
         (output,) = case.node.outputs
         is_judged = _of_lengths(output) is not None and _is_of_rows(case, case.out_dims())
-        return _first(case, output, lambda image, _: bool(np.isfinite(image).all()), least) if is_judged else ()
+        return _first(case, output, lambda image, _: bool(np.isfinite(image).all()), known) if is_judged else ()
     if case.op == "Gather" and case.array(0) is not None:
-        return legal_from(case, 1, [case.dims(0)[case.axis_attribute("axis", 0)]], least)
+        return legal_from(case, 1, [case.dims(0)[case.axis_attribute("axis", 0)]], known)
     if case.op == "ConstantOfShape":
         told = numbers_of(case.node.inputs[0]) or ()
-        return tuple(size for dim in told for size in _needs_of_size(case, dim, 0, divides=False) or ())
+        return tuple(size for dim in told for size in _needs_of_size(case, dim, 0, known, divides=False) or ())
     if case.op == "Reshape" and not case.int_attribute("allowzero", 0):
-        return _not_copied(case)
+        return _not_copied(case, known)
     return ()
 
 
-def _not_copied(case: Case) -> tuple[Dim, ...]:
+def _not_copied(case: Case, known: Known) -> tuple[Dim, ...]:
     """The sizes that a Reshape is told and that must not be 0: it would copy that of the operand in that place.
 
     Raises:
@@ -117,13 +136,11 @@ def _not_copied(case: Case) -> tuple[Dim, ...]:
                 f"Reshape to no entries along axis {at}: it takes the size of its operand instead, at every length",
                 "see that some entries are left in front of it, or leave it out",
             )
-        needs += (_needs_of_size(case, dim, 1, divides=False) or ()) if symbols_of(dim) else ()
+        needs += (_needs_of_size(case, dim, 1, known, divides=False) or ()) if symbols_of(dim) else ()
     return tuple(needs)
 
 
-def _needs_of_number(
-    case: Case, operand: int, first: int, least: Mapping[str, int], *, divides: bool
-) -> tuple[Dim, ...]:
+def _needs_of_number(case: Case, operand: int, first: int, known: Known, *, divides: bool) -> tuple[Dim, ...]:
     """What keeps a number from a first one on, or off 0.
 
     Raises:
@@ -134,8 +151,8 @@ def _needs_of_number(
         raise refuse(f"{case.op} of whole numbers by 0 never runs", "divide by another number")
     if value is None or _of_lengths(value) is None:
         return ()
-    known = numbers_of(value) or _alike(value)
-    found = [None] if known is None else [_needs_of_size(case, size, first, divides=divides) for size in known]
+    held = numbers_of(value) or _alike(value)
+    found = [None] if held is None else [_needs_of_size(case, size, first, known, divides=divides) for size in held]
     sizes = [size for each in found if each is not None for size in each]
     if None not in found:
         return tuple(sizes)
@@ -153,7 +170,7 @@ def _needs_of_number(
         kept = array != 0 if divides else array >= first if first == 0 else array > 0
         return bool(np.isfinite(array).all() and kept.all())
 
-    return (*sizes, *_first(case, value, meets, least))
+    return (*sizes, *_first(case, value, meets, known))
 
 
 def _is_of_rows(case: Case, dims: Sequence[Dim]) -> bool:
@@ -178,16 +195,18 @@ def _alike(value: ir.Value) -> tuple[Dim, ...] | None:
     return None if number is None else (number,)
 
 
-def _needs_of_size(case: Case, size: Dim, least: int, *, divides: bool) -> tuple[Dim, ...] | None:
+def _needs_of_size(case: Case, size: Dim, least: int, known: Known, *, divides: bool) -> tuple[Dim, ...] | None:
     """What keeps a known number from a least one on, or off 0; None where that cannot be told."""
-    alone = sympy.sympify(size)
+    alone = known.size(size)
+    if any(is_placeholder(name) for name in symbols_of(alone)):
+        return None  # it may be 0
     if case.batch is not None:
         alone = alone.subs(symbol(case.batch), 1)
     alone = sympy.fraction(sympy.together(alone))[0]
     if alone.is_number:
         return () if (alone != 0 if divides else alone >= least) else None
     if divides and alone.is_Mul:
-        parts = [_needs_of_size(case, part, least, divides=True) for part in alone.args]
+        parts = [_needs_of_size(case, part, least, known, divides=True) for part in alone.args]
         return None if None in parts else tuple(size for part in parts if part is not None for size in part)
     shifted, first = alone + 1 - least, min(_shortest(case, name) for name in symbols_of(alone))
     for candidate in (shifted, -alone) if divides else (shifted,):
@@ -199,7 +218,7 @@ def _needs_of_size(case: Case, size: Dim, least: int, *, divides: bool) -> tuple
 
 
 def legal_from(
-    case: Case, operand: int, sizes: Sequence[Dim], least: Mapping[str, int] = SHORTEST, *, components: bool = False
+    case: Case, operand: int, sizes: Sequence[Dim], known: Known = NOTHING, *, components: bool = False
 ) -> tuple[Dim, ...]:
     """The sizes that have to be 1 or more for indices that follow from lengths to choose entries that are there.
 
@@ -207,7 +226,7 @@ def legal_from(
         case: the node.
         operand: which input holds the indices.
         sizes: of the axes that are looked up along.
-        least: lengths that are needed in any case.
+        known: what is known before.
         components: whether the last axis of the indices holds one index per axis.
 
     Raises:
@@ -226,11 +245,11 @@ def legal_from(
         )
 
     names = {name for size in sizes for name in symbols_of(size)}
-    return _first(case, value, meets, least, names)
+    return _first(case, value, meets, known, names)
 
 
 def _first(
-    case: Case, value: ir.Value, meets: Meets, least: Mapping[str, int], others: Set[sympy.Symbol] = frozenset()
+    case: Case, value: ir.Value, meets: Meets, known: Known, others: Set[sympy.Symbol] = frozenset()
 ) -> tuple[Dim, ...]:
     """What keeps lengths from the first on at which a value means something.
 
@@ -240,13 +259,15 @@ def _first(
     function = _of_lengths(value)
     if function is None:
         return ()
-    names = set(function.names) | others
+    read = set(function.names) | others
+    names = {name for each in read for name in symbols_of(known.size(each))}
     if any(is_placeholder(name) for name in names):
         return ()
     tracked = [name for name in names if str(name) in case.sides]
-    lengths = {name: max(_shortest(case, name), least.get(str(name), 0)) for name in names}
+    lengths = {name: max(_shortest(case, name), known.least.get(str(name), 0)) for name in names}
     for more in range(MOST):
         tried = lengths | {name: lengths[name] + more for name in tracked}
+        tried |= {name: int(known.size(name).subs(tried)) for name in read & known.named.keys()}
         try:
             (array,) = function.at(tried)
         except ValueError:

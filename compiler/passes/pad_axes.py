@@ -27,9 +27,10 @@ import sympy
 from compiler import ir as house
 from compiler.analysis.certificate import certificate, records
 from compiler.analysis.garbage_collection import paused
-from compiler.analysis.layout import Side
+from compiler.analysis.known_sizes import is_placeholder
+from compiler.analysis.layout import Side, size_of
 from compiler.analysis.lengths import Limit, Longest, infer_settled, least_lengths, longest_lengths
-from compiler.analysis.meaning import MOST, needs_of_graph
+from compiler.analysis.meaning import MOST, Known, needs_of_graph
 from compiler.analysis.propagate import Axes, Derivation, propagate
 from compiler.errors import Place, Refused
 from compiler.ir import OLDEST_OPSET
@@ -67,7 +68,7 @@ class PadAxes:
         derivation = work.derive()
         check_outputs(derivation, lowered)
         work.write(derivation)
-        least = _least_lengths(original, axes, work.at_least_one, limits)
+        least = _least_lengths(original, axes, work.at_least_one, limits, _sizes(original, derivation))
         most = longest_lengths(limits, axes.sides)
         _check_slots(lowered.caches, most)
         for cache in lowered.caches:
@@ -104,7 +105,11 @@ class PadAxes:
 
 
 def _least_lengths(
-    original: ir.Model, axes: Axes, at_least_one: dict[house.Dim, None], limits: Collection[Limit]
+    original: ir.Model,
+    axes: Axes,
+    at_least_one: dict[house.Dim, None],
+    limits: Collection[Limit],
+    named: Mapping[sympy.Symbol, house.Dim],
 ) -> dict[str, int]:
     """The smallest length per padded axis at which the original means something, and the proof holds from there on.
 
@@ -114,7 +119,7 @@ def _least_lengths(
     start = {axis: int(side is Side.LEFT) for axis, side in axes.sides.items()}
     least = dict(start)
     for _ in range(MOST):
-        meant = needs_of_graph(original, axes.batch, axes.sides, least)
+        meant = needs_of_graph(original, axes.batch, axes.sides, Known(least, named))
         longer = least_lengths(at_least_one | meant, start, limits)
         if longer == least:
             return least
@@ -124,6 +129,18 @@ def _least_lengths(
         cure="keep divisors above 0 for all long inputs, as by Max",
         place=Place(axis=", ".join(sorted(least))),
     )
+
+
+def _sizes(original: ir.Model, derivation: Derivation) -> dict[sympy.Symbol, house.Dim]:
+    """What lengths make of the sizes that shape inference does not know, as far as padding has found it."""
+    facts = {value.name: fact for value, fact in derivation.facts.items()}
+    found: dict[sympy.Symbol, house.Dim] = {}
+    for value in (output for node in original.graph for output in node.outputs if output.name in facts):
+        for at, axis in facts[value.name].axes:
+            dim = (house.dims_of(value) or ())[at]
+            if isinstance(dim, sympy.Symbol) and is_placeholder(dim):
+                found.setdefault(dim, size_of(axis))
+    return found
 
 
 def _limited(axis: PaddedAxis, most: Mapping[str, Longest]) -> PaddedAxis:
@@ -179,7 +196,7 @@ def derive_tolerantly(lowered: Lowered) -> tuple[Derivation, tuple[dict[str, Any
 def _meaningless(model: ir.Model, axes: Axes) -> list[Refused]:
     """Why a graph has no meaning at any length; empty where it has one."""
     try:
-        needs_of_graph(model, axes.batch, axes.sides, {})
+        needs_of_graph(model, axes.batch, axes.sides)
     except Refused as refused:
         return [refused]
     return []

@@ -314,7 +314,7 @@ def _in_heads(garden: Garden) -> None:
 
 
 def _use(garden: Garden, found: Grown, few: ir.Value) -> None:
-    """Use a number of one entry as data, as a bound of a mask or of a cut."""
+    """Use a number of one entry as data, as a bound of a mask, or of a cut whose frames may be merged with rows."""
     match int(garden.rng.integers(0, 3)):
         case 0:
             made = garden.op("Add", [found.value, _float(garden, few)])
@@ -324,6 +324,10 @@ def _use(garden: Garden, found: Grown, few: ir.Value) -> None:
             made = garden.op("Where", [mask, found.value, garden.scalar(0.0, FLOAT)])
         case _:
             made = garden.op("Slice", [found.value, garden.insert.int64s(0), few, garden.insert.int64s(1)])
+            if garden.rng.integers(0, 2):  # a size of 0 is told to a Reshape, which copies another in its place
+                flat = garden.op("Reshape", [made, garden.insert.int64s(-1, WIDTH)])
+                turned = garden.op("Tanh", [flat])
+                made = garden.op("Reshape", [turned, garden.op("Shape", [made], dtype=ir.DataType.INT64)])
     garden.keep(made, False)
 
 

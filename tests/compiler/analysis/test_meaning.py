@@ -8,7 +8,7 @@ from compiler import ir as house
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, Fact
 from compiler.analysis.layout import Side
-from compiler.analysis.meaning import legal_from, needs_of, needs_of_graph
+from compiler.analysis.meaning import Known, legal_from, needs_of, needs_of_graph
 from compiler.errors import Refused
 from tests.kit.graphs import node_named, parse
 
@@ -143,15 +143,15 @@ def test_a_node_means_something_from_where_the_others_do() -> None:
     ).node.graph
     assert graph is not None
     model = ir.Model(graph, ir_version=10)
-    assert needs_of_graph(model, "batch", {"time": Side.LEFT}, {}) == {}
-    assert needs_of_graph(model, "batch", {"time": Side.LEFT}, {"time": 2}).keys() == {TIME - 1, TIME - 2}
+    assert needs_of_graph(model, "batch", {"time": Side.LEFT}) == {}
+    assert needs_of_graph(model, "batch", {"time": Side.LEFT}, Known({"time": 2})).keys() == {TIME - 1, TIME - 2}
 
 
 def test_what_means_nothing_is_refused_at_its_node() -> None:
     graph = case("k = Neg(f)  g = Sub(k, half)  y = Log(g)", NUMBER).node.graph
     assert graph is not None
     with pytest.raises(Refused, match="means nothing") as caught:
-        needs_of_graph(ir.Model(graph, ir_version=10), "batch", {"time": Side.LEFT}, {})
+        needs_of_graph(ir.Model(graph, ir_version=10), "batch", {"time": Side.LEFT})
     assert (caught.value.place.op, caught.value.place.node) == ("Log", "y_log")
 
 
@@ -168,3 +168,16 @@ def test_indices_of_each_axis() -> None:
     reader = Case(ir.node("GatherND", [ir.val("d"), made]), (PLAIN, NUMBER), "batch", {"time": Side.LEFT})
     assert legal_from(reader, 1, [TIME, TIME], components=True) == (TIME - 1,)
     assert legal_from(reader, 1, [TIME, TIME + 1], components=True) == ()
+
+
+UNKNOWN = house.symbol("_d7")
+
+
+def test_sizes_that_padding_finds_are_asked_of_lengths() -> None:
+    """Shape inference gives up on a size that is rounded in float; what padding makes of it is at least 1."""
+    made = case("s = Shape(w)  y = Reshape(z, s)")
+    (shape,) = (value for value in made.node.inputs[1:] if value is not None)
+    source = ir.val("w", shape=ir.Shape([2, "_d7", 4]), dtype=ir.DataType.FLOAT)
+    shape.producer().replace_input_with(0, source)  # type: ignore[union-attr]
+    assert needs_of(made) == ()
+    assert needs_of(made, Known(named={UNKNOWN: TIME - 3})) == (TIME - 3,)

@@ -110,6 +110,19 @@ def test_lengths_are_limited_by_tables_and_by_what_must_hold_an_entry() -> None:
     assert PadAxes().apply(conv).lowered.padded_axes[0].minimum == 3
 
 
+def test_a_size_that_a_reshape_would_copy_limits_lengths_where_shape_inference_does_not_know_it() -> None:
+    """Three eighths of the frames, by way of float: told 0, a Reshape takes the 4 of its operand instead."""
+    text = graph(
+        """n = Shape<start = 1, end = 2>(x)  f = Cast<to = 1>(n)  g = Mul(f, three)  i = Cast<to = 7>(g)
+        few = Div(i, eight)  c = Slice(x, zero, few, one)  s = Shape(c)  m = Reshape(c, rows)  e = Exp(m)
+        y = Reshape(e, s)"""
+    )
+    text = text.replace(
+        "<int64[1] middle", "<float three = {3.0}, int64[1] eight = {8}, int64[2] rows = {-1, 4}, int64[1] middle"
+    )
+    assert verify_offline(offline(text, WEIGHTS)).lowered.padded_axes[0].minimum == 3
+
+
 def test_a_mask_that_is_left_out_is_noticed() -> None:
     lowered = offline(graph(ACCEPTED["attention"][0]), WEIGHTS)
     other = offline(graph(ACCEPTED["attention"][0]), WEIGHTS)
