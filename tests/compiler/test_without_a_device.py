@@ -18,7 +18,7 @@ from compiler.targets.base import EngineLayer, TrialEngine
 from compiler.targets.tensorrt import trial
 from tests.kit.models.project import TIMES, Project, digest_of
 from tests.kit.placeholder import shared_library
-from tests.kit.rtx_library import write_rtx
+from tests.kit.rtx_library import BEHAVIOUR, PACKAGE, write_rtx
 from tests.kit.vendor import DRIVER_CODE, write_packages
 from tests.runtime_lite.engines import use_doubles
 
@@ -264,3 +264,33 @@ def test_an_engine_that_ships_is_built_once_and_held_to_its_graph_whoever_builds
         "net batch=1: TensorRT-RTX 1.7.1.116 describes its layers in a form that is not know"
     )
     trial.builder_version.cache_clear()
+
+
+def test_a_builder_that_cannot_be_relied_on_ends_a_build_by_name_and_leaves_nothing(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It crashes, describes its layers in another form under --strict, and is of another version."""
+    project.replace("tiny.yaml", "  - kind: tensorrt", "  - kind: tensorrt_rtx")
+    monkeypatch.delitem(sys.modules, trial.PACKAGE)
+    monkeypatch.syspath_prepend(str(write_rtx(tmp_path / "site")))
+    trial.builder_version.cache_clear()
+    monkeypatch.setenv(BEHAVIOUR, "crash")
+    crashed = project.build(out="pc")
+    assert crashed.code == 3
+    assert (
+        "graphs/net.batch1.onnx: expected an engine of TensorRT-RTX 1.7.1.116 for compute capability 8.6, 8.9, 12.0: "
+        "expected build_trial.py to end by itself, got a process ended by SIGSEGV; change the graph\n"
+    ) in crashed.message + "\n", "this target has no option that leaves the builder out"
+    monkeypatch.setattr(trial, "built_trial", Counted(""))
+    unread = project.build("--strict", out="pc")
+    assert unread.code == 4
+    assert (
+        "batch=1: expected layers that can be read, got TensorRT-RTX 1.7.1.116 describes its layers" in unread.message
+    )
+    assert not (project.folder / "pc").exists()
+    (tmp_path / "site/tensorrt_rtx/__init__.py").write_text(PACKAGE.replace("{version}", "1.8.0.2"))
+    trial.builder_version.cache_clear()
+    another = project.build("--strict", out="pc")
+    trial.builder_version.cache_clear()
+    assert another.code == 5
+    assert "target tensorrt_rtx: expected version 1.7.1.116, got 1.8.0.2; build without --strict" in another.message

@@ -37,7 +37,11 @@ class OnnxParser:
 
     def __init__(self, network, logger): pass
     def set_flag(self, flag): pass
-    def parse_from_file(self, path): return True
+    def parse_from_file(self, path):
+        if os.environ.get("RTX_DOUBLE") == "crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return True
+
     def supports_model_v2(self, content, path): return True
     def get_error(self, index): raise IndexError
 
@@ -64,8 +68,6 @@ class Builder:
 
     def build_serialized_network(self, network, config):
         behaviour = os.environ.get("RTX_DOUBLE")
-        if behaviour == "crash":
-            os.kill(os.getpid(), signal.SIGSEGV)
         if behaviour == "hang":
             time.sleep(600)
         if behaviour == "fill":

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import onnx_ir as ir
 
-from compiler.errors import RecipeError
+from compiler.errors import RecipeError, Refused
 from compiler.passes.eliminate_outputs import EliminateOutputs
 from compiler.passes.legalize_scores import LegalizeScores
 from compiler.passes.lower_elu import LowerElu
@@ -194,7 +194,11 @@ class Tensorrt(Target):
         """What TensorRT-RTX makes of a graph file; flags that need a device or other libraries are left out."""
         capability, why = trial.stand_in(self.compute_capability, emitted.lowered.model)
         plan = {**self.builder_plan(), "flags": [], "hardware_compatibility": "NONE"}
-        return trial.built_trial(folder, plan, engine_plan(emitted), [capability], why)[0]
+        try:
+            return trial.built_trial(folder, plan, engine_plan(emitted), [capability], why)[0]
+        except Refused as error:
+            alone = f"where the limit is one of {trial.NAME} alone, set try_builder: false in the target"
+            raise Refused(error.message, cure=f"{error.cure}; {alone}") from None
 
     def trial_absent(self) -> str:
         """TensorRT-RTX is not wanted, or not installed in the version that is pinned."""

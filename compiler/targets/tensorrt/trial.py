@@ -84,7 +84,7 @@ def built_trial(
         except Refused as error:
             raise Refused(
                 f"{engine['graph']}: expected an engine of {NAME} {VERSION} for {device}: {error.message}",
-                cure=f"change the graph; where the limit is one of {NAME} alone, set try_builder: false in the target",
+                cure="change the graph",
             ) from None
         content, layers = (out / "engine.plan").read_bytes(), (out / "layers.txt").read_text(encoding="utf-8")
     digest = hashlib.sha256(content).hexdigest()

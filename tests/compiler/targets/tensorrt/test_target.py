@@ -12,7 +12,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from compiler.errors import RecipeError
+from compiler.errors import RecipeError, Refused
 from compiler.pieces import write_files
 from compiler.stages import Lowered
 from compiler.targets.base import Built, Part
@@ -74,6 +74,24 @@ def test_graphs_are_the_static_ones_and_the_engine_is_said_not_to_be_built() -> 
         "tensorrt/slipway_tensorrt_engine.py",
         "tensorrt/verify_t4.py",
     ]
+
+
+def test_where_a_builder_that_ships_nothing_refuses_there_is_a_way_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*asked: object) -> None:
+        raise Refused("graphs/net.batch1.onnx: expected an engine", cure="change the graph")
+
+    monkeypatch.setattr("compiler.targets.tensorrt.target.trial_part", lambda is_needed: Part("builder", "1", ""))
+    monkeypatch.setattr("compiler.targets.tensorrt.target.trial.built_trial", refuse)
+    build = Tensorrt().trial_builder(tmp_path)
+    assert build is not None
+    with pytest.raises(Refused) as caught:
+        build(tmp_path, emitted().artifacts[0])
+    assert caught.value.cure == (
+        "change the graph; where the limit is one of TensorRT-RTX alone, set try_builder: false in the target"
+    )
+    assert Tensorrt(try_builder=False).trial_builder(tmp_path) is None
 
 
 def test_the_plan_names_every_flag_and_every_engine() -> None:
