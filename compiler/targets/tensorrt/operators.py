@@ -54,6 +54,9 @@ DATA_OPERAND = {"Where": 1, "OneHot": 2}
 MADE_BY_OPERATOR = frozenset({"Constant", "ConstantOfShape", "RandomNormal", "RandomUniform", "If", "Loop"})
 """Operators whose data are their outputs."""
 
+SIZED_BY_DATA = frozenset({"NonMaxSuppression", "NonZero"})
+"""Operators of the table whose number of results depends on their data."""
+
 MINIMUM_VERSION = "10.9"
 """The oldest TensorRT whose names the builder knows; its parser takes everything up to opset 20."""
 
@@ -109,6 +112,18 @@ def _operator(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
             yield Breach(
                 f"expected an operator that the parser takes, got {node.op_type}",
                 "write it with operators of the support matrix",
+                node,
+            )
+
+
+def _data_size(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
+    """TensorRT-RTX has no kernels for them, and shapes of an engine are numbers."""
+    for node in every_node(model):
+        if node.domain in ("", "ai.onnx") and node.op_type in SIZED_BY_DATA:
+            yield Breach(
+                f"expected operators whose results have a known size, got {node.op_type}, whose data decides how many "
+                "entries it gives",
+                "hide entries with a mask, as Where(mask, x, 0) does, in place of selecting them",
                 node,
             )
 
@@ -359,6 +374,7 @@ _CHECKS: dict[str, Callable[[ir.Model, DeviceLimits], Iterator[Breach]]] = {
     "opset": _opset,
     "domain": _domain,
     "operator": _operator,
+    "data-size": _data_size,
     "operand-type": _operand_type,
     "attention": _attention,
     "constant-operand": _constant_operand,

@@ -117,6 +117,13 @@ PLANTED: dict[str, tuple[Case, Case]] = {
         Case(f"{BOTH} {{ y = com.acme.Relu(x) }}", types={"y": ir.DataType.FLOAT}),
         Case(f"{BOTH} {{ y = Relu(x) }}"),
     ),
+    "data-size": (
+        Case(
+            "(float[4] x, int64[1] last) => (int64[1,1] y) { at = NonZero(x)  y = ReduceSum(at, last) }",
+            {"last": np.array([1])},
+        ),
+        Case("(float[4] x, float z) => (float[4] y) { n = Equal(x, z)  y = Where(n, z, x) }", {"z": ONE}),
+    ),
     "operator": (
         Case(
             "(float[2,4] x, uint8 z, float s) => (int32[2,2] y) { y = Det(x) }",

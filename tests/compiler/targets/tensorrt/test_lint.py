@@ -107,7 +107,7 @@ def test_all_violations_of_a_graph_are_found_in_one_run_with_their_lines() -> No
         ("topk-sorted", "best"), ("topk-k", "best_of"), ("same-types", "mixed"), ("operator", "unit"),
         ("operator", "dead"), ("scale", "q"), ("zero-point", "q"), ("float-only", "soft"), ("weight-axis", "dw"),
         ("weight-range", "dw"), ("scale-channels", "dv"), ("scale", "dv"), ("quantized-type", "lone"),
-        ("both-halves", "lone"),
+        ("both-halves", "lone"), ("data-size", "none"),
     }  # fmt: skip
     got = {(violation.rule, violation.place.node.rsplit("_", 1)[0]) for violation in found}
     assert len(expected) >= 15
