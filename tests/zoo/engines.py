@@ -3,15 +3,17 @@
 Each graph is made as the target makes it, in float32 and in half precision, for two kinds of device, and is built
 whatever the linter says of it. The line says `taken`, or `refused by RULE`; `RULE refuses what is built`, which is
 right where the rule says why it stays; and `NO RULE` where the builder refuses, or ends, what the linter takes.
-`--bundle DIR` does so with the graphs of a bundle, in the types that they have.
+`--streams` does so with the steps of the streaming zoo, `--bundle DIR` with the graphs of a bundle, in the types that
+they have.
 """
 
 import argparse
 import collections
+import functools
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import onnx_ir as ir
@@ -30,6 +32,12 @@ from compiler.targets.tensorrt.target import Tensorrt
 from tests.zoo.families import FAMILIES
 from tests.zoo.family import DEFAULT_SIZES, Family
 from tests.zoo.prove import lower
+from tests.zoo.streams.families import FAMILIES as STEPS
+from tests.zoo.streams.family import BATCH, StepFamily
+from tests.zoo.streams.prove import captured
+
+CALLS = 20
+"""Calls of a stream that a step is captured for."""
 
 KINDS = ((ir.DataType.FLOAT, "8.6"), (ir.DataType.FLOAT16, "8.6"), (ir.DataType.FLOAT16, "7.5"))
 """What graphs compute in, for which device: TensorRT-RTX has no products in float32 for a Turing."""
@@ -46,10 +54,37 @@ def frozen(family: Family, kind: ir.DataType, target: Tensorrt) -> Lowered:
     lowered = lower(family)
     for name in STANDARD_PASSES[1:]:  # graphs are stored simplified
         lowered = make_pass(name, with_preferred(name, {}, target.pass_options)).apply(lowered).lowered
+    sizes = DEFAULT_SIZES | dict(family.sizes)
+    return written(lowered, kind, target, {axis: sizes[axis] for axis in family.axes})
+
+
+def frozen_step(family: StepFamily, kind: ir.DataType, target: Tensorrt) -> Lowered:
+    """A step of the streaming zoo as the target writes it, in its largest bucket.
+
+    Raises:
+        SlipwayError: it is refused.
+    """
+    return written(
+        step_of(family.name), kind, target, {BATCH: 4, **{axis: sizes[-1] for axis, sizes in family.padded.items()}}
+    )
+
+
+@functools.cache
+def step_of(name: str) -> Lowered:
+    """A step of the streaming zoo behind its passes, which are the same for every device."""
+    family = next(each for each in STEPS if each.name == name)
+    _, lowered = captured(family, CALLS)
+    for each in family.spec.passes:
+        lowered = make_pass(each.name, with_preferred(each.name, {}, Tensorrt.pass_options)).apply(lowered).lowered
+    house.infer_shapes(lowered.model)
+    return lowered
+
+
+def written(lowered: Lowered, kind: ir.DataType, target: Tensorrt, sizes: Mapping[str, int]) -> Lowered:
+    """A graph behind its passes, in one type and at one combination of sizes."""
     if kind != ir.DataType.FLOAT:
         lowered = write_types(lowered, (), kind)
-    sizes = DEFAULT_SIZES | dict(family.sizes)
-    ((_, _, graph),) = prepare_static(target, lowered, {axis: (sizes[axis],) for axis in family.axes}).graphs
+    ((_, _, graph),) = prepare_static(target, lowered, {axis: (size,) for axis, size in sizes.items()}).graphs
     return graph
 
 
@@ -76,27 +111,39 @@ def of_bundle(folder: Path) -> Iterator[tuple[str, Lowered]]:
         yield path.stem, Lowered(path.stem, ir.external_data.load_to_model(ir.load(path)))
 
 
-def of_zoo(names: Sequence[str], kind: ir.DataType, target: Tensorrt) -> Iterator[tuple[str, Lowered | str]]:
-    """The graphs of the zoo, each with its family, or why it has none."""
-    for family in FAMILIES:
-        if family.stuck or (names and family.name not in names):
+def of_zoo(
+    names: Sequence[str], kind: ir.DataType, target: Tensorrt, *, streams: bool
+) -> Iterator[tuple[str, Lowered | str]]:
+    """The graphs of the zoo, or of the streaming zoo, each with its family, or why it has none."""
+    makers: dict[str, Callable[[], Lowered]] = (
+        {each.name: functools.partial(frozen_step, each, kind, target) for each in STEPS}
+        if streams
+        else {each.name: functools.partial(frozen, each, kind, target) for each in FAMILIES if not each.stuck}
+    )
+    for name, make in makers.items():
+        if names and name not in names:
             continue
         try:
-            yield family.name, frozen(family, kind, target)
+            yield name, make()
         except SlipwayError as error:
-            yield family.name, f"not proved: {error.message}"
+            yield name, f"not proved: {error.message}"
 
 
 def main(arguments: list[str]) -> int:
     """Build; how many graphs the builder refuses without a rule."""
     parser = argparse.ArgumentParser(prog="python -m tests.zoo.engines", description=__doc__)
     parser.add_argument("families", nargs="*", help="all by default")
+    parser.add_argument("--streams", action="store_true", help="the steps of the streaming zoo")
     parser.add_argument("--bundle", type=Path, help="build its graphs in place of the zoo's")
     options = parser.parse_args(arguments)
     found = collections.Counter[str]()
     for kind, capability in KINDS[1:] if options.bundle else KINDS:
         target = Tensorrt(compute_capability=capability)
-        graphs = of_bundle(options.bundle) if options.bundle else of_zoo(options.families, kind, target)
+        graphs = (
+            of_bundle(options.bundle)
+            if options.bundle
+            else of_zoo(options.families, kind, target, streams=options.streams)
+        )
         for name, graph in graphs:
             started = time.perf_counter()
             said = graph if isinstance(graph, str) else outcome(graph, target)
