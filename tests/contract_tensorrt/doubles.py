@@ -17,7 +17,11 @@ from tests.kit import vendor
 NUMBER_WORDS = ("int", "typing.SupportsInt", "typing.SupportsIndex")
 BUFFER_WORDS = ("buffer", "typing_extensions.Buffer", "collections.abc.Buffer")
 PLAIN = {"str": str, "bool": bool, "float": float, "tuple": tuple, "list": list, "object": object, "Any": object}
-CPP_NAMES = {"nvonnxparser::OnnxParserFlag": "OnnxParserFlag", "nvonnxparser::IParserError": "ParserError"}
+CPP_NAMES = {
+    "nvonnxparser::OnnxParserFlag": "OnnxParserFlag",
+    "nvonnxparser::IParserError": "ParserError",
+    "nvinfer1::IRuntimeCache": "IRuntimeCache",
+}
 
 
 @dataclass(frozen=True)

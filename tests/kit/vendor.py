@@ -447,7 +447,7 @@ class RuntimeConfig:
         return True
 
     def set_execution_context_allocation_strategy(self, strategy: Any) -> None:
-        assert strategy == "STATIC"
+        assert getattr(strategy, "name", strategy) == "STATIC"
 
 
 class EngineInspector:
