@@ -4,14 +4,13 @@ Names, signatures and enumerations are those of TensorRT-RTX; what calls do is a
 what was called, and whether the recorded outputs came back. It opens the bundle twice: kernels are kept for the second.
 """
 
+import importlib
 import json
 import sys
 import types
 from pathlib import Path
 from typing import Any
 from unittest import mock
-
-import tensorrt_rtx
 
 from runtime_lite import Runtime
 from runtime_lite.executors.cuda import Device
@@ -22,8 +21,9 @@ from tests.kit import vendor
 
 def main(bundle: Path) -> dict[str, Any]:
     """Open the engines and compare what they give."""
-    checked = Checked(tensorrt_rtx)
-    checked.library.__spec__ = tensorrt_rtx.__spec__
+    genuine = importlib.import_module("tensorrt_rtx")
+    checked = Checked(genuine)
+    checked.library.__spec__ = genuine.__spec__
     bindings = types.ModuleType("cuda.bindings")
     vars(bindings).update(runtime=vendor.CudaRuntime(), utils=types.SimpleNamespace(get_cuda_native_handle=int))
     found = {"tensorrt_rtx": checked.library, "cuda": types.ModuleType("cuda"), "cuda.bindings": bindings}
