@@ -20,6 +20,7 @@ import onnx_ir as ir
 from compiler.errors import RecipeError, Refused
 from compiler.passes.eliminate_outputs import EliminateOutputs
 from compiler.passes.legalize_scores import LegalizeScores
+from compiler.passes.lower_clip import LowerClip
 from compiler.passes.lower_elu import LowerElu
 from compiler.passes.lower_quantized_convolutions import LowerQuantizedConvolutions
 from compiler.passes.split_constants import SplitConstants
@@ -320,7 +321,7 @@ def standalone(module: Any) -> bytes:
 
 def for_the_builder(plain: Sequence[Pass], sizes: Mapping[str, int]) -> tuple[Pass, ...]:
     """What every target does, and around it what NVIDIA's builders want."""
-    behind = (EliminateOutputs(), LowerElu(), LowerQuantizedConvolutions(), SplitConstants())
+    behind = (EliminateOutputs(), LowerClip(), LowerElu(), LowerQuantizedConvolutions(), SplitConstants())
     return (LegalizeScores(tuple(sizes.items())), *plain, *behind)
 
 

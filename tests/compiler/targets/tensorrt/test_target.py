@@ -254,6 +254,13 @@ def test_wrong_options_are_named(options: dict[str, object], sentence: str) -> N
     assert sentence in str(caught.value)
 
 
+def test_lengths_that_a_model_clips_are_taken() -> None:
+    text = '(float[batch,4] x, int64[batch] n, int64 most) => (int64[batch] y) { y = Clip(n, "", most) }'
+    clipped = Lowered("net", parse(text, {"most": np.array(3)}), batch_axis="batch")
+    (artefact,) = Tensorrt().emit(clipped, {"batch": (1,)}).artifacts
+    assert [node.op_type for node in artefact.lowered.model.graph] == ["Min"]
+
+
 def test_the_later_devices_may_have_what_a_t4_lacks() -> None:
     assert Tensorrt(compute_capability="8.6", hardware_compatibility="AMPERE_PLUS")
     model = parse("(float[batch,2] x) => (bfloat16[batch,2] y) { y = Cast<to = 16>(x) }")
