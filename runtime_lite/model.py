@@ -57,7 +57,6 @@ class Model:
         self._pinned: list[Version] = []
         self._priority = priority
         self._closed = False
-        self._changing = threading.Lock()
 
     @overload
     def run(self, feeds: Mapping[str, Array], graph: str | None = None, lengths: None = None) -> dict[str, Array]: ...
@@ -403,7 +402,7 @@ class Model:
 
     def leave(self) -> list[Version]:
         """For `Runtime.close`: take no more requests; return the versions that are to be unloaded."""
-        with self._changing:
+        with self._server.lock:
             self._closed = True
             return [self._version, *self._pinned]
 
@@ -414,7 +413,7 @@ class Model:
         Raises:
             BadInput: the model was closed meanwhile; the version is closed.
         """
-        with self._changing:
+        with self._server.lock:
             if not self._closed:
                 old, self._version = self._version, version
                 self._pinned = [old, *(each for each in self._pinned if not each.gone.is_set())]

@@ -25,6 +25,7 @@ from runtime_lite.scheduling.cost_table import CostTable
 from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.serving.batch import Version
 from runtime_lite.serving.events import Observer
+from runtime_lite.serving.exits import native_work
 from runtime_lite.serving.health import DrainReport, Health
 from runtime_lite.serving.ledger import Balance
 from runtime_lite.serving.refusals import CLOSE_S, check_seconds
@@ -72,7 +73,6 @@ class Runtime:
         self._models: list[Model] = []
         self._named: dict[str, threading.Event] = {}
         self._closed = False
-        self._changing = threading.Lock()
 
     def load(
         self,
@@ -97,6 +97,7 @@ class Runtime:
             BadInput: there is nothing at the path, an argument is of another type, or the runtime is closed.
             BundleRefused: the bundle is truncated, altered, hostile, of an unknown version, or engines carry code.
             EngineAbsent: an engine is not built, or what runs it is not on this machine.
+            Overloaded: the process ends.
         """
         self._check_open("load")
         if type(priority) is not int or abs(priority) > MOST_PRIORITY:
@@ -105,16 +106,17 @@ class Runtime:
                 "leave it out"
             )
         _check_switch("Runtime.load", "warm_up", warm_up)
-        version = self._open("load", None, path, executors, allow_host_code)
-        try:
-            costs = _warm_up(version) if warm_up else {}
-        except BaseException:
-            version.close()
-            raise
+        with native_work("Runtime.load"):
+            version = self._open("load", None, path, executors, allow_host_code)
+            try:
+                costs = _warm_up(version) if warm_up else {}
+            except BaseException:
+                version.close()
+                raise
         with Shield():
             self._server.add(version, self._threads, costs)
             model = Model(self._server, version, priority)
-            with self._changing:
+            with self._server.lock:
                 self._models = [*(known for known in self._models if not known.closed), model]
         if self._closed:
             model.close()
@@ -144,17 +146,19 @@ class Runtime:
             BadInput: there is nothing at the path, or the model is not an open one of this runtime.
             BundleRefused: the bundle cannot be trusted or read, or its graphs have another interface or other states.
             EngineAbsent: an engine is not built, or what runs it is not on this machine.
+            Overloaded: the process ends.
         """
         self._check_open("swap")
         if not isinstance(model, Model) or model not in self._models or model.closed:
             raise BadInput("Runtime.swap: expected an open model of this runtime, got another; pass what load() gave")
-        version = self._open("swap", model.name, path, executors, allow_host_code)
-        try:
-            _check_same_interface(model.bundle, version.bundle)
-            costs = _warm_up(version)
-        except BaseException:
-            version.close()
-            raise
+        with native_work("Runtime.swap"):
+            version = self._open("swap", model.name, path, executors, allow_host_code)
+            try:
+                _check_same_interface(model.bundle, version.bundle)
+                costs = _warm_up(version)
+            except BaseException:
+                version.close()
+                raise
         with Shield():
             self._server.add(version, self._threads, costs)
             model.swap(version)
@@ -188,7 +192,7 @@ class Runtime:
 
         A name is free again when its version is gone, so that what observers count by name does not grow with swaps.
         """
-        with self._changing:
+        with Shield(), self._server.lock:
             self._named = {known: left for known, left in self._named.items() if not left.is_set()}
             names = itertools.chain([name], (f"{name}~{number}" for number in itertools.count(2)))
             free = next(candidate for candidate in names if candidate not in self._named)
@@ -235,7 +239,7 @@ class Runtime:
         """
         check_seconds("Runtime.close", "limit_s", limit_s)
         self._closed = True
-        with self._changing:
+        with self._server.lock:
             models, self._models = self._models, []
         self._server.close("Runtime.close", [each for model in models for each in model.leave()], limit_s)
 

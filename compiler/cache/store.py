@@ -61,7 +61,7 @@ def distrust(folder: Path) -> str:
     """Why a folder is no cache to read from, as others may put results there; empty if it is one.
 
     Args:
-        folder: of the cache; one that is not there yet is made for its owner alone.
+        folder: of the cache.
     """
     if os.name != "posix" or not folder.exists():
         return ""
@@ -72,11 +72,17 @@ def distrust(folder: Path) -> str:
         return "every user may write to it"
     if found.st_mode & stat.S_IWGRP and not _is_of_one_user(found.st_gid, found.st_uid):
         return "other users of its group may write to it"
+    for above in folder.resolve().parents:
+        mode = above.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            return f"every user may put another in its place, as all may write to {above}"
     return ""
 
 
 def open_cache(folder: Path | None, tell: Callable[[str], None], *, knows_code: bool = True) -> "StageCache | None":
     """The cache in a folder; None where others may have put results there, which is told.
+
+    A folder that is not there is made first, for its owner alone: looked at before, it could be another's by then.
 
     Args:
         folder: the default one where it is None.
@@ -84,10 +90,19 @@ def open_cache(folder: Path | None, tell: Callable[[str], None], *, knows_code: 
         knows_code: as in `StageCache`.
     """
     chosen = folder or default_folder()
+    with contextlib.suppress(OSError):  # it cannot be written to: nothing is kept, and there is nothing to read
+        _make(chosen)
     why = distrust(chosen)
     if why:
         tell(f"{chosen}: not used as a cache, as {why}; name a folder of your own with --cache, or remove this one")
     return None if why else StageCache(chosen, knows_code=knows_code)
+
+
+def _make(folder: Path) -> None:
+    """Make a folder and those above it, for their owner alone."""
+    if not folder.is_dir():
+        _make(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def _name_of_user(number: int) -> str:
@@ -216,7 +231,7 @@ class StageCache:
     @contextlib.contextmanager
     def _partial(self) -> Iterator[Path]:
         """A folder to write into; gone afterwards unless it was renamed."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make(self.folder)
         partial = self.folder / _PARTIAL / uuid.uuid4().hex
         partial.mkdir(parents=True)
         try:

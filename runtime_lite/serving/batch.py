@@ -45,6 +45,7 @@ class Version:
         retired: whether it is to be closed with its last pin.
         gone: set once its sessions are.
         warm: keys and row buckets that have run, and so have their session.
+        is_left: a thread that is not here was within it as the process was forked, and may hold its locks for ever.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Version:
     retired: bool = False
     gone: threading.Event = field(default_factory=threading.Event)
     warm: set[tuple[Key, int]] = field(default_factory=set)
+    is_left: bool = False
     _keys: dict[tuple[str | int, ...], Key] = field(default_factory=dict)
 
     def key(self, runner: GraphRunner, feeds: Sequence[Feed]) -> Key:
@@ -80,10 +82,11 @@ class Version:
         )
 
     def close(self) -> None:
-        """Drop the sessions and close the bundle; nothing runs any more."""
-        for runner in self.runners.values():
-            runner.close()
-        self.bundle.close()
+        """Drop the sessions and close the bundle; nothing runs any more. What a fork left goes with the process."""
+        if not self.is_left:
+            for runner in self.runners.values():
+                runner.close()
+            self.bundle.close()
         self.gone.set()
 
 
@@ -123,6 +126,7 @@ class LiveStream:
             not been told.
         is_short: whether that is so.
         losses: how often it came to that.
+        first_lost: number of the first request that was lost the last time.
         full_since: when its reader's ring was full; None while it is not.
         requests: requests that are alive.
         ended: why it takes no chunks any more; empty while it does.
@@ -142,6 +146,7 @@ class LiveStream:
     sent: int = 0
     is_short: bool = False
     losses: int = 0
+    first_lost: int = 0
     full_since: int | None = None
     requests: int = 0
     ended: str = ""

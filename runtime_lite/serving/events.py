@@ -118,6 +118,10 @@ class Observer(Protocol):
         ...
 
 
+PAUSE_S = 1.0
+"""A fork waits no longer for an observer."""
+
+
 class News:
     """Brings what happened to observers in the order in which it happened, one event at a time.
 
@@ -131,15 +135,30 @@ class News:
         self._observers = list(observers)
         self._waiting: deque[tuple[str, tuple[object, ...]]] = deque()
         self._telling = threading.Lock()
+        self._is_paused = False
 
     @property
     def wanted(self) -> bool:
         """Whether anybody listens."""
         return bool(self._observers)
 
+    def pause(self) -> None:
+        """Before a fork of the process: wait until nobody is being told, but for no observer that hangs."""
+        self._is_paused = self._telling.acquire(timeout=PAUSE_S)
+
+    def resume(self) -> None:
+        """Behind it: tell what has come meanwhile."""
+        if self._is_paused:
+            self._is_paused = False
+            self._telling.release()
+        self.spread()
+
     def forget(self) -> None:
-        """In a fork of the process: the thread that was telling is not here."""
-        self._telling = threading.Lock()
+        """In the fork: an observer that was being told, by a thread that is not here, may hold its locks for ever."""
+        if not self._is_paused:
+            self._observers.clear()
+            self.fault = "the process was forked while observers were told: they hear nothing here"
+        self._is_paused, self._telling = False, threading.Lock()
 
     def note(self, method: str, *told: object) -> None:
         """Keep an event, under the server's lock."""

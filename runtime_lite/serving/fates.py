@@ -112,20 +112,27 @@ class Fates:
     def note_loss(self, ticket: Ticket[Any], stream: LiveStream) -> None:
         """Have the caller of a request learn before his next chunk that a chunk of it did not run, if so it is.
 
-        Chunks that are lost together are one loss: who learns of one of them knows where the stream stands.
+        Chunks that are lost together are one loss: who learns of the first, or that one was behind it, knows where the
+        stream stands. That one was late, say, tells nothing of those before it.
         """
+        if ticket.is_known:
+            stream.sent -= 1
+            return
         if stream.sent == next_chunk(stream):
             return
         if not stream.is_short:
             stream.losses += 1
+        if not stream.is_short or ticket.number < stream.first_lost:
+            stream.first_lost = ticket.number
         stream.is_short = True
         ticket.loss = stream, stream.losses
 
     def told(self, ticket: Ticket[Any]) -> None:
         """The caller knows how a request has ended."""
+        ticket.is_known = True
         if ticket.loss is not None:
             (stream, number), ticket.loss = ticket.loss, None
-            if number == stream.losses:
+            if number == stream.losses and (ticket.reason == LOST or ticket.number == stream.first_lost):
                 stream.sent, stream.is_short = next_chunk(stream), False
 
     def is_last(self, ticket: Ticket[Any]) -> bool:
@@ -172,9 +179,9 @@ class Fates:
             if stream is not None:
                 stream.requests -= 1
             if outcome != "done":
-                self._withdraw(ticket, stream, now)
-                if stream is not None:
-                    self.note_loss(ticket, stream)
+                is_less = self._withdraw(ticket, stream, now)
+                if stream is not None and (is_less or stream.flying is None or stream.flying.ticket is not ticket):
+                    self.note_loss(ticket, stream)  # what runs yet counts, or fails: `Runs` says which
         self._bells += ticket.wakers
         ticket.wakers = []
         if ticket.hand is not None:
@@ -185,8 +192,13 @@ class Fates:
         if self._quiet is not None and not self.tickets:
             self._quiet.set()
 
-    def _withdraw(self, ticket: Ticket[Any], stream: LiveStream | None, now: int) -> None:
-        """Take what does not run yet of a request out of the queues; what was behind it in its stream is lost."""
+    def _withdraw(self, ticket: Ticket[Any], stream: LiveStream | None, now: int) -> bool:
+        """Take what does not run yet of a request out of the queues; what was behind it in its stream is lost.
+
+        Returns:
+            Whether its stream has fewer chunks now.
+        """
+        before = 0 if stream is None else next_chunk(stream)
         for part in ticket.parts:
             if part.queued:
                 self._scheduler.cancel(part.task)
@@ -199,6 +211,7 @@ class Fates:
             behind = next((at for at, part in enumerate(stream.waiting) if part.ticket is ticket), None)
             if behind is not None:
                 self.lose(stream, behind, now)
+        return stream is not None and next_chunk(stream) < before
 
     # Who waits
 

@@ -11,6 +11,14 @@ class Forkable(Protocol):
 
     lock: threading.Lock
 
+    def before_fork(self) -> None:
+        """Before the lock of any is taken."""
+        ...
+
+    def behind_fork(self) -> None:
+        """In the parent, when all locks are free again."""
+        ...
+
     def in_fork(self) -> None:
         """In the child, under the lock: no other thread of the process is here."""
         ...
@@ -28,21 +36,32 @@ def tell_of_forks(server: Forkable) -> None:
 
 def _before() -> None:
     _forking.acquire()
-    for server in list(_servers):
+    servers = list(_servers)
+    for server in servers:
+        server.before_fork()
+    for server in servers:
         server.lock.acquire()
         _held.append(server)
 
 
 def _in_parent() -> None:
-    while _held:
-        _held.pop().lock.release()
-    _forking.release()
+    servers = _release()
+    for server in servers:
+        server.behind_fork()
 
 
 def _in_child() -> None:
     for server in _held:
         server.in_fork()
-    _in_parent()
+    _release()
+
+
+def _release() -> list[Forkable]:
+    servers = list(_held)
+    while _held:
+        _held.pop().lock.release()
+    _forking.release()
+    return servers
 
 
 os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

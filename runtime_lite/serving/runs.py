@@ -13,7 +13,7 @@ from runtime_lite.errors import BadInput
 from runtime_lite.scheduling.clock import Clock
 from runtime_lite.scheduling.cost_table import CostTable
 from runtime_lite.scheduling.decision import Run
-from runtime_lite.serving.batch import Answer, Part, places_used, run_parts, step_parts
+from runtime_lite.serving.batch import Answer, Part, Version, places_used, run_parts, step_parts
 from runtime_lite.serving.crew import Crew, Hand
 from runtime_lite.serving.events import Execution, News
 from runtime_lite.serving.fates import Fates, part_of
@@ -114,7 +114,8 @@ class Runs:
                 self._undecided_since = now
             decision = self._scheduler.decide(now)
             dropped = [(part_of(task), reason) for task, reason in decision.dropped]
-            for part, _ in dropped:  # all before the first is let go of: that may end the request of several
+            decided = [] if decision.run is None else [part_of(task) for task in decision.run.tasks]
+            for part in (*[part for part, _ in dropped], *decided):  # first: the end of a request unqueues what it has
                 self._fates.unqueue(part)
             for part, reason in dropped:
                 self._fates.let_go(part, reason, now)
@@ -126,12 +127,10 @@ class Runs:
             self._decided += 1
             batch = Batch(decision.run, self._lanes.pop(), self._decided, now)
             self._flying[batch] = None
-            for task in decision.run.tasks:
-                self._fates.unqueue(part_of(task))
             if me is not None and mine is None:
                 mine = batch
             else:
-                wished = (part_of(task).ticket.hand for task in decision.run.tasks)
+                wished = (part.ticket.hand for part in decided)
                 self._crew.hand_over(batch, next((hand for hand in wished if hand is not None), None))
         return mine
 
@@ -285,6 +284,11 @@ class Runs:
                     part.task.payload = part
                     self._fates.queue(part, now)
             self.dispatch(now, None)
+
+    @property
+    def versions(self) -> set[Version]:
+        """What runs are in flight of."""
+        return {part_of(task).version for batch in self._flying for task in batch.run.tasks}
 
     def forget(self, now: int) -> None:
         """In a fork of the process, behind the ends of all requests: what was in flight runs in the parent alone."""

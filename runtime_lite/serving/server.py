@@ -444,6 +444,14 @@ class Server:
         self._after()
         return DrainReport(before - len(left), tuple(ticket.number for ticket in left), time.monotonic() - started)
 
+    def before_fork(self) -> None:
+        """Before the process is forked, and before the lock is taken for it: let observers hear what they are told."""
+        self._news.pause()
+
+    def behind_fork(self) -> None:
+        """In the process that was forked, without the lock: go on telling."""
+        self._news.resume()
+
     def in_fork(self) -> None:
         """Go on in a fork of the process, with threads of its own; what was asked for is answered in the parent alone.
 
@@ -454,6 +462,7 @@ class Server:
             self._gate = FORKED
         self._crew.forget()
         self._news.forget()
+        self._versions.forget(self._runs.versions)
         now = self.clock()
         for ticket in list(self._fates.tickets.values()):
             ticket.wakers = []  # those who wait are in the parent

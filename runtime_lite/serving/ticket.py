@@ -61,6 +61,7 @@ class Ticket(Generic[Answer]):
     Attributes:
         soft: when a good answer should be out, all of it; None until it has parts.
         hard: when its answer is worthless, all of it; None for never.
+        is_known: whether its caller has learned that it has no answer.
         loss: the stream whose chunk it was, and the number of the loss, while its caller does not know of it.
     """
 
@@ -88,6 +89,7 @@ class Ticket(Generic[Answer]):
         self.sequence: int | None = None
         self.soft: int | None = None
         self.hard: int | None = None
+        self.is_known = False
         self.loss: tuple[Any, int] | None = None
         self._owner = owner
         self._answer = answer
@@ -167,6 +169,8 @@ class Ticket(Generic[Answer]):
 
     def check(self) -> None:
         """Raise what the request ended with, if that is no answer."""
+        if self.outcome not in (None, "done"):
+            self.is_known = True  # first: a run that fails just now looks at it
         if self.loss is not None:
             self._owner.loss_told(self)
         if self.error is not None:

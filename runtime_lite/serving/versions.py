@@ -3,7 +3,7 @@
 Used under the server's lock; what is to be closed is closed outside of it, by `Server`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from runtime_lite.format.manifest import bucket_name
 from runtime_lite.scheduling.cost_table import CostTable, costs_of_graph, key_of
@@ -25,6 +25,7 @@ class Versions:
         """Start without any."""
         self._scheduler, self._costs, self._news = scheduler, costs, news
         self._to_close: list[Version] = []
+        self._closing: list[Version] = []
 
     def add(self, version: Version, threads: int, measured: Mapping[tuple[str, str], int], now: int) -> None:
         """Take in a version, as `Server.add` says."""
@@ -73,7 +74,19 @@ class Versions:
         for version in versions:
             self._scheduler.forget(version.name)
             self._costs.remove_model(version.name)
+        self._closing = [each for each in (*self._closing, *versions) if not each.gone.is_set()]
         return versions
+
+    def forget(self, running: Iterable[Version]) -> None:
+        """In a fork of the process, leave what other threads were running or closing as it was.
+
+        Args:
+            running: those in which runs were in flight.
+        """
+        unclosed = [each for each in self._closing if not each.gone.is_set()]
+        for version in (*running, *unclosed):
+            version.is_left = True
+        self._to_close += unclosed
 
     def _tell(self, version: Version, change: ModelChange, now: int) -> None:
         if self._news.wanted:

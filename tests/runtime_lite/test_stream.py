@@ -36,7 +36,7 @@ from tests.runtime_lite.bundles import (
     write_double_bundle,
     write_streaming_bundle,
 )
-from tests.runtime_lite.serving.served import Place, assert_close, serve, wait_until
+from tests.runtime_lite.serving.served import Place, assert_close, gate, serve, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -498,6 +498,84 @@ def test_an_older_loss_that_is_read_late_tells_nothing_of_a_newer_one(place: Pla
     with pytest.raises(InternalError):
         third.result(PATIENCE_S)
     stream.push(chunks[1])
+
+
+def test_who_reads_that_a_chunk_was_late_does_not_know_that_one_before_it_failed(place: Place) -> None:
+    chunks = feeds(3)
+    stream = place.model.open_stream()
+    stream.push(chunks[0])
+    held = gate()
+
+    def fail(*_: object) -> None:
+        held(*_)
+        raise InternalError("poisoned")
+
+    place.hook = fail
+    before = stream.submit(chunks[1])
+    assert held.inside.wait(PATIENCE_S)
+    late = stream.submit(chunks[2], deadline_ms=1)
+    wait_until(late.done)
+    held.leave.set()
+    wait_until(before.done)
+    place.hook = lambda *_: None
+    with pytest.raises(Dropped, match="late"):
+        late.result(PATIENCE_S)
+    with pytest.raises(BadInput, match="expected chunk 1 of the stream, which was lost"):
+        stream.submit(chunks[2])
+    with pytest.raises(InternalError):
+        before.result(PATIENCE_S)
+    stream.push(chunks[1])
+
+
+@pytest.mark.parametrize("way", ["late", "taken back"])
+def test_who_knows_that_a_chunk_gave_no_answer_goes_on_when_its_run_fails_later(place: Place, way: str) -> None:
+    chunks = feeds(2)
+    truth = alone(place, chunks)
+    stream = place.model.open_stream()
+    stream.push(chunks[0])
+    held = gate()
+
+    def fail(*_: object) -> None:
+        held(*_)
+        raise InternalError("poisoned")
+
+    place.hook = fail
+    running = stream.submit(chunks[1], deadline_ms=200)
+    assert held.inside.wait(PATIENCE_S)
+    behind = stream.submit(chunks[1], deadline_ms=1)
+    wait_until(behind.done)
+    if way == "late":
+        with pytest.raises(Dropped, match="late"):
+            running.result(PATIENCE_S)
+    else:
+        assert running.cancel()
+    held.leave.set()
+    wait_until(lambda: place.server.health().running == 0)
+    place.hook = lambda *_: None
+    with pytest.raises(Dropped, match="late"):
+        behind.result(PATIENCE_S)
+    assert_close(stream.submit(chunks[1]).result(PATIENCE_S)["y"], truth[1])
+
+
+def test_who_takes_a_chunk_back_that_runs_does_not_know_that_the_one_behind_it_was_late(place: Place) -> None:
+    chunks = feeds(3)
+    truth = alone(place, chunks)
+    stream = place.model.open_stream()
+    stream.push(chunks[0])
+    place.hook = held = gate()
+    running = stream.submit(chunks[1])
+    assert held.inside.wait(PATIENCE_S)
+    late = stream.submit(chunks[2], deadline_ms=1)
+    wait_until(late.done)
+    assert running.cancel()
+    for _ in range(2):
+        with pytest.raises(BadInput, match="expected chunk 2 of the stream, which was lost"):
+            stream.submit(chunks[2])
+        held.leave.set()
+        wait_until(lambda: stream.sequence == 2)  # it counts
+    with pytest.raises(Dropped, match="late"):
+        late.result(PATIENCE_S)
+    assert_close(stream.push(chunks[2])["y"], truth[2])
 
 
 def test_who_takes_the_last_chunk_back_knows_that_it_is_lost_and_who_takes_another_does_not(place: Place) -> None:

@@ -41,7 +41,7 @@ def machine() -> str:
 
 HEAD = """# Tests of serving
 
-Thirty things that go wrong in runtimes, each done to ours on purpose. The short form of a row is in `make test`: it
+What goes wrong in runtimes, each done to ours on purpose. The short form of a row is in `make test`: it
 runs on a virtual clock, with threads that are moved by hand, or waits for events, and judges what is the same on every
 machine. The long form is a command, and measures time as well. Its figures are below; bars in **bold** are not kept.
 

@@ -1,14 +1,16 @@
-"""The thirty rows of the list of runtime tests, with what they measure, their bars and sizes.
+"""The rows of the list of runtime tests, with what they measure, their bars and sizes.
 
 The short form of a row judges the figures that are the same on every machine, in `make test`; the long form measures
 time and memory besides: `python -m tests.soak --row N`. Where a bar is our own, the list has none.
 """
 
 from tests.soak.calls import cold_and_warm, overhead, thread_pools
+from tests.soak.chaos import chaos
 from tests.soak.growth import memory_growth
 from tests.soak.items import bad_inputs, chunk_faults, poisoned_item
 from tests.soak.lives import clock_jumps, drains, executor_faults, hot_swap, loads_and_unloads, resizes
 from tests.soak.load import deadline_storm, mixed, overload, retries, starvation, wrong_costs
+from tests.soak.processes import exits, forks, limits
 from tests.soak.row import Bar, Row, none
 from tests.soak.rows_of_a_run import cross_talk, padding_sweep, prefix_collision
 from tests.soak.streams import cancels, decoupled, ledger, order, slot_race, slow_consumer
@@ -338,6 +340,44 @@ ROWS = (
             Bar("goodput / with the right table", least=0.95),
             Bar("runs to converge", most=20),
         ),
+    ),
+    Row(
+        31,
+        "Exits at work",
+        "scripts that close nothing fall off their end, exit, raise, are interrupted, with callers of any kind at work",
+        exits,
+        short=1,
+        long=200,
+        bars=none("aborts", "hung", "other exit codes", "said more", "wrong answers"),
+        minutes=6,
+    ),
+    Row(
+        32,
+        "Forks at work",
+        "forks beside callers of all kinds; a child uses what it was born with, or opens a runtime of its own",
+        forks,
+        short=4,
+        long=100,
+        bars=none("hung", "ended by a signal", "of another name", "wrong answers"),
+    ),
+    Row(
+        33,
+        "No more threads, processes, descriptors",
+        "calls of any kind to runtimes that are new or have served, while limits of the system hold, and behind that",
+        limits,
+        short=2,
+        long=320,
+        bars=none("without a name", "not served again", "lost", "wrong answers", "files more", "threads more"),
+    ),
+    Row(
+        34,
+        "Chaos",
+        "acts of six callers at once, chunks with and without their numbers, while bundles are swapped and lanes go",
+        chaos,
+        short=600,
+        long=300_000,
+        bars=none("wrong"),
+        minutes=3,
     ),
 )
 """Row 30, the same on other hosts, is not measured here: `docs/serving_tests.md` says where."""

@@ -360,6 +360,37 @@ def test_a_cache_of_others_or_that_others_may_write_is_not_trusted(
         assert distrust(tmp_path).startswith("it belongs to another user, ")
 
 
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="gives files to others, which root alone may")
+def test_a_cache_that_is_anothers_is_not_trusted_and_nothing_is_read_from_it(tmp_path: Path) -> None:
+    folder, told = tmp_path / "cache", list[str]()
+    folder.mkdir(mode=0o700)
+    os.chown(folder, 65534, 65534)
+    assert open_cache(folder, told.append) is None
+    assert "as it belongs to another user, nobody; name a folder of your own with --cache" in told[0]
+    os.chown(folder, 0, 65534)
+    folder.chmod(0o770)
+    assert distrust(folder) == "other users of its group may write to it"
+    (tmp_path / "link").symlink_to(folder)
+    assert distrust(tmp_path / "link") == "other users of its group may write to it"
+
+
+def test_a_cache_that_others_may_put_another_in_the_place_of_is_not_trusted(tmp_path: Path) -> None:
+    above, told = tmp_path / "above", list[str]()
+    above.mkdir()
+    above.chmod(0o777)
+    assert open_cache(above / "mine" / "cache", told.append) is None
+    assert f"every user may put another in its place, as all may write to {above.resolve()}; name a" in told[0]
+    above.chmod(0o1777)  # as of /tmp: what is its owner's stays there
+    assert open_cache(above / "mine" / "cache", told.append) is not None
+
+
+def test_a_cache_is_there_before_it_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = list[bool]()
+    monkeypatch.setattr(store, "distrust", lambda folder: seen.append(folder.is_dir()) or "")
+    assert open_cache(tmp_path / "cache", print) is not None
+    assert seen == [True] and (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
+
+
 def test_a_user_without_a_name_is_named_by_number() -> None:
     assert store._name_of_user(4_000_000_001) == "4000000001"
     assert not store._is_of_one_user(4_000_000_001, 4_000_000_001)

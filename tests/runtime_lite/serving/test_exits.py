@@ -42,10 +42,36 @@ time.sleep(0.05)
 print("end")
 """
 
+LOADING = """
+from runtime_lite.executors.executor import make_executor
 
-@pytest.mark.parametrize(("script", "code"), [(QUEUED, 3), (CALLERS, 0)], ids=["queued", "callers"])
-def test_a_script_that_closes_nothing_ends_with_its_own_exit_code(script: str, code: int, tmp_path: Path) -> None:
+def executors(bundle, name, threads):
+    running.set()
+    while True:
+        try:
+            runtime.load(sys.argv[1]).close()
+        except Overloaded as error:
+            print(error.reason, flush=True)
+            return make_executor(bundle, name, threads)
+
+running = threading.Event()
+threading.Thread(target=lambda: runtime.load(sys.argv[1], executors=executors, warm_up=True), daemon=True).start()
+running.wait()
+print("end", flush=True)
+"""
+
+SCRIPTS = {
+    "queued": (QUEUED, 3, ["end"]),
+    "callers": (CALLERS, 0, ["end"]),
+    "loading": (LOADING, 0, ["end", "the process ends"]),
+}
+
+
+@pytest.mark.parametrize(("script", "code", "lines"), SCRIPTS.values(), ids=SCRIPTS)
+def test_a_script_that_closes_nothing_ends_with_its_own_exit_code(
+    script: str, code: int, lines: list[str], tmp_path: Path
+) -> None:
     bundle = write_streaming_bundle(tmp_path / "bundle")
     command = [sys.executable, "-c", BEGIN + script, str(bundle)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (code, "end\n", "")
+    assert (done.returncode, done.stdout.splitlines(), done.stderr) == (code, lines, "")

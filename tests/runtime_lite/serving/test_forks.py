@@ -108,8 +108,96 @@ with Runtime(threads=2) as runtime:
     model.run(feed(1), "plain")
 """
 
+HELD = """
+from runtime_lite.executors.executor import make_executor
 
-@pytest.mark.parametrize("script", [AT_REST, AT_WORK, OF_MANY_THREADS], ids=["at rest", "at work", "of many threads"])
+class Held:
+    def __init__(self, inner):
+        self.inner, self.lock, self.inside, self.leave = inner, threading.Lock(), threading.Event(), threading.Event()
+
+    def run(self, *arguments):
+        with self.lock:
+            self.inside.set()
+            assert self.leave.wait(PATIENCE_S)
+            self.inner.run(*arguments)
+
+    def close(self):
+        self.inside.set()
+        with self.lock:
+            self.inner.close()
+
+def held(bundle, name, threads):
+    made.append(Held(make_executor(bundle, name, threads)))
+    return made[-1]
+
+made = []
+with Runtime(workers=2) as runtime:
+    model = runtime.load(sys.argv[1], executors=held)
+"""
+
+RUNNING = f"""{HELD}
+    ticket = model.submit(feed(1), "plain")
+    assert any(each.inside.wait(PATIENCE_S) for each in made if each.inner._graph.states == ())
+    forked(lambda: runtime.close(PATIENCE_S))
+    for each in made:
+        each.leave.set()
+    ticket.result(PATIENCE_S)
+"""
+
+CLOSING = f"""{HELD}
+    for each in made:
+        each.lock.acquire()
+    closing = threading.Thread(target=model.close)
+    closing.start()
+    assert made[0].inside.wait(PATIENCE_S)
+    forked(lambda: runtime.close(PATIENCE_S))
+    for each in made:
+        each.lock.release()
+    closing.join(PATIENCE_S)
+"""
+
+TELLING = """
+from runtime_lite.serving.events import Observer
+
+class Slow(Observer):
+    def __init__(self):
+        self.lock, self.inside, self.leave = threading.Lock(), threading.Event(), threading.Event()
+
+    def model_changed(self, *told):
+        with self.lock:
+            self.inside.set()
+            self.leave.wait(leave_s)
+
+FAULT = "the process was forked while observers were told: they hear nothing here"
+observer = Slow()
+with Runtime(observers=[observer]) as runtime:
+    for leave_s, fault in ((0.1, ""), (PATIENCE_S, FAULT)):
+        observer.inside.clear(), observer.leave.clear()
+        loading = threading.Thread(target=runtime.load, args=sys.argv[1:])
+        loading.start()
+        assert observer.inside.wait(PATIENCE_S)
+
+        def go_on():
+            assert runtime.health().observer_fault == fault, runtime.health()
+            runtime.load(sys.argv[1]).run(feed(1), "plain")
+            runtime.close()
+
+        forked(go_on)
+        observer.leave.set()
+        loading.join(PATIENCE_S)
+"""
+
+SCRIPTS = {
+    "at rest": AT_REST,
+    "at work": AT_WORK,
+    "of many threads": OF_MANY_THREADS,
+    "while a lock of an executor is held": RUNNING,
+    "while a bundle is closed": CLOSING,
+    "while an observer is told": TELLING,
+}
+
+
+@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 def test_a_fork(script: str, bundle: Path) -> None:
     command = [sys.executable, "-c", BEGIN + script, str(bundle)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)

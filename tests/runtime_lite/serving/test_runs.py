@@ -8,6 +8,7 @@ import pytest
 
 from runtime_lite.errors import BadInput, Dropped, InternalError
 from runtime_lite.format.arrays import Array
+from runtime_lite.scheduling.clock import NS_PER_MS, VirtualClock
 from runtime_lite.scheduling.cost_table import CostTable
 from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.bundles import (
@@ -251,3 +252,17 @@ def test_lengths_near_every_edge_have_their_answer_beside_any_neighbour(tmp_path
                     assert_close(found["mean"], mean)
                 tickets[2].result(PATIENCE_S)
         assert {"batch": 4, "time": 8} in place.runs
+
+
+def test_a_request_that_is_dropped_for_one_run_may_be_in_the_run_that_is_decided_with_it(bundle: Path) -> None:
+    """Its rows are those of two runs, and only the shorter one can still end in time."""
+    clock = VirtualClock()
+    with serve(bundle, clock=clock) as place:
+        place.scheduler.held = True
+        ticket = place.model.submit(feed(1, 5), "plain", deadline_ms=40)
+        clock.advance_to(clock() + 29 * NS_PER_MS)
+        place.release()
+        with pytest.raises(Dropped, match="got none: deadline"):
+            ticket.result(PATIENCE_S)
+        wait_until(lambda: place.server.health().running == 0)
+        assert [sizes["batch"] for sizes in place.runs] == [1]

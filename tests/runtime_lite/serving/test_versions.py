@@ -1,5 +1,6 @@
 """A version is closed with the last who needs it, once, and what the scheduler knew of it goes with it."""
 
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -51,7 +52,7 @@ def test_a_version_that_is_gone_costs_nothing_any_more(bundle: Path) -> None:
 def test_a_version_that_is_needed_again_before_it_is_closed_stays(bundle: Path) -> None:
     with serve(bundle) as place:
         books = Versions(place.scheduler, place.server._versions._costs, News(()))
-        version: Any = SimpleNamespace(name="other", pins=0, retired=False)
+        version: Any = SimpleNamespace(name="other", pins=0, retired=False, gone=threading.Event())
         books.pin(version)
         books.retire(version, "swapped", 0)
         for _ in range(2):  # as when a run that lost its thread is queued anew, and loses it once more

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -26,7 +27,7 @@ from runtime_lite.serving.ledger import Ledger
 from runtime_lite.serving.live_streams import LiveStreams
 from runtime_lite.serving.slots import Hold, Slots
 from runtime_lite.serving.ticket import Responses
-from tests.soak import puppet
+from tests.soak import processes, puppet
 from tests.soak.rows import ROWS
 
 Original = Callable[..., Any]
@@ -178,8 +179,9 @@ PLANTED: dict[int, tuple[Any, str, Callable[..., Any]]] = {
     27: (Chooser, "_slack", lambda self, urgent, now: (FOR_EVER, None)),
     28: wraps(Ledger, "end", forgets_cancelled),
     29: (RowCosts, "observe", lambda self, rows, ns: None),
+    34: (Fates, "lose", lambda self, stream, first, now: None),
 }
-"""By row; 3 and 15 are below."""
+"""By row; 3, 15 and those of processes are below."""
 
 
 @pytest.mark.parametrize("number", PLANTED)
@@ -215,3 +217,25 @@ def test_a_probe_that_stays_green_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(health, "STUCK_NS", 10**18)
     assert _wrong_probes() > 50
+
+
+IN_PROCESSES = {
+    31: "server.Server.at_exit = lambda served: os.abort()",
+    32: 'server.FORKED = "too much to do"',
+    33: "server.no_thread = lambda where, error: error",
+}
+"""What is done to the script of a row before it runs."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", IN_PROCESSES)
+def test_a_defect_that_is_planted_in_a_process_is_seen(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = (
+        f"import os, runpy; from runtime_lite.serving import server; {IN_PROCESSES[number]}; "
+        "runpy.run_module('tests.soak.at_work', run_name='__main__', alter_sys=True)"
+    )
+    monkeypatch.setattr(processes, "SCRIPT", [sys.executable, "-c", script])
+    row = next(row for row in ROWS if row.number == number)
+    faults = row.faults(row.measure(2 if number == 33 else 6, False), short=True)
+    print(faults)
+    assert faults
