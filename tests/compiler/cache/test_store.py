@@ -386,7 +386,12 @@ def test_a_cache_that_others_may_put_another_in_the_place_of_is_not_trusted(tmp_
 
 def test_a_cache_is_there_before_it_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = list[bool]()
-    monkeypatch.setattr(store, "distrust", lambda folder: seen.append(folder.is_dir()) or "")
+
+    def look(folder: Path) -> str:
+        seen.append(folder.is_dir())
+        return ""
+
+    monkeypatch.setattr(store, "distrust", look)
     assert open_cache(tmp_path / "cache", print) is not None
     assert seen == [True] and (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
 
