@@ -50,6 +50,7 @@ ELSEWHERE = {
     ("benchmarks.serving", "planner"): UNTRIED,
     ("benchmarks.serving", "steady"): UNTRIED,
     ("benchmarks.chunk_step", ""): "tests/benchmarks/test_chunk_step.py, but for the processes of its contenders",
+    ("benchmarks.engines", ""): "tests/benchmarks/test_engines.py, and with the builder tests/rtx/test_recipes.py",
     ("benchmarks.levers", ""): "tests/benchmarks/test_levers.py",
     ("benchmarks.streaming_conformer", ""): "tests/zoo/streams/test_conformer.py",
     ("benchmarks.decoder_step", "--coded"): UNTRIED,
