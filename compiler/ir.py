@@ -320,7 +320,11 @@ class Inserter:
 
     def int64s(self, *numbers: int) -> ir.Value:
         """A 1-D int64 constant."""
-        return self.constant(np.array(numbers, dtype=np.int64), "int64s")
+        return self.integers(ir.DataType.INT64, numbers)
+
+    def integers(self, dtype: ir.DataType, numbers: Iterable[int]) -> ir.Value:
+        """A 1-D constant of whole numbers."""
+        return self.constant(np.array(list(numbers), dtype.numpy()), f"{dtype.name.lower()}s")
 
 
 def fresh_name(graph: ir.Graph, stem: str) -> str:

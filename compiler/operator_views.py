@@ -95,6 +95,11 @@ class Slice:
     steps: ir.Value | None
     rank: int | None
 
+    @property
+    def kind(self) -> ir.DataType:
+        """The type of the bounds, which axes and steps have, too."""
+        return self.starts.dtype or ir.DataType.INT64
+
     def axes_cut(self, read: Reader) -> tuple[int, ...] | None:
         """The axes that are cut, from the front, in the order of the bounds; None where they are not known."""
         if self.axes is None:
@@ -136,8 +141,19 @@ class Slice:
         return None if bounds is None else entries[bounds]
 
     def along(self, data: ir.Value | None, axes: ir.Value) -> list[ir.Value | None]:
-        """The operands of a Slice of other data by the same bounds along other axes."""
+        """The operands of a Slice of other data by the same bounds along other axes, which are of their type."""
         return [data, self.starts, self.ends, axes, *([] if self.steps is None else [self.steps])]
+
+
+def perm_of(node: ir.Node, rank: int) -> tuple[int, ...]:
+    """The axis of its operand that each axis of a Transpose is; in reverse order where none is stated.
+
+    Args:
+        node: a Transpose.
+        rank: how many axes its operand has.
+    """
+    stated = node.attributes.get("perm")
+    return tuple(reversed(range(rank))) if stated is None else tuple(stated.as_ints())
 
 
 def slice_of(node: ir.Node | None, rank: int | None = None) -> Slice | None:

@@ -20,6 +20,7 @@ import sympy
 from compiler.analysis.known_sizes import numbers_of
 from compiler.ir import array_of, dims_of, int_attribute, integers_of, ints_attribute, is_op
 from compiler.operator_traits import COMPARISONS, PICKING
+from compiler.operator_views import perm_of
 from compiler.sizes.expressions import Dim, normal_form
 from compiler.sizes.growth import never_negative
 from compiler.sizes.held_numbers import can_hold
@@ -440,8 +441,7 @@ def _transposed(entries: Entries, node: ir.Node) -> Entry:
     entry = entries.of(node.inputs[0])
     if entry == EMPTY:
         return EMPTY
-    rank = len(_dims(node.inputs[0]))
-    order = ints_attribute(node, "perm") or tuple(reversed(range(rank)))
+    order = perm_of(node, len(_dims(node.inputs[0])))
     return _placed(entry, {old: PLACES[new] for new, old in enumerate(order)})
 
 

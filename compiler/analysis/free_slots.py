@@ -19,7 +19,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.every_length import EveryLength
 from compiler.operator_traits import OF_ALIKE_SHAPES
-from compiler.operator_views import slice_of
+from compiler.operator_views import perm_of, slice_of
 from compiler.runners.coded_states import Codes, grid_of
 from compiler.stages import Lowered
 
@@ -237,8 +237,7 @@ def _parted(node: ir.Node, operand: int, slots: Slots) -> Next:
 
 
 def _turned(node: ir.Node, operand: int, slots: Slots) -> Next:
-    rank = len(node.outputs[0].shape or ())
-    order = house.ints_attribute(node, "perm") or tuple(reversed(range(rank)))
+    order = perm_of(node, len(node.outputs[0].shape or ()))
     return None if order[0] else [(node.outputs[0], slots.at(order.index(slots.axis)))]
 
 

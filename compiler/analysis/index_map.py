@@ -21,7 +21,7 @@ import sympy
 from compiler.analysis.known_sizes import numbers_of
 from compiler.analysis.place_numbers import pad_value, uniform
 from compiler.ir import Dim, attribute, dims_of, int_attribute, ints_attribute, is_op
-from compiler.operator_views import FAR, slice_of
+from compiler.operator_views import FAR, perm_of, slice_of
 
 FRAMES, ROWS = sympy.symbols("frames rows", integer=True, positive=True)
 """The number of frames that all sizes are made of, and of rows."""
@@ -170,7 +170,7 @@ class _Movement:
         elif is_op(node, "Concat"):
             self.shape = self._concat(current)
         elif is_op(node, "Transpose"):
-            self.perm = ints_attribute(node, "perm") or tuple(reversed(range(len(before))))
+            self.perm = perm_of(node, len(before))
             self.shape = tuple(before[at] for at in self.perm)
         else:
             self.shape = self._reshaped()

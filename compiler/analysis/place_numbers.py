@@ -17,7 +17,7 @@ from compiler.analysis.known_sizes import numbers_of
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Side
 from compiler.ir import array_of, attribute, dims_of, int_attribute, ints_attribute, is_op
 from compiler.operator_traits import PICKING
-from compiler.operator_views import slice_of
+from compiler.operator_views import perm_of, slice_of
 from compiler.sizes.expressions import Dim
 from compiler.sizes.growth import function_of
 from compiler.sizes.held_numbers import can_hold
@@ -166,7 +166,7 @@ def _concat(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Arr
 
 
 def _transpose(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:
-    return array.transpose(ints_attribute(node, "perm") or None)
+    return array.transpose(perm_of(node, array.ndim))
 
 
 def _squeeze(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:

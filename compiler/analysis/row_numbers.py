@@ -24,7 +24,7 @@ from compiler.analysis.layout import Axis, Frames, Segment, size_of, suffix, sym
 from compiler.analysis.place_numbers import uniform
 from compiler.ir import Dim, array_of, dims_of, int_attribute, integers_of, ints_attribute, is_op, symbol
 from compiler.operator_traits import CASTS, OF_POSITIONS, VIEWS
-from compiler.operator_views import Cut, slice_of
+from compiler.operator_views import Cut, perm_of, slice_of
 from compiler.sizes.expressions import normal_form
 from compiler.sizes.growth import never_negative
 
@@ -241,7 +241,7 @@ def _reshaped(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[
 
 
 def _transposed(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
-    order = ints_attribute(node, "perm") or tuple(reversed(range(len(dims))))
+    order = perm_of(node, len(dims))
     return _applied(planner, node, layouts, dims, [(0, tuple(layouts[order.index(at)] for at in range(len(dims))))])
 
 
@@ -383,7 +383,7 @@ def _place_in(node: ir.Node, operand: int, axis: int, rank: int) -> int | None:
     if is_op(node, "Concat"):
         return None if int_attribute(node, "axis", 0) % rank == axis else axis
     if is_op(node, "Transpose"):
-        return (ints_attribute(node, "perm") or tuple(reversed(range(rank))))[axis]
+        return perm_of(node, rank)[axis]
     if is_op(node, "Unsqueeze"):
         added = {int(each) % rank for each in (integers_of(node.inputs[1]) or ()) if isinstance(each, int)}
         return -1 if axis in added else axis - sum(each < axis for each in added)

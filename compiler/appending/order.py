@@ -23,6 +23,7 @@ import sympy
 from compiler import ir as house
 from compiler.errors import Place, Refused
 from compiler.operator_traits import ENTRYWISE, REDUCTIONS
+from compiler.operator_views import perm_of
 from compiler.sizes.expressions import Dim
 from runtime_lite.format.cache_axis import CacheAxis
 
@@ -179,7 +180,7 @@ class _Writer:
         return has_slots and own == rank and self.lies(condition, axis, frames.ahead is not None)
 
     def _turned(self, node: ir.Node) -> Frames:
-        frames, order = self.frames[node.inputs[0]], house.ints_attribute(node, "perm")
+        frames, order = self.frames[node.inputs[0]], perm_of(node, len(_dims(node.outputs[0])))
         if not order or order[0] != 0:
             self._refuse(node, "rows do not lie in front")
         return dataclasses.replace(frames, axis=order.index(frames.axis), parts=self._each_part(node, frames))

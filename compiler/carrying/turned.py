@@ -17,7 +17,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.operator_views import slice_of
+from compiler.operator_views import perm_of, slice_of
 from compiler.stages import Array, Lowered, State, StateMap
 from runtime_lite.format.initial_value import Initial, array_of_initial, initial_of_array
 
@@ -30,8 +30,7 @@ def order_of(node: ir.Node | None) -> Order | None:
     if node is None or not house.is_op(node, "Transpose") or node.inputs[0] is None:
         return None
     dims = house.dims_of(node.inputs[0])
-    stated = house.ints_attribute(node, "perm")
-    return stated or (None if dims is None else tuple(reversed(range(len(dims)))))
+    return None if dims is None and "perm" not in node.attributes else perm_of(node, len(dims or ()))
 
 
 def order_alone(value: ir.Value, reader: ir.Node) -> Order | None:
@@ -137,8 +136,9 @@ class _Context:
         axis = self.order[house.int_attribute(self.joined, "axis", 0)]
         joined = insert.op("Concat", parts, {"axis": axis}, name=f"{value.name}_in_order", dtype=value.dtype)
         joined.shape = self._turned(value)
-        view, axes = slice_of(self.cut), insert.int64s(*(self.order[at] for at in _axes(self.cut) or ()))
+        view = slice_of(self.cut)
         assert view is not None
+        axes = insert.integers(view.kind, (self.order[at] for at in _axes(self.cut) or ()))
         cut = insert.op("Slice", view.along(joined, axes), name=f"{kept.name}_in_order", dtype=kept.dtype)
         cut.shape = self._turned(kept)
         turned = insert.op("Transpose", [joined], {"perm": self.order}, name=f"{value.name}_turned", dtype=value.dtype)

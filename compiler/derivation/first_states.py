@@ -14,7 +14,7 @@ from compiler import ir as house
 from compiler.derivation.links import dims
 from compiler.ir import Dim
 from compiler.operator_traits import VIEWS
-from compiler.operator_views import slice_of
+from compiler.operator_views import perm_of, slice_of
 
 Array = np.ndarray
 
@@ -77,7 +77,7 @@ def _moved(node: ir.Node, given: list[Array], rows: Dim, sizes: list[int]) -> Ar
     if house.is_op(node, *VIEWS):
         return array.reshape(sizes) if _is_left_whole(node, rows) else None
     if house.is_op(node, "Transpose"):
-        return np.transpose(array, house.ints_attribute(node, "perm") or None)
+        return np.transpose(array, perm_of(node, array.ndim))
     axis = house.int_attribute(node, "axis", 0) % array.ndim
     if house.is_op(node, "Concat"):
         return None if axis == at else np.concatenate(given, axis)

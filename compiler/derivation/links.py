@@ -10,7 +10,7 @@ import sympy
 from compiler import ir as house
 from compiler.ir import Dim
 from compiler.operator_traits import ENTRYWISE, REDUCTIONS
-from compiler.operator_views import slice_of
+from compiler.operator_views import perm_of, slice_of
 
 RULE_CURE = (
     "write that part with operators of which one frame is computed of one frame, or as attention under a mask; or "
@@ -179,8 +179,7 @@ def _arg(node: ir.Node) -> Links:
 
 
 def _turned(node: ir.Node) -> Links:
-    rank = len(dims(node.inputs[0]))
-    perm = house.ints_attribute(node, "perm") or tuple(reversed(range(rank)))
+    perm = perm_of(node, len(dims(node.inputs[0])))
     return Links((0,), {new: {0: old} for new, old in enumerate(perm)})
 
 

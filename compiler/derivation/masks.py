@@ -33,6 +33,7 @@ from compiler.derivation.spans import (
     weighted,
 )
 from compiler.operator_traits import VIEWS
+from compiler.operator_views import perm_of
 
 MIXING = frozenset(
     {
@@ -181,7 +182,7 @@ class Masks:
         if node.op_type in VIEWS or node.op_type == "Slice":
             return dict(zip(sorted(after), sorted(before), strict=True)) if len(before) == len(after) else None
         if node.op_type == "Transpose":
-            return dict(enumerate(house.ints_attribute(node, "perm") or tuple(reversed(range(rank)))))
+            return dict(enumerate(perm_of(node, rank)))
         own = len(dims(operand))
         return {at + rank - own: at for at in range(own)} if node.op_type == "Expand" else None
 

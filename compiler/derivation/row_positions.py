@@ -19,6 +19,7 @@ from compiler.derivation.links import dims
 from compiler.derivation.written_sizes import STAMP
 from compiler.ir import Dim
 from compiler.operator_traits import ENTRYWISE
+from compiler.operator_views import perm_of
 
 
 class NotByRow(Exception):
@@ -149,7 +150,7 @@ class RowPositions:
         return self._same(node, [self._first(node), behind])
 
     def _transposed(self, node: ir.Node, output: ir.Value) -> ir.Value:
-        perm = house.ints_attribute(node, "perm") or tuple(reversed(range(len(dims(output)))))
+        perm = perm_of(node, len(dims(output)))
         return self._same(node, [self._first(node)], {"perm": [0, *(axis + 1 for axis in perm)]})
 
     def _expanded(self, node: ir.Node, output: ir.Value) -> ir.Value:

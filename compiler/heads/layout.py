@@ -7,6 +7,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.errors import Refused
 from compiler.heads.attention import AXES, Heads
+from compiler.operator_views import perm_of
 
 
 def heads_along(heads: Heads) -> list[tuple[ir.Node, int]]:
@@ -35,7 +36,7 @@ def _followed(node: ir.Node, axes: Mapping[ir.Value, int]) -> int:
     if before is None or after is None:
         raise Refused(f"expected {node.name} to give known axes, got {node.outputs[0].shape}")
     if house.is_op(node, "Transpose"):
-        return list(house.ints_attribute(node, "perm")).index(axis)
+        return perm_of(node, len(before)).index(axis)
     if before[: axis + 1] == after[: axis + 1] or _joins_elsewhere(node, axis):
         return axis
     raise Refused(f"expected {node.name} ({node.op_type}) to keep the heads apart, got {before} -> {after}")

@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.heads.attention import ELEMENTWISE
+from compiler.operator_views import perm_of
 
 
 def in_order(
@@ -71,7 +72,7 @@ class _Ordering:
                 at: place for at, place in places.items() if place >= 0 and (first[at] or ())[place] == len(self.order)
             }
         if house.is_op(node, "Transpose"):
-            return {0: list(house.ints_attribute(node, "perm"))[axis]}
+            return {0: perm_of(node, rank)[axis]}
         if house.is_op(node, "Unsqueeze"):
             added = house.integers_of(node.inputs[1])
             if added is not None and all(isinstance(each, int) for each in added):

@@ -12,6 +12,7 @@ from compiler import ir as house
 from compiler.analysis.rules.row_values import sizes_held
 from compiler.ir import Dim
 from compiler.operator_traits import OF_POSITIONS
+from compiler.operator_views import perm_of
 from compiler.padding.valid_slots import ValidSlots
 
 
@@ -63,8 +64,7 @@ class RowValues:
                 behind = self.insert.int64s(*(int(axis) % rank + 1 for axis in axes))
                 return self.insert.op(node.op_type, [self._first(node), behind], name=name)
             case "Transpose":
-                rank = self._rank(value)
-                perm = house.ints_attribute(node, "perm") or tuple(reversed(range(rank)))
+                perm = perm_of(node, self._rank(value))
                 return self.insert.op(
                     "Transpose", [self._first(node)], {"perm": [0, *(at + 1 for at in perm)]}, name=name
                 )

@@ -20,6 +20,7 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.operator_views import perm_of
 from compiler.passes.window_states import rename_output
 from compiler.stages import Lowered, Outcome
 
@@ -51,7 +52,7 @@ class CanonicalizeTransposes:
 def _swapped(last: ir.Node) -> ir.Value | None:
     """The value whose last two axes the chain ending in `last` swaps."""
     turn = _only_producer(last, "Reshape")
-    if turn is None or not house.is_op(turn, "Transpose") or house.ints_attribute(turn, "perm") != (0, 2, 1):
+    if turn is None or not house.is_op(turn, "Transpose") or perm_of(turn, 3) != (0, 2, 1):
         return None
     merge = _only_producer(turn, "Transpose")
     if merge is None or not house.is_op(merge, "Reshape"):

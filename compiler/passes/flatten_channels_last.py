@@ -23,6 +23,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.operator_traits import ACTIVATIONS
+from compiler.operator_views import perm_of
 from compiler.stages import Lowered, Outcome
 
 FRAMES_THEN_CHANNELS, CHANNELS_LAST = (0, 2, 1, 3), (0, 2, 3, 1)
@@ -58,7 +59,7 @@ def _turn_in_front(product: ir.Node) -> ir.Node | None:
     weights = house.array_of(product.inputs[1]) if house.is_op(product, "MatMul") else None
     flat = _alone(product, "Reshape") if weights is not None and weights.ndim == 2 else None
     turn = None if flat is None else _alone(flat, "Transpose")
-    if flat is None or turn is None or house.ints_attribute(turn, "perm") != FRAMES_THEN_CHANNELS:
+    if flat is None or turn is None or perm_of(turn, len(FRAMES_THEN_CHANNELS)) != FRAMES_THEN_CHANNELS:
         return None
     before, after = house.dims_of(turn.outputs[0]), house.dims_of(flat.outputs[0])
     target = house.integers_of(flat.inputs[1])

@@ -36,6 +36,7 @@ from compiler.errors import Place
 from compiler.heads.repeated_heads import before_repeats
 from compiler.heads.scores import HIDES, Scores, Step, read_scores, weights_for_values
 from compiler.ir import Dim
+from compiler.operator_views import perm_of
 from compiler.stages import Lowered, Outcome, Refusal
 
 OPSET = 23
@@ -305,7 +306,7 @@ def _without_repeats(site: _Site) -> _Site:
 def _turned_back(turned: ir.Value) -> tuple[ir.Value, tuple[int, ...]]:
     """What a value is with its last two axes swapped: another one, in an order of its axes."""
     maker = turned.producer()
-    perm = house.ints_attribute(maker, "perm") if maker is not None and house.is_op(maker, "Transpose") else ()
+    perm = perm_of(maker, 4) if maker is not None and house.is_op(maker, "Transpose") else ()
     source = maker.inputs[0] if maker is not None and perm else turned
     assert source is not None
     return source, tuple(perm[axis] if perm else axis for axis in (0, 1, 3, 2))

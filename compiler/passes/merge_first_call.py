@@ -29,7 +29,7 @@ from compiler import ir as house
 from compiler.analysis.equal_rows import EqualRows
 from compiler.errors import Place, Refused
 from compiler.operator_traits import BROADCASTING, ENTRYWISE, PICKING, REARRANGING
-from compiler.operator_views import slice_of
+from compiler.operator_views import perm_of, slice_of
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.simplify import simplify_model
 from compiler.stages import Lowered, Outcome
@@ -361,7 +361,7 @@ class _Keys:
         root, order = self.turned.get(given, (given, tuple(at for at, dim in enumerate(before) if dim != 1)))
         if house.is_op(node, "Transpose"):
             wide = [at for at, dim in enumerate(before) if dim != 1]
-            perm = house.ints_attribute(node, "perm") or tuple(reversed(range(len(before))))
+            perm = perm_of(node, len(before))
             order = tuple(order[wide.index(at)] for at in perm if before[at] != 1)
         elif [dim for dim in before if dim != 1] != [dim for dim in after if dim != 1]:
             return ""

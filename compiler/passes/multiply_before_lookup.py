@@ -24,6 +24,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.operator_views import perm_of
 from compiler.stages import Array, Lowered, Outcome
 
 TRIALS = 4
@@ -106,7 +107,7 @@ class _Lookup:
         """What the product reads, of looked-up rows [batch, places, ...]."""
         for node in self.moves:
             if house.is_op(node, "Transpose"):
-                rows = np.transpose(rows, house.ints_attribute(node, "perm") or None)
+                rows = np.transpose(rows, perm_of(node, rows.ndim))
                 continue
             target = house.array_of(node.inputs[1])
             if target is None or house.int_attribute(node, "allowzero", 0):

@@ -12,8 +12,9 @@ Requires: symbolic shapes.
 Ensures: for every row of the batch, outputs at valid places equal those of the original graph run on that row alone at
     its true lengths; so rows are independent. No dimension mentions a cache axis any more.
 Keeps: everything that neither padding nor the batch can change: fills and masks go only where a rule needs one.
-Numerics: exact at valid places up to the order of summation, and to the sign of zero in sums that begin in padding;
-    padded keys have probability exactly 0.
+Numerics: exact at valid places up to the order of summation, and to the sign of zero in sums that begin in padding and
+    in operands whose padding is overwritten, as the Where of ONNX Runtime makes 0.0 of -0.0; padded keys have
+    probability exactly 0.
 Source: interval contents per region of padding, segments, and one rule per operator: compiler/analysis.
 """
 

@@ -173,7 +173,7 @@ def _operands(model: ir.Model, node: ir.Node, order: Order) -> list[ir.Value | N
         view, axes = slice_of(node), _axes_of(node)
         if view is None or axes is None:
             return None
-        return view.along(in_front(view.data), insert.int64s(*(order[axis] for axis in axes)))
+        return view.along(in_front(view.data), insert.integers(view.kind, (order[axis] for axis in axes)))
     if house.is_op(node, "Clip", "Split"):
         return [in_front(node.inputs[0]), *node.inputs[1:]]
     values = [value for value in node.inputs if value is not None]

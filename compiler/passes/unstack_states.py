@@ -21,7 +21,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.errors import Place, RecipeError
-from compiler.operator_views import slice_of
+from compiler.operator_views import perm_of, slice_of
 from compiler.stages import Array, Lowered, Outcome, Refusal, State, StateMap
 from runtime_lite.format.initial_value import Initial, initial_of_array
 
@@ -152,7 +152,7 @@ def _put_together(fed: ir.Value) -> tuple[int, tuple[ir.Value, ...]] | None:
     """The axis along which single entries are put together to what is fed back, and the entries without it."""
     join, axes = fed.producer(), None
     if join is not None and house.is_op(join, "Transpose") and join.inputs[0] is not None:
-        axes = house.ints_attribute(join, "perm")
+        axes = perm_of(join, len(fed.shape or ()))
         join = join.inputs[0].producer() if len(house.consumers_of(join.inputs[0])) == 1 else None
     if join is None or not house.is_op(join, "Concat") or len(join.inputs) < 2 or house.consumers_of(fed):
         return None
@@ -188,7 +188,7 @@ def _taken(node: ir.Node, value: ir.Value, axis: int) -> Iterator[tuple[ir.Value
         axis: of the members, there.
     """
     if house.is_op(node, "Transpose"):
-        perm = house.ints_attribute(node, "perm")
+        perm = perm_of(node, len(value.shape or ()))
         readers = house.consumers_of(node.outputs[0])
         turned = perm.index(axis) if perm and _keeps_order(perm, axis) else None
         taken = [list(_taken(each, node.outputs[0], turned)) for each in readers if turned is not None]

@@ -46,7 +46,7 @@ def _cut_before(candidate: Candidate, cut: ir.Node, value: ir.Value | None, adde
     along = None if view is None else view.axes_cut(house.integers_of)
     if view is None or along is None or min(added) < 0 or set(along) & set(added):
         return None
-    axes = candidate.insert.int64s(*(axis - sum(each < axis for each in added) for axis in along))
+    axes = candidate.insert.integers(view.kind, (axis - sum(each < axis for each in added) for axis in along))
     return candidate.insert.op("Slice", view.along(value, axes), name="piece", dtype=dtype_of(candidate))
 
 

@@ -39,7 +39,7 @@ import sympy
 from compiler import ir as house
 from compiler.analysis.known_sizes import MOST, Numbers, numbers_of
 from compiler.operator_traits import RECURRENCES
-from compiler.operator_views import Number, slice_of
+from compiler.operator_views import Number, perm_of, slice_of
 from compiler.simplification.constants import constant_of, fold
 from compiler.sizes.expressions import Dim
 from compiler.sizes.growth import never_negative
@@ -174,7 +174,8 @@ def transpose(candidate: Candidate) -> ir.Value | None:
 
 
 def _perm(node: ir.Node) -> tuple[int, ...] | None:
-    return house.ints_attribute(node, "perm") if "perm" in node.attributes else None
+    dims = None if node.inputs[0] is None else house.dims_of(node.inputs[0])
+    return None if dims is None and "perm" not in node.attributes else perm_of(node, len(dims or ()))
 
 
 def scale(candidate: Candidate) -> ir.Value | None:

@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.operator_views import perm_of
 from compiler.simplification.constants import constant_of
 from compiler.simplification.rules import Candidate
 
@@ -69,7 +70,7 @@ def spread_from(candidate: Candidate, value: ir.Value, axes: Collection[int]) ->
     dims, inside = house.dims_of(source), house.dims_of(made.inputs[0])
     if dims is None or inside is None or len(inside) > len(dims):
         return None
-    order = tuple(range(len(dims))) if turned is None else house.ints_attribute(turned, "perm")
+    order = tuple(range(len(dims))) if turned is None else perm_of(turned, len(dims))
     shift = len(dims) - len(inside)
     own = [at + shift for at, dim in enumerate(inside) if dim != 1]
     keeps = all(at < len(order) and order[at] == at and at not in axes for at in own)

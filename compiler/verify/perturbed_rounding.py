@@ -16,6 +16,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.calib.deciding_numbers import SIZE_OF
 from compiler.calib.rounding_noise import rounding_nodes
+from compiler.operator_views import perm_of
 from compiler.stages import Lowered
 from compiler.verify.explained_rounding import Rounding
 
@@ -59,7 +60,7 @@ def _turn_weights(model: ir.Model) -> None:
         (weights,), turned = node.inputs, node.outputs[0]
         array = None if weights is None or weights.is_graph_input() else house.array_of(weights)
         if array is not None and not turned.is_graph_output():
-            axes = house.ints_attribute(node, "perm") or tuple(range(array.ndim))[::-1]
+            axes = perm_of(node, array.ndim)
             insert = house.Inserter(model, STAMP, before=node)
             house.take_over(model, turned, insert.constant(np.ascontiguousarray(array.transpose(axes)), "turned"))
     house.prune(model)

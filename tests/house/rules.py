@@ -448,6 +448,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.errors",
             "compiler.stages",
             "compiler.operator_traits",
+            "compiler.operator_views",
             "compiler.ir",
             "compiler.recipe",
             "compiler.user_code",

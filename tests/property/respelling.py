@@ -250,7 +250,9 @@ def _axes(spelling: Respelling, node: ir.Node, rank: int) -> None:
     ones = [axis for axis, dim in enumerate(node.inputs[0].shape or ()) if dim == 1] if node.inputs[0] else []
     is_known = node.inputs[0] is not None and all(isinstance(dim, int) for dim in node.inputs[0].shape or (None,))
     squeezed = node.op_type == "Squeeze" and is_known and sorted(flat % rank) == ones
-    if (everything or squeezed) and spelling.draw():
+    if squeezed and spelling.draw():
+        return node.resize_inputs(1)  # ONNX Runtime runs no Squeeze whose axes have an empty name
+    if everything and spelling.draw():
         return spelling.set(node, 1, None)
     spelling.set(node, 1, spelling.given(flipped.reshape(array.shape).astype(array.dtype)))
 

@@ -34,6 +34,7 @@ from compiler.runners.stream import Runner, expected_states
 from compiler.stages import Array, Feed, Lowered
 from compiler.stages import Outcome as Done
 from compiler.verify.invariance_check import check_invariance
+from tests.property.respelling import Respelling
 from tests.property.stream_encoders import grow_encoder
 from tests.property.stream_first_calls import grow_with_first
 from tests.property.stream_graphs import feeds_of, grow
@@ -173,14 +174,25 @@ class AuthorsLoop:
 
 
 def drawn(seed: int) -> Grown:
-    """The graph of a seed, some with a first call of its own, some an encoder with look-ahead or at two rates.
+    """The graph of a seed: some have a first call of their own, look-ahead, two rates, or other spellings of nodes.
 
     Raises:
         pydantic.ValidationError: the recipe is refused.
     """
     if seed % STARTED == STARTED - 2:
         return grow_encoder(seed)
+    if seed % STARTED == STARTED - 3:
+        return respelled(grow(seed), seed)
     return grow_with_first(seed) if seed % STARTED == STARTED - 1 else grow(seed)
+
+
+def respelled(grown: Grown, seed: int) -> Grown:
+    """The same graph, its nodes in other legal spellings."""
+    model = house.clone(grown.model)
+    house.infer_shapes(model)
+    Respelling(model, np.random.default_rng(seed)).apply()
+    house.recount_names(model.graph)
+    return dataclasses.replace(grown, model=model)
 
 
 def lowered_of(grown: Grown) -> Lowered:

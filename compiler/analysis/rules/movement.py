@@ -18,13 +18,13 @@ from compiler.analysis.length_data import unlike_window
 from compiler.analysis.registry import Table
 from compiler.analysis.rules.length import created, is_known
 from compiler.ir import Dim
+from compiler.operator_views import perm_of
 from compiler.sizes.expressions import normal_form
 
 
 def transpose(case: Case) -> Verdict:
     """Transpose carries every axis along."""
-    rank = case.rank()
-    perm = case.ints_attribute("perm") or tuple(reversed(range(rank)))
+    perm = perm_of(case.node, case.rank())
     if case.fact().is_number:
         return case.verdict("MV1", "numbers move", NUMBER)
     moved = case.moved(0, {old: new for new, old in enumerate(perm)})

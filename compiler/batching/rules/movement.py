@@ -7,13 +7,13 @@ from compiler.analysis.facts import refuse
 from compiler.batching.form import INSERTED, Form, in_place
 from compiler.batching.lifter import LiftedNode
 from compiler.ir import Dim
-from compiler.operator_views import slice_of
+from compiler.operator_views import perm_of, slice_of
 
 
 def transpose(lifted: LiftedNode) -> None:
     """Axes in another order."""
     place, rank = lifted.place(), lifted.rank()
-    order = house.ints_attribute(lifted.node, "perm") or tuple(reversed(range(rank)))
+    order = perm_of(lifted.node, rank)
     if place is not None:
         lifted.read(0, in_place(place))
         lifted.keep(in_place(order.index(place)))
@@ -175,12 +175,12 @@ def cut(lifted: LiftedNode) -> None:
     lifted.require_shared(1, 2, 3, 4, what="its bounds")
     place, view = lifted.place(), slice_of(lifted.node, lifted.rank())
     axes = None if view is None else view.axes_cut(house.integers_of)
-    if axes is None:
+    if view is None or axes is None:
         raise refuse("Slice along unknown axes", "give axes as constants")
     form = INSERTED if place is None or place in axes else in_place(place)
     lifted.read(0, form)
     if form == INSERTED:
-        lifted.give(3, np.array([axis + 1 for axis in axes], np.int64))
+        lifted.give(3, np.array([axis + 1 for axis in axes], view.kind.numpy()))
     lifted.keep(form)
 
 

@@ -272,7 +272,8 @@ class Writer:
         view = slice_of(node)
         axes = None if view is None else view.axes_cut(house.integers_of)
         assert view is not None and axes is not None, "the plan of a Slice knows its axes"
-        return self._op("Slice", view.along(value, self.insert.int64s(*(at + 1 for at in axes))), dtype=value.dtype)
+        behind_rows = self.insert.integers(view.kind, (at + 1 for at in axes))
+        return self._op("Slice", view.along(value, behind_rows), dtype=value.dtype)
 
     def _legal(self, index: ir.Value, node: ir.Node) -> ir.Value:
         """Rows of a table: legal ones choose the row that they chose, negative ones included, others any."""
