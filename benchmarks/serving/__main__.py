@@ -22,6 +22,7 @@ from rich.table import Table
 
 from benchmarks import command
 from benchmarks.serving.against_triton import measure_against_triton
+from benchmarks.serving.closed_loop import measure_closed_loop
 from benchmarks.serving.crash import measure_crash
 from benchmarks.serving.full_load import measure_full_load
 from benchmarks.serving.latency import measure_latency
@@ -83,6 +84,11 @@ def _latency(options: argparse.Namespace) -> Rows:
     return measure_latency(options.bundle, options.graph, options.lanes, options.period_ms / 1e3, rounds, seconds)
 
 
+def _closed_loop(options: argparse.Namespace) -> Rows:
+    rounds, seconds = _of(options, (5, 8.0), (1, 4.0), (1, 0.1))
+    return measure_closed_loop(options.bundle, options.graph, options.lanes, rounds, seconds)
+
+
 def _crash(options: argparse.Namespace) -> Rows:
     return measure_crash(options.bundle, options.graph, options.lanes, _of(options, 20, 3, 1))
 
@@ -128,6 +134,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], Rows]] = {
     "full_load": _full_load,
     "real_time": _real_time,
     "latency": _latency,
+    "closed_loop": _closed_loop,
     "crash": _crash,
     "transcripts": _transcripts,
     "source_ratios": _source_ratios,

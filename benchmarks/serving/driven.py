@@ -1,7 +1,8 @@
 """The runtime as a contender: one of its own, driven by recorded requests that are sent at their time."""
 
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from runtime_lite import Model, Runtime
@@ -36,13 +37,23 @@ def serve(
         RuntimeError: a run has failed: then there are no figures.
     """
     ends = Ends()
+    with running(path, lanes, ends) as (runtime, model):
+        served = drive(arrivals, {kind: source_of(model)}, lambda: runtime.drain(drain_s), ends, wait=wait)
+    return served, ends
+
+
+@contextlib.contextmanager
+def running(path: Path, lanes: int, ends: Ends) -> Iterator[tuple[Runtime, Model]]:
+    """A runtime that tells of every request, and its model, which is warm.
+
+    Raises:
+        RuntimeError: a run has failed: then there are no figures.
+    """
     with Runtime(workers=lanes, observers=[ends]) as runtime:
-        source = source_of(runtime.load(path, warm_up=True))
-        served = drive(arrivals, {kind: source}, lambda: runtime.drain(drain_s), ends, wait=wait)
+        yield runtime, runtime.load(path, warm_up=True)
     faults = [run.fault for run in ends.executions if run.fault is not None]
     if faults:
         raise RuntimeError(f"{path}: {len(faults)} runs have failed, the first as {faults[0]}")
-    return served, ends
 
 
 def serve_streams(

@@ -41,6 +41,7 @@ UNTRIED = "its short form has not been tried yet"
 ELSEWHERE = {
     ("benchmarks.serving", "triton"): "installs a server; tests/runtime_lite/hosting runs what is compared with it",
     ("benchmarks.serving", "latency"): "tests/benchmarks/serving/test_latency.py",
+    ("benchmarks.serving", "closed_loop"): "tests/benchmarks/serving/test_closed_loop.py",
     ("benchmarks.serving", "transcripts"): "tests/examples/streaming_asr/test_bundle.py, of the trained recogniser",
     ("benchmarks.serving", "source_ratios"): UNTRIED,
     ("benchmarks.serving", "--offline"): "the trained recogniser, for `source_ratios`",

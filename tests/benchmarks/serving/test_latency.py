@@ -4,7 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.serving.latency import OURS, measure_latency, recorded
+from benchmarks.serving.contenders import OURS, recorded
+from benchmarks.serving.latency import measure_latency
 from benchmarks.serving.plain_queue import PlainQueue
 from runtime_lite import Runtime, read_bundle
 from runtime_lite.load_test.command import recorded_feeds

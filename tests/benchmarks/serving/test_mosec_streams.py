@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.serving.latency import recorded
+from benchmarks.serving.contenders import recorded
 from benchmarks.serving.mosec_streams import SETTINGS_VARIABLE, HeldStreams, body_of, write_settings
 from runtime_lite import Runtime, read_bundle
 from runtime_lite.load_test.command import recorded_feeds
