@@ -179,7 +179,7 @@ PLANTED: dict[int, tuple[Any, str, Callable[..., Any]]] = {
     27: (Chooser, "_slack", lambda self, urgent, now: (FOR_EVER, None)),
     28: wraps(Ledger, "end", forgets_cancelled),
     29: (RowCosts, "observe", lambda self, rows, ns: None),
-    34: (Fates, "lose", lambda self, stream, first, now: None),
+    34: (Fates, "note_loss", lambda self, ticket, stream: None),
 }
 """By row; 3, 15 and those of processes are below."""
 
