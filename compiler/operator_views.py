@@ -156,6 +156,14 @@ def perm_of(node: ir.Node, rank: int) -> tuple[int, ...]:
     return tuple(reversed(range(rank))) if stated is None else tuple(stated.as_ints())
 
 
+def order_of(node: ir.Node | None) -> tuple[int, ...] | None:
+    """The same of any node; None of one that is no Transpose, or states no order of axes whose number is not known."""
+    if node is None or node.op_type != "Transpose" or node.domain not in ("", "ai.onnx") or node.inputs[0] is None:
+        return None
+    shape = node.inputs[0].shape
+    return None if shape is None and "perm" not in node.attributes else perm_of(node, len(shape or ()))
+
+
 def slice_of(node: ir.Node | None, rank: int | None = None) -> Slice | None:
     """The view of a Slice; None of other nodes, and of those that older operator sets spell with attributes.
 

@@ -8,15 +8,16 @@ which memory is new, is left out.
 import queue
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks import command
-from benchmarks.serving.contenders import CHUNKS, OURS, QUEUE, Contender, Server, contenders
+from benchmarks.serving.contenders import CHUNKS, OURS, QUEUE, Contender, Server, contenders, rows_of_absent
 from benchmarks.serving.planner import costs_as_served
-from benchmarks.serving.rounds import ratios, spread
+from benchmarks.serving.rounds import in_turns, ratios, spread
 from runtime_lite.load_test.drive import Ends, OpenStream
 from runtime_lite.serving.events import Outcome, Request
 
@@ -54,13 +55,10 @@ def measure_closed_loop(
     found = []
     with costs_as_served(path, lanes) as measured, contenders(measured, name, lanes) as (there, absent):
         for streams in counts:
-            turns: dict[str, list[Figures]] = {each: [] for each in there}
-            for _ in range(rounds):
-                for each, contender in there.items():
-                    with command.contender(each):
-                        turns[each].append(figures_of(contender, streams, seconds))
+            measures = {each: partial(_turn, each, there[each], streams, seconds) for each in there}
+            turns = in_turns(measures, rounds)
             found += [_row(streams, each, turns) for each in turns]
-    return found + [dict.fromkeys(found[0], "") | {"contender": f"{each}: {why}"} for each, why in absent.items()]
+    return found + rows_of_absent(found[0], absent)
 
 
 def _row(streams: int, contender: str, turns: Mapping[str, Sequence[Figures]]) -> dict[str, Any]:
@@ -147,6 +145,11 @@ class _Loop:
             took_ms.append((time.perf_counter_ns() - sender.sent) / 1e6)
             self._on_way[sender.send()] = sender
         return took_ms
+
+
+def _turn(name: str, contender: Contender, streams: int, seconds: float) -> Figures:
+    with command.contender(name):
+        return figures_of(contender, streams, seconds)
 
 
 def figures_of(contender: Contender, streams: int, seconds: float) -> Figures:

@@ -6,10 +6,10 @@ is used once: it has just started, and its memory is new.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks import command
 from benchmarks.serving.bare_steps import Feeds
@@ -106,6 +106,11 @@ def contenders(path: Path, name: str, lanes: int) -> Iterator[tuple[dict[str, Co
 
             there[MOSEC] = Contender(on_mosec, servers.cpu_s)
         yield there, absent
+
+
+def rows_of_absent(like: Mapping[str, Any], absent: Mapping[str, str]) -> list[dict[str, Any]]:
+    """A row, empty but for the reason, for each contender that is not there; with the columns of another row."""
+    return [dict.fromkeys(like, "") | {"contender": f"{each}: {why}"} for each, why in absent.items()]
 
 
 def recorded(path: Path, name: str) -> tuple[list[Feeds], Feeds]:

@@ -6,7 +6,9 @@ too, and of other processes of a contender. Its floor (`floor.py`) is that of a 
 most. Chunks of the first quarter of a turn, in which memory is new, stand in a column of their own.
 """
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,9 +17,9 @@ import onnx_ir as ir
 
 from benchmarks import command
 from benchmarks.floor import Machine, work_of
-from benchmarks.serving.contenders import CHUNKS, MOST, OURS, QUEUE, Contender, contenders
+from benchmarks.serving.contenders import CHUNKS, MOST, OURS, QUEUE, Contender, contenders, rows_of_absent
 from benchmarks.serving.planner import costs_as_served
-from benchmarks.serving.rounds import ratios, spread
+from benchmarks.serving.rounds import in_turns, ratios, spread
 from runtime_lite import read_bundle
 from runtime_lite.load_test.arrivals import Traffic, arrivals_of
 from runtime_lite.load_test.drive import Ends, drive
@@ -56,12 +58,10 @@ def measure_latency(
         for load in loads:
             streams = max(round(load * capacity * period_s), 1)
             traffic = Traffic(seconds, streams, CHUNKS, period_s)
-            turns: dict[str, list[Figures]] = {each: [] for each in there}
-            for seed in range(rounds):
-                for each, contender in there.items():
-                    turns[each].append(_figures(each, contender, traffic, seed))
+            measures = {each: partial(_figures, each, there[each], traffic, itertools.count()) for each in there}
+            turns = in_turns(measures, rounds)
             found += [_row(load, streams, each, turns, floor_s) for each in turns]
-    return found + [dict.fromkeys(found[0], "") | {"contender": f"{each}: {why}"} for each, why in absent.items()]
+    return found + rows_of_absent(found[0], absent)
 
 
 def _floor_s(path: Path, name: str) -> float:
@@ -97,10 +97,11 @@ def _row(
     }
 
 
-def _figures(name: str, contender: Contender, traffic: Traffic, seed: int) -> Figures:
+def _figures(name: str, contender: Contender, traffic: Traffic, seeds: Iterator[int]) -> Figures:
+    """One turn, of arrivals with the next seed."""
     before_s = contender.others_s()
     with command.contender(name):
-        served, ends = _served(contender, traffic, seed)
+        served, ends = _served(contender, traffic, next(seeds))
     used_s = ends.cpu_s + contender.others_s() - before_s
     answered = [each for each in served if each.outcome == "done"]
     first = [each.latency_ms for each in answered if each.arrival.at < traffic.seconds * 1e9 / 4]

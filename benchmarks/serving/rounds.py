@@ -3,6 +3,7 @@
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,9 +18,12 @@ def times_us(call: Callable[[], object], count: int) -> list[float]:
     return found
 
 
-def in_turns(measures: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+Measured = TypeVar("Measured")
+
+
+def in_turns(measures: Mapping[str, Callable[[], Measured]], rounds: int) -> dict[str, list[Measured]]:
     """What each contender measures, round after round."""
-    found: dict[str, list[float]] = {name: [] for name in measures}
+    found: dict[str, list[Measured]] = {name: [] for name in measures}
     for _ in range(rounds):
         for name, measure in measures.items():
             found[name].append(measure())

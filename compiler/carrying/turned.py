@@ -17,20 +17,12 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.operator_views import perm_of, slice_of
+from compiler.operator_views import order_of, slice_of
 from compiler.stages import Array, Lowered, State, StateMap
 from runtime_lite.format.initial_value import Initial, array_of_initial, initial_of_array
 
 Order = tuple[int, ...]
 """Of axes, as the attribute of a Transpose."""
-
-
-def order_of(node: ir.Node | None) -> Order | None:
-    """The order of axes that a Transpose gives; None of another node."""
-    if node is None or not house.is_op(node, "Transpose") or node.inputs[0] is None:
-        return None
-    dims = house.dims_of(node.inputs[0])
-    return None if dims is None and "perm" not in node.attributes else perm_of(node, len(dims or ()))
 
 
 def order_alone(value: ir.Value, reader: ir.Node) -> Order | None:

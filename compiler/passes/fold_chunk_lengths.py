@@ -26,7 +26,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.every_length import EveryLength
 from compiler.analysis.free_slots import Slots, selected_slots
-from compiler.operator_views import perm_of, slice_of
+from compiler.operator_views import order_of, slice_of
 from compiler.stages import Lowered, Outcome
 
 
@@ -85,9 +85,8 @@ class _Folding:
         bounds = [insert.int64s(first), insert.int64s(first + count)]
         name = f"{node.outputs[0].name}_cut"
         if turn is not None and house.is_op(turn, "Transpose") and len(back) == 1 and house.is_op(back[0], "Transpose"):
-            rank = len(data.shape or ())
-            order, again = perm_of(turn, rank), perm_of(back[0], rank)
-            if rank and [order[at] for at in again] == list(range(rank)):
+            order, again = order_of(turn), order_of(back[0])
+            if order and again and [order[at] for at in again] == list(range(len(order))):
                 old = back[0].outputs[0]
                 kept = insert.op(
                     "Slice", [turn.inputs[0], *bounds, insert.int64s(order[1])], name=name, dtype=old.dtype

@@ -24,10 +24,10 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.carrying.turned import Order, in_front, order_alone, order_of, turn_states
+from compiler.carrying.turned import Order, in_front, order_alone, turn_states
 from compiler.ir import Dim
 from compiler.operator_traits import OF_ALIKE_SHAPES
-from compiler.operator_views import slice_of
+from compiler.operator_views import order_of, slice_of
 from compiler.rounds import Rounds, until_settled
 from compiler.stages import Lowered, Outcome
 

@@ -39,7 +39,7 @@ import sympy
 from compiler import ir as house
 from compiler.analysis.known_sizes import MOST, Numbers, numbers_of
 from compiler.operator_traits import RECURRENCES
-from compiler.operator_views import Number, perm_of, slice_of
+from compiler.operator_views import Number, order_of, slice_of
 from compiler.simplification.constants import constant_of, fold
 from compiler.sizes.expressions import Dim
 from compiler.sizes.growth import never_negative
@@ -154,13 +154,13 @@ def cast_like(candidate: Candidate) -> ir.Value | None:
 
 def transpose(candidate: Candidate) -> ir.Value | None:
     """No turn, and two turns that are one."""
-    value, perm = candidate.value(0), _perm(candidate.node)
+    value, perm = candidate.value(0), order_of(candidate.node)
     if perm is not None and perm == tuple(range(len(perm))):
         return value
     inner = candidate.made(0, "Transpose")
     if inner is None:
         return None
-    first = _perm(inner)
+    first = order_of(inner)
     if perm is None and first is None:
         return inner.inputs[0]
     if perm is None or first is None or len(perm) != len(first):
@@ -171,11 +171,6 @@ def transpose(candidate: Candidate) -> ir.Value | None:
     if candidate.alone(0, "Transpose") is None:
         return None
     return candidate.insert.op("Transpose", [inner.inputs[0]], {"perm": both}, name="turned", dtype=dtype_of(candidate))
-
-
-def _perm(node: ir.Node) -> tuple[int, ...] | None:
-    dims = None if node.inputs[0] is None else house.dims_of(node.inputs[0])
-    return None if dims is None and "perm" not in node.attributes else perm_of(node, len(dims or ()))
 
 
 def scale(candidate: Candidate) -> ir.Value | None:

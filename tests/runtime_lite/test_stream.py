@@ -36,7 +36,7 @@ from tests.runtime_lite.bundles import (
     write_double_bundle,
     write_streaming_bundle,
 )
-from tests.runtime_lite.serving.served import Place, assert_close, gate, serve, wait_until
+from tests.runtime_lite.serving.served import Gate, Place, assert_close, gate, serve, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -423,6 +423,18 @@ def test_a_steady_stream_gets_memory_for_its_answers_alone(tmp_path: Path, rows:
             tracemalloc.stop()
 
 
+def held_to_fail(place: Place) -> Gate:
+    """Let the next run wait at a gate, and fail behind it."""
+    held = gate()
+
+    def fail(*_: object) -> None:
+        held(*_)
+        raise InternalError("poisoned")
+
+    place.hook = fail
+    return held
+
+
 def failed(place: Place, stream: Stream, chunk: dict[str, Array]) -> Ticket[Any]:
     """A chunk whose run fails, unseen by its caller."""
 
@@ -504,13 +516,7 @@ def test_who_reads_that_a_chunk_was_late_does_not_know_that_one_before_it_failed
     chunks = feeds(3)
     stream = place.model.open_stream()
     stream.push(chunks[0])
-    held = gate()
-
-    def fail(*_: object) -> None:
-        held(*_)
-        raise InternalError("poisoned")
-
-    place.hook = fail
+    held = held_to_fail(place)
     before = stream.submit(chunks[1])
     assert held.inside.wait(PATIENCE_S)
     late = stream.submit(chunks[2], deadline_ms=1)
@@ -533,13 +539,7 @@ def test_who_knows_that_a_chunk_gave_no_answer_goes_on_when_its_run_fails_later(
     truth = alone(place, chunks)
     stream = place.model.open_stream()
     stream.push(chunks[0])
-    held = gate()
-
-    def fail(*_: object) -> None:
-        held(*_)
-        raise InternalError("poisoned")
-
-    place.hook = fail
+    held = held_to_fail(place)
     running = stream.submit(chunks[1], deadline_ms=200)
     assert held.inside.wait(PATIENCE_S)
     behind = stream.submit(chunks[1], deadline_ms=1)

@@ -27,7 +27,7 @@ from compiler.analysis.row_numbers import (
 )
 from compiler.ir import Dim
 from compiler.operator_traits import OF_POSITIONS
-from compiler.operator_views import slice_of
+from compiler.operator_views import perm_of, slice_of
 from compiler.padding.forms.row_layout import spread_rows
 from compiler.padding.forms.site import Form, Site
 
@@ -232,8 +232,7 @@ class Writer:
             case "Expand" | "Tile":
                 return self._spread(self._aligned(values[0], plan.ranks[0], rank), plan.sizes)
             case "Transpose":
-                order = attributes.get("perm") or list(reversed(range(rank)))
-                return self._op("Transpose", values, {"perm": [0, *(at + 1 for at in order)]}, dtype)
+                return self._op("Transpose", values, {"perm": [0, *(at + 1 for at in perm_of(node, rank))]}, dtype)
             case "Concat":
                 rows = [self.of_all_rows(each, rank) for each in values]
                 return self._op("Concat", rows, {"axis": attributes["axis"] % rank + 1}, dtype)
