@@ -23,7 +23,7 @@ from runtime_lite import BundleRefused, read_bundle
 from runtime_lite.bench import bench_model
 from runtime_lite.errors import BadInput
 from tests.kit.models.project import Project
-from tests.kit.whole_sequences import CHUNKED, LABELS, LETTERS, Drawing, session, whole_graph
+from tests.kit.whole_sequences import CHUNKED, LABELS, LETTERS, LONGEST, Drawing, session, whole_graph
 from tests.runtime_lite.bundles import replace_hashed, rewrite_contracts
 
 WINDOW = 20
@@ -181,27 +181,34 @@ CHUNK = 4
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("local", ["", "conv"])
-def test_an_encoder_that_looks_ahead_within_chunks_answers_a_hundred_of_them(tmp_path: Path, local: str) -> None:
-    drawing = Drawing(positions="moved", mask=CHUNKED, width=CHUNK, local=local, layers=2)
+@pytest.mark.parametrize(
+    ("positions", "local", "chunks"),
+    [("rotary", "", 100), ("rotary", "conv", 100), ("moved", "conv", LONGEST // CHUNK)],
+)
+def test_an_encoder_that_looks_ahead_within_chunks_answers_chunk_by_chunk(
+    tmp_path: Path, positions: str, local: str, chunks: int
+) -> None:
+    drawing = Drawing(positions=positions, mask=CHUNKED, width=CHUNK, local=local, layers=2)
     made, recipe = project(tmp_path, drawing), copy.deepcopy(RECIPE)
     net = recipe["graphs"]["net"]  # type: ignore[index]
     net["axes"]["time"]["buckets"] = [CHUNK, 2 * CHUNK]
-    net["derive_steps"] |= {"window": 100 * CHUNK, "chunk": CHUNK}
+    net["derive_steps"] |= {"window": chunks * CHUNK, "chunk": CHUNK}
+    calls = min(10, chunks - 3)
+    recipe["gates"]["parity"]["net"]["chained_steps"] = calls  # type: ignore[index]
     made.write("whole.yaml", yaml.safe_dump(recipe, sort_keys=False))
-    made.write("tokens.py", DATA.replace("(6, *[1] * 12)", "(4, 8, *[4] * 10)"))
+    made.write("tokens.py", DATA.replace("(6, *[1] * 12)", f"(4, 8, *[4] * {calls})"))
     ended = made.build(recipe="whole.yaml")
     assert ended.code == 0, ended.err
     (told,) = (each["detail"] for each in ended.report["stages"] if each["stage"] == "capture")
     assert "which look ahead by up to 3 frames of their own chunk" in told
-    tokens = np.random.default_rng(5).integers(0, LABELS, (1, 100 * CHUNK - 1))
+    tokens = np.random.default_rng(5).integers(0, LABELS, (1, chunks * CHUNK - 1))
     expected = session(whole_graph(drawing)).run(["scores"], {"tokens": tokens})[0]
     with runtime_lite.Runtime() as runtime, (model := runtime.load(tmp_path / "bundle")).open_stream() as stream:
         for at in range(0, tokens.shape[1], CHUNK):
             got = stream.push({"tokens": tokens[:, at : at + CHUNK]})["scores"]
             assert np.allclose(got, expected[:, at : at + CHUNK], atol=1e-4)
         assert len(list(bench_model(model, runs=2, warm_up_runs=0))) == 4
-        with pytest.raises(BadInput, match=f"whole chunks of {CHUNK} frames before this one, got 399"):
+        with pytest.raises(BadInput, match=f"whole chunks of {CHUNK} frames before this one, got {chunks * CHUNK - 1}"):
             stream.push({"tokens": tokens[:, :1]})
 
 

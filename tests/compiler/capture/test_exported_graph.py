@@ -1,5 +1,7 @@
 """exported_graph: a graph that the exporter has written wrongly is its fault, and the node is named."""
 
+import re
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -101,7 +103,7 @@ def test_an_operator_without_a_kernel_is_not_the_exporters_fault(monkeypatch: py
 
 
 class Projected(nn.Module):
-    """An LSTM whose states are projected, which the exporter writes without rank."""
+    """An LSTM whose states are projected: the exporter writes it with one width for the output and for the cell."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -114,6 +116,11 @@ class Projected(nn.Module):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_projected_recurrences_are_refused_with_their_line() -> None:
-    with pytest.raises(Refused, match=r"source .*test_exported_graph.py:\d+ in forward of lstm.*fault of the exporter"):
-        torch_module.capture_module(Projected().eval(), "net", ONE, ["x"])
+def test_projected_recurrences_are_the_exporters_fault_and_named_with_their_line() -> None:
+    module = Projected().eval()
+    exported = torch_module.exported_module(module, "net", ONE, ["x"])
+    with torch.no_grad():
+        answer = module(torch.from_numpy(X["x"])).numpy()
+    fault = exporter_fault(exported, "net", X, [answer])
+    assert fault is not None and "that ONNX Runtime does not run" in str(fault) and fault.exit_code == 3
+    assert fault.place.op == "LSTM" and re.search(r"test_exported_graph.py:\d+ in forward of lstm", fault.place.source)
