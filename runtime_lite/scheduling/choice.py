@@ -81,7 +81,9 @@ class Chooser:
             size, cost, limit = self._rushed(queue, head, rows, FOR_EVER, now)
         elif now + cost > limit:
             within = queue.costs.best_bucket_within(limit - now, head.rows, rows)
-            size, cost = within or queue.costs.best_bucket(head.rows, rows)
+            if within is None or not self._keeps_up(queue, *within, now):
+                within = queue.costs.best_bucket(head.rows, rows)
+            size, cost = within
         latest = limit - cost
         ripe = latest - self._guard <= now or cost <= self._policy.ripe * queue.costs.best_rate * min(rows, size)
         return Plan(queue, size, cost, latest, ripe)
@@ -90,10 +92,21 @@ class Chooser:
         """Return the row bucket of a real-time run, and its cost, while none of its rows is late."""
         if rows == least or not all(other.service.real_time for other in self._filled):
             return queue.costs.best_bucket(least, rows)
-        rates = [other.rows_per_ns(now) for other in self._real_time]
-        load = sum(rate * other.costs.best_rate for rate, other in zip(rates, self._real_time, strict=True))
-        free = max(1.0 - load / self._lanes, LEAST_FREE)
+        free = max(1.0 - self._load(now) / self._lanes, LEAST_FREE)
         return queue.costs.soonest_bucket(least, rows, queue.rows_per_ns(now) / free, self._lanes)
+
+    def _load(self, now: int) -> float:
+        """Return how many lanes the real-time work that comes keeps busy, in the runs that are cheapest per row."""
+        return sum(queue.rows_per_ns(now) * queue.costs.best_rate for queue in self._real_time)
+
+    def _keeps_up(self, queue: TaskQueue, size: int, cost: int, now: int) -> bool:
+        """Whether the lanes would do all real-time work that comes if all runs of a queue were as small as one.
+
+        Else such runs, each for a head that is nearly late, would keep those behind it waiting until they are, too: a
+        backlog that has once reached the soft target would stay there.
+        """
+        more = queue.rows_per_ns(now) * (cost / size - queue.costs.best_rate)
+        return self._load(now) + more < self._lanes
 
     def _useful(self, queue: TaskQueue, room: int, now: int) -> tuple[float, Plan] | None:
         """Return the best run of an efficient queue within some room, and what it is worth per nanosecond."""

@@ -8,7 +8,8 @@ run; it is called again until it returns none, whenever a task came, a run ended
     size      real-time work: the number of rows with which those that wait, and those that will come meanwhile, wait
               least in all; where efficient work waits for what is left of the device, the number that clears the queue
               at the least cost. If the head would miss its soft target, the cheapest of those with which it does not;
-              if there are none, of all: a batch never shrinks because it is late
+              if there are none, or the lanes would not keep up with what comes in runs of so few rows, of all: a batch
+              never shrinks because it is late, and a backlog is cleared at the device's best rate
     ripe      real-time work whose batch gains nothing more by waiting, or must start now, runs: earliest start first
     fill      else efficient work runs in the slack that is left until real-time work must start
     wait      else real-time work runs, or waits for the next chunk that will come, but never past its latest start

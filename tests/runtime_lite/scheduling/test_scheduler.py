@@ -63,6 +63,15 @@ def test_a_load_that_the_device_can_carry_recovers_from_a_pause() -> None:
     assert late == [] and len(script.answered) == 12_000
 
 
+def test_a_backlog_that_has_reached_the_soft_target_is_cleared_all_the_same() -> None:
+    """At 92 % of the device: runs that are made small for heads that are nearly late would keep it there."""
+    per_ms, costs = 0.92 * 64 / 26.4, table()
+    tasks = [chunk(number / per_ms) for number in range(int(4000 * per_ms))]
+    script = Script([*(chunk(0) for _ in range(600)), *tasks]).play(Scheduler(costs), costs)
+    waits = [script.answered[task] - task.arrival for task in tasks if task.arrival >= 3500 * MS]
+    assert max(waits) < 80 * MS
+
+
 def test_the_soft_target_orders_and_the_hard_deadline_only_drops() -> None:
     scheduler = Scheduler(table())
     urgent, patient = Key("a", "g"), Key("b", "g")
