@@ -281,7 +281,9 @@ class RowCosts:
         """Return the row bucket, and its cost, that begins to clear a queue at the least total cost.
 
         So a batch is padded to a larger bucket, or split, by what is measured. Of equal totals the least cost per row
-        wins, then the smaller bucket, which answers sooner.
+        wins, then the smaller bucket, which answers sooner. Where more rows wait than the largest bucket holds, the
+        largest wins that costs at most `ALIKE` times the least per row: prices of neighbours differ by what the machine
+        did when they ran last, and a large run reads the weights once for more rows.
 
         Args:
             least: rows that it must hold, at most the largest bucket.
@@ -292,10 +294,14 @@ class RowCosts:
         if found is None:
             fitting = [bucket for bucket in self.buckets if bucket.rows >= least]
             at = next((at for at, bucket in enumerate(fitting) if bucket.rows >= rows), len(fitting))
-            best = min(
-                fitting[: at + 1],
-                key=lambda b: (b.price + self._cost_to_clear(rows - b.rows), b.price / min(rows, b.rows)),
-            )
+            if rows > self.largest:  # whatever is taken is full
+                most = ALIKE * min(b.price / b.rows for b in fitting)
+                best = next(b for b in reversed(fitting) if b.price / b.rows <= most)
+            else:
+                best = min(
+                    fitting[: at + 1],
+                    key=lambda b: (b.price + self._cost_to_clear(rows - b.rows), b.price / min(rows, b.rows)),
+                )
             found = self._best[least, rows] = best.rows, best.plan
         return found
 
@@ -306,7 +312,8 @@ class RowCosts:
         that come until the lanes are free again wait for half of the time S that all runs take, in the mean: as a busy
         time of S / (1 - load) meets their rate, they are `follows * S / lanes`. Large runs are cheaper per row and end
         later, so that they win when there is much to do. Of sums within `ALIKE` of the least, the least time of all
-        runs wins, then the larger bucket.
+        runs wins, then the larger bucket; where more rows wait than the largest holds, the largest of those within
+        `ALIKE` of that time, too, for the same reason as in `best_bucket`.
 
         Args:
             least: rows that it must hold, at most the largest bucket.
@@ -322,8 +329,10 @@ class RowCosts:
             last = next((at for at, bucket in enumerate(fitting) if bucket.rows >= rows), len(fitting))
             choices = [(*self._waits(bucket, rows, follows, lanes), bucket) for bucket in fitting[: last + 1]]
             most = ALIKE * min(waits for waits, _, _ in choices)
-            best = min((total, -bucket.rows, bucket.plan) for waits, total, bucket in choices if waits <= most)
-            found = self._soonest[least, rows, level] = -best[1], best[2]
+            alike = [(total, bucket) for waits, total, bucket in choices if waits <= most]
+            longest = min(total for total, _ in alike) * (ALIKE if rows > self.largest else 1.0)
+            best = max((bucket for total, bucket in alike if total <= longest), key=lambda bucket: bucket.rows)
+            found = self._soonest[least, rows, level] = best.rows, best.plan
         return found
 
     def _waits(self, bucket: BucketCost, rows: int, follows: float, lanes: int) -> tuple[float, float]:

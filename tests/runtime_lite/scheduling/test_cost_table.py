@@ -250,6 +250,8 @@ def test_a_graph_of_one_size_has_one_key() -> None:
         ({1: 4, 4: 5, 8: 6}, 3, 3, 4),  # a task of three rows
         ({1: 4, 4: 5, 8: 6}, 1, 1000, 8),
         ({1: 4, 4: 5, 8: 11}, 1, 1000, 4),  # the largest is not the most efficient
+        ({1: 400, 4: 500, 8: 1025}, 1, 1000, 8),  # it is nearly so, and more rows wait than it holds
+        ({1: 400, 4: 500, 8: 1025}, 1, 8, 4),  # it is nearly so, and others may answer sooner
     ],
 )
 def test_pads_or_splits_by_cost(costs: dict[int, int | None], least: int, rows: int, size: int) -> None:
