@@ -11,13 +11,17 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed-$(shell cksum < requirements.lock | tr ' ' '-')
 OURS := $(wildcard build.py compiler runtime_lite examples benchmarks tests)
 
-.PHONY: build test test-slow wheels lint format lock clean
+.PHONY: build test quick test-slow wheels lint format lock clean
 
 build: $(STAMP)
 	@$(BIN)/python build.py --recipe $(RECIPE) $(ARGS)
 
 test: lint
 	@$(BIN)/python -m pytest -n $(JOBS)
+
+# The tests that stand nearest to what changed since a commit, for a minute.
+quick: lint
+	@$(BIN)/python -m tests.quick $(ARGS)
 
 test-slow: $(STAMP)
 	@$(BIN)/python -m pytest -n $(JOBS) -m slow
