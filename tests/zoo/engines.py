@@ -4,7 +4,7 @@ Each graph is made as the target makes it, in float32 and in half precision, for
 whatever the linter says of it. The line says `taken`, or `refused by RULE`; `RULE refuses what is built`, which is
 right where the rule says why it stays; and `NO RULE` where the builder refuses, or ends, what the linter takes.
 `--streams` does so with the steps of the streaming zoo, `--bundle DIR` with the graphs of a bundle, in the types that
-they have.
+they have. All kinds of a family follow each other, so that a sweep may be made in portions.
 """
 
 import argparse
@@ -69,9 +69,9 @@ def frozen_step(family: StepFamily, kind: ir.DataType, target: Tensorrt) -> Lowe
     )
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1)
 def step_of(name: str) -> Lowered:
-    """A step of the streaming zoo behind its passes, which are the same for every device."""
+    """A step of the streaming zoo behind its passes, which are the same for every kind of graph."""
     family = next(each for each in STEPS if each.name == name)
     _, lowered = captured(family, CALLS)
     for each in family.spec.passes:
@@ -105,28 +105,37 @@ def outcome(graph: Lowered, target: Tensorrt) -> str:
     return f"{rules} refuses what is built" if rules else "taken"
 
 
-def of_bundle(folder: Path) -> Iterator[tuple[str, Lowered]]:
-    """The graphs of a bundle, each with the name of its file."""
+Make = Callable[[ir.DataType, Tensorrt], Lowered]
+"""Makes a graph in a type, for a device."""
+
+
+def of_bundle(folder: Path) -> Iterator[tuple[str, Make]]:
+    """The graphs of a bundle, each with the name of its file, in the types that they have."""
+
+    def read(path: Path, kind: ir.DataType, target: Tensorrt) -> Lowered:
+        return Lowered(path.stem, ir.external_data.load_to_model(ir.load(path)))
+
     for path in sorted((folder / "graphs").glob("*.onnx")):
-        yield path.stem, Lowered(path.stem, ir.external_data.load_to_model(ir.load(path)))
+        yield path.stem, functools.partial(read, path)
 
 
-def of_zoo(
-    names: Sequence[str], kind: ir.DataType, target: Tensorrt, *, streams: bool
-) -> Iterator[tuple[str, Lowered | str]]:
-    """The graphs of the zoo, or of the streaming zoo, each with its family, or why it has none."""
-    makers: dict[str, Callable[[], Lowered]] = (
-        {each.name: functools.partial(frozen_step, each, kind, target) for each in STEPS}
+def of_zoo(names: Sequence[str], *, streams: bool) -> Iterator[tuple[str, Make]]:
+    """The graphs of the zoo, or of the streaming zoo, each with its family."""
+    makers: dict[str, Make] = (
+        {each.name: functools.partial(frozen_step, each) for each in STEPS}
         if streams
-        else {each.name: functools.partial(frozen, each, kind, target) for each in FAMILIES if not each.stuck}
+        else {each.name: functools.partial(frozen, each) for each in FAMILIES if not each.stuck}
     )
-    for name, make in makers.items():
-        if names and name not in names:
-            continue
-        try:
-            yield name, make()
-        except SlipwayError as error:
-            yield name, f"not proved: {error.message}"
+    return ((name, make) for name, make in makers.items() if not names or name in names)
+
+
+def said_of(make: Make, kind: ir.DataType, target: Tensorrt) -> str:
+    """What linter and builder say of a graph, or why there is none."""
+    try:
+        graph = make(kind, target)
+    except (SlipwayError, ModuleNotFoundError) as error:  # some families need the packages of the extra `zoo`
+        return f"not made: {error}"
+    return outcome(graph, target)
 
 
 def main(arguments: list[str]) -> int:
@@ -137,16 +146,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--bundle", type=Path, help="build its graphs in place of the zoo's")
     options = parser.parse_args(arguments)
     found = collections.Counter[str]()
-    for kind, capability in KINDS[1:] if options.bundle else KINDS:
-        target = Tensorrt(compute_capability=capability)
-        graphs = (
-            of_bundle(options.bundle)
-            if options.bundle
-            else of_zoo(options.families, kind, target, streams=options.streams)
-        )
-        for name, graph in graphs:
+    graphs = of_bundle(options.bundle) if options.bundle else of_zoo(options.families, streams=options.streams)
+    for name, make in graphs:
+        for kind, capability in KINDS[1:] if options.bundle else KINDS:
             started = time.perf_counter()
-            said = graph if isinstance(graph, str) else outcome(graph, target)
+            said = said_of(make, kind, Tensorrt(compute_capability=capability))
             found[said.split(":")[0]] += 1
             types = "as it is" if options.bundle else kind.name
             print(f"{name}, {types}, {capability}: {said} ({time.perf_counter() - started:.1f} s)", flush=True)

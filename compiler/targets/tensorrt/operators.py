@@ -1,7 +1,8 @@
 """Which operators TensorRT's ONNX parser takes, for which element types, and under which limits.
 
-The table follows the support matrix of the parser (`docs/operators.md` of onnx-tensorrt 10.0), the limits of the newer
-operators its notes up to 10.15. An operator without an entry is refused: nobody has said that it works.
+The table follows the support matrix of the parser (`docs/operators.md` of onnx-tensorrt 10.0), with the operators and
+the limits that came up to 10.15: STFT with 10.5. An operator without an entry is refused: nobody has said that it
+works.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ NUMBERS = FLOATS | WHOLE
 BOOL = frozenset({ir.DataType.BOOL})
 BYTE = frozenset({ir.DataType.UINT8})
 INT8 = frozenset({ir.DataType.INT8})
+FLOAT = frozenset({ir.DataType.FLOAT})
 
 Kinds = frozenset[ir.DataType]
 
@@ -43,6 +45,7 @@ OPERATORS: dict[Kinds, str] = {
     NUMBERS | BOOL | BYTE: "Cast CastLike",
     BOOL: "And Not Or Xor",
     INT8: "DequantizeLinear",
+    FLOAT: "STFT",
 }
 """Operators by the element types of their data."""
 
@@ -70,13 +73,14 @@ MOST_K = 3840
 
 REDUCTIONS = tuple(name for name in TYPES_BY_OPERATOR if name.startswith("Reduce"))
 
-CONSTANT_OPERANDS: dict[str, int] = {
-    **dict.fromkeys(("Squeeze", "Unsqueeze", *REDUCTIONS), 1),
-    "Slice": 3,
-    "Pad": 3,
-    "OneHot": 1,
+CONSTANT_OPERANDS: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(("Squeeze", "Unsqueeze", *REDUCTIONS), (1,)),
+    "Slice": (3,),
+    "Pad": (3,),
+    "OneHot": (1,),
+    "STFT": (1, 2, 3),
 }
-"""Operands that the parser reads while it builds: axes, and the depth of OneHot."""
+"""Operands that the parser reads while it builds: axes, the depth of OneHot, step, window and length of frames."""
 
 
 def needed_version(model: ir.Model) -> str:
@@ -139,9 +143,10 @@ def _operand_type(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
         for value in operands:
             if allowed is not None and value.dtype in NUMBERS | BOOL and value.dtype not in allowed:
                 names = ", ".join(sorted(kind.name for kind in allowed))
+                is_lowered = value.dtype in FLOATS and ir.DataType.FLOAT in allowed
                 yield Breach(
                     f"expected {node.op_type} over {names}, got {_kind(value)}",
-                    "put a Cast in front of it, where the values fit",
+                    _in_float32(node) if is_lowered else "put a Cast in front of it, where the values fit",
                     node,
                     value,
                 )
@@ -160,14 +165,27 @@ def _attention(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
 
 def _constant_operand(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in every_node(model):
-        at = CONSTANT_OPERANDS.get(node.op_type)
-        value = node.inputs[at] if at is not None and len(node.inputs) > at else None
-        if value is not None and array_of(value) is None:
+        for at in CONSTANT_OPERANDS.get(node.op_type, ()):
+            value = node.inputs[at] if len(node.inputs) > at else None
+            if value is not None and array_of(value) is None:
+                yield Breach(
+                    f"expected operand {at} of {node.op_type} as a constant, got a computed value",
+                    "fold it into an initializer",
+                    node,
+                    value,
+                )
+
+
+def _real_signal(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
+    for node in every_node(model):
+        signal = node.inputs[0] if is_op(node, "STFT") else None
+        shape = signal.shape if signal is not None else None
+        if shape is not None and len(shape) == 3 and shape[2] != 1:
             yield Breach(
-                f"expected operand {at} of {node.op_type} as a constant, got a computed value",
-                "fold it into an initializer",
+                f"expected STFT of a real signal, whose shape ends with 1, got {shape}",
+                "transform real and imaginary part alone, and add the results",
                 node,
-                value,
+                signal,
             )
 
 
@@ -239,6 +257,26 @@ def _loop_length(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
             )
 
 
+def _loop_condition(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
+    """The parser renames a network input that is one as its body does, and wants one where the body reads it."""
+    for node in every_node(model):
+        if not is_op(node, "Loop"):
+            continue
+        condition, inside = node.inputs[1], node.attributes["body"].as_graph().inputs[1]
+        if condition is None and inside.uses():
+            got = "none"
+        elif condition is not None and condition.is_graph_input() and condition.graph is model.graph:
+            got = f"the input {condition.name}"
+        else:
+            continue
+        yield Breach(
+            f"expected the condition of a Loop as a constant or a computed value, got {got}",
+            "give it a constant, or compute it from the input",
+            node,
+            condition,
+        )
+
+
 def _branches(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in every_node(model):
         if not is_op(node, "If"):
@@ -293,7 +331,7 @@ def _half_lengths(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
         if data is not None and data.dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16):
             yield Breach(
                 f"expected {node.op_type} with lengths over FLOAT, got {_kind(data)}",
-                f'keep it in float32: lower_precision: {{float32: ["op:{node.op_type}"]}}',
+                _in_float32(node),
                 node,
                 node.inputs[4],
             )
@@ -366,6 +404,11 @@ def _inner_quantization(model: ir.Model, limits: DeviceLimits) -> Iterator[Breac
             )
 
 
+def _in_float32(node: ir.Node) -> str:
+    """The cure of what half precision, or bfloat16, has no form of."""
+    return f'keep it in float32: lower_precision: {{float32: ["op:{node.op_type}"]}}'
+
+
 def _kind(value: ir.Value) -> str:
     return value.dtype.name if value.dtype is not None else "an unknown type"
 
@@ -378,12 +421,14 @@ _CHECKS: dict[str, Callable[[ir.Model, DeviceLimits], Iterator[Breach]]] = {
     "operand-type": _operand_type,
     "attention": _attention,
     "constant-operand": _constant_operand,
+    "real-signal": _real_signal,
     "cumsum-axis": _cumsum_axis,
     "topk-k": _topk_k,
     "topk-sorted": _topk_sorted,
     "first-output": _first_output_only,
     "scatter-reduction": _scatter_reduction,
     "loop-length": _loop_length,
+    "loop-condition": _loop_condition,
     "if-branches": _branches,
     "rotary-positions": _rotary_positions,
     "tensor-scatter": _tensor_scatter,

@@ -22,6 +22,7 @@ from compiler.passes.eliminate_outputs import EliminateOutputs
 from compiler.passes.legalize_scores import LegalizeScores
 from compiler.passes.lower_clip import LowerClip
 from compiler.passes.lower_elu import LowerElu
+from compiler.passes.lower_flags import LowerFlags
 from compiler.passes.lower_quantized_convolutions import LowerQuantizedConvolutions
 from compiler.passes.split_constants import SplitConstants
 from compiler.quantization.placement import Placement
@@ -321,8 +322,8 @@ def standalone(module: Any) -> bytes:
 
 def for_the_builder(plain: Sequence[Pass], sizes: Mapping[str, int]) -> tuple[Pass, ...]:
     """What every target does, and around it what NVIDIA's builders want."""
-    behind = (EliminateOutputs(), LowerClip(), LowerElu(), LowerQuantizedConvolutions(), SplitConstants())
-    return (LegalizeScores(tuple(sizes.items())), *plain, *behind)
+    written = (LowerClip(), LowerElu(), LowerFlags(), LowerQuantizedConvolutions())
+    return (LegalizeScores(tuple(sizes.items())), *plain, EliminateOutputs(), *written, SplitConstants())
 
 
 def require_numbers(opset: int, workspace_mb: int, optimization_level: int) -> None:

@@ -73,13 +73,14 @@ def branch(first: str, second: str, rank: int = 1) -> Case:
     )
 
 
-def loop(constant: bool) -> Case:
+def loop(constant: bool, condition: str = "went") -> Case:
     """A loop that stacks an output."""
     return Case(
-        """(int64 n, bool go, float[2] x) => (float[2] last, float[k,2] all) {
-            last, all = Loop(n, go, x) <body = b (int64 i, bool c, float[2] h)
-                => (bool again, float[2] next, float[2] out) {
-                again = Identity(c)  next = Neg(h)  out = Abs(h) }> }""",
+        f"""(int64 n, bool go, float[2] x) => (float[2] last, float[k,2] all) {{
+            went = Not(go)
+            last, all = Loop(n, {condition}, x) <body = b (int64 i, bool c, float[2] h)
+                => (bool again, float[2] next, float[2] out) {{
+                again = Identity(c)  next = Neg(h)  out = Abs(h) }}> }}""",
         {"n": np.array(3)} if constant else {},
         types={"all": ir.DataType.FLOAT, "last": ir.DataType.FLOAT},
     )
@@ -101,6 +102,17 @@ def hidden(kind: str) -> Case:
              bool[1,1,1,144] m, {kind} low) => ({kind}[1,4,16,36] y)
             {{ s = MatMul(q, k)  t = Add(s, c)  h = Where(m, t, low)  p = Softmax(h)  y = MatMul(p, v) }}""",
         {"low": np.array(-np.inf, np.float16 if half else np.float32)},
+    )
+
+
+def stft(parts: int, given: str = "") -> Case:
+    """A spectrum of frames, one of whose operands may be fed; a signal has one part, or a real and an imaginary one."""
+    constants: dict[str, Array] = {"step": np.array(4), "window": np.ones(8, np.float32), "length": np.array(8)}
+    return Case(
+        f"""(float[1,32,{parts}] x, int64 step, float[8] window, int64 length) => (float[1,7,8,2] y)
+            {{ y = STFT<onesided = 0>(x, step, window, length) }}""",
+        {name: array for name, array in constants.items() if name != given},
+        types={"y": ir.DataType.FLOAT},
     )
 
 
@@ -143,6 +155,7 @@ PLANTED: dict[str, tuple[Case, Case]] = {
         ),
         Case("(float[1,2,3,4] x) => (float[1,2,3,4] y) { y = Softmax(x) }", opset=23),
     ),
+    "real-signal": (stft(parts=2), stft(parts=1)),
     "constant-operand": (axis_of("ReduceSum", constant=False), axis_of("ReduceSum", constant=True)),
     "cumsum-axis": (
         Case("(float[2,4] x, int64 a) => (float[2,4] y) { y = CumSum(x, a) }"),
@@ -168,6 +181,7 @@ PLANTED: dict[str, tuple[Case, Case]] = {
         Case("(float[4] x, int64[2,1] i, float[2] u) => (float[4] y) { y = ScatterND(x, i, u) }"),
     ),
     "loop-length": (loop(constant=False), loop(constant=True)),
+    "loop-condition": (loop(constant=True, condition="go"), loop(constant=True)),
     "if-branches": (branch("p", "q", rank=2), branch("p", "q")),
     "rotary-positions": (
         Case(

@@ -261,6 +261,12 @@ def test_lengths_that_a_model_clips_are_taken() -> None:
     assert [node.op_type for node in artefact.lowered.model.graph] == ["Min"]
 
 
+def test_slots_that_a_model_marks_are_taken() -> None:
+    text = "(bool[batch,4] x, int64[1,1] i, bool[1,4] u) => (bool[batch,4] y) { y = ScatterND(x, i, u) }"
+    (artefact,) = Tensorrt().emit(Lowered("net", parse(text), batch_axis="batch"), {"batch": (2,)}).artifacts
+    assert [node.op_type for node in artefact.lowered.model.graph] == ["Cast", "Cast", "ScatterND", "Cast"]
+
+
 def test_the_later_devices_may_have_what_a_t4_lacks() -> None:
     assert Tensorrt(compute_capability="8.6", hardware_compatibility="AMPERE_PLUS")
     model = parse("(float[batch,2] x) => (bfloat16[batch,2] y) { y = Cast<to = 16>(x) }")
