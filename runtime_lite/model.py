@@ -26,7 +26,7 @@ from runtime_lite.format.reader import Bundle
 from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.scheduling.task import BULK, CHUNK, INTERACTIVE, ServiceClass
 from runtime_lite.serving.batch import StreamOptions, Version, make_task
-from runtime_lite.serving.course import make_parts
+from runtime_lite.serving.pipeline_run import make_parts
 from runtime_lite.serving.refusals import CLOSE_S, RetiredError, check_seconds
 from runtime_lite.serving.server import Server
 from runtime_lite.serving.shield import Shield, shielded

@@ -16,8 +16,8 @@ from runtime_lite.calls.state import StreamState, check_state, copy_of_state
 from runtime_lite.errors import BadInput, show
 from runtime_lite.format.arrays import Array
 from runtime_lite.serving.batch import LiveStream, Part
-from runtime_lite.serving.course import make_parts
 from runtime_lite.serving.live_streams import Start
+from runtime_lite.serving.pipeline_run import make_parts
 from runtime_lite.serving.server import Server
 from runtime_lite.serving.shield import Shield
 from runtime_lite.serving.ticket import Outputs, Responses, Ticket, check_sequence, deadline_at

@@ -171,7 +171,7 @@ class Part:
         stream: its stream, or None.
         task: as the scheduler sees it.
         queued: whether the scheduler has it and it does not run.
-        course: of the pipeline's item that it is a part of; None for what is done with one run.
+        pipeline_run: of the pipeline's item that it is a part of; None for what is done with one run.
     """
 
     ticket: Ticket[Any]
@@ -182,11 +182,11 @@ class Part:
     stream: LiveStream | None
     task: Task
     queued: bool = False
-    course: "Following | None" = None
+    pipeline_run: "Continuation | None" = None
 
 
-class Following(Protocol):
-    """What comes behind a part (`course.py`)."""
+class Continuation(Protocol):
+    """What follows a part of a pipeline (`pipeline_run.py`)."""
 
     @property
     def name(self) -> str:

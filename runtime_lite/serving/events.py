@@ -122,7 +122,7 @@ PAUSE_S = 1.0
 """A fork waits no longer for an observer."""
 
 
-class News:
+class EventBus:
     """Brings what happened to observers in the order in which it happened, one event at a time.
 
     Args:

@@ -15,9 +15,9 @@ from runtime_lite.calls.state import StreamState
 from runtime_lite.errors import BadInput
 from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.serving.batch import LiveStream, Part, StreamOptions, Version, next_chunk
-from runtime_lite.serving.events import News, StreamChange
-from runtime_lite.serving.fates import Fates
+from runtime_lite.serving.events import EventBus, StreamChange
 from runtime_lite.serving.refusals import IDLE, MODEL_CLOSED, SLOW, RetiredError, overloaded
+from runtime_lite.serving.request_tracker import RequestTracker
 from runtime_lite.serving.rule import Rule
 from runtime_lite.serving.slots import Slots
 from runtime_lite.serving.ticket import Responses, Ticket
@@ -56,25 +56,25 @@ class LiveStreams:
     Args:
         most: streams that may be open at once.
         scheduler: counts streams that have a period.
-        fates: of their chunks.
+        tracker: of their chunks.
         versions: which streams are pinned to.
-        news: hears of what happens to streams.
-        ring_at: asks for a tick at some time.
+        bus: hears of what happens to streams.
+        wake_at: asks for a tick at some time.
     """
 
     def __init__(
         self,
         most: int,
         scheduler: Rule,
-        fates: Fates,
+        tracker: RequestTracker,
         versions: Versions,
-        news: News,
-        ring_at: Callable[[int], object],
+        bus: EventBus,
+        wake_at: Callable[[int], object],
     ) -> None:
         """Start without a stream."""
         self._most, self._slots = most, Slots(most)
-        self._scheduler, self._fates, self._versions, self._news = scheduler, fates, versions, news
-        self._ring_at = ring_at
+        self._scheduler, self._tracker, self._versions, self._bus = scheduler, tracker, versions, bus
+        self._ring_at = wake_at
         self._open: dict[int, LiveStream] = {}
         self._opened = 0
         self._dues: list[tuple[int, int, str]] = []
@@ -142,7 +142,7 @@ class LiveStreams:
         pending = [*([stream.flying] if stream.flying else []), *stream.waiting]
         stream.waiting.clear()
         for part in pending:
-            self._fates.drop(part.ticket, reason, now)
+            self._tracker.drop(part.ticket, reason, now)
         self._versions.unpin(stream.version)
         self._tell(stream, change, "" if change == "closed" else reason, now)
         return True
@@ -200,7 +200,7 @@ class LiveStreams:
     def state_for(self, part: Part) -> StreamState | None:
         """What a part starts from; None for the initial states: it is no stream's, or of one that has ended."""
         state = None if part.stream is None else self._slots.state(part.stream.hold)
-        return state if state is None or part.course is None else part.course.state_for(part, state)
+        return state if state is None or part.pipeline_run is None else part.pipeline_run.state_for(part, state)
 
     def commit(self, stream: LiveStream, state: StreamState) -> None:
         """Move a stream on: a chunk's run succeeded. One that has ended stays as it is."""
@@ -252,7 +252,7 @@ class LiveStreams:
             BadInput: it must not, or the stream has ended.
         """
         self.check(stream, ticket.where)
-        if ticket.hand is not None and stream.requests:
+        if ticket.worker is not None and stream.requests:
             raise BadInput(
                 f"{ticket.where}: expected one push at a time, got a push during another; "
                 "give each thread a stream of its own"
@@ -280,7 +280,7 @@ class LiveStreams:
                     self._tell(stream, "paused", SLOW, now)
                 return
             stream.flying = stream.waiting.popleft()
-            self._fates.queue(part, now)
+            self._tracker.queue(part, now)
 
     def resume(self, ticket: Responses, now: int) -> bool:
         """Go on with a stream whose reader made room in its ring; whether it had paused."""
@@ -326,5 +326,5 @@ class LiveStreams:
             self._watch(stream, since + stream.options.idle_ns, IDLE)
 
     def _tell(self, stream: LiveStream, change: StreamChange, reason: str, now: int) -> None:
-        if self._news.wanted:
-            self._news.note("stream_changed", stream.version.name, stream.number, change, reason, now)
+        if self._bus.wanted:
+            self._bus.note("stream_changed", stream.version.name, stream.number, change, reason, now)

@@ -14,14 +14,14 @@ from runtime_lite.scheduling.clock import Clock
 from runtime_lite.scheduling.cost_table import CostTable
 from runtime_lite.scheduling.decision import Run
 from runtime_lite.serving.batch import Answer, Part, Version, places_used, run_parts, step_parts
-from runtime_lite.serving.crew import Crew, Hand
-from runtime_lite.serving.events import Execution, News
-from runtime_lite.serving.fates import Fates, part_of
+from runtime_lite.serving.events import EventBus, Execution
 from runtime_lite.serving.health import fault_of_runs
 from runtime_lite.serving.live_streams import LiveStreams
 from runtime_lite.serving.refusals import LATE
+from runtime_lite.serving.request_tracker import RequestTracker, part_of
 from runtime_lite.serving.rule import Rule
 from runtime_lite.serving.shield import Torn, Window, close_window, raised_by_handler
+from runtime_lite.serving.worker_pool import Worker, WorkerPool
 
 
 @dataclass(eq=False, slots=True)
@@ -48,10 +48,10 @@ class Runs:
         lanes: runs that may be in flight at once.
         scheduler: decides them.
         costs: its cost table.
-        crew: the threads that run them.
-        fates: of the requests whose parts run.
+        workers: the threads that run them.
+        tracker: of the requests whose parts run.
         streams: whose chunks run.
-        news: hears of runs.
+        bus: hears of runs.
         clock: monotonic nanoseconds.
         lock: the server's.
         after: what the server does outside of its lock when something may have ended.
@@ -62,17 +62,17 @@ class Runs:
         lanes: int,
         scheduler: Rule,
         costs: CostTable,
-        crew: Crew[Batch],
-        fates: Fates,
+        workers: WorkerPool[Batch],
+        tracker: RequestTracker,
         streams: LiveStreams,
-        news: News,
+        bus: EventBus,
         clock: Clock,
         lock: threading.Lock,
         after: Callable[[], object],
     ) -> None:
         """Start with nothing in flight."""
-        self._scheduler, self._costs, self._crew, self._fates = scheduler, costs, crew, fates
-        self._streams, self._news, self._clock, self._lock, self._after = streams, news, clock, lock, after
+        self._scheduler, self._costs, self._workers, self._tracker = scheduler, costs, workers, tracker
+        self._streams, self._bus, self._clock, self._lock, self._after = streams, bus, clock, lock, after
         self._lanes, self._most_lanes = list(range(lanes))[::-1], lanes
         self._flying: dict[Batch, None] = {}
         self._decided = self._failures = 0
@@ -95,7 +95,7 @@ class Runs:
     def fault(self, now: int) -> str:
         """What is wrong with the runs; nothing when they end and succeed."""
         flying = [batch.run for batch in self._flying]
-        undecided_since = self._undecided_since if self._fates.queued and len(flying) < self._most_lanes else None
+        undecided_since = self._undecided_since if self._tracker.queued and len(flying) < self._most_lanes else None
         return fault_of_runs(flying, undecided_since, self._failures, self._last_fault, now)
 
     def resize(self, lanes: int) -> None:
@@ -106,22 +106,22 @@ class Runs:
         self._most_lanes = lanes
         self._undecided_since = None
 
-    def dispatch(self, now: int, me: Hand[Batch] | None) -> Batch | None:
-        """Hand out what the scheduler decides; the first run is for the hand that asks, if one does."""
+    def dispatch(self, now: int, me: Worker[Batch] | None) -> Batch | None:
+        """Hand out what the scheduler decides; the first run is for the worker that asks, if one does."""
         mine = None
-        while self._fates.queued:
+        while self._tracker.queued:
             if self._undecided_since is None:
                 self._undecided_since = now
             decision = self._scheduler.decide(now)
             dropped = [(part_of(task), reason) for task, reason in decision.dropped]
             decided = [] if decision.run is None else [part_of(task) for task in decision.run.tasks]
             for part in (*[part for part, _ in dropped], *decided):  # first: the end of a request unqueues what it has
-                self._fates.unqueue(part)
+                self._tracker.unqueue(part)
             for part, reason in dropped:
-                self._fates.let_go(part, reason, now)
+                self._tracker.let_go(part, reason, now)
             if decision.run is None:
                 if decision.wake is not None:
-                    self._crew.ring_at(decision.wake)
+                    self._workers.wake_at(decision.wake)
                 break
             self._undecided_since = None
             self._decided += 1
@@ -130,19 +130,19 @@ class Runs:
             if me is not None and mine is None:
                 mine = batch
             else:
-                wished = (part.ticket.hand for part in decided)
-                self._crew.hand_over(batch, next((hand for hand in wished if hand is not None), None))
+                wished = (part.ticket.worker for part in decided)
+                self._workers.hand_over(batch, next((worker for worker in wished if worker is not None), None))
         return mine
 
-    def execute(self, batch: Batch, hand: Hand[Batch]) -> Batch | None:
-        """Run a batch, settle it, and return what the hand is to run next; without anything it sleeps."""
+    def execute(self, batch: Batch, worker: Worker[Batch]) -> Batch | None:
+        """Run a batch, settle it, and return what the worker is to run next; without anything it sleeps."""
         parts = [part_of(task) for task in batch.run.tasks]
         torn: BaseException | None = None
         try:
             answers = run_parts(parts, lambda some: self._attempt(batch, some, retry=len(some) < len(parts)))
         except BaseException as error:  # an interrupt of the thread that runs it, not of those whose rows are in it
             close_window()
-            self._abandon(batch, parts, hand)
+            self._abandon(batch, parts, worker)
             if not isinstance(error, Torn):
                 raise
             torn = error.error
@@ -157,15 +157,15 @@ class Runs:
             self._land(batch, now, failed=any(isinstance(answer, Exception) for _, answer in answers))
             for part, answer in answers:
                 self._settle(part, answer, now)
-            following = self.dispatch(now, None if hand.done is not None and hand.done() else hand)
+            following = self.dispatch(now, None if worker.done is not None and worker.done() else worker)
             if following is None:
-                self._crew.rest(hand)
+                self._workers.rest(worker)
         try:
             self._after()
         except BaseException:  # an interrupt: what the thread was to run next goes to another
             if following is not None:
                 with self._lock:
-                    self._crew.hand_over(following, None)
+                    self._workers.hand_over(following, None)
             raise
         return following
 
@@ -190,7 +190,7 @@ class Runs:
             finally:
                 del raised  # its traceback holds this frame: no circle
         finally:
-            if self._news.wanted:
+            if self._bus.wanted:
                 used, places = places_used(parts, sizes)
                 numbers = tuple(part.ticket.number for part in parts)
                 ended = self._clock()
@@ -211,7 +211,7 @@ class Runs:
                     fault,
                     retry,
                 )
-                self._news.note("executed", told)
+                self._bus.note("executed", told)
 
     def _rows_for(self, run: Run, rows: int) -> int:
         """The fewest rows that a run of some may have; what it looks at never changes, so no lock is held."""
@@ -236,53 +236,53 @@ class Runs:
         ticket, stream = part.ticket, part.stream
         if stream is not None:
             stream.flying, stream.last = None, now
-        if part.course is not None and not isinstance(answer, Exception):
-            whole = part.course.done(part, answer[0][0], answer[1][0])
+        if part.pipeline_run is not None and not isinstance(answer, Exception):
+            whole = part.pipeline_run.done(part, answer[0][0], answer[1][0])
             if whole is None:
-                self._fates.follow(part, now)
-                self._fates.release(part)  # behind what it hands on to: the version stays pinned
+                self._tracker.follow(part, now)
+                self._tracker.release(part)  # behind what it hands on to: the version stays pinned
                 return
             answer = whole
-        self._fates.release(part)
+        self._tracker.release(part)
         if isinstance(answer, Exception):
             if ticket.outcome is None:
-                self._fates.end(ticket, "failed", type(answer).__name__, answer, now)
+                self._tracker.end(ticket, "failed", type(answer).__name__, answer, now)
             elif stream is not None:
-                self._fates.note_loss(ticket, stream)
+                self._tracker.note_loss(ticket, stream)
             if stream is not None:
-                self._fates.lose(stream, 0, now)
+                self._tracker.lose(stream, 0, now)
             return
         outputs, states = answer
         if stream is not None:
             self._streams.commit(stream, states[0])
         if ticket.outcome is None:
             if ticket.hard is not None and now > ticket.hard:
-                self._fates.drop(ticket, LATE, now)
+                self._tracker.drop(ticket, LATE, now)
             else:
-                self._fates.put(ticket, part.index, outputs, now)
+                self._tracker.put(ticket, part.index, outputs, now)
         if stream is not None:
             self._streams.advance(stream, now)
 
-    def _abandon(self, batch: Batch, parts: Sequence[Part], hand: Hand[Batch]) -> None:
+    def _abandon(self, batch: Batch, parts: Sequence[Part], worker: Worker[Batch]) -> None:
         """Give a run that its thread was torn from to others, without what that thread had asked for."""
         with self._lock:
             now = self._clock()
             self._land(batch, now, failed=True)
             for part in parts:
-                self._fates.release(part)
-                if part.ticket.hand is hand or part.ticket.outcome is not None:
+                self._tracker.release(part)
+                if part.ticket.worker is worker or part.ticket.outcome is not None:
                     if part.stream is not None:
                         part.stream.flying = None
                     if part.ticket.outcome is None:
-                        self._fates.end(part.ticket, "cancelled", "interrupted", None, now)
+                        self._tracker.end(part.ticket, "cancelled", "interrupted", None, now)
                     elif part.stream is not None:
-                        self._fates.note_loss(part.ticket, part.stream)
+                        self._tracker.note_loss(part.ticket, part.stream)
                     if part.stream is not None:
-                        self._fates.lose(part.stream, 0, now)
+                        self._tracker.lose(part.stream, 0, now)
                 else:
                     part.task = replace(part.task)
                     part.task.payload = part
-                    self._fates.queue(part, now)
+                    self._tracker.queue(part, now)
             self.dispatch(now, None)
 
     @property
@@ -296,7 +296,7 @@ class Runs:
             parts = [part_of(task) for task in batch.run.tasks]
             self._land(batch, now, failed=True)
             for part in parts:
-                self._fates.release(part)
+                self._tracker.release(part)
                 if part.stream is not None:
                     part.stream.flying = None
 

@@ -1,13 +1,13 @@
-"""The front desk of one runtime: admits requests and streams, and is asked about the whole; its rooms do the work.
+"""Serves the requests of one runtime: admits requests and streams, and answers questions about all of it.
 
-    fates.py          requests that are alive: queued, answered, ended, and what an end takes along
-    live_streams.py   open streams: their states, the chunk in flight, their ends
-    runs.py           lanes and runs: decided, executed, settled
-    versions.py       loaded bundles, closed with the last who needs them
-    health.py         what is said about all of it
+    request_tracker.py  requests that are alive: queued, answered, ended, and what an end takes along
+    live_streams.py     open streams: their states, the chunk in flight, their ends
+    runs.py             lanes and runs: decided, executed, settled
+    versions.py         loaded bundles, closed when nothing needs them any more
+    health.py           whether all of it works, and why not
 
 A caller that waits for its answer runs it itself when a lane is free, and while it waits it takes whatever run is
-decided; `crew.py` has the threads. All books are kept under one lock; graphs run, and observers hear, outside of it.
+decided; `worker_pool.py` has the threads. One lock guards all of this; graphs run, and observers hear, outside of it.
 """
 
 import threading
@@ -21,11 +21,9 @@ from runtime_lite.scheduling.clock import Clock
 from runtime_lite.scheduling.cost_table import CostTable
 from runtime_lite.scheduling.task import Key, Task
 from runtime_lite.serving.batch import LiveStream, Part, StreamOptions, Version, next_chunk
-from runtime_lite.serving.crew import Crew, Hand
 from runtime_lite.serving.deadlines import Deadlines
-from runtime_lite.serving.events import ModelChange, News, Observer, Request
+from runtime_lite.serving.events import EventBus, ModelChange, Observer, Request
 from runtime_lite.serving.exits import tell_of_exit
-from runtime_lite.serving.fates import Fates
 from runtime_lite.serving.forks import tell_of_forks
 from runtime_lite.serving.health import DrainReport, Health
 from runtime_lite.serving.ledger import Balance
@@ -41,11 +39,13 @@ from runtime_lite.serving.refusals import (
     overloaded,
     still_busy,
 )
+from runtime_lite.serving.request_tracker import RequestTracker
 from runtime_lite.serving.rule import Rule
 from runtime_lite.serving.runs import Batch, Runs
 from runtime_lite.serving.shield import Window, close_window, shielded
 from runtime_lite.serving.ticket import Responses, Ticket
 from runtime_lite.serving.versions import Versions
+from runtime_lite.serving.worker_pool import Worker, WorkerPool
 
 
 class Server:
@@ -72,16 +72,18 @@ class Server:
         """Start with nothing to do and no thread."""
         self.lock = threading.Lock()
         self.clock = clock
-        self._news = news = News(observers)
-        self._crew: Crew[Batch] = Crew(lambda batch, hand: self._runs.execute(batch, hand), self.tick, clock, self.lock)
-        self._versions = Versions(scheduler, costs, news)
-        self._fates = Fates(scheduler, self._versions, news, self._crew.dismiss)
-        self._streams = LiveStreams(max_streams, scheduler, self._fates, self._versions, news, self._crew.ring_at)
+        self._bus = bus = EventBus(observers)
+        self._workers: WorkerPool[Batch] = WorkerPool(
+            lambda batch, worker: self._runs.execute(batch, worker), self.tick, clock, self.lock
+        )
+        self._versions = Versions(scheduler, costs, bus)
+        self._tracker = RequestTracker(scheduler, self._versions, bus, self._workers.dismiss)
+        self._streams = LiveStreams(max_streams, scheduler, self._tracker, self._versions, bus, self._workers.wake_at)
         self._runs = Runs(
-            lanes, scheduler, costs, self._crew, self._fates, self._streams, news, clock, self.lock, self._after
+            lanes, scheduler, costs, self._workers, self._tracker, self._streams, bus, clock, self.lock, self._after
         )
         self._scheduler, self._costs = scheduler, costs
-        self._deadlines = Deadlines(self._fates.tickets)
+        self._deadlines = Deadlines(self._tracker.tickets)
         self._gate = ""
         self._threads = 1
         tell_of_forks(self)
@@ -102,13 +104,13 @@ class Server:
             BadInput: the model or the stream is closed.
             Overloaded: it is refused.
         """
-        me: Hand[Batch] = Hand(ticket.done)
+        me: Worker[Batch] = Worker(ticket.done)
         batch = self._enter(ticket, version, parts, me)
         try:
             while batch is not None or ticket.outcome is None or me.work is not None:  # handed over, then ended
                 if batch is None:
                     self._after()
-                    limit = self._crew.unwatched()
+                    limit = self._workers.unwatched()
                     batch = me.sleep(limit)
                     if limit is not None:
                         self.tick()
@@ -137,7 +139,7 @@ class Server:
     @property
     def has_queue(self) -> bool:
         """Whether something waits; a look from outside of the lock."""
-        return self._fates.queued > 0
+        return self._tracker.queued > 0
 
     @shielded
     def turn_away(self, where: str, version: Version, task: Task) -> None:
@@ -153,20 +155,20 @@ class Server:
             if not (self._gate or version.retired):
                 refusal = self._scheduler.refusal(task, task.arrival)
             if refusal is not None:
-                self._fates.turn_away(version.name, task, refusal, task.arrival)
+                self._tracker.turn_away(version.name, task, refusal, task.arrival)
         if refusal is not None:
             self._after()
             raise overloaded(where, refusal)
 
     def _enter(
-        self, ticket: Ticket[Any], version: Version, parts: Sequence[Part], me: Hand[Batch] | None
+        self, ticket: Ticket[Any], version: Version, parts: Sequence[Part], me: Worker[Batch] | None
     ) -> Batch | None:
         """Admit and queue a request; return what its caller is to run, which sleeps otherwise."""
         with self.lock:
             now = self.clock()
             if me is None:
                 self._ready(ticket.where, timer=True, worker=True)
-            ticket.hand = me
+            ticket.worker = me
             self._admit(ticket, version, parts, now)
             ticket.parts = list(parts)
             stream = parts[0].stream if parts else None
@@ -177,18 +179,18 @@ class Server:
                 stream.sent, stream.is_short = next_chunk(stream), False
                 self._streams.advance(stream, now)
             elif not parts:
-                self._fates.end(ticket, "done", "", None, now)
+                self._tracker.end(ticket, "done", "", None, now)
             else:
                 for part in parts:
                     if ticket.outcome is None:
-                        self._fates.queue(part, now)
-            self._crew.ring_at(self._deadlines.next)
+                        self._tracker.queue(part, now)
+            self._workers.wake_at(self._deadlines.next)
             if ticket.outcome == "dropped":
-                self._fates.told(ticket)
+                self._tracker.told(ticket)
                 raise overloaded(ticket.where, ticket.reason)
             batch = self._runs.dispatch(now, me)
             if me is not None and batch is None:
-                self._crew.rest(me)
+                self._workers.rest(me)
             return batch
 
     def _ready(self, where: str, timer: bool, worker: bool) -> None:
@@ -198,7 +200,7 @@ class Server:
             ExecutorFailed: the system gives no more.
         """
         try:
-            self._crew.ready(timer, worker)
+            self._workers.ready(timer, worker)
         except RuntimeError as error:
             raise no_thread(where, error) from error
 
@@ -208,16 +210,16 @@ class Server:
             self._streams.check_chunk(stream, ticket)
         if version.retired and parts and stream is None:  # what asks for nothing needs no version
             raise RetiredError
-        self._fates.enter(ticket)
+        self._tracker.enter(ticket)
         self._deadlines.add(ticket)
-        if self._news.wanted:
+        if self._bus.wanted:
             ticket.request = _request(ticket, version, parts, stream, now)
-            self._news.note("submitted", ticket.request)
+            self._bus.note("submitted", ticket.request)
         refusal = self._gate
         if stream is not None and stream.requests >= stream.options.credits:
             refusal = "credits"
         if refusal:
-            self._fates.drop(ticket, refusal, now)
+            self._tracker.drop(ticket, refusal, now)
             raise overloaded(ticket.where, refusal)
 
     @shielded
@@ -227,24 +229,24 @@ class Server:
             if ticket.outcome is not None:
                 return False
             now = self.clock()
-            is_last = self._fates.is_last(ticket)
-            self._fates.end(ticket, "cancelled", "by its caller", None, now)
+            is_last = self._tracker.is_last(ticket)
+            self._tracker.end(ticket, "cancelled", "by its caller", None, now)
             if is_last:
-                self._fates.told(ticket)
+                self._tracker.told(ticket)
             self._runs.dispatch(now, None)
         self._after()
         return True
 
-    def _leave(self, ticket: Ticket[Any], me: Hand[Batch]) -> None:
+    def _leave(self, ticket: Ticket[Any], me: Worker[Batch]) -> None:
         """A caller was interrupted: its request is taken back, and what it was handed goes to another."""
         with self.lock:
             now = self.clock()
-            batch = self._crew.leave(me)
+            batch = self._workers.leave(me)
             if ticket.outcome is None:
-                self._fates.end(ticket, "cancelled", "interrupted", None, now)
-            self._fates.told(ticket)
+                self._tracker.end(ticket, "cancelled", "interrupted", None, now)
+            self._tracker.told(ticket)
             if batch is not None:
-                self._crew.hand_over(batch, None)
+                self._workers.hand_over(batch, None)
             self._runs.dispatch(now, None)
 
     @shielded
@@ -261,11 +263,11 @@ class Server:
     def loss_told(self, ticket: Ticket[Any]) -> None:
         """The caller of a chunk that was lost has been told: his next one takes its place."""
         with self.lock:
-            self._fates.told(ticket)
+            self._tracker.told(ticket)
 
     def note_fault(self, call: str, error: Exception) -> None:
         """What was called for its caller has raised: his affair, and nobody's request."""
-        self._news.blame(call, error)
+        self._bus.blame(call, error)
 
     # Streams
 
@@ -389,9 +391,9 @@ class Server:
             with self.lock:
                 now = self.clock()
                 self._streams.end_of_version(version, now)
-                for ticket in list(self._fates.tickets.values()):
+                for ticket in list(self._tracker.tickets.values()):
                     if any(part.version is version for part in ticket.parts):
-                        self._fates.drop(ticket, MODEL_CLOSED, now)
+                        self._tracker.drop(ticket, MODEL_CLOSED, now)
             self.retire(version, "unloaded")
         with Window():
             return [each.name for each in versions if not each.gone.wait(max(until - time.monotonic(), 0.0))]
@@ -401,7 +403,7 @@ class Server:
     def balance(self) -> Balance:
         """The books."""
         with self.lock:
-            return self._fates.ledger.balance()
+            return self._tracker.ledger.balance()
 
     @shielded
     def health(self) -> Health:
@@ -412,11 +414,11 @@ class Server:
             return Health(
                 not reason,
                 reason,
-                self._fates.queued,
+                self._tracker.queued,
                 self._runs.flying,
                 self._streams.count,
                 bool(self._gate),
-                self._news.fault,
+                self._bus.fault,
             )
 
     @shielded
@@ -433,24 +435,24 @@ class Server:
         started = time.monotonic()
         with self.lock:
             self._gate = "draining"
-            before = len(self._fates.tickets)
-            quiet = self._fates.quiet()
+            before = len(self._tracker.tickets)
+            quiet = self._tracker.quiet()
         with Window():
             quiet.wait(limit_s)
         with self.lock:
-            left = list(self._fates.tickets.values())
+            left = list(self._tracker.tickets.values())
             for ticket in left:
-                self._fates.drop(ticket, "drained", self.clock())
+                self._tracker.drop(ticket, "drained", self.clock())
         self._after()
         return DrainReport(before - len(left), tuple(ticket.number for ticket in left), time.monotonic() - started)
 
     def before_fork(self) -> None:
         """Before the process is forked, and before the lock is taken for it: let observers hear what they are told."""
-        self._news.pause()
+        self._bus.pause()
 
     def behind_fork(self) -> None:
         """In the process that was forked, without the lock: go on telling."""
-        self._news.resume()
+        self._bus.resume()
 
     def in_fork(self) -> None:
         """Go on in a fork of the process, with threads of its own; what was asked for is answered in the parent alone.
@@ -458,15 +460,15 @@ class Server:
         If runs were in flight, locks of what runs them may be held for ever, and threads within a run are not here
         either: nothing more is taken then.
         """
-        if self._fates.tickets or self._runs.flying or self._threads > 1:
+        if self._tracker.tickets or self._runs.flying or self._threads > 1:
             self._gate = FORKED
-        self._crew.forget()
-        self._news.forget()
+        self._workers.forget()
+        self._bus.forget()
         self._versions.forget(self._runs.versions)
         now = self.clock()
-        for ticket in list(self._fates.tickets.values()):
+        for ticket in list(self._tracker.tickets.values()):
             ticket.wakers = []  # those who wait are in the parent
-            self._fates.drop(ticket, FORKED, now)
+            self._tracker.drop(ticket, FORKED, now)
         self._runs.forget(now)
         self._streams.forget()
 
@@ -474,15 +476,15 @@ class Server:
         """Do what is due now: drops, runs that were put off, streams that expire. The timer calls this."""
         with self.lock:
             now = self.clock()
-            self._crew.ticked()
+            self._workers.ticked()
             self._streams.expire(now)
             self._runs.dispatch(now, None)
             late = self._deadlines.passed(now)
             for ticket in late:
-                self._fates.drop(ticket, LATE, now)
+                self._tracker.drop(ticket, LATE, now)
             if late:
                 self._runs.dispatch(now, None)
-            self._crew.ring_at(self._deadlines.next)
+            self._workers.wake_at(self._deadlines.next)
         self._after()
 
     @shielded
@@ -497,9 +499,9 @@ class Server:
             hanging = self._unload(versions, until)
         finally:  # whatever ends the wait, the threads end with their work
             close_window()
-            self._crew.stop()
+            self._workers.stop()
         with Window():
-            hanging += self._crew.left(until)
+            hanging += self._workers.left(until)
         if hanging:
             raise still_busy(where, limit_s, hanging)
 
@@ -513,25 +515,25 @@ class Server:
             self._gate = EXITING
             rested = self._runs.rested()
             now = self.clock()
-            for ticket in list(self._fates.tickets.values()):
-                self._fates.drop(ticket, EXITING, now)
+            for ticket in list(self._tracker.tickets.values()):
+                self._tracker.drop(ticket, EXITING, now)
         self._after()
         rested.wait(CLOSE_S)
-        self._crew.stop()
-        self._crew.left(until)
+        self._workers.stop()
+        self._workers.left(until)
 
     def _after(self) -> None:
         """What is done outside of the lock: wake who waits, close what is no longer needed, tell observers."""
-        if self._fates.any_bells or self._versions.any_to_close or self._streams.any_left:
+        if self._tracker.any_to_wake or self._versions.any_to_close or self._streams.any_left:
             with self.lock:
                 self._streams.sweep(self.clock())
                 versions = self._versions.leaving()
             try:
-                self._fates.ring()
+                self._tracker.wake()
             finally:
                 for version in versions:
                     version.close()
-        self._news.spread()
+        self._bus.spread()
 
 
 def _request(
@@ -555,4 +557,4 @@ def _request(
 
 def _name_of(part: Part) -> str:
     """The graph that a request asks for, or all of them."""
-    return part.runner.name if part.course is None else part.course.name
+    return part.runner.name if part.pipeline_run is None else part.pipeline_run.name

@@ -84,7 +84,7 @@ class Ticket(Generic[Answer]):
         self.outputs: list[list[Outputs]] = [[]] * parts
         self.missing = parts
         self.parts: list[Any] = []
-        self.hand: Any = None
+        self.worker: Any = None
         self.request: Request | None = None
         self.sequence: int | None = None
         self.soft: int | None = None
@@ -182,19 +182,19 @@ class Ticket(Generic[Answer]):
         if timeout is not None:
             check_seconds(self.where, "timeout", timeout)
         until = None if timeout is None else time.monotonic() + timeout
-        bell = threading.Lock()
-        bell.acquire()
+        answered = threading.Lock()
+        answered.acquire()
         while True:
             with self._owner.lock:
                 if ready():
                     return
-                self.wakers.append(bell.release)
+                self.wakers.append(answered.release)
             left = -1.0 if until is None else max(0.0, until - time.monotonic())
-            if not bell.acquire(timeout=left):
+            if not answered.acquire(timeout=left):
                 with self._owner.lock:
                     if ready():
                         return
-                    self.wakers = [waker for waker in self.wakers if waker != bell.release]
+                    self.wakers = [waker for waker in self.wakers if waker != answered.release]
                 raise TimeoutError(f"{self.where}: not ready after {timeout} s; wait longer, or cancel it")
 
     def _wait_in_loop(self, ready: Callable[[], bool]) -> Generator[Any, None, None]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from runtime_lite.format.manifest import bucket_name
 from runtime_lite.scheduling.cost_table import CostTable, costs_of_graph, key_of
 from runtime_lite.serving.batch import Version
-from runtime_lite.serving.events import ModelChange, News
+from runtime_lite.serving.events import EventBus, ModelChange
 from runtime_lite.serving.rule import Rule
 
 
@@ -18,12 +18,12 @@ class Versions:
     Args:
         scheduler: forgets what is closed.
         costs: its cost table.
-        news: hears of what is loaded, swapped and unloaded.
+        bus: hears of what is loaded, swapped and unloaded.
     """
 
-    def __init__(self, scheduler: Rule, costs: CostTable, news: News) -> None:
+    def __init__(self, scheduler: Rule, costs: CostTable, bus: EventBus) -> None:
         """Start without any."""
-        self._scheduler, self._costs, self._news = scheduler, costs, news
+        self._scheduler, self._costs, self._bus = scheduler, costs, bus
         self._to_close: list[Version] = []
         self._closing: list[Version] = []
 
@@ -89,5 +89,5 @@ class Versions:
         self._to_close += unclosed
 
     def _tell(self, version: Version, change: ModelChange, now: int) -> None:
-        if self._news.wanted:
-            self._news.note("model_changed", version.name, change, now)
+        if self._bus.wanted:
+            self._bus.note("model_changed", version.name, change, now)

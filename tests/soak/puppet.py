@@ -23,9 +23,9 @@ from runtime_lite.scheduling.cost_table import CostTable
 from runtime_lite.scheduling.decision import Decision
 from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.serving import server as server_module
-from runtime_lite.serving.crew import Hand
 from runtime_lite.serving.events import Observer
 from runtime_lite.serving.server import Server
+from runtime_lite.serving.worker_pool import Worker
 from tests.soak.adder import write_adder
 
 Hook = Callable[[Mapping[str, Array]], object]
@@ -43,27 +43,27 @@ class Held(Scheduler):
 class Hands:
     """Stands for the threads of a server: what is decided waits here until it is made."""
 
-    def __init__(self, work: Callable[[Any, Hand[Any]], Any], *others: object) -> None:
+    def __init__(self, work: Callable[[Any, Worker[Any]], Any], *others: object) -> None:
         self.waiting: list[Any] = []
         self._work = work
 
-    def hand_over(self, work: Any, wished: Hand[Any] | None) -> None:
+    def hand_over(self, work: Any, wished: Worker[Any] | None) -> None:
         self.waiting.append(work)
 
     def make(self, at: int = 0) -> None:
         """Make one of the runs that wait."""
-        following = self._work(self.waiting.pop(at), Hand())
+        following = self._work(self.waiting.pop(at), Worker())
         if following is not None:
             self.waiting.append(following)
 
-    def rest(self, hand: Hand[Any]) -> None:
+    def rest(self, worker: Worker[Any]) -> None:
         """A caller that waits for a run that another one has begun would wait for ever: there is one thread."""
-        assert hand.done is None or hand.done(), "a caller waits, and nobody is there to work"
+        assert worker.done is None or worker.done(), "a caller waits, and nobody is there to work"
 
     def ready(self, timer: bool, worker: bool) -> None: ...
-    def leave(self, caller: Hand[Any]) -> None: ...
-    def dismiss(self, caller: Hand[Any]) -> None: ...
-    def ring_at(self, alarm: int | None) -> None: ...
+    def leave(self, caller: Worker[Any]) -> None: ...
+    def dismiss(self, caller: Worker[Any]) -> None: ...
+    def wake_at(self, alarm: int | None) -> None: ...
     def ticked(self) -> None: ...
     def unwatched(self) -> None: ...
     def stop(self) -> None: ...
@@ -115,9 +115,9 @@ class Puppet:
         self.clock = VirtualClock()
         self.scheduler = Held(costs, lanes)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(server_module, "Crew", Hands)
+            patch.setattr(server_module, "WorkerPool", Hands)
             self.server = Server(lanes, max_streams, self.scheduler, costs, self.clock, observers)
-        self.hands: Hands = self.server._crew  # type: ignore[assignment]
+        self.hands: Hands = self.server._workers  # type: ignore[assignment]
         self.hook: Hook = lambda _: None
         self.runs = 0
         self.finite = finite

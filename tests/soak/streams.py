@@ -309,7 +309,7 @@ def ledger(size: int, timed: bool) -> Figures:
         for _ in range(size):
             with contextlib.suppress(BadInput, Overloaded):
                 draw.choice(acts)()
-            place.server._news.spread()
+            place.server._bus.spread()
             unbalanced += not books.agree(place.server.balance())
             del tickets[:-50]
         for stream in live:

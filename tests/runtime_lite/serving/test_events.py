@@ -2,7 +2,7 @@
 
 import threading
 
-from runtime_lite.serving.events import News
+from runtime_lite.serving.events import EventBus
 
 
 class Ear:
@@ -20,31 +20,31 @@ class Deaf:
 
 def test_events_are_told_once_and_in_order_by_any_thread() -> None:
     ear, lock = Ear(), threading.Lock()
-    news = News([ear])  # type: ignore[list-item]
+    bus = EventBus([ear])  # type: ignore[list-item]
     told = 0
 
     def work() -> None:
         nonlocal told
         for _ in range(200):
             with lock:
-                news.note("executed", told)
+                bus.note("executed", told)
                 told += 1
-            news.spread()
+            bus.spread()
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    news.spread()
+    bus.spread()
     assert ear.heard == list(range(800))
 
 
 def test_an_observer_that_raises_is_not_asked_again() -> None:
     ear = Ear()
-    news = News([Deaf(), ear])  # type: ignore[list-item]
+    bus = EventBus([Deaf(), ear])  # type: ignore[list-item]
     for number in (1, 2):
-        news.note("executed", number)
-        news.spread()
-    assert ear.heard == [1, 2] and news.wanted
-    assert news.fault == "Deaf.executed: RuntimeError: no"
+        bus.note("executed", number)
+        bus.spread()
+    assert ear.heard == [1, 2] and bus.wanted
+    assert bus.fault == "Deaf.executed: RuntimeError: no"

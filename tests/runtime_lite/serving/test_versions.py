@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runtime_lite.errors import BadInput
-from runtime_lite.serving.events import News
+from runtime_lite.serving.events import EventBus
 from runtime_lite.serving.versions import Versions
 from tests.runtime_lite.serving.served import feed, serve
 
@@ -51,7 +51,7 @@ def test_a_version_that_is_gone_costs_nothing_any_more(bundle: Path) -> None:
 
 def test_a_version_that_is_needed_again_before_it_is_closed_stays(bundle: Path) -> None:
     with serve(bundle) as place:
-        books = Versions(place.scheduler, place.server._versions._costs, News(()))
+        books = Versions(place.scheduler, place.server._versions._costs, EventBus(()))
         version: Any = SimpleNamespace(name="other", pins=0, retired=False, gone=threading.Event())
         books.pin(version)
         books.retire(version, "swapped", 0)

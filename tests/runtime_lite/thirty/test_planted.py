@@ -21,10 +21,10 @@ from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.scheduling.shares import Shares
 from runtime_lite.serving import health, runs, server
 from runtime_lite.serving.batch import Part, Version
-from runtime_lite.serving.events import News
-from runtime_lite.serving.fates import Fates
+from runtime_lite.serving.events import EventBus
 from runtime_lite.serving.ledger import Ledger
 from runtime_lite.serving.live_streams import LiveStreams
+from runtime_lite.serving.request_tracker import RequestTracker
 from runtime_lite.serving.slots import Hold, Slots
 from runtime_lite.serving.ticket import Responses
 from tests.soak import processes, puppet
@@ -86,9 +86,9 @@ def forgets_cancelled(original: Original, ledger: Ledger, number: int, outcome: 
     original(ledger, number, outcome, "" if outcome == "cancelled" else reason)
 
 
-def says_twice(original: Original, news: News, method: str, *told: Any) -> None:
+def says_twice(original: Original, bus: EventBus, method: str, *told: Any) -> None:
     for _ in range(2 if method == "ended" else 1):
-        original(news, method, *told)
+        original(bus, method, *told)
 
 
 def forgets_the_number(original: Original, served: LiveStreams, stream: Any, ticket: Any) -> None:
@@ -155,7 +155,7 @@ PLANTED: dict[int, tuple[Any, str, Callable[..., Any]]] = {
     1: wraps(graph_runner.GraphRunner, "check", crashes),
     2: (runs, "run_parts", fails_all),
     4: (Responses, "full", property(lambda self: False)),  # type: ignore[dict-item]
-    5: (Fates, "_withdraw", lambda *_: None),
+    5: (RequestTracker, "_withdraw", lambda *_: None),
     6: (Scheduler, "_drop", lambda self, now: []),
     7: (Chooser, "_claim", lambda self, queue, slack, now: self._useful(queue, FOR_EVER, now)),
     8: (Slots, "free", lambda self, hold: True),
@@ -171,7 +171,7 @@ PLANTED: dict[int, tuple[Any, str, Callable[..., Any]]] = {
     19: (runtime_module, "_warm_up", lambda version: {}),
     20: wraps(graph_runner, "full_feed", as_long_as_the_bucket),
     21: wraps(puppet, "read_bundle", has_one_name),
-    22: wraps(News, "note", says_twice),
+    22: wraps(EventBus, "note", says_twice),
     23: wraps(server.Server, "__init__", counts_on_the_wall_clock),
     24: wraps(server.Server, "_after", calls_often),
     25: wraps(OnnxExecutor, "__init__", opens_with_two_threads),
@@ -179,7 +179,7 @@ PLANTED: dict[int, tuple[Any, str, Callable[..., Any]]] = {
     27: (Chooser, "_slack", lambda self, urgent, now: (FOR_EVER, None)),
     28: wraps(Ledger, "end", forgets_cancelled),
     29: (RowCosts, "observe", lambda self, rows, ns: None),
-    34: (Fates, "note_loss", lambda self, ticket, stream: None),
+    34: (RequestTracker, "note_loss", lambda self, ticket, stream: None),
 }
 """By row; 3, 15 and those of processes are below."""
 

@@ -17,47 +17,47 @@ from runtime_lite.serving.shield import Window
 Work = TypeVar("Work")
 
 
-class Hand(Generic[Work]):
-    """A thread that can take a run, and sleeps on its bell.
+class Worker(Generic[Work]):
+    """A thread that can take a run, and sleeps until it is woken: one of the pool, or a caller that waits.
 
     Args:
-        done: whether it wants no further work; None for a worker, which serves whatever comes.
+        done: whether it wants no further work; None for a thread of the pool, which serves whatever comes.
 
     Attributes:
-        work: what it was handed; None when its bell was rung for another reason.
+        work: what it was handed; None when it is woken for another reason.
     """
 
-    __slots__ = ("_bell", "done", "work")
+    __slots__ = ("_wake_up", "done", "work")
 
     def __init__(self, done: Callable[[], bool] | None = None) -> None:
         """Start without work."""
         self.done = done
         self.work: Work | None = None
-        self._bell = threading.Lock()
-        self._bell.acquire()
+        self._wake_up = threading.Lock()
+        self._wake_up.acquire()
 
-    def ring(self) -> None:
-        """Wake it; a second ring before it has woken is the same one."""
-        if self._bell.locked():
-            self._bell.release()
+    def wake(self) -> None:
+        """Wake it; a second call before it has woken changes nothing."""
+        if self._wake_up.locked():
+            self._wake_up.release()
 
     def sleep(self, limit_ns: int | None = None) -> Work | None:
-        """Wait for the bell, or so long, outside of the server's lock; return the work that came with it."""
+        """Sleep until it is woken, at most `limit_ns`, outside of the server's lock; return the work it was handed."""
         with Window():
             self.sleep_for(limit_ns)
         work, self.work = self.work, None
         return work
 
     def sleep_for(self, limit_ns: int | None) -> None:
-        """Wait for the bell, or so long; None waits for the bell alone."""
-        self._bell.acquire(timeout=-1 if limit_ns is None else min(limit_ns / 1e9, threading.TIMEOUT_MAX))
+        """Sleep until it is woken, at most `limit_ns`; None waits for that alone."""
+        self._wake_up.acquire(timeout=-1 if limit_ns is None else min(limit_ns / 1e9, threading.TIMEOUT_MAX))
 
 
-class Crew(Generic[Work]):
+class WorkerPool(Generic[Work]):
     """The threads of one server.
 
     Args:
-        work: runs something and returns what to run next; None when the hand has been put to `rest` or is to go.
+        work: runs something and returns what to run next; None when the worker has been put to `rest` or is to go.
         tick: called by the timer when its time has come, without the lock.
         clock: the server's.
         lock: the server's.
@@ -65,23 +65,23 @@ class Crew(Generic[Work]):
 
     def __init__(
         self,
-        work: Callable[[Work, Hand[Work]], Work | None],
+        work: Callable[[Work, Worker[Work]], Work | None],
         tick: Callable[[], object],
         clock: Clock,
         lock: threading.Lock,
     ) -> None:
         """Start without a thread."""
         self._work, self._tick, self._clock, self._lock = work, tick, clock, lock
-        self._callers: dict[Hand[Work], None] = {}
-        self._idle: list[Hand[Work]] = []
+        self._callers: dict[Worker[Work], None] = {}
+        self._idle: list[Worker[Work]] = []
         self._waiting: deque[Work] = deque()
         self._threads: list[threading.Thread] = []
-        self._hired = 0
+        self._started = 0
         self._stopped = False
         self._alarm: int | None = None
-        self._timer_bell: Hand[Work] | None = None
+        self._timer: Worker[Work] | None = None
 
-    def leave(self, caller: Hand[Work]) -> Work | None:
+    def leave(self, caller: Worker[Work]) -> Work | None:
         """A caller wakes for good; returns work that it was handed in the same moment."""
         self._callers.pop(caller, None)
         work, caller.work = caller.work, None
@@ -95,30 +95,30 @@ class Crew(Generic[Work]):
         """
         if self._stopped:
             return
-        if timer and self._timer_bell is None and self._clock is time.monotonic_ns:
+        if timer and self._timer is None and self._clock is time.monotonic_ns:
             self._start_timer()
-        if worker and not self._hired:
-            self._hire(None)
+        if worker and not self._started:
+            self._start_worker(None)
 
-    def rest(self, hand: Hand[Work]) -> None:
-        """A hand has nothing to do: a worker sleeps, a caller does while it waits."""
-        if self._waiting and not (hand.done is not None and hand.done()):
-            hand.work = self._waiting.popleft()
-            hand.ring()
-        elif hand.done is None:
-            self._idle.append(hand)
+    def rest(self, worker: Worker[Work]) -> None:
+        """A worker has nothing to do: it sleeps, a caller among them while it waits."""
+        if self._waiting and not (worker.done is not None and worker.done()):
+            worker.work = self._waiting.popleft()
+            worker.wake()
+        elif worker.done is None:
+            self._idle.append(worker)
             if self._stopped:
-                hand.ring()
-        elif not hand.done():
-            self._callers[hand] = None
+                worker.wake()
+        elif not worker.done():
+            self._callers[worker] = None
 
-    def dismiss(self, caller: Hand[Work]) -> None:
+    def dismiss(self, caller: Worker[Work]) -> None:
         """A caller that sleeps need not wait any more; one that is awake sees it by itself."""
         if caller in self._callers:
             del self._callers[caller]
-            caller.ring()
+            caller.wake()
 
-    def hand_over(self, work: Work, wished: Hand[Work] | None) -> None:
+    def hand_over(self, work: Work, wished: Worker[Work] | None) -> None:
         """Give work to somebody.
 
         Args:
@@ -133,29 +133,29 @@ class Crew(Generic[Work]):
             wished = self._idle.pop()
         else:
             try:
-                self._hire(work)
+                self._start_worker(work)
             except RuntimeError:  # the system gives no more threads: there is one that has this request, see `ready`
                 self._waiting.append(work)
             return
         wished.work = work
-        wished.ring()
+        wished.wake()
 
-    def _hire(self, work: Work | None) -> None:
+    def _start_worker(self, work: Work | None) -> None:
         """Start a worker, with something to run or at rest."""
-        hand: Hand[Work] = Hand()
-        hand.work = work
+        worker: Worker[Work] = Worker()
+        worker.work = work
         if work is not None:
-            hand.ring()
-        self._start(lambda: self._serve(hand), f"runtime_lite worker {self._hired + 1}")
-        self._hired += 1
+            worker.wake()
+        self._start(lambda: self._serve(worker), f"runtime_lite worker {self._started + 1}")
+        self._started += 1
         if work is None:
-            self._idle.append(hand)
+            self._idle.append(worker)
 
-    def _serve(self, hand: Hand[Work]) -> None:
-        while (work := hand.sleep()) is not None:
+    def _serve(self, worker: Worker[Work]) -> None:
+        while (work := worker.sleep()) is not None:
             next_work: Work | None = work
             while next_work is not None:
-                next_work = self._work(next_work, hand)
+                next_work = self._work(next_work, worker)
 
     def _start(self, target: Callable[[], None], name: str) -> None:
         thread = threading.Thread(target=target, name=name, daemon=True)
@@ -164,49 +164,49 @@ class Crew(Generic[Work]):
 
     def forget(self) -> None:
         """In a fork of the process: its threads are not here; others are started when they are needed."""
-        self._callers, self._idle, self._threads, self._timer_bell = {}, [], [], None
+        self._callers, self._idle, self._threads, self._timer = {}, [], [], None
         self._waiting.clear()
-        self._hired = 0
+        self._started = 0
 
-    def ring_at(self, alarm: int | None) -> None:
+    def wake_at(self, alarm: int | None) -> None:
         """Let the timer tick at some time, or earlier; a clock that is not the machine's has no timer."""
         if alarm is None or self._stopped:
             return
         if self._alarm is not None and self._alarm <= alarm:
-            if self._timer_bell is not None:
+            if self._timer is not None:
                 return
         else:
             self._alarm = alarm
         if self._clock is not time.monotonic_ns:
             return
-        if self._timer_bell is None:
+        if self._timer is None:
             try:
                 self._start_timer()
             except RuntimeError:  # the system gives no more threads: see `unwatched`
                 return
-        assert self._timer_bell is not None
-        self._timer_bell.ring()
+        assert self._timer is not None
+        self._timer.wake()
 
     def unwatched(self) -> int | None:
         """Nanoseconds until an alarm that no timer watches, for want of a thread; None where there is none."""
-        if self._alarm is None or self._timer_bell is not None or self._clock is not time.monotonic_ns:
+        if self._alarm is None or self._timer is not None or self._clock is not time.monotonic_ns:
             return None
         return max(self._alarm - self._clock(), 0)
 
     def _start_timer(self) -> None:
-        bell: Hand[Work] = Hand()
-        self._timer_bell = bell
+        timer: Worker[Work] = Worker()
+        self._timer = timer
         try:
-            self._start(lambda: self._keep_time(bell), "runtime_lite timer")
+            self._start(lambda: self._keep_time(timer), "runtime_lite timer")
         except RuntimeError:
-            self._timer_bell = None
+            self._timer = None
             raise
 
     def ticked(self) -> None:
         """The alarm has been seen to."""
         self._alarm = None
 
-    def _keep_time(self, bell: Hand[Work]) -> None:
+    def _keep_time(self, timer: Worker[Work]) -> None:
         while not self._stopped:
             with self._lock:
                 alarm = self._alarm
@@ -214,14 +214,14 @@ class Crew(Generic[Work]):
             if left is not None and left <= 0:
                 self._tick()
             else:
-                bell.sleep_for(left)
+                timer.sleep_for(left)
 
     def stop(self) -> None:
         """End all threads with what they are at."""
         with self._lock:
             self._stopped = True
-            for hand in [*self._idle, *([self._timer_bell] if self._timer_bell else [])]:
-                hand.ring()
+            for worker in [*self._idle, *([self._timer] if self._timer else [])]:
+                worker.wake()
 
     def left(self, until: float) -> list[str]:
         """Wait for all threads up to some monotonic second, and return the names of those that go on."""

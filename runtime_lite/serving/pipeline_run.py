@@ -1,4 +1,4 @@
-"""The way of one item through a pipeline: which part runs next, what it is fed, and what has come of it so far.
+"""One run of a pipeline: which part runs next, what it is fed, and what it has given so far.
 
 An item is a feed of no more rows than all graphs take together, or a chunk of a stream. Its parts are tasks of one
 request: each is queued when all that it takes from has run, and shares runs with the same graph's parts of others. In a
@@ -17,8 +17,8 @@ from runtime_lite.serving.batch import Answer, LiveStream, Part, Version, make_p
 from runtime_lite.serving.ticket import Outputs, Ticket
 
 
-class Course:
-    """One item on its way; used under the server's lock.
+class PipelineRun:
+    """The run of one item; used under the server's lock.
 
     Args:
         pipeline: the graphs and what feeds what.
@@ -34,7 +34,9 @@ class Course:
         self._pipeline = pipeline
         self._later = dict(parts)
         for part in parts.values():
-            part.task.payload = None  # part, task and course know each other from when it is ready: see `Fates.end`
+            part.task.payload = (
+                None  # part, task and run know each other from when it is ready: see `RequestTracker.end`
+            )
         self._left = len(parts)
         self._rows = 1 if not parts else next(iter(parts.values())).feeds[0].rows
         self._waits: dict[str, set[str]] = {name: set() for name in parts}
@@ -68,7 +70,7 @@ class Course:
         """Take out the parts that wait for nothing any more."""
         found = [part for name, part in self._later.items() if not self._waits[name]]
         for part in found:
-            part.course, part.task.payload = self, part
+            part.pipeline_run, part.task.payload = self, part
             del self._later[part.runner.name]
         return found
 
@@ -111,7 +113,7 @@ def make_parts(
     cost: Callable[[Key, int], int],
     stream: LiveStream | None = None,
 ) -> list[Part]:
-    """Return the parts of an item that may be queued at once; those behind them come with its course.
+    """Return the parts of an item that may be queued at once; those behind them come later, from its run.
 
     Args:
         ticket: the request.
@@ -131,4 +133,4 @@ def make_parts(
         name: make_part(ticket, index, version, graph, [runner.feed_of(feeds[0], name)], service, now, hard, stream)
         for name, graph in runner.runners.items()
     }
-    return Course(runner, parts, stream is not None, cost).ready()
+    return PipelineRun(runner, parts, stream is not None, cost).ready()

@@ -8,84 +8,84 @@ from pathlib import Path
 import pytest
 
 from runtime_lite.errors import ExecutorFailed
-from runtime_lite.serving.crew import Crew, Hand
+from runtime_lite.serving.worker_pool import Worker, WorkerPool
 from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.serving.served import feed, serve
 
 
-def make_crew(done: list[tuple[int, str]], finished: threading.Event, wanted: int) -> Crew[int]:
+def make_workers(done: list[tuple[int, str]], finished: threading.Event, wanted: int) -> WorkerPool[int]:
     lock = threading.Lock()
 
-    def work(item: int, hand: Hand[int]) -> None:
+    def work(item: int, worker: Worker[int]) -> None:
         with lock:
             done.append((item, threading.current_thread().name))
-            crew.rest(hand)
+            workers.rest(worker)
             if len(done) == wanted:
                 finished.set()
 
-    crew: Crew[int] = Crew(work, lambda: None, lambda: 0, lock)
-    return crew
+    workers: WorkerPool[int] = WorkerPool(work, lambda: None, lambda: 0, lock)
+    return workers
 
 
-def left(crew: Crew[int]) -> list[str]:
+def left(workers: WorkerPool[int]) -> list[str]:
     """Threads that do not end when they are told."""
-    crew.stop()
-    return crew.left(time.monotonic() + PATIENCE_S)
+    workers.stop()
+    return workers.left(time.monotonic() + PATIENCE_S)
 
 
 def test_no_thread_is_there_before_work_is() -> None:
     before = set(threading.enumerate())
-    crew = make_crew([], threading.Event(), 0)
+    workers = make_workers([], threading.Event(), 0)
     assert set(threading.enumerate()) <= before
-    assert left(crew) == []
+    assert left(workers) == []
 
 
 def test_work_is_handed_to_the_caller_that_waits_for_it_and_else_to_a_worker() -> None:
     done: list[tuple[int, str]] = []
     finished = threading.Event()
-    crew = make_crew(done, finished, 2)
-    first: Hand[int] = Hand(lambda: False)
-    second: Hand[int] = Hand(lambda: False)
-    for hand in (first, second):
-        crew.rest(hand)
-    crew.hand_over(1, second)
-    crew.hand_over(2, second)  # has work already: to the other one
+    workers = make_workers(done, finished, 2)
+    first: Worker[int] = Worker(lambda: False)
+    second: Worker[int] = Worker(lambda: False)
+    for worker in (first, second):
+        workers.rest(worker)
+    workers.hand_over(1, second)
+    workers.hand_over(2, second)  # has work already: to the other one
     assert (first.sleep(), second.sleep()) == (2, 1)
-    crew.hand_over(3, None)
-    crew.hand_over(4, first)
+    workers.hand_over(3, None)
+    workers.hand_over(4, first)
     assert finished.wait(PATIENCE_S)
     assert sorted(item for item, _ in done) == [3, 4]
     assert all(name.startswith("runtime_lite worker") for _, name in done)
-    assert left(crew) == []
+    assert left(workers) == []
 
 
 def test_a_worker_is_used_again() -> None:
     done: list[tuple[int, str]] = []
     finished = threading.Event()
-    crew = make_crew(done, finished, 1)
-    crew.hand_over(1, None)
+    workers = make_workers(done, finished, 1)
+    workers.hand_over(1, None)
     assert finished.wait(PATIENCE_S)
-    crew.hand_over(2, None)
-    assert left(crew) == []
+    workers.hand_over(2, None)
+    assert left(workers) == []
     assert [item for item, _ in done] == [1, 2] and len({name for _, name in done}) == 1
 
 
 def test_a_caller_that_leaves_gives_back_what_it_was_handed() -> None:
-    crew = make_crew([], threading.Event(), 0)
-    caller: Hand[int] = Hand(lambda: False)
-    crew.rest(caller)
-    crew.hand_over(7, caller)
-    assert crew.leave(caller) == 7 and crew.leave(caller) is None
-    assert left(crew) == []
+    workers = make_workers([], threading.Event(), 0)
+    caller: Worker[int] = Worker(lambda: False)
+    workers.rest(caller)
+    workers.hand_over(7, caller)
+    assert workers.leave(caller) == 7 and workers.leave(caller) is None
+    assert left(workers) == []
 
 
 def test_a_caller_that_is_dismissed_wakes_without_work() -> None:
-    crew = make_crew([], threading.Event(), 0)
-    caller: Hand[int] = Hand(lambda: False)
-    crew.rest(caller)
-    crew.dismiss(caller)
+    workers = make_workers([], threading.Event(), 0)
+    caller: Worker[int] = Worker(lambda: False)
+    workers.rest(caller)
+    workers.dismiss(caller)
     assert caller.sleep() is None
-    assert left(crew) == []
+    assert left(workers) == []
 
 
 @pytest.fixture
@@ -110,23 +110,23 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
 def test_work_without_a_thread_of_its_own_waits_for_one_that_there_is(no_threads: Callable[[bool], None]) -> None:
     done: list[tuple[int, str]] = []
     finished = threading.Event()
-    crew = make_crew(done, finished, 3)
-    crew.ready(timer=False, worker=True)
+    workers = make_workers(done, finished, 3)
+    workers.ready(timer=False, worker=True)
     no_threads(True)
     for item in (1, 2, 3):
-        crew.hand_over(item, None)
+        workers.hand_over(item, None)
     assert finished.wait(PATIENCE_S)
     assert [item for item, _ in done] == [1, 2, 3] and len({name for _, name in done}) == 1
     no_threads(False)
-    assert left(crew) == []
+    assert left(workers) == []
 
 
 def test_a_caller_takes_what_has_no_thread(no_threads: Callable[[bool], None]) -> None:
-    crew = make_crew([], threading.Event(), 0)
+    workers = make_workers([], threading.Event(), 0)
     no_threads(True)
-    crew.hand_over(1, None)
-    caller: Hand[int] = Hand(lambda: False)
-    crew.rest(caller)
+    workers.hand_over(1, None)
+    caller: Worker[int] = Worker(lambda: False)
+    workers.rest(caller)
     assert caller.sleep() == 1
 
 

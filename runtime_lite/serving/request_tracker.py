@@ -1,4 +1,4 @@
-"""What becomes of admitted requests: their parts are queued, answered or let go of, and every request ends once.
+"""Tracks admitted requests: their parts are queued, answered or let go of, and every request ends once.
 
 The end of a request takes along what hangs on it: parts that are queued leave the queues, chunks that wait behind one
 that will not run are dropped, and whoever waits is woken. Used under the server's lock.
@@ -12,7 +12,7 @@ from typing import Any
 from runtime_lite.errors import Dropped
 from runtime_lite.scheduling.task import Task
 from runtime_lite.serving.batch import LiveStream, Part, next_chunk
-from runtime_lite.serving.events import News, Outcome, Request
+from runtime_lite.serving.events import EventBus, Outcome, Request
 from runtime_lite.serving.ledger import Ledger
 from runtime_lite.serving.refusals import LOST
 from runtime_lite.serving.rule import Rule
@@ -20,13 +20,13 @@ from runtime_lite.serving.ticket import Outputs, Responses, Ticket
 from runtime_lite.serving.versions import Versions
 
 
-class Fates:
+class RequestTracker:
     """The requests of one server that are alive.
 
     Args:
         scheduler: has the parts that are queued.
         versions: which parts need.
-        news: hears how requests end.
+        bus: hears how requests end.
         dismiss: wakes a caller that runs what is decided while it waits.
 
     Attributes:
@@ -35,13 +35,13 @@ class Fates:
         queued: parts that the scheduler has and that do not run.
     """
 
-    def __init__(self, scheduler: Rule, versions: Versions, news: News, dismiss: Callable[[Any], object]) -> None:
+    def __init__(self, scheduler: Rule, versions: Versions, bus: EventBus, dismiss: Callable[[Any], object]) -> None:
         """Start without a request."""
         self.ledger = Ledger()
         self.tickets: dict[int, Ticket[Any]] = {}
         self.queued = 0
-        self._scheduler, self._versions, self._news, self._dismiss = scheduler, versions, news, dismiss
-        self._bells: deque[Callable[[], object]] = deque()
+        self._scheduler, self._versions, self._bus, self._dismiss = scheduler, versions, bus, dismiss
+        self._wakers: deque[Callable[[], object]] = deque()
         self._quiet: threading.Event | None = None
 
     def enter(self, ticket: Ticket[Any]) -> None:
@@ -54,12 +54,12 @@ class Fates:
         service = task.service.name
         number = self.ledger.submit(service)
         self.ledger.end(number, "dropped", reason)
-        if self._news.wanted:
+        if self._bus.wanted:
             request = Request(
                 number, model, task.key.graph, service, task.rows, None, None, now, task.soft, task.hard, task.worth
             )
-            self._news.note("submitted", request)
-            self._news.note("ended", request, "dropped", reason, now)
+            self._bus.note("submitted", request)
+            self._bus.note("ended", request, "dropped", reason, now)
 
     # Parts
 
@@ -88,7 +88,7 @@ class Fates:
         self.release(part)
         if part.stream is not None:
             part.stream.flying = None
-        at = "" if part.course is None else f": graph {part.runner.name!r}"
+        at = "" if part.pipeline_run is None else f": graph {part.runner.name!r}"
         self.drop(part.ticket, reason, now, at)
         if part.stream is not None:
             self.lose(part.stream, 0, now)
@@ -99,8 +99,8 @@ class Fates:
         What is left of an item whose request has ended is let go of, and with it the chunks behind it.
         """
         ticket, stream = part.ticket, part.stream
-        assert part.course is not None
-        for each in part.course.ready() if ticket.outcome is None else ():
+        assert part.pipeline_run is not None
+        for each in part.pipeline_run.ready() if ticket.outcome is None else ():
             if ticket.outcome is None:
                 ticket.parts.append(each)
                 if stream is not None:
@@ -153,10 +153,10 @@ class Fates:
         """Keep the answer of a part; the last one ends its request."""
         is_last = ticket.put(index, outputs)
         if isinstance(ticket, Responses):
-            self._bells += ticket.wakers
+            self._wakers += ticket.wakers
             ticket.wakers = []
             if ticket.request is not None:
-                self._news.note("responded", ticket.request, index, now)
+                self._bus.note("responded", ticket.request, index, now)
         if is_last:
             self.end(ticket, "done", "", None, now)
 
@@ -182,13 +182,13 @@ class Fates:
                 is_less = self._withdraw(ticket, stream, now)
                 if stream is not None and (is_less or stream.flying is None or stream.flying.ticket is not ticket):
                     self.note_loss(ticket, stream)  # what runs yet counts, or fails: `Runs` says which
-        self._bells += ticket.wakers
+        self._wakers += ticket.wakers
         ticket.wakers = []
-        if ticket.hand is not None:
-            self._dismiss(ticket.hand)
-        ticket.parts, ticket.hand = [], None  # no circles: what a request held is freed with it, not by the collector
+        if ticket.worker is not None:
+            self._dismiss(ticket.worker)
+        ticket.parts, ticket.worker = [], None  # no circles: what a request held is freed with it, not by the collector
         if ticket.request is not None:
-            self._news.note("ended", ticket.request, outcome, reason, now)
+            self._bus.note("ended", ticket.request, outcome, reason, now)
         if self._quiet is not None and not self.tickets:
             self._quiet.set()
 
@@ -216,21 +216,21 @@ class Fates:
     # Who waits
 
     @property
-    def any_bells(self) -> bool:
-        """Whether somebody should `ring`."""
-        return bool(self._bells)
+    def any_to_wake(self) -> bool:
+        """Whether somebody should `wake`."""
+        return bool(self._wakers)
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake those whose requests have ended or been answered, outside of the lock; each once, by whichever thread.
 
         What a thread that is interrupted leaves is rung by the next.
         """
-        while self._bells:
+        while self._wakers:
             try:
-                bell = self._bells.popleft()
+                waker = self._wakers.popleft()
             except IndexError:  # another thread took the last
                 return
-            bell()
+            waker()
 
     def quiet(self) -> threading.Event:
         """Return what is set as soon as no request is alive."""
