@@ -41,7 +41,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Row:
-    """One of the thirty.
+    """One scenario.
 
     Attributes:
         number: of the list.

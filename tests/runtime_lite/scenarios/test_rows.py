@@ -1,4 +1,4 @@
-"""The short form of the thirty: figures that are the same on every machine keep their bars."""
+"""The short form of the scenarios: figures that are the same on every machine keep their bars."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The page of the thirty says what the kept figures say."""
+"""The page of the scenarios says what the kept figures say."""
 
 from tests.soak.figures import PAGE, kept, page
 from tests.soak.row import Bar

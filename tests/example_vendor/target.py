@@ -1,4 +1,4 @@
-"""Abacus: a target of a vendor that there is not, whose compiler and simulator need an interpreter of their own."""
+"""A target of a vendor that does not exist, Abacus, whose compiler and simulator need an interpreter of their own."""
 
 import dataclasses
 import json
@@ -22,8 +22,8 @@ from runtime_lite.executors.executor import Executor
 from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.manifest import Engine, bucket_name
 from runtime_lite.format.reader import Bundle
-from tests.abacus.operators import require_supported
-from tests.abacus.split_gemm import SplitGemm
+from tests.example_vendor.operators import require_supported
+from tests.example_vendor.split_gemm import SplitGemm
 
 HOME = "ABACUS_PYTHON"
 """Names the interpreter that has the vendor's packages."""

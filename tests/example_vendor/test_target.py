@@ -21,8 +21,8 @@ from compiler.targets import TARGETS
 from compiler.verify import gates
 from compiler.verify.gate import Checked, Gate, Phase, Shipped
 from runtime_lite import EngineAbsent, Runtime, read_bundle
-from tests.abacus import target
-from tests.abacus.target import HOME, SCRIPT, Abacus
+from tests.example_vendor import target
+from tests.example_vendor.target import HOME, SCRIPT, Abacus
 from tests.kit.graphs import parse
 from tests.kit.models.project import Ended, Project, digest_of
 
