@@ -1,4 +1,4 @@
-"""House vocabulary over onnx_ir: what every pass and analysis says the same way."""
+"""Functions over onnx_ir that all passes and analyses share."""
 
 import hashlib
 import json

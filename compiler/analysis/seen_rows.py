@@ -1,4 +1,4 @@
-"""Whether every row that a softmax divides among has a score above the lowest number, at every length of a call.
+"""Proves that every row of a softmax has a score above the lowest number, at every length of a call.
 
     hidden = Where(mask, scores, -inf);  shares = Softmax(hidden)
 

@@ -1,4 +1,4 @@
-"""How the values that all rows have for one value of the original lie in one tensor."""
+"""Describes how one tensor holds the values of all rows for one value of the original."""
 
 import dataclasses
 

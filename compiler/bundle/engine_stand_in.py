@@ -1,4 +1,4 @@
-"""Runs a bundle whose engines are not built through the sessions that stand for its artefacts.
+"""Runs a bundle whose engines are not built through sessions of ONNX Runtime in their place.
 
 Padding, cutting and carrying of states are those of the runtime; only what computes is the compiler's. What it is fed
 is recorded, one call per bucket, so that the engines can be compared on their own machine without the runtime.

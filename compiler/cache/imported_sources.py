@@ -1,4 +1,4 @@
-"""Which source files a callable named in a recipe consists of, and which packages open files that nobody sees.
+"""Lists the source files that a callable named in a recipe consists of, and its packages that read files untraced.
 
 The files are followed through their import statements, wherever these stand. A module that is imported by a name made
 at run time could be any: then every source file loaded so far counts. Installed packages are followed through what

@@ -1,4 +1,4 @@
-"""Whether a native library may read files that no audit event tells of: told by the functions that it calls.
+"""Decides whether a native library may read files without an audit event, by the functions that it imports.
 
 A library that calls no function which opens files, starts processes, loads libraries or goes to the network does none
 of this, whatever is done with it. Anything that cannot be told counts as one that does.

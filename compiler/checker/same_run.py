@@ -1,4 +1,4 @@
-"""Tells runs of steps apart by everything that they are made from.
+"""Computes a digest of everything that a run of a step depends on, so that equal runs are made once.
 
 What is drawn hangs on nothing else, so that a run which is the same to the last weight ends as it did before, whichever
 certificate it is of: several passes in a row prove anew what most of them have left as it was.

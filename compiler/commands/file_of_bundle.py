@@ -1,4 +1,4 @@
-"""What a bundle says of the inputs of one of its files that count: what they hold when all of a call is in use."""
+"""Finds the inputs of a bundle's graph file that count frames, and what they hold when a call uses all of its slots."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Axes of an ONNX file that are one: exporters call each axis of each input anew, and the graph says which meet."""
+"""Finds axes of an ONNX file that always have the same size; exporters name those of each input apart."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Where the values between a projection and a product have their heads."""
+"""Finds on which axis heads lie in the values between a projection and a product."""
 
 from collections.abc import Mapping
 

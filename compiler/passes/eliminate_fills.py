@@ -1,4 +1,4 @@
-"""Leave free slots of a cache as they are where nothing of them is seen.
+"""Drop the fills of free cache slots that no valid output reads.
 
 Before:
     keys = Concat(Where(valid, cache, 0), new);  shares = Softmax(Where(seen, MatMul(queries, keys), lowest))

@@ -1,4 +1,4 @@
-"""Compute apart, in calls in which every row's caches are full, what then selects everything and looks up fixed places.
+"""Compute calls in which all caches are full in a branch of their own, without masks and with constant positions.
 
 Before:
     shares = Softmax(Where(seen, scores + GatherElements(by_place, places), lowest))

@@ -1,4 +1,4 @@
-"""Chunks of every length, made from the recipe's data: what they hold is true, and where they end is nobody's choice.
+"""Makes chunks of every length from the recipe's data, cut at places that no caller chooses.
 
 chunks of 8 -> 8, 1, 8, 2, 8, 3, ...    a chunk of every length follows a whole one, in one stream
 """

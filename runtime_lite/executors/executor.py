@@ -1,4 +1,4 @@
-"""What runs the artifacts of one graph, and which of our executors that is for a bundle."""
+"""Defines what an executor of one graph does, and chooses the executor for a bundle."""
 
 import importlib
 from collections.abc import Callable, Mapping

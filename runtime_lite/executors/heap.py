@@ -1,4 +1,4 @@
-"""What opening a graph leaves in the heap goes back to the system."""
+"""Return to the system what opening a graph leaves in the heap."""
 
 import ctypes
 import sys

@@ -1,4 +1,4 @@
-"""What the records of a manifest must be to each other; nothing of a bundle is used before this has passed."""
+"""Checks how the records of a manifest fit together; nothing of a bundle is used before this has passed."""
 
 import itertools
 import math

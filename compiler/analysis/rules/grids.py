@@ -1,4 +1,4 @@
-"""Indices: when they choose the same entries in both programs.
+"""Rules for indices that choose entries: where they choose the same entries in the padded and in the original program.
 
 Rule ids: IX4 GatherND by grids of them, IX5 indices that follow from lengths, made again for every row.
 

@@ -1,4 +1,4 @@
-"""What is wrong with an ONNX file in a way that a library would answer with a riddle, or with all memory or no end."""
+"""Refuses ONNX files on which a library would fail without a clear message, use up the memory, or never end."""
 
 import math
 from collections.abc import Iterator

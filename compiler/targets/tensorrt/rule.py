@@ -1,4 +1,4 @@
-"""What a rule of the TensorRT linter is, what it may look at, and what it finds."""
+"""Defines a rule of the TensorRT linter: what it may read, and what it returns."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
