@@ -87,6 +87,17 @@ def engine_of(folder: Path, text: str, arrays: dict[str, Array], *capabilities: 
     return built_trial(folder, plan, engine, capabilities or ("8.6",))
 
 
+CONVOLVED = """(float16[1,32,16] x, float16 s, int8 z, int8[32,32,1] c, float16[32] scales, int8[32] zeros)
+    => (float16[1,32,16] y) {
+    q = QuantizeLinear(x, s, z)
+    d = DequantizeLinear(q, s, z)
+    e = DequantizeLinear<axis = 0>(c, scales, zeros)
+    n = Conv<kernel_shape = [1]>(d, e)
+    y = Add(n, x)
+}"""
+"""A quantised convolution over one place."""
+
+
 def audited(folder: Path, planned: ir.Model, text: str, arrays: dict[str, Array]) -> tuple[Audited, ...]:
     engine, _ = engine_of(folder, text, arrays)
     assert engine.layers is not None
@@ -113,6 +124,24 @@ def test_a_pin_that_is_not_kept_and_a_node_that_is_quantised_are_caught_by_name(
     """The engine is of a graph in which just that was changed, as a builder might have done."""
     found = audited(tmp_path, parse(QUANTISED, weights()), text, weights(half))
     assert [each.planned.node for each in broken(found)] == names
+
+
+@pytest.mark.parametrize("capability", ["7.5", "8.6"])
+def test_a_quantised_convolution_over_one_place_computes_integers_on_a_turing_too(
+    capability: str, tmp_path: Path
+) -> None:
+    constants: dict[str, Array] = {
+        "s": np.array(0.125, np.float16),
+        "z": np.array(0, np.int8),
+        "c": np.random.default_rng(0).integers(-127, 128, (32, 32, 1)).astype(np.int8),
+        "scales": np.full(32, 0.01, np.float16),
+        "zeros": np.zeros(32, np.int8),
+    }
+    engine, _ = engine_of(tmp_path, CONVOLVED, constants, capability)
+    planned = planned_nodes(emitted(tmp_path / "again", parse(CONVOLVED, constants))[1].lowered.model)
+    assert engine.layers is not None
+    (found,) = (each for each in audit(planned, engine.layers) if each.planned.type == "int8")
+    assert found.kept == Kept.YES
 
 
 def test_an_attention_with_a_finite_mask_is_one_kernel_and_with_an_infinite_one_is_refused(tmp_path: Path) -> None:
