@@ -22,6 +22,7 @@ from compiler.analysis.facts import (
 from compiler.analysis.interval import Interval, hull
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, has_rows, size_of, symbols_of
 from compiler.ir import Dim, array_of, attribute, dims_of, int_attribute, integers_of, ints_attribute, symbol
+from compiler.operator_views.axes import axis_of, axis_operand
 
 NEWEST_OPSET = 23
 
@@ -110,9 +111,15 @@ class Case:
         """The number of axes of an input."""
         return len(self.dims(operand))
 
-    def axis_attribute(self, name: str = "axis", default: int = -1, operand: int = 0) -> int:
-        """An axis attribute, counted from the front."""
-        return int_attribute(self.node, name, default) % max(self.rank(operand), 1)
+    def axis(self) -> int:
+        """The axis that the node works along, counted from the front.
+
+        Raises:
+            Refused: the rank of its first input is unknown, or the axis is computed.
+        """
+        operand = axis_operand(self.node)
+        named = None if operand is None else self.constants(self.node.inputs.index(operand), "axis")[0]
+        return axis_of(self.node, self.rank(), named)
 
     def attribute(self, name: str, default: object = None) -> object:
         """An attribute's plain value."""

@@ -20,7 +20,7 @@ import sympy
 from compiler.analysis.known_sizes import numbers_of
 from compiler.ir import array_of, dims_of, int_attribute, integers_of, ints_attribute, is_op
 from compiler.operator_traits import COMPARISONS, PICKING
-from compiler.operator_views import perm_of
+from compiler.operator_views.axes import axis_of, axis_operand, perm_of
 from compiler.sizes.expressions import Dim, normal_form
 from compiler.sizes.growth import never_negative
 from compiler.sizes.held_numbers import can_hold
@@ -430,7 +430,7 @@ def _reshaped(entries: Entries, node: ir.Node) -> Entry:
 def _side_by_side(entries: Entries, node: ir.Node) -> Entry:
     """Concat of what is alike, whatever the place along the axis."""
     found = [entries.of(value) for value in node.inputs]
-    axis = int_attribute(node, "axis", 0) % len(_dims(node.outputs[0]))
+    axis = axis_of(node, len(_dims(node.outputs[0])))
     first = found[0]
     if any(each != first for each in found) or (isinstance(first, sympy.Basic) and PLACES[axis] in first.free_symbols):
         raise Unknown
@@ -451,7 +451,7 @@ def _gathered(entries: Entries, node: ir.Node) -> Entry:
     if _is_alike(entry):
         return entry
     at = integers_of(node.inputs[1])
-    axis = int_attribute(node, "axis", 0) % len(_dims(node.inputs[0]))
+    axis = axis_of(node, len(_dims(node.inputs[0])))
     if not is_op(node, "Gather") or at is None or len(at) != 1 or not isinstance(at[0], int) or at[0] < 0:
         raise Unknown
     added = len(_dims(node.inputs[1])) - 1
@@ -503,10 +503,10 @@ def _extreme_along(sign: int) -> "Rule":
 def _counted(entries: Entries, node: ir.Node) -> Entry:
     """CumSum of what is alike along the axis."""
     _whole(node)
-    entry, dims, named = _number(entries.of(node.inputs[0])), _dims(node.inputs[0]), integers_of(node.inputs[1])
+    entry, dims, named = _number(entries.of(node.inputs[0])), _dims(node.inputs[0]), integers_of(axis_operand(node))
     if named is None or not isinstance(named[0], int):
         raise Unknown
-    at = named[0] % len(dims)
+    at = axis_of(node, len(dims), named[0])
     if PLACES[at] in entry.free_symbols:
         raise Unknown
     place = dims[at] - 1 - PLACES[at] if int_attribute(node, "reverse", 0) else PLACES[at]

@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.pointwise import pointwise_axes
+from compiler.operator_views.axes import axis_of
 
 
 class EqualRows:
@@ -74,7 +75,7 @@ class EqualRows:
             return
         axes: tuple[int, ...] | None = pointwise_axes(node, read)
         if house.is_op(node, "Gather") and list(read) == [1]:  # one entry of a table for every index
-            axes = (house.int_attribute(node, "axis", 0) % (given[0].ndim if given[0] is not None else 1) + read[1],)
+            axes = (axis_of(node, given[0].ndim if given[0] is not None else 1) + read[1],)
         for value, axis in zip(node.outputs, axes or (), strict=False):
             if self._rows_at(value) == axis:
                 self.axes[value] = axis

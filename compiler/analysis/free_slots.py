@@ -19,7 +19,8 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.every_length import EveryLength
 from compiler.operator_traits import OF_ALIKE_SHAPES
-from compiler.operator_views import perm_of, slice_of
+from compiler.operator_views.axes import axis_of, perm_of
+from compiler.operator_views.slices import slice_of
 from compiler.runners.coded_states import Codes, grid_of
 from compiler.stages import Lowered
 
@@ -167,7 +168,7 @@ class FreeSlots:
         if scale <= FINEST or node is None or not house.is_op(node, "Softmax") or node.inputs[0] is None:
             return False
         rank, chosen = len(node.outputs[0].shape or ()), node.inputs[0].producer()
-        if house.int_attribute(node, "axis", -1) % rank != rank - 1 or not house.is_op(chosen, "Where"):
+        if axis_of(node, rank) != rank - 1 or not house.is_op(chosen, "Where"):
             return False
         assert chosen is not None
         number, seen = house.array_of(chosen.inputs[2]), _condition(chosen, self.at_every_length)
@@ -199,7 +200,7 @@ def _entry_by_entry(node: ir.Node, operand: int, slots: Slots) -> Next:
 
 
 def _joined(node: ir.Node, operand: int, slots: Slots) -> Next:
-    axis = house.int_attribute(node, "axis", 0) % len(node.outputs[0].shape or (0,))
+    axis = axis_of(node, len(node.outputs[0].shape or (0,)))
     if axis != slots.axis:
         return [(node.outputs[0], slots)] if axis else None
     sizes = [(house.dims_of(value) or ())[slots.axis] for value in node.inputs if value is not None]
@@ -223,7 +224,7 @@ def _cut(node: ir.Node, operand: int, slots: Slots) -> Next:
 
 
 def _parted(node: ir.Node, operand: int, slots: Slots) -> Next:
-    axis = house.int_attribute(node, "axis", 0) % len(node.outputs[0].shape or (0,))
+    axis = axis_of(node, len(node.outputs[0].shape or (0,)))
     if axis != slots.axis:
         return [(each, slots) for each in node.outputs] if axis else None
     sizes = [(house.dims_of(value) or ())[slots.axis] for value in node.outputs]

@@ -20,8 +20,9 @@ import sympy
 
 from compiler.analysis.known_sizes import numbers_of
 from compiler.analysis.place_numbers import pad_value, uniform
-from compiler.ir import Dim, attribute, dims_of, int_attribute, ints_attribute, is_op
-from compiler.operator_views import FAR, perm_of, slice_of
+from compiler.ir import Dim, attribute, dims_of, ints_attribute, is_op
+from compiler.operator_views.axes import axis_of, perm_of
+from compiler.operator_views.slices import FAR, slice_of
 
 FRAMES, ROWS = sympy.symbols("frames rows", integer=True, positive=True)
 """The number of frames that all sizes are made of, and of rows."""
@@ -227,7 +228,7 @@ class _Movement:
         )
 
     def _concat(self, current: ir.Value | None) -> tuple[sympy.Expr, ...]:
-        self.axis = int_attribute(self.node, "axis", 0) % len(self.before)
+        self.axis = axis_of(self.node, len(self.before))
         self.parts: list[tuple[sympy.Expr, float | None]] = []
         for value in self.node.inputs:
             added = None if value is None or value is current else uniform(value)

@@ -14,7 +14,7 @@ import onnx_ir as ir
 import sympy
 
 from compiler.ir import array_of, dims_of, dims_read, int_attribute, integers_of
-from compiler.operator_views import slice_of
+from compiler.operator_views.slices import slice_of
 from compiler.sizes.expressions import Dim, normal_form
 from compiler.sizes.growth import agree, truncated
 from compiler.sizes.held_numbers import can_hold

@@ -14,7 +14,8 @@ from compiler.analysis.facts import refuse
 from compiler.analysis.known_sizes import Numbers, at_zero, numbers_of
 from compiler.analysis.layout import symbols_of
 from compiler.ir import Dim, symbol
-from compiler.operator_views import slice_of
+from compiler.operator_views.axes import axis_of
+from compiler.operator_views.slices import slice_of
 from compiler.sizes.expressions import bounds_of_cut, normal_form, remainder_by
 from compiler.sizes.growth import agree_up_to, never_falls, never_negative
 from compiler.sizes.held_numbers import held_numbers
@@ -272,7 +273,8 @@ def _first_entries(node: ir.Node, behind: Collection[str]) -> list[Limit]:
     sources = {source for maker in slices if (source := maker.inputs[0]) is not None}
     if not house.is_op(node, "Concat") or len(slices) != len(makers) or len(makers) < 2 or len(sources) != 1:
         return []
-    axis, before = house.int_attribute(node, "axis", 0), _dims(sources.pop())
+    before = _dims(sources.pop())
+    axis = axis_of(node, len(before or ()))
     if not before or not _grows_behind(before[axis], behind):
         return []
     rows = sympy.sympify(before[axis])

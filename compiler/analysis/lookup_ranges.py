@@ -20,6 +20,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.errors import Place, Refused
+from compiler.operator_views.axes import axis_of
 from compiler.runners.session import Session, open_model
 
 Array = npt.NDArray[Any]
@@ -159,7 +160,7 @@ def _lookups(model: ir.Model, inputs: Collection[str]) -> Iterator[_Lookup]:
         dims = None if data is None else house.dims_of(data)
         if not dims or places is None or house.array_of(places) is not None:
             continue
-        entries, read = dims[house.int_attribute(node, "axis", 0)], _read(places)
+        entries, read = dims[axis_of(node, len(dims))], _read(places)
         if isinstance(entries, int) and read and read <= set(inputs):
             yield _Lookup(node, places, entries, frozenset(read))
 

@@ -111,7 +111,7 @@ def needs_of(case: Case, known: Known = NOTHING) -> tuple[Dim, ...]:
         is_judged = _of_lengths(output) is not None and _is_of_rows(case, case.out_dims())
         return _first(case, output, lambda image, _: bool(np.isfinite(image).all()), known) if is_judged else ()
     if case.op == "Gather" and case.array(0) is not None:
-        return legal_from(case, 1, [case.dims(0)[case.axis_attribute("axis", 0)]], known)
+        return legal_from(case, 1, [case.dims(0)[case.axis()]], known)
     if case.op == "ConstantOfShape":
         told = numbers_of(case.node.inputs[0]) or ()
         return tuple(size for dim in told for size in _needs_of_size(case, dim, 0, known, divides=False) or ())

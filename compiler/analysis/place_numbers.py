@@ -17,7 +17,8 @@ from compiler.analysis.known_sizes import numbers_of
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Side
 from compiler.ir import array_of, attribute, dims_of, int_attribute, ints_attribute, is_op
 from compiler.operator_traits import PICKING
-from compiler.operator_views import perm_of, slice_of
+from compiler.operator_views.axes import axis_of, perm_of
+from compiler.operator_views.slices import slice_of
 from compiler.sizes.expressions import Dim
 from compiler.sizes.growth import function_of
 from compiler.sizes.held_numbers import can_hold
@@ -113,9 +114,7 @@ def _reshape(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Ar
 
 
 def _flatten(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:
-    axis = int_attribute(node, "axis", 1)
-    axis = axis + array.ndim if axis < 0 else axis
-    return array.reshape(int(np.prod(array.shape[:axis])), -1)
+    return array.reshape(int(np.prod(array.shape[: axis_of(node, array.ndim)])), -1)
 
 
 def _slice(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:
@@ -162,7 +161,7 @@ def _concat(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Arr
             parts.append(np.full([number(dim, sizes) for dim in dims_of(value) or ()], label(added)))
         else:
             raise ValueError("joins something else")
-    return np.concatenate(parts, int_attribute(node, "axis", 0))
+    return np.concatenate(parts, axis_of(node, array.ndim))
 
 
 def _transpose(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:

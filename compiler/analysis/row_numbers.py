@@ -24,7 +24,8 @@ from compiler.analysis.layout import Axis, Frames, Segment, size_of, suffix, sym
 from compiler.analysis.place_numbers import uniform
 from compiler.ir import Dim, array_of, dims_of, int_attribute, integers_of, ints_attribute, is_op, symbol
 from compiler.operator_traits import CASTS, OF_POSITIONS, VIEWS
-from compiler.operator_views import Cut, perm_of, slice_of
+from compiler.operator_views.axes import axis_of, perm_of
+from compiler.operator_views.slices import Cut, slice_of
 from compiler.sizes.expressions import normal_form
 from compiler.sizes.growth import never_negative
 
@@ -268,7 +269,7 @@ def _repeated(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[
 
 
 def _joined(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
-    at, count = int_attribute(node, "axis", 0) % len(dims), len(node.inputs)
+    at, count = axis_of(node, len(dims)), len(node.inputs)
     layout = layouts[at]
     if layout is None and isinstance(dims[at], int):
         own: list[Axis | None] | None = [None] * count
@@ -381,7 +382,7 @@ def _place_in(node: ir.Node, operand: int, axis: int, rank: int) -> int | None:
         at = axis - rank + len(own)
         return at if at >= 0 and own[at] != 1 else -1
     if is_op(node, "Concat"):
-        return None if int_attribute(node, "axis", 0) % rank == axis else axis
+        return None if axis_of(node, rank) == axis else axis
     if is_op(node, "Transpose"):
         return perm_of(node, rank)[axis]
     if is_op(node, "Unsqueeze"):
@@ -426,7 +427,7 @@ def _number(plan: Plan) -> Dim | None:
 
 def _looked_up(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
     """Rows of a table by numbers."""
-    by_rows = int_attribute(node, "axis", 0) % len(_dims(node, 0)) == 0
+    by_rows = axis_of(node, len(_dims(node, 0))) == 0
     if is_op(node, "GatherND"):
         by_rows = _dims(node, 1)[-1] == 1 and not int_attribute(node, "batch_dims", 0)
     if array_of(node.inputs[0]) is None or not by_rows:

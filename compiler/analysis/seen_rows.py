@@ -21,6 +21,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.operator_traits import MOVING
+from compiler.operator_views.axes import axis_of
 from compiler.runners.session import session_of
 from compiler.stages import Array, Lowered
 from runtime_lite.format.cache_axis import CacheAxis
@@ -149,7 +150,7 @@ class SeenRows:
         if scores.dtype is None:
             return "its scores have no type"
         fed = frozenset(name for each in self.lengths for name in each.inputs)
-        axis, most = house.int_attribute(node, "axis", -1) % len(scores.shape), float(scores.dtype.min) / 2
+        axis, most = axis_of(node, len(scores.shape)), float(scores.dtype.min) / 2
         copy = _of_no_data(self.frozen, scores, fed, most)
         if copy is None:
             return "it does not follow from sizes how many there are"

@@ -21,6 +21,7 @@ from compiler.analysis.place_numbers import uniform
 from compiler.analysis.transfer import limits_of
 from compiler.ir import Dim, array_of, dims_of, int_attribute, is_op
 from compiler.operator_traits import OF_POSITIONS
+from compiler.operator_views.axes import axis_of
 from compiler.sizes.held_numbers import holds_lengths
 
 MOVING = frozenset({"Expand", "Identity", "Squeeze", "Transpose", "Unsqueeze"})
@@ -142,13 +143,12 @@ def _moved(case: Case, node: ir.Node, depth: int) -> sympy.Expr | None:
 
 def _looked_up(case: Case, node: ir.Node, depth: int) -> sympy.Expr | None:
     """Rows of a constant table are the same where their numbers are; a GatherND of one number each looks up rows."""
-    by_rows = int_attribute(node, "axis", 0) == 0
-    numbers = node.inputs[1]
+    table, numbers = array_of(node.inputs[0]), node.inputs[1]
+    by_rows = table is not None and axis_of(node, table.ndim) == 0
     if is_op(node, "GatherND"):
         dims = None if numbers is None else dims_of(numbers)
         by_rows = (dims or (0,))[-1] == 1 and not int_attribute(node, "batch_dims", 0)
-    is_table = by_rows and array_of(node.inputs[0]) is not None
-    return sympy.Integer(0) if is_table and _change(case, numbers, depth) == 0 else None
+    return sympy.Integer(0) if table is not None and by_rows and _change(case, numbers, depth) == 0 else None
 
 
 RULES: Mapping[str, Callable[[Case, ir.Node, int], sympy.Expr | None]] = {

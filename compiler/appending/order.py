@@ -23,7 +23,7 @@ import sympy
 from compiler import ir as house
 from compiler.errors import Place, Refused
 from compiler.operator_traits import ENTRYWISE, REDUCTIONS
-from compiler.operator_views import perm_of
+from compiler.operator_views.axes import axis_of, perm_of
 from compiler.sizes.expressions import Dim
 from runtime_lite.format.cache_axis import CacheAxis
 
@@ -236,7 +236,7 @@ class _Writer:
 
     def _concat(self, node: ir.Node) -> Frames:
         """New frames behind cached ones, or what is no frame in front of both."""
-        axis = house.int_attribute(node, "axis", 0) % len(_dims(node.outputs[0]))
+        axis = axis_of(node, len(_dims(node.outputs[0])))
         first, last = self.frames.get(node.inputs[0]), self.frames.get(node.inputs[-1])
         frames, other = (first, node.inputs[-1]) if last is None else (last, node.inputs[0])
         is_one = len(node.inputs) == 2 and frames is not None and frames.axis == axis and frames.ahead is None

@@ -9,6 +9,7 @@ from compiler import ir as house
 from compiler.analysis.facts import refuse
 from compiler.batching.form import INSERTED, Form, in_place, moved
 from compiler.ir import Dim
+from compiler.operator_views.axes import axis_of, axis_operand
 
 
 class Lifter:
@@ -211,9 +212,11 @@ class LiftedNode:
             raise refuse(f"{self.op} with computed {what}", f"give {what} as constants")
         return numbers
 
-    def axis(self, default: int, operand: int = 0) -> int:
-        """The axis attribute in the original, counted from the front."""
-        return house.int_attribute(self.node, "axis", default) % max(self.rank(operand), 1)
+    def axis(self) -> int:
+        """The axis that the original works along, counted from the front."""
+        operand = axis_operand(self.node)
+        named = None if operand is None else self.constants(self.node.inputs.index(operand), "axis")[0]
+        return axis_of(self.node, self.rank(), named)
 
     def read(self, operand: int, form: Form) -> ir.Value:
         """Let the node read an input in a form."""

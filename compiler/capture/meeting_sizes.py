@@ -8,6 +8,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.errors import Place, RecipeError
 from compiler.operator_traits import BROADCASTING, RECURRENCES
+from compiler.operator_views.axes import axis_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +50,7 @@ def meetings_in(model: ir.Model) -> Iterator[Meeting]:
         known = [shape for shape in shapes if shape is not None]
         pairs: Iterable[tuple[house.Dim, house.Dim]] = ()
         if house.is_op(node, "Concat") and known:
-            axis = house.int_attribute(node, "axis", 0) % len(known[0])
+            axis = axis_of(node, len(known[0]))
             pairs = _in_turn([*shape[:axis], *shape[axis + 1 :]] for shape in known)
         elif house.is_op(node, *BROADCASTING):
             pairs = _in_turn(shape[::-1] for shape in known)

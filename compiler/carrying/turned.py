@@ -17,7 +17,8 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.operator_views import order_of, slice_of
+from compiler.operator_views.axes import axis_of, order_of
+from compiler.operator_views.slices import slice_of
 from compiler.stages import Array, Lowered, State, StateMap
 from runtime_lite.format.initial_value import Initial, array_of_initial, initial_of_array
 
@@ -125,7 +126,7 @@ class _Context:
         insert = house.Inserter(model, stamp, before=self.joined)
         self.old.shape = self._turned(self.old)
         parts = [each if each is self.old else in_front(each) for each in self.joined.inputs]
-        axis = self.order[house.int_attribute(self.joined, "axis", 0)]
+        axis = self.order[axis_of(self.joined, len(self.order))]
         joined = insert.op("Concat", parts, {"axis": axis}, name=f"{value.name}_in_order", dtype=value.dtype)
         joined.shape = self._turned(value)
         view = slice_of(self.cut)

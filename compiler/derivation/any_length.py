@@ -28,6 +28,7 @@ from compiler.derivation.links import NotLinked, dims, links_of
 from compiler.derivation.masks import MIXING
 from compiler.derivation.spans import LOW, RULES, TRUTH, UNKNOWN, ZERO, Span, cast, hull, of_data, rule_of, weighted
 from compiler.operator_traits import ENTRYWISE, VIEWS
+from compiler.operator_views.axes import axis_of
 
 COMPARISONS = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 """A list of its own: comparisons of whole numbers, decided by their difference."""
@@ -230,7 +231,7 @@ class AnyLength:
         if op == "Trilu":
             return self._triangle(node, axes, operands)
         if op == "Softmax":
-            over = house.int_attribute(node, "axis", -1) % len(dims(value))
+            over = axis_of(node, len(dims(value)))
             return weighted(span_of(operands[0])) if over in axes else TRUTH
         if op == "Gather":
             return (

@@ -30,7 +30,8 @@ from compiler.derivation.reading import pads_of
 from compiler.derivation.written_sizes import STAMP
 from compiler.ir import Dim
 from compiler.operator_traits import VIEWS
-from compiler.operator_views import slice_of
+from compiler.operator_views.axes import axis_of
+from compiler.operator_views.slices import slice_of
 
 MOVED = frozenset({"Concat", "Pad", "Slice"})
 """A list of its own: operators that add entries in front of frames, or cut some off."""
@@ -171,7 +172,7 @@ def _padded(node: ir.Node, delay: _Delay) -> _Delay | None:
 def _joined(node: ir.Node, delay: _Delay) -> _Delay | None:
     axis = delay.axis
     *front, last = node.inputs
-    if house.int_attribute(node, "axis", 0) % len(dims(delay.value)) != axis or last is None or not front:
+    if axis_of(node, len(dims(delay.value))) != axis or last is None or not front:
         return None
     added: list[tuple[int, float | ir.Value]] = []
     for each in front:

@@ -14,7 +14,8 @@ from compiler import ir as house
 from compiler.derivation.links import dims
 from compiler.ir import Dim
 from compiler.operator_traits import VIEWS
-from compiler.operator_views import perm_of, slice_of
+from compiler.operator_views.axes import axis_of, perm_of
+from compiler.operator_views.slices import slice_of
 
 Array = np.ndarray
 
@@ -78,7 +79,7 @@ def _moved(node: ir.Node, given: list[Array], rows: Dim, sizes: list[int]) -> Ar
         return array.reshape(sizes) if _is_left_whole(node, rows) else None
     if house.is_op(node, "Transpose"):
         return np.transpose(array, perm_of(node, array.ndim))
-    axis = house.int_attribute(node, "axis", 0) % array.ndim
+    axis = axis_of(node, array.ndim)
     if house.is_op(node, "Concat"):
         return None if axis == at else np.concatenate(given, axis)
     if house.is_op(node, "Gather"):

@@ -10,7 +10,8 @@ import sympy
 from compiler import ir as house
 from compiler.ir import Dim
 from compiler.operator_traits import ENTRYWISE, REDUCTIONS
-from compiler.operator_views import perm_of, slice_of
+from compiler.operator_views.axes import axis_of, axis_operand, perm_of
+from compiler.operator_views.slices import slice_of
 
 RULE_CURE = (
     "write that part with operators of which one frame is computed of one frame, or as attention under a mask; or "
@@ -129,19 +130,19 @@ def _same(node: ir.Node, mixed: Sequence[int] = ()) -> Links:
 
 def _running(node: ir.Node) -> Links:
     """Every entry is computed of those up to its own; the axis over which they are is named both ways."""
-    axis = house.integers_of(node.inputs[1])
+    axis = house.integers_of(axis_operand(node))
     if axis is None or not isinstance(axis[0], int):
         raise NotLinked("an axis is computed")
-    return _same(node, [axis[0]])
+    return _same(node, [axis_of(node, len(dims(node.inputs[0])), axis[0])])
 
 
-def _along_attribute(default: int) -> Rule:
-    return lambda node: _same(node, [house.int_attribute(node, "axis", default)])
+def _along_axis(node: ir.Node) -> Links:
+    return _same(node, [axis_of(node, len(dims(node.inputs[0])))])
 
 
 def _layer_norm(node: ir.Node) -> Links:
     rank = len(dims(node.inputs[0]))
-    return _same(node, range(house.int_attribute(node, "axis", -1) % rank, rank))
+    return _same(node, range(axis_of(node, rank), rank))
 
 
 def _with_known_statistics(node: ir.Node) -> Links:
@@ -171,11 +172,12 @@ def _reduced(node: ir.Node) -> Links:
 
 
 def _arg(node: ir.Node) -> Links:
-    rank, gone = len(dims(node.inputs[0])), house.int_attribute(node, "axis", 0)
-    kept = [at for at in range(rank) if at != gone % rank]
+    rank = len(dims(node.inputs[0]))
+    gone = axis_of(node, rank)
+    kept = [at for at in range(rank) if at != gone]
     is_kept = house.int_attribute(node, "keepdims", 1)
     axes = {at if is_kept else new: {0: at} for new, at in enumerate(kept)}
-    return Links((0,), axes, ({0: gone % rank},))
+    return Links((0,), axes, ({0: gone},))
 
 
 def _turned(node: ir.Node) -> Links:
@@ -184,7 +186,7 @@ def _turned(node: ir.Node) -> Links:
 
 
 def _looked_up(node: ir.Node) -> Links:
-    axis = house.int_attribute(node, "axis", 0) % len(dims(node.inputs[0]))
+    axis = axis_of(node, len(dims(node.inputs[0])))
     count = len(dims(node.inputs[1]))
     axes: dict[int, dict[int, int]] = {at: {0: at} for at in range(axis)}
     axes |= {axis + at: {1: at} for at in range(count)}
@@ -195,7 +197,7 @@ def _looked_up(node: ir.Node) -> Links:
 def _looked_up_each(node: ir.Node) -> Links:
     """Entries along one axis by places that every entry of the result has for itself."""
     rank = len(dims(node.inputs[0]))
-    axis = house.int_attribute(node, "axis", 0) % rank
+    axis = axis_of(node, rank)
     others = [at for at in range(rank) if at != axis]
     if any(dims(node.inputs[0])[at] != dims(node.inputs[1])[at] for at in others):
         raise NotLinked("GatherElements leaves entries out")
@@ -214,7 +216,7 @@ def _picked(node: ir.Node) -> Links:
 
 def _joined(node: ir.Node) -> Links:
     rank = len(dims(node.inputs[0]))
-    axis = house.int_attribute(node, "axis", 0) % rank
+    axis = axis_of(node, rank)
     data = _present(node)
     axes = {at: dict.fromkeys(data, at) for at in range(rank) if at != axis}
     return Links(data, axes, tuple({operand: axis} for operand in data))
@@ -222,7 +224,7 @@ def _joined(node: ir.Node) -> Links:
 
 def _parted(node: ir.Node) -> Links:
     rank = len(dims(node.inputs[0]))
-    axis = house.int_attribute(node, "axis", 0) % rank
+    axis = axis_of(node, rank)
     return Links((0,), {at: {0: at} for at in range(rank) if at != axis}, ({0: axis},))
 
 
@@ -269,7 +271,7 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(ENTRYWISE - {"Clip", "CastLike"}, _entrywise),
     **dict.fromkeys(("Clip", "CastLike", "Expand"), _spread),
     **dict.fromkeys(REDUCTIONS, _reduced),
-    **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _along_attribute(-1)),
+    **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _along_axis),
     **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _layer_norm),
     **dict.fromkeys(("InstanceNormalization", "GroupNormalization"), _from_third_axis),
     **dict.fromkeys(("ArgMax", "ArgMin"), _arg),
@@ -277,7 +279,7 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("Range", "ConstantOfShape"), _made),
     **dict.fromkeys(("AveragePool", "Conv", "LpPool", "MaxPool"), _windowed),
     "BatchNormalization": _with_known_statistics,
-    "LpNormalization": _along_attribute(-1),
+    "LpNormalization": _along_axis,
     "CumSum": _running,
     "GatherElements": _looked_up_each,
     "GatherND": _picked,

@@ -33,7 +33,7 @@ from compiler.derivation.spans import (
     weighted,
 )
 from compiler.operator_traits import VIEWS
-from compiler.operator_views import perm_of
+from compiler.operator_views.axes import axis_of, perm_of
 
 MIXING = frozenset(
     {
@@ -194,7 +194,7 @@ class Masks:
         return given
 
     def _softmax(self, node: ir.Node, given: Contents, rank: int) -> Contents:
-        axis = house.int_attribute(node, "axis", -1) % rank
+        axis = axis_of(node, rank)
         return combined(weighted, [given], rank) if given.covers(axis) else uniform(TRUTH, rank)
 
     def _cut_to_triangle(self, node: ir.Node, given: Contents, rank: int) -> Contents | None:

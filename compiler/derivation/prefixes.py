@@ -17,7 +17,7 @@ from compiler.analysis.known_sizes import numbers_of
 from compiler.derivation.dependence import Along
 from compiler.derivation.links import NotLinked, dims
 from compiler.ir import Dim
-from compiler.operator_views import slice_of
+from compiler.operator_views.slices import slice_of
 
 
 def is_count(size: Dim) -> bool:

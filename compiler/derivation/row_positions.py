@@ -19,7 +19,7 @@ from compiler.derivation.links import dims
 from compiler.derivation.written_sizes import STAMP
 from compiler.ir import Dim
 from compiler.operator_traits import ENTRYWISE
-from compiler.operator_views import perm_of
+from compiler.operator_views.axes import axis_of, perm_of
 
 
 class NotByRow(Exception):
@@ -185,7 +185,7 @@ class RowPositions:
     def _looked_up(self, node: ir.Node, output: ir.Value) -> ir.Value:
         table, places = node.inputs
         assert table is not None and places is not None
-        axis = house.int_attribute(node, "axis", 0) % len(dims(table))
+        axis = axis_of(node, len(dims(table)))
         if table in self.moved and places in self.moved:
             raise NotByRow(self._text(node))
         if table in self.moved:
@@ -201,7 +201,7 @@ class RowPositions:
     def _joined(self, node: ir.Node, output: ir.Value) -> ir.Value:
         if any(value not in self.moved for value in node.inputs):
             raise NotByRow(self._text(node))
-        axis = house.int_attribute(node, "axis", 0) % len(dims(output))
+        axis = axis_of(node, len(dims(output)))
         return self._same(node, [self.moved[value] for value in node.inputs if value is not None], {"axis": axis + 1})
 
     def _cut(self, node: ir.Node, output: ir.Value) -> ir.Value:

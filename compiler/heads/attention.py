@@ -18,6 +18,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.errors import Place
 from compiler.ir import Dim
+from compiler.operator_views.axes import axis_of
 from compiler.stages import Refusal, State
 
 ELEMENTWISE = frozenset(
@@ -319,7 +320,7 @@ def _joined(behind: Iterable[ir.Node], path: Sequence[ir.Node], caches: Caches) 
             if source not in caches or source is None or node in moved or house.is_op(node, *MOVED):
                 continue
             others = [each for each in node.inputs if each is not value]
-            axis = house.int_attribute(node, "axis", 0) if house.is_op(node, "Concat") else None
+            axis = axis_of(node, len(value.shape or ())) if house.is_op(node, "Concat") and value is not None else None
             if node not in path or axis != caches[source].frames_axis or len(others) != 1 or others[0] is None:
                 reason = f"expected {source.name} to be joined to new frames behind where heads are apart"
                 raise _NotFoundError(reason, node)

@@ -7,7 +7,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.errors import Refused
 from compiler.heads.attention import AXES, Heads
-from compiler.operator_views import perm_of
+from compiler.operator_views.axes import axis_of, perm_of
 
 
 def heads_along(heads: Heads) -> list[tuple[ir.Node, int]]:
@@ -44,7 +44,7 @@ def _followed(node: ir.Node, axes: Mapping[ir.Value, int]) -> int:
 
 def _joins_elsewhere(node: ir.Node, axis: int) -> bool:
     """Whether a node joins along another axis."""
-    return house.is_op(node, "Concat") and house.int_attribute(node, "axis", 0) % AXES != axis
+    return house.is_op(node, "Concat") and axis_of(node, AXES) != axis
 
 
 def axes_of_cache(heads: Heads) -> tuple[int, int, int]:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.heads.attention import ELEMENTWISE
-from compiler.operator_views import perm_of
+from compiler.operator_views.axes import axis_of, perm_of
 
 
 def in_order(
@@ -78,12 +78,7 @@ class _Ordering:
             if added is not None and all(isinstance(each, int) for each in added):
                 gone = {int(each) % rank for each in added}
                 return None if axis in gone else {0: axis - sum(each < axis for each in gone)}
-        if (
-            house.is_op(node, "Gather")
-            and house.int_attribute(node, "axis", 0) == 0
-            and first[0]
-            and first[1] is not None
-        ):
+        if house.is_op(node, "Gather") and first[0] and first[1] is not None and axis_of(node, len(first[0])) == 0:
             place = axis - len(first[1]) + 1
             return {0: place} if place > 0 else None
         return None

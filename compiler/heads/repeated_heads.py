@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.operator_views.axes import axis_of
 
 
 def before_repeats(value: ir.Value) -> ir.Value | None:
@@ -22,7 +23,8 @@ def _before_gather(node: ir.Node | None) -> ir.Value | None:
     assert node is not None and node.inputs[0] is not None
     index, dims = house.array_of(node.inputs[1]), house.dims_of(node.inputs[0])
     groups = dims[1] if dims is not None and len(dims) > 1 else None
-    if house.int_attribute(node, "axis", 0) != 1 or index is None or index.ndim != 1 or not isinstance(groups, int):
+    is_along_groups = axis_of(node, len(dims or ())) == 1
+    if not is_along_groups or index is None or index.ndim != 1 or not isinstance(groups, int):
         return None
     each = len(index) // max(groups, 1)
     return node.inputs[0] if each and np.array_equal(index, np.arange(groups).repeat(each)) else None

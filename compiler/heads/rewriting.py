@@ -23,7 +23,7 @@ from compiler.heads.probing import Affine
 from compiler.heads.rows import BATCH_AND_TIME, rows_behind, rows_projected
 from compiler.heads.shared_maps import Array, Maps
 from compiler.heads.site import Site
-from compiler.operator_views import slice_of
+from compiler.operator_views.slices import slice_of
 
 Partition = Sequence[Sequence[int]]
 

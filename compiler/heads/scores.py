@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.operator_views.axes import axis_of
 
 HIDES = -1e9
 """The largest number that hides: as a score it gives a weight of 0 where another score of the row lies above -1e8."""
@@ -114,7 +115,7 @@ def read_scores(softmax: ir.Node) -> Scores | str:
     """What lies around a softmax, or why it is no attention of this form."""
     weights = softmax.outputs[0]
     rank = len(house.dims_of(weights) or ())
-    if not rank or house.int_attribute(softmax, "axis", -1) % rank != rank - 1:
+    if not rank or axis_of(softmax, rank) != rank - 1:
         return "expected a softmax along the last axis"
     found = _steps(softmax.inputs[0])
     if isinstance(found, str):

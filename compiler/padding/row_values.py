@@ -12,7 +12,7 @@ from compiler import ir as house
 from compiler.analysis.rules.row_values import sizes_held
 from compiler.ir import Dim
 from compiler.operator_traits import OF_POSITIONS
-from compiler.operator_views import perm_of
+from compiler.operator_views.axes import axis_of, perm_of
 from compiler.padding.valid_slots import ValidSlots
 
 
@@ -69,7 +69,7 @@ class RowValues:
                     "Transpose", [self._first(node)], {"perm": [0, *(at + 1 for at in perm)]}, name=name
                 )
             case "Gather":
-                axis = house.int_attribute(node, "axis", 0) % self._rank(self._input(node, 0)) + 1
+                axis = axis_of(node, self._rank(self._input(node, 0))) + 1
                 return self.insert.op("Gather", [self._first(node), self._input(node, 1)], {"axis": axis}, name=name)
         return self._concat(node)
 
@@ -138,7 +138,7 @@ class RowValues:
         return self.insert.op("Add", [start, self.insert.op("Mul", [row, step], name="steps")], name="counted")
 
     def _concat(self, node: ir.Node) -> ir.Value:
-        axis = house.int_attribute(node, "axis", 0) % self._rank(node.outputs[0]) + 1
+        axis = axis_of(node, self._rank(node.outputs[0])) + 1
         return self._side_by_side([self.of(value) for value in node.inputs if value is not None], axis)
 
     def _side_by_side(self, parts: list[ir.Value], axis: int) -> ir.Value:

@@ -32,6 +32,7 @@ from compiler import ir as house
 from compiler.appending.evidence import CURE, require_new_frames, says_where_frames_lie
 from compiler.appending.order import Cached, write_apart
 from compiler.errors import Place, Refused
+from compiler.operator_views.axes import axis_of
 from compiler.passes.pad_axes import RightAligned
 from compiler.passes.window_states import rename_output
 from compiler.stages import Array, Lowered, Outcome, State, StateMap
@@ -131,7 +132,7 @@ def _cached(lowered: Lowered, state: State) -> Cached:
     clean = [node.outputs[0] for node in house.consumers_of(value) if house.is_op(node, "Where")]
     for source in (value, *clean):
         for node in house.consumers_of(source):
-            joins = house.is_op(node, "Concat") and house.int_attribute(node, "axis", 0) == state.frames_axis
+            joins = house.is_op(node, "Concat") and axis_of(node, len(value.shape or ())) == state.frames_axis
             if joins and len(node.inputs) == 2 and node.inputs[0] is source and node.inputs[1] is not None:
                 return Cached(value, node.inputs[1], state.frames_axis)
     raise Refused(

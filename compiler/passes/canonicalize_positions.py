@@ -40,7 +40,8 @@ from compiler import ir as house
 from compiler.analysis.entries import counted_axis
 from compiler.errors import Place
 from compiler.operator_traits import BASIC_ARITHMETIC
-from compiler.operator_views import slice_of
+from compiler.operator_views.axes import axis_of, counts_from_the_front
+from compiler.operator_views.slices import slice_of
 from compiler.simplification.positions import count_from_zero, count_whole_numbers, look_up_run
 from compiler.stages import Lowered, Outcome, Refusal
 from runtime_lite.format.initial_value import array_of_initial
@@ -135,7 +136,7 @@ def _prefix_length(node: ir.Node) -> ir.Value | None:
     table = house.array_of(node.inputs[0]) if node.inputs else None
     if table is None or table.ndim != 2 or not np.issubdtype(table.dtype, np.floating):
         return None
-    if house.is_op(node, "Gather") and house.int_attribute(node, "axis", 0) == 0:
+    if house.is_op(node, "Gather") and axis_of(node, table.ndim) == 0:
         return _range_end(node.inputs[1])
     view = slice_of(node)
     cut = None if view is None else view.only_cut(house.integers_of)
@@ -190,8 +191,8 @@ def _allows(value: ir.Value, plan: list[tuple[ir.Node, ir.Value]]) -> bool:
             plan.append((reader, value))
         elif house.is_op(reader, *BASIC_ARITHMETIC) and any(len(other.shape or ()) >= 3 for other in others):
             continue
-        elif house.is_op(reader, "LayerNormalization") and house.int_attribute(reader, "axis", -1) >= 0:
-            return False  # the axis is counted from the front, where the new one comes
+        elif house.is_op(reader, "LayerNormalization") and counts_from_the_front(reader):
+            return False  # where the new axis comes
         elif house.is_op(reader, *BASIC_ARITHMETIC, *LEADING_FREE) or (
             house.is_op(reader, "MatMul") and reader.inputs[0] is value and len(others[0].shape or ()) == 2
         ):

@@ -20,7 +20,7 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.operator_views import perm_of
+from compiler.operator_views.axes import perm_of
 from compiler.passes.window_states import rename_output
 from compiler.stages import Lowered, Outcome
 

@@ -194,7 +194,7 @@ def _quantised(model: ir.Model, value: ir.Value, like: ir.Node) -> ir.Value:
     if array is not None:
         return insert.constant(grid.codes(array), f"{value.name}_codes")
     same = [node for node in house.consumers_of(value) if _quantises(node, value, grid)]
-    attributes = {"axis": house.int_attribute(like, "axis", 1)} if grid.scales.ndim else {}
+    attributes = {"axis": grid.axis} if grid.scales.ndim else {}
     codes = insert.op(
         "QuantizeLinear", [value, *like.inputs[1:]], attributes, name=f"{value.name}_codes", shape=value.shape,
         dtype=like.outputs[0].dtype,

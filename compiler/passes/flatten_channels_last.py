@@ -23,7 +23,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.operator_traits import ACTIVATIONS
-from compiler.operator_views import perm_of
+from compiler.operator_views.axes import perm_of
 from compiler.stages import Lowered, Outcome
 
 FRAMES_THEN_CHANNELS, CHANNELS_LAST = (0, 2, 1, 3), (0, 2, 3, 1)

@@ -26,7 +26,8 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.every_length import EveryLength
 from compiler.analysis.free_slots import Slots, selected_slots
-from compiler.operator_views import order_of, slice_of
+from compiler.operator_views.axes import axis_of, order_of
+from compiler.operator_views.slices import slice_of
 from compiler.stages import Lowered, Outcome
 
 
@@ -145,11 +146,11 @@ class _Folding:
         return None
 
     def _joined(self, node: ir.Node) -> Slots | None:
-        axis, parts, count = house.int_attribute(node, "axis", 0), [], self.at_every_length.count
+        axis, parts, count = 0, [], self.at_every_length.count
         for value in node.inputs:
             dims = None if value is None else house.dims_of(value)
             given = None if value is None else self.zeros(value)
-            if dims is None or axis < 0 or not isinstance(dims[axis], int):
+            if not dims or not isinstance(dims[axis := axis_of(node, len(dims))], int):
                 return None
             known = given is not None and given.axis == axis
             parts.append(given.which if known and given else np.zeros((count, int(dims[axis])), np.bool_))

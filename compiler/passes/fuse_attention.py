@@ -36,7 +36,7 @@ from compiler.errors import Place
 from compiler.heads.repeated_heads import before_repeats
 from compiler.heads.scores import HIDES, Scores, Step, read_scores, weights_for_values
 from compiler.ir import Dim
-from compiler.operator_views import perm_of
+from compiler.operator_views.axes import perm_of
 from compiler.stages import Lowered, Outcome, Refusal
 
 OPSET = 23

@@ -22,6 +22,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.operator_views.axes import axis_of
 from compiler.stages import Lowered, Outcome
 
 
@@ -70,7 +71,7 @@ def _quantized(node: ir.Node) -> _Quantized | None:
     codes, scale = house.array_of(weights.inputs[0]), house.array_of(data.inputs[1])
     if rounds is None or not house.is_op(rounds, "QuantizeLinear") or codes is None or scale is None or scale.size != 1:
         return None
-    if codes.ndim < 3 or set(codes.shape[2:]) != {1} or house.int_attribute(weights, "axis", 1) % codes.ndim:
+    if codes.ndim < 3 or set(codes.shape[2:]) != {1} or axis_of(weights, codes.ndim):
         return None
     return _Quantized(node, rounds, data, weights, codes.ndim)
 

@@ -29,7 +29,8 @@ from compiler import ir as house
 from compiler.analysis.equal_rows import EqualRows
 from compiler.errors import Place, Refused
 from compiler.operator_traits import BROADCASTING, ENTRYWISE, PICKING, REARRANGING
-from compiler.operator_views import perm_of, slice_of
+from compiler.operator_views.axes import axis_of, perm_of
+from compiler.operator_views.slices import slice_of
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.simplify import simplify_model
 from compiler.stages import Lowered, Outcome
@@ -135,7 +136,7 @@ def _drop_empty(model: ir.Model) -> None:
         insert = house.Inserter(model, MergeFirstCall.name, before=node)
         dims = house.dims_of(node.inputs[0]) if node.inputs and node.inputs[0] is not None else None
         if house.is_op(node, "Concat") and dims is not None:
-            axis = house.int_attribute(node, "axis", 0) % len(dims)
+            axis = axis_of(node, len(dims))
             kept = [value for value in node.inputs if not _is_empty(value, axis)]
             if kept and len(kept) < len(node.inputs):
                 whole = f"{node.outputs[0].name}_joined"
@@ -204,11 +205,11 @@ def _pad_instead(model: ir.Model, zeros: Collection[ir.Value]) -> None:
             continue
         first, other = node.inputs
         dims = None if first is None else house.dims_of(first)
-        axis = house.int_attribute(node, "axis", 0)
+        axis = axis_of(node, len(dims or ()))
         if dims is None or other is None or other in zeros or not isinstance(dims[axis], int):
             continue
         pads = [0] * (2 * len(dims))
-        pads[axis % len(dims)] = int(dims[axis])
+        pads[axis] = int(dims[axis])
         insert = house.Inserter(model, MergeFirstCall.name, before=node)
         padded = insert.op("Pad", [other, insert.int64s(*pads)], {"mode": "constant"}, name=f"{other.name}_zeros")
         padded.shape = node.outputs[0].shape

@@ -25,6 +25,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.ir import Dim
 from compiler.operator_traits import OF_ALIKE_SHAPES
+from compiler.operator_views.axes import axis_of
 from compiler.quantization.one_grid import has_one_grid
 from compiler.stages import Lowered, Outcome
 
@@ -112,7 +113,7 @@ class _Merging:
         dims = shapes[0]
         assert dims is not None
         if house.is_op(node, *ALONG_THE_LAST):
-            if _axis(node, len(dims)) != len(dims) - 1:
+            if axis_of(node, len(dims)) != len(dims) - 1:
                 return None
             data = len(node.inputs) if node.op_type == "Concat" else 1
             read = [self._over_rows(node, value, dims[:-1]) for value in node.inputs[:data]]
@@ -201,8 +202,3 @@ def _target(dims: Sequence[Dim]) -> tuple[int, ...] | None:
     """A shape as a Reshape is told it: -1 for the size that is no number; none may be 0."""
     sizes = tuple(dim if isinstance(dim, int) else -1 for dim in dims)
     return sizes if sizes.count(-1) <= 1 and 0 not in sizes and sizes else None
-
-
-def _axis(node: ir.Node, rank: int) -> int:
-    default = 0 if node.op_type == "Split" else -1
-    return house.int_attribute(node, "axis", default) % rank

@@ -24,7 +24,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.operator_views import perm_of
+from compiler.operator_views.axes import axis_of, perm_of
 from compiler.stages import Array, Lowered, Outcome
 
 TRIALS = 4
@@ -169,7 +169,8 @@ class _Lookup:
 
 def _is_lookup(node: ir.Node) -> bool:
     """Rows of a constant table."""
-    if not house.is_op(node, "Gather") or house.int_attribute(node, "axis", 0) != 0:
+    if not house.is_op(node, "Gather"):
         return False
     table = house.array_of(node.inputs[0])
-    return table is not None and table.ndim > 1 and house.array_of(node.inputs[1]) is None
+    is_of_rows = table is not None and table.ndim > 1 and axis_of(node, table.ndim) == 0
+    return is_of_rows and house.array_of(node.inputs[1]) is None

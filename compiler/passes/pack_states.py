@@ -24,7 +24,8 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.errors import Place, Refused
-from compiler.operator_views import slice_of
+from compiler.operator_views.axes import axis_of
+from compiler.operator_views.slices import slice_of
 from compiler.passes.unstack_states import require_number_of_states
 from compiler.passes.window_states import rename_output
 from compiler.runners.coded_states import codes_of
@@ -236,7 +237,7 @@ def _shift(output: ir.Value, old: ir.Value, state: State) -> _Shift | None:
     if not house.is_op(join, "Concat") or join is None or len(join.inputs) != 2 or join.inputs[0] is not old:
         return None
     frames, new = (old.shape or ())[state.frames_axis], join.inputs[1]
-    if new is None or not isinstance(frames, int) or house.int_attribute(join, "axis", 0) != state.frames_axis:
+    if new is None or not isinstance(frames, int) or axis_of(join, len(old.shape or ())) != state.frames_axis:
         return None
     kept = view.only_cut(house.integers_of)
     if kept is None or not isinstance(kept.start, int) or (kept.axis, kept.step) != (state.frames_axis, 1):

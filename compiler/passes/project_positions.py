@@ -20,6 +20,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.pointwise import pointwise_axes
+from compiler.operator_views.axes import axis_of
 from compiler.passes.window_states import rename_output
 from compiler.runners.session import evaluate_node
 from compiler.stages import Lowered, Outcome
@@ -60,10 +61,11 @@ class ProjectPositions:
 
 def _is_lookup(node: ir.Node) -> bool:
     """A constant matrix [rows, channels] whose rows are gathered by computed indices."""
-    if not house.is_op(node, "Gather") or house.int_attribute(node, "axis", 0) != 0:
+    if not house.is_op(node, "Gather"):
         return False
     table, index = house.array_of(node.inputs[0]), house.array_of(node.inputs[1])
-    return table is not None and table.ndim == 2 and np.issubdtype(table.dtype, np.floating) and index is None
+    is_of_rows = table is not None and table.ndim == 2 and axis_of(node, table.ndim) == 0
+    return table is not None and is_of_rows and np.issubdtype(table.dtype, np.floating) and index is None
 
 
 def _fold(model: ir.Model, lookup: ir.Node, consumer: ir.Node) -> ir.Node | None:
@@ -75,7 +77,7 @@ def _fold(model: ir.Model, lookup: ir.Node, consumer: ir.Node) -> ir.Node | None
         return None
     if not _is_rowwise(consumer, rows) or house.is_op(consumer, *MAY_MIX_STREAMS):
         return None
-    if house.is_op(consumer, "Softmax") and house.int_attribute(consumer, "axis", -1) not in (-1, 2):
+    if house.is_op(consumer, "Softmax") and axis_of(consumer, 3) != 2:
         return None
     constants = [house.array_of(value) for value in consumer.inputs]
     operands = [table[None] if value is rows else constants[i] for i, value in enumerate(consumer.inputs)]

@@ -27,7 +27,8 @@ from compiler import ir as house
 from compiler.carrying.turned import Order, in_front, order_alone, turn_states
 from compiler.ir import Dim
 from compiler.operator_traits import OF_ALIKE_SHAPES
-from compiler.operator_views import order_of, slice_of
+from compiler.operator_views.axes import axis_of, order_of
+from compiler.operator_views.slices import slice_of
 from compiler.rounds import Rounds, until_settled
 from compiler.stages import Lowered, Outcome
 
@@ -136,7 +137,7 @@ def _sink(model: ir.Model, node: ir.Node) -> bool:
     outputs = [_before(model, old, order) for old in node.outputs]
     attributes = {name: value for name, value in node.attributes.items() if name != "axis"}
     if house.is_op(node, "Concat", "Split"):
-        attributes["axis"] = ir.AttrInt64("axis", order[house.int_attribute(node, "axis", 0)])
+        attributes["axis"] = ir.AttrInt64("axis", order[axis_of(node, len(order))])
     made = ir.Node(
         "", node.op_type, operands, list(attributes.values()), outputs=outputs, name=f"{outputs[0].name}_node"
     )

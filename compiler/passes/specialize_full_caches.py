@@ -28,6 +28,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.every_length import EveryLength
 from compiler.operator_traits import BROADCASTING, REARRANGING
+from compiler.operator_views.axes import axis_of
 from compiler.simplification.constants import fold
 from compiler.stages import Array, Lowered, Outcome
 from runtime_lite.format.cache_axis import CacheAxis
@@ -145,11 +146,11 @@ def _lookup(node: ir.Node, at_every_length: EveryLength, lowered: Lowered) -> _S
     assert data is not None and places is not None
     asked = _in_front_of_spreading(places)
     holds = _when_full(asked, at_every_length)
-    dims, axis = house.dims_of(node.outputs[0]), house.int_attribute(node, "axis", 0)
+    dims = house.dims_of(node.outputs[0])
     if holds is None or dims is None:
         return None
     if house.is_op(node, "GatherElements"):
-        is_own = house.dims_of(data) == dims and _are_own(holds, axis % len(dims) - len(dims), dims)
+        is_own = house.dims_of(data) == dims and _are_own(holds, axis_of(node, len(dims)) - len(dims), dims)
         return _Settled(node, asked, holds, data) if is_own else None
     rows = house.symbol(str(lowered.batch_axis))
     behind = _moves(node, rows) if asked is places and house.array_of(data) is not None else None

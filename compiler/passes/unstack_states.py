@@ -21,7 +21,8 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.errors import Place, RecipeError
-from compiler.operator_views import perm_of, slice_of
+from compiler.operator_views.axes import axis_of, perm_of
+from compiler.operator_views.slices import slice_of
 from compiler.stages import Array, Lowered, Outcome, Refusal, State, StateMap
 from runtime_lite.format.initial_value import Initial, initial_of_array
 
@@ -156,7 +157,7 @@ def _put_together(fed: ir.Value) -> tuple[int, tuple[ir.Value, ...]] | None:
         join = join.inputs[0].producer() if len(house.consumers_of(join.inputs[0])) == 1 else None
     if join is None or not house.is_op(join, "Concat") or len(join.inputs) < 2 or house.consumers_of(fed):
         return None
-    along = house.int_attribute(join, "axis", 0) % len(join.outputs[0].shape or (0,))
+    along = axis_of(join, len(join.outputs[0].shape or (0,)))
     if axes is not None and not _keeps_order(axes, along):
         return None
     parts = [_entry(value, along) for value in join.inputs]
@@ -197,7 +198,7 @@ def _taken(node: ir.Node, value: ir.Value, axis: int) -> Iterator[tuple[ir.Value
                 yield from each
         return
     rank = len(value.shape or ())
-    if house.is_op(node, "Gather") and node.inputs[0] is value and house.int_attribute(node, "axis", 0) % rank == axis:
+    if house.is_op(node, "Gather") and node.inputs[0] is value and axis_of(node, rank) == axis:
         index = house.array_of(node.inputs[1])
         if index is not None and index.size == 1 and index.ndim < 2:
             yield node.outputs[0], int(index.reshape(())), axis if index.ndim else None

@@ -13,6 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.operator_views.axes import axis_of
 from compiler.runners.coded_states import CODE_TYPES
 from compiler.stages import Array
 
@@ -126,7 +127,7 @@ def factor_of(value: ir.Value | None) -> Factor | None:
         return None
     if scales.size == 1:
         return Factor(node, codes, scales.reshape(()), zeros.reshape(()), 0)
-    return Factor(node, codes, scales, zeros, house.int_attribute(node, "axis", 1) % len(codes.shape))
+    return Factor(node, codes, scales, zeros, axis_of(node, len(codes.shape)))
 
 
 def _bias(node: ir.Node, product: ir.Value, width: int) -> Array | None:

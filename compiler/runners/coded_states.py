@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.operator_traits import MOVING
+from compiler.operator_views.axes import axis_of
 from compiler.stages import Array, Lowered, State
 
 CODE_TYPES = (ir.DataType.INT8, ir.DataType.UINT8)
@@ -123,7 +124,7 @@ def grid_of(node: ir.Node) -> Codes | None:
     if scales.ndim > 1 or np.unique(zeros).size != 1:
         return None
     rank = len(node.inputs[0].shape or ()) if node.inputs[0] is not None else 0
-    axis = house.int_attribute(node, "axis", 1) % rank if scales.ndim and rank else 0
+    axis = axis_of(node, rank) if scales.ndim and rank else 0
     return Codes(scales if scales.size > 1 else scales.reshape(()), axis, int(zeros.flat[0]), zeros.dtype == np.int8)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.operator_views import slice_of
+from compiler.operator_views.slices import slice_of
 from compiler.simplification.constants import constant_of
 from compiler.simplification.rules import Candidate, Rule, dtype_of
 

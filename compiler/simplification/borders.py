@@ -6,7 +6,8 @@ Concat(x, Expand(x[-1:], [n, 1, 8]))  =  Pad<mode = "edge">(x, [0, 0, 0, n, 0, 0
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.operator_views import Number, slice_of
+from compiler.operator_views.axes import axis_of
+from compiler.operator_views.slices import Number, slice_of
 from compiler.simplification.rules import Candidate, concat, dtype_of, numbers
 from compiler.sizes.growth import never_negative
 
@@ -26,7 +27,7 @@ def _with_last_repeated(candidate: Candidate) -> ir.Value | None:
     if len(candidate.node.inputs) != 2 or behind is None or dims is None or dtype_of(candidate) not in TYPES:
         return None
     rank, last, counts = len(dims), behind.inputs[0], behind.inputs[1]
-    axis, shape = house.int_attribute(candidate.node, "axis", 0) % rank, house.dims_of(behind.outputs[0])
+    axis, shape = axis_of(candidate.node, rank), house.dims_of(behind.outputs[0])
     if last is None or counts is None or len(house.dims_of(last) or ()) != rank or shape is None:
         return None
     count = shape[axis]
@@ -53,7 +54,7 @@ def _is_last(candidate: Candidate, entry: ir.Value, value: ir.Value | None, axis
     size = dims[axis]
     if house.is_op(made, "Gather"):
         picks = numbers(made.inputs[1], candidate)
-        is_along = house.int_attribute(made, "axis", 0) % len(dims) == axis
+        is_along = axis_of(made, len(dims)) == axis
         return is_along and picks is not None and len(picks) == 1 and picks[0] in (-1, house.normal_form(size - 1))
     view = slice_of(made)
     cut = None if view is None else view.only_cut(lambda bounds: numbers(bounds, candidate))

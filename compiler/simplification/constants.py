@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.operator_traits import BROADCASTING, ONE_OPERAND, REARRANGING, REDUCTIONS
+from compiler.operator_views.axes import axis_of
 from compiler.runners.session import Session, open_session
 from compiler.stages import Array
 
@@ -154,8 +155,7 @@ def _counted(node: ir.Node, operands: Sequence[Array | None]) -> int:
 def _gathered(node: ir.Node, operands: Sequence[Array | None]) -> int:
     data, indices = operands[0], operands[1]
     assert data is not None and indices is not None
-    axis = house.int_attribute(node, "axis", 0)
-    return int(indices.size * (data.size // max(data.shape[axis], 1)))
+    return int(indices.size * (data.size // max(data.shape[axis_of(node, data.ndim)], 1)))
 
 
 def _multiplied(node: ir.Node, operands: Sequence[Array | None]) -> int:

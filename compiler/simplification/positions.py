@@ -22,7 +22,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.sums import WHOLE, Sum, sum_of
-from compiler.operator_views import slice_of
+from compiler.operator_views.slices import slice_of
 
 
 def count_whole_numbers(model: ir.Model, node: ir.Node, stamp: str) -> bool:

@@ -19,6 +19,7 @@ import onnx_ir as ir
 import sympy
 
 from compiler import ir as house
+from compiler.operator_views.axes import axis_of
 from compiler.simplification.constants import constant_of
 from compiler.simplification.rules import Candidate
 
@@ -28,8 +29,8 @@ COMPUTED = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply}
 def gathered_apart(candidate: Candidate) -> ir.Value | None:
     """GatherElements of merged axes at places that repeat over all but the last of them."""
     merged, places = candidate.made(0, "Reshape"), candidate.value(1)
-    source, axis = None if merged is None else merged.inputs[0], house.int_attribute(candidate.node, "axis", 0)
-    repeated = None if places is None or axis not in (1, -1) else _repeated(places)
+    source = None if merged is None else merged.inputs[0]
+    repeated = None if places is None or axis_of(candidate.node, 2) != 1 else _repeated(places)
     if merged is None or source is None or places is None or repeated is None or repeated.ndim != 2:
         return None
     apart, flat, asked = (house.dims_of(value) for value in (source, merged.outputs[0], places))

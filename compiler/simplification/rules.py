@@ -39,7 +39,8 @@ import sympy
 from compiler import ir as house
 from compiler.analysis.known_sizes import MOST, Numbers, numbers_of
 from compiler.operator_traits import RECURRENCES
-from compiler.operator_views import Number, order_of, slice_of
+from compiler.operator_views.axes import axis_of, order_of
+from compiler.operator_views.slices import Number, slice_of
 from compiler.simplification.constants import constant_of, fold
 from compiler.sizes.expressions import Dim
 from compiler.sizes.growth import never_negative
@@ -308,7 +309,10 @@ def _is_count(candidate: Candidate, end: Number | None, size: Dim) -> bool:
 def concat(candidate: Candidate) -> ir.Value | None:
     """Of one part, or with parts that are always empty."""
     values = [value for value in candidate.node.inputs if value is not None]
-    axis = house.int_attribute(candidate.node, "axis", 0)
+    dims = house.dims_of(candidate.node.outputs[0])
+    if dims is None:
+        return None
+    axis = axis_of(candidate.node, len(dims))
     parts = [value for value in values if not _is_empty(value, axis)] or values[:1]
     if len(parts) == len(values) > 1:
         return None
@@ -446,11 +450,13 @@ def sequence_at(candidate: Candidate) -> ir.Value | None:
         return source.inputs[at] if -len(source.inputs) <= at < len(source.inputs) else None
     is_sized = len(source.inputs) > 1
     cuts = constant_of(source.inputs[1]) if is_sized else np.array(1)
-    data, axis = source.inputs[0], house.int_attribute(source, "axis", 0)
-    if cuts is None or data is None:
+    data = source.inputs[0]
+    dims = None if data is None else house.dims_of(data)
+    if cuts is None or dims is None:
         return None
+    axis = axis_of(source, len(dims))
     if at < 0 and not cuts.ndim:
-        whole = (house.dims_of(data) or {axis: None})[axis]
+        whole = dims[axis]
         if not isinstance(whole, int):
             return None
         at += -(-whole // int(cuts))
@@ -470,7 +476,10 @@ def concat_from_sequence(candidate: Candidate) -> ir.Value | None:
     source = candidate.made(0, "SequenceConstruct")
     if source is None or source.graph is not candidate.node.graph or any(value is None for value in source.inputs):
         return None
-    axis, parts = house.int_attribute(candidate.node, "axis", 0), list(source.inputs)
+    dims, parts = house.dims_of(candidate.node.outputs[0]), list(source.inputs)
+    if dims is None:
+        return None
+    axis = axis_of(candidate.node, len(dims))
     if house.int_attribute(candidate.node, "new_axis", 0):
         at = candidate.insert.int64s(axis)
         parts = [candidate.insert.op("Unsqueeze", [part, at], name="stacked") for part in parts]

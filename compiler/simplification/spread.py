@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.operator_views import perm_of
+from compiler.operator_views.axes import perm_of
 from compiler.simplification.constants import constant_of
 from compiler.simplification.rules import Candidate
 

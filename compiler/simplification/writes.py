@@ -19,6 +19,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.operator_views.axes import axis_of
 from compiler.simplification.constants import constant_of
 from compiler.simplification.masked_writes import masked
 from compiler.simplification.rules import Candidate, Rule
@@ -142,7 +143,7 @@ def scatter_elements(candidate: Candidate) -> ir.Value | None:
     fixed = _same_everywhere(places)
     if not dims or written is None or fixed is None:
         return None
-    axis = house.int_attribute(candidate.node, "axis", 0) % len(dims)
+    axis = axis_of(candidate.node, len(dims))
     count, others = dims[axis], [dim for at, dim in enumerate(dims) if at != axis]
     if not isinstance(count, int) or written[axis] != 1 or [d for at, d in enumerate(written) if at != axis] != others:
         return None

@@ -14,7 +14,8 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.known_sizes import numbers_of
-from compiler.operator_views import END, Slice, slice_of
+from compiler.operator_views.axes import axis_of
+from compiler.operator_views.slices import END, Slice, slice_of
 from compiler.simplification.constants import constant_of
 from compiler.sizes.expressions import Dim, normal_form
 from compiler.sizes.growth import never_negative
@@ -86,7 +87,7 @@ def _columns(indices: ir.Value, rank: int) -> list[ir.Value | np.ndarray] | None
     made = indices.producer()
     if rank == 1:
         return [indices]
-    if made is None or not house.is_op(made, "Concat") or house.int_attribute(made, "axis", 0) not in (-1, rank):
+    if made is None or not house.is_op(made, "Concat") or axis_of(made, rank + 1) != rank:
         return None
     columns = [value for value in made.inputs if value is not None]
     if len(columns) != rank or any((house.dims_of(value) or (0,))[-1] != 1 for value in columns):

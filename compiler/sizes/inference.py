@@ -12,7 +12,8 @@ import sympy
 from onnx_ir import _symbolic_shapes as _sizes_as_text
 from onnx_shape_inference import ShapeInferenceContext, _broadcast, _registry, _symbolic_shapes
 
-from compiler.operator_views import FAR, Cut, Reader, Slice, slice_of
+from compiler.operator_views.axes import axis_of
+from compiler.operator_views.slices import FAR, Cut, Reader, Slice, slice_of
 from compiler.sizes.expressions import Dim, bounds_of_cut, entries_between, expression, normal_form, remainder_by
 from compiler.sizes.growth import never_negative, truncated
 from compiler.sizes.held_numbers import can_hold
@@ -391,11 +392,11 @@ def _piece(context: ShapeInferenceContext, node: ir.Node) -> None:
     if source is None or data is None or data.shape is None or at is None or not isinstance(at[0], int):
         return
     dims, place = list(data.shape), at[0]
-    axis = source.attributes["axis"].as_int() if "axis" in source.attributes else 0
+    axis = axis_of(source, len(dims))
     cuts = source.inputs[1] if len(source.inputs) > 1 else None
     if cuts is None:
         keepdims = source.attributes.get("keepdims")
-        dims[axis : len(dims) if axis == -1 else axis + 1] = [] if keepdims and not keepdims.as_int() else [1]
+        dims[axis : axis + 1] = [] if keepdims and not keepdims.as_int() else [1]
     else:
         sizes = None if cuts.shape is None else context.get_symbolic_value(cuts)
         if sizes is None or cuts.shape is None:

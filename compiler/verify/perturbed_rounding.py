@@ -16,7 +16,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.calib.deciding_numbers import SIZE_OF
 from compiler.calib.rounding_noise import rounding_nodes
-from compiler.operator_views import perm_of
+from compiler.operator_views.axes import perm_of
 from compiler.stages import Lowered
 from compiler.verify.explained_rounding import Rounding
 

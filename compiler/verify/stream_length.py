@@ -14,6 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.operator_views.axes import axis_of
 from compiler.runners.session import open_model
 from compiler.stages import Array, Lowered
 
@@ -79,7 +80,7 @@ def lookups_by_counts(lowered: Lowered) -> list[Lookup]:
         if not house.is_op(node, "Gather", "GatherElements") or node.inputs[1] is None or node.inputs[0] is None:
             continue
         dims = house.dims_of(node.inputs[0])
-        entries = None if dims is None else dims[house.int_attribute(node, "axis", 0)]
+        entries = None if dims is None else dims[axis_of(node, len(dims))]
         reached = _inputs_behind(node.inputs[1])
         if not isinstance(entries, int) or not reached & counts.keys():
             continue

@@ -21,6 +21,7 @@ from compiler.analysis.interval import ANYTHING, LONGEST, ZERO, Interval
 from compiler.analysis.layout import Axis, has_rows, is_padded
 from compiler.analysis.registry import Table
 from compiler.analysis.transfer import limits_of, stored
+from compiler.operator_views.axes import axis_of
 
 MOVED = ("Cast", "Dropout", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 """Operators through which weights come from a Softmax to the sum."""
@@ -340,7 +341,7 @@ def sums_to_one(value: ir.Value | None, axis: int) -> bool:
         return False
     if house.is_op(node, "Softmax"):
         rank = len(house.dims_of(value) or ())
-        return rank > 0 and (house.int_attribute(node, "axis", -1) - axis) % rank == 0
+        return rank > 0 and axis_of(node, rank) == axis + rank
     if house.is_op(node, "Identity", "Dropout", "Where"):
         zeros = [each for each in node.inputs if (array := house.array_of(each)) is not None and not array.any()]
         kept = node.inputs[0]

@@ -17,7 +17,8 @@ from compiler.analysis.meaning import legal_from
 from compiler.analysis.rules.length import created
 from compiler.analysis.rules.row_lookup import own_entry, own_numbers
 from compiler.analysis.rules.row_values import check_row_values
-from compiler.ir import Dim, dims_of, int_attribute, is_op
+from compiler.ir import Dim, dims_of, is_op
+from compiler.operator_views.axes import axis_of
 
 
 def gather_nd(case: Case) -> Verdict:
@@ -129,7 +130,7 @@ def counted_components(case: Case, depth: int) -> list[int | None]:
     value = case.node.inputs[1]
     assert value is not None
     node = value.producer()
-    last = node is not None and int_attribute(node, "axis", 0) in (-1, case.rank(1) - 1)
+    last = node is not None and axis_of(node, case.rank(1)) == case.rank(1) - 1
     if node is not None and is_op(node, "Concat") and last:
         parts = [(each, (dims_of(each) or (None,))[-1]) for each in node.inputs if each is not None]
         if all(isinstance(count, int) for _, count in parts):

@@ -37,14 +37,14 @@ from compiler.analysis.rules.movement import restated
 from compiler.analysis.rules.row_lookup import run_of
 from compiler.errors import Refused
 from compiler.ir import Dim, dims_of, is_op
-from compiler.operator_views import END, slice_of
+from compiler.operator_views.slices import END, slice_of
 from compiler.sizes.expressions import entries_between, normal_form
 from compiler.sizes.growth import never_falls, never_negative
 
 
 def concat(case: Case) -> Verdict:
     """Concat: segments are appended along the joined axis; along all others the operands are laid out alike."""
-    axis = case.axis_attribute("axis", 0)
+    axis = case.axis()
     _numbers_of_rows(case)
     operands = [operand for operand in case.present if not case.fact(operand).is_number]
     if not operands:
@@ -535,7 +535,7 @@ def _newest_entries(work: _Cutting, axis: int, frames: Frames, count: int) -> Ax
 
 def split(case: Case) -> Verdict:
     """Split: elsewhere, or at borders of segments."""
-    axis = case.axis_attribute("axis", 0)
+    axis = case.axis()
     fact = case.fact()
     if fact.is_number:
         return case.verdict("SP1", "numbers are picked", NUMBER)

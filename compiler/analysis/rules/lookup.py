@@ -30,6 +30,7 @@ from compiler.analysis.rules.length import counted, created, not_negative
 from compiler.analysis.rules.row_lookup import legal_elements
 from compiler.analysis.transfer import stored
 from compiler.ir import Dim, symbol
+from compiler.operator_views.axes import axis_of
 from compiler.sizes.expressions import normal_form
 from compiler.sizes.growth import never_falls
 
@@ -133,7 +134,7 @@ def _table_index(case: Case, at: int, first: Dim) -> Index | None:
 
 def gather(case: Case) -> Verdict:
     """Gather: rows of a table by (padded) ids, fixed entries of a padded axis, or entries by computed position."""
-    axis = case.axis_attribute("axis", 0)
+    axis = case.axis()
     data, indices = case.fact(0), case.fact(1)
     if data.is_number:
         return case.verdict("IX2", "numbers are picked", NUMBER)
@@ -234,7 +235,7 @@ def _lies_where_counted(frames: Frames, distance: int) -> bool:
 
 def gather_elements(case: Case) -> Verdict:
     """GatherElements: along all other axes data and indices are laid out alike."""
-    axis = case.axis_attribute("axis", 0)
+    axis = case.axis()
     data, indices = case.fact(0), case.fact(1)
     if data.is_number:
         raise refuse("GatherElements of axis lengths", "expand them to the batch by arithmetic")
@@ -275,7 +276,7 @@ def one_hot(case: Case) -> Verdict:
     if depth is None or len(depth) != 1 or fact.is_number:
         raise refuse("OneHot of axis lengths, or of computed depth", "give the depth as a constant or a length")
     rank = case.rank()
-    axis = case.int_attribute("axis", -1) % (rank + 1)
+    axis = axis_of(case.node, rank + 1)
     stated = case.out_dims()[axis]
     layout = created(case, stated, depth[0])[1] if not isinstance(depth[0], int) else None
     if layout is not None and (fact.valid.low < 0 or not _is_suffix(layout)):
@@ -302,7 +303,7 @@ def scatter_elements(case: Case) -> Verdict:
 
     Along a padded axis, indices in the padding point at entry 0 and what they put there changes nothing.
     """
-    axis = case.axis_attribute("axis", 0)
+    axis = case.axis()
     _check_scattered(case)
     for operand in range(3):
         case.refuse_rows(operand, axis, "writes along")

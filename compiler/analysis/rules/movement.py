@@ -18,7 +18,7 @@ from compiler.analysis.length_data import unlike_window
 from compiler.analysis.registry import Table
 from compiler.analysis.rules.length import created, is_known
 from compiler.ir import Dim
-from compiler.operator_views import perm_of
+from compiler.operator_views.axes import perm_of
 from compiler.sizes.expressions import normal_form
 
 

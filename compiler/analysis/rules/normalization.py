@@ -28,7 +28,7 @@ def softmax(case: Case) -> Verdict:
     A model that masks on its own account may hide a row whole, over which softmax is uniform, whatever constant hides
     it: then only -infinity is below all of its scores, and gives what the row gives alone.
     """
-    axis = case.axis_attribute("axis", -1)
+    axis = case.axis()
     frames = case.simple_frames(0, axis)
     fact = case.fact()
     if frames is None:
@@ -105,7 +105,7 @@ def _of_row(case: Case, fact: Fact, region: Region, axis: int) -> Interval:
 
 def layer_normalization(case: Case) -> Verdict:
     """LayerNormalization and RMSNormalization over trailing axes."""
-    axes = list(range(case.axis_attribute("axis", -1), case.rank()))
+    axes = list(range(case.axis(), case.rank()))
     fact = case.fact()
     for operand in case.present[1:]:
         shift = case.rank() - case.rank(operand)
@@ -236,7 +236,7 @@ def _scale_and_shift(case: Case) -> tuple[np.ndarray, np.ndarray, float] | None:
 
 def lp_normalization(case: Case) -> Verdict:
     """LpNormalization: over a padded axis the padding has to be zero."""
-    axis = case.axis_attribute("axis", -1)
+    axis = case.axis()
     frames = case.simple_frames(0, axis)
     if frames is None:
         out = case.output(case.fact().tracked, lambda region: ANYTHING)

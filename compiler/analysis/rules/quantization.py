@@ -81,7 +81,7 @@ def _parameters(case: Case) -> tuple[Interval, Interval]:
     dims = case.dims(1)
     if len(dims) > 1 and case.fact().axes:
         raise refuse(f"{case.op} of a padded value in blocks", "scale by channel")
-    if len(dims) == 1 and dims[0] != 1 and case.fact().axis(case.axis_attribute("axis", 1)) is not None:
+    if len(dims) == 1 and dims[0] != 1 and case.fact().axis(case.axis()) is not None:
         raise refuse(f"{case.op} with one scale per entry of a tracked axis", "scale by channel")
     return case.fact(1).valid, case.fact(2).valid if case.has(2) else ZERO
 

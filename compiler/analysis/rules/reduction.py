@@ -245,7 +245,7 @@ def arg_extreme(case: Case) -> Verdict:
 
     Where ties go to the last entry, padding may tie with infinities alone, and the last valid entry stands for it.
     """
-    axis = case.axis_attribute("axis", 0)
+    axis = case.axis()
     frames = case.simple_frames(0, axis)
     largest = case.op == "ArgMax"
     if frames is not None:
@@ -300,7 +300,7 @@ def _is_apart(case: Case, axis: int, *, largest: bool, ties: bool = False) -> bo
 
 def top_k(case: Case) -> Verdict:
     """TopK: along a suffix-padded axis the padding has to lose, and as many entries have to be valid."""
-    axis = case.axis_attribute("axis", -1)
+    axis = case.axis()
     frames = case.simple_frames(0, axis)
     (count,) = case.constants(1, "k")
     largest = bool(case.int_attribute("largest", 1))
@@ -322,7 +322,7 @@ def top_k(case: Case) -> Verdict:
 
 def cumulative_sum(case: Case) -> Verdict:
     """CumSum: from the valid side nothing is needed; from the other side the padding must be zero."""
-    (axis,) = (at % case.rank() for at in case.constants(1, "axis"))
+    axis = case.axis()
     frames = case.simple_frames(0, axis)
     reverse, exclusive = bool(case.int_attribute("reverse", 0)), bool(case.int_attribute("exclusive", 0))
     valid_first = frames is None or (frames.is_prefix_padded if reverse else frames.is_suffix_padded)

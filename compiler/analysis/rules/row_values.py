@@ -16,6 +16,7 @@ from compiler.analysis.row_numbers import BATCH_CURE
 from compiler.analysis.rules.length import WHOLE_SIZES, is_known
 from compiler.ir import Dim, array_of, dims_of, is_op
 from compiler.operator_traits import OF_POSITIONS
+from compiler.operator_views.axes import axis_of
 from compiler.sizes.growth import never_falls
 
 MOVING = frozenset({"Concat", "Expand", "Gather", "Range", "Reshape", "Shape", "Squeeze", "Transpose", "Unsqueeze"})
@@ -117,8 +118,7 @@ def _problem(node: ir.Node) -> str:
 
 def _along(node: ir.Node, shape: tuple[Dim, ...] | None) -> tuple[Dim, ...]:
     """The size along the node's axis."""
-    axis = node.attributes["axis"].value if "axis" in node.attributes else 0
-    return () if shape is None else (shape[axis],)
+    return () if shape is None else (shape[axis_of(node, len(shape))],)
 
 
 def _is_whole(node: ir.Node) -> bool:

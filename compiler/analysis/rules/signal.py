@@ -81,7 +81,7 @@ def _transformed(case: Case, read: Interval, gain: float) -> Interval:
 
 def dft(case: Case) -> Verdict:
     """DFT along an axis that is not padded, or of a fixed length, up to which zeros are taken anyway."""
-    axis = _axis(case)
+    axis = case.axis()
     length = _number(case, 1, "lengths") if case.has(1) else None
     if case.fact().axis(case.rank() - 1) is not None:
         raise refuse("DFT whose real and imaginary parts lie on a padded axis", "put them on an axis of their own")
@@ -110,14 +110,6 @@ def dft(case: Case) -> Verdict:
     if frames is None:
         return case.verdict("SG2", "transforms another axis", out, pointwise=True)
     return case.verdict("SG3", "zeros are taken behind the entries anyway", out, at_least_one=sizes)
-
-
-def _axis(case: Case) -> int:
-    """The axis that is transformed: an attribute before opset 20, an input from then on."""
-    rank = case.rank()
-    if case.opset >= 20:
-        return (case.constants(2, "axes")[0] if case.has(2) else -2) % rank
-    return case.int_attribute("axis", 1) % rank
 
 
 def window_function(case: Case) -> Verdict:

@@ -12,6 +12,7 @@ from compiler import ir as house
 from compiler.analysis.operator_costs import size_of
 from compiler.analysis.streaming.stable import Cache, Frames, keeps_last, reads_rows_and_frames
 from compiler.errors import Place
+from compiler.operator_views.axes import axis_of
 from compiler.stages import Lowered, Refusal, State
 
 
@@ -28,7 +29,7 @@ def find_context(lowered: Lowered, state: State) -> tuple[Cache, Frames] | Refus
     if join is None:
         return None
     place = Place(node=str(join.name), op=join.op_type, tensor=state.input, source=house.source_of(join))
-    axis = house.int_attribute(join, "axis", 0) % len(old.shape or (0,))
+    axis = axis_of(join, len(old.shape or (0,)))
     dims, more = house.dims_of(old), house.dims_of(join.inputs[-1])  # type: ignore[arg-type]
     if dims is None or more is None or not isinstance(dims[axis], int) or axis == 0:
         return Refusal("the sizes of what is joined are not known, or rows are", place)

@@ -14,7 +14,8 @@ from compiler import ir as house
 from compiler.analysis.pointwise import pointwise_axes
 from compiler.errors import Place
 from compiler.operator_traits import RANDOM
-from compiler.operator_views import END, slice_of
+from compiler.operator_views.axes import axis_of
+from compiler.operator_views.slices import END, slice_of
 from compiler.stages import Lowered, Refusal, State
 from runtime_lite.format.cache_axis import CacheAxis
 
@@ -247,12 +248,9 @@ def _takes_a_part(node: ir.Node, axis: int) -> bool:
     """Whether a node reads some entries of a cache along another axis than its frames."""
     if house.is_op(node, "Slice"):
         view = slice_of(node)
-        cuts = (None if view is None else view.cuts(house.integers_of)) or ()
-        cut = tuple(each.axis for each in cuts)
-    else:
-        cut = (house.int_attribute(node, "axis", 0),) if house.is_op(node, "Gather", "Split", "SplitToSequence") else ()
+        return any(cut.axis != axis for cut in (None if view is None else view.cuts(house.integers_of)) or ())
     rank = len(node.inputs[0].shape or ()) if node.inputs[0] is not None else 0
-    return any(each % max(rank, 1) != axis for each in cut)
+    return house.is_op(node, "Gather", "Split", "SplitToSequence") and axis_of(node, rank) != axis
 
 
 def reads_rows_and_frames(node: ir.Node, axis: int | None, rows: str) -> bool:
@@ -277,7 +275,7 @@ def _joined_to(join: ir.Node, old: ir.Value, output: ir.Value, axis: int) -> ir.
         and join.inputs[0] is old
         and join.inputs[1] is not old
         and join.outputs[0] is output
-        and house.int_attribute(join, "axis", 0) % len(old.shape or (0,)) == axis
+        and axis_of(join, len(old.shape or (0,))) == axis
     )
     return join.inputs[1] if fits else None
 

@@ -10,6 +10,7 @@ from compiler.analysis.facts import refuse
 from compiler.batching.form import INSERTED, Form, in_place
 from compiler.batching.lifter import LiftedNode
 from compiler.ir import Dim
+from compiler.operator_views.axes import DFT_AXIS_AS_OPERAND, axis_of
 
 AXES_AS_INPUT = 18
 """Since this opset all reductions take their axes as an input; ReduceSum did before."""
@@ -18,7 +19,7 @@ AXES_AS_INPUT = 18
 def along_axis(lifted: LiftedNode) -> None:
     """The op acts along one axis and keeps it: Softmax, TopK and their like."""
     lifted.require_shared(*lifted.present[1:], what="its settings")
-    axis, place = lifted.axis(_DEFAULT_AXES.get(lifted.op, -1)), lifted.place()
+    axis, place = lifted.axis(), lifted.place()
     form = INSERTED if place is None or place == axis else in_place(place)
     lifted.read(0, form)
     if form == INSERTED:
@@ -26,13 +27,10 @@ def along_axis(lifted: LiftedNode) -> None:
     lifted.keep(form)
 
 
-_DEFAULT_AXES = {"Hardmax": -1}
-
-
 def normalization(lifted: LiftedNode) -> None:
     """LayerNormalization and its like: over all axes from one on."""
     lifted.require_shared(*lifted.present[1:], what="its scale")
-    axis, place = lifted.axis(-1), lifted.place()
+    axis, place = lifted.axis(), lifted.place()
     form = INSERTED if place is None or place >= axis else in_place(place)
     lifted.read(0, form)
     if form == INSERTED:
@@ -42,8 +40,7 @@ def normalization(lifted: LiftedNode) -> None:
 
 def cumulative_sum(lifted: LiftedNode) -> None:
     """The axis is an input."""
-    (axis,) = lifted.constants(1, "axis")
-    axis, place = axis % lifted.rank(), lifted.place()
+    axis, place = lifted.axis(), lifted.place()
     form = INSERTED if place is None or place == axis else in_place(place)
     lifted.read(0, form)
     if form == INSERTED:
@@ -66,7 +63,7 @@ def reduction(lifted: LiftedNode) -> None:
 
 def search(lifted: LiftedNode) -> None:
     """ArgMax and ArgMin."""
-    axis, keeps = lifted.axis(0), bool(house.int_attribute(lifted.node, "keepdims", 1))
+    axis, keeps = lifted.axis(), bool(house.int_attribute(lifted.node, "keepdims", 1))
     form = _form(lifted, (axis,))
     lifted.read(0, form)
     if form == INSERTED:
@@ -107,12 +104,8 @@ def fourier(lifted: LiftedNode) -> None:
     """DFT: the axis is an attribute, or an input from opset 20 on; the last axis holds real and imaginary parts."""
     lifted.require_shared(1, 2, what="its settings")
     rank, place = lifted.rank(), lifted.place()
-    by_input = lifted.lifter.model.graph.opset_imports.get("", AXES_AS_INPUT) >= DFT_AXIS_AS_INPUT
-    if by_input:
-        axis = lifted.constants(2, "its axis")[0] if lifted.has(2) else -2
-    else:
-        axis = house.int_attribute(lifted.node, "axis", 1)
-    axis %= rank
+    by_input = lifted.lifter.model.graph.opset_imports.get("", AXES_AS_INPUT) >= DFT_AXIS_AS_OPERAND
+    axis = lifted.axis()
     form = INSERTED if place is None or place in (axis, rank - 1) else in_place(place)
     lifted.read(0, form)
     if form == INSERTED and by_input:
@@ -120,10 +113,6 @@ def fourier(lifted: LiftedNode) -> None:
     elif form == INSERTED:
         lifted.set("axis", axis + 1)
     lifted.keep(form)
-
-
-DFT_AXIS_AS_INPUT = 20
-"""Since this opset the axis of a DFT is an input."""
 
 
 def central_moments(lifted: LiftedNode) -> None:
@@ -196,10 +185,8 @@ def one_scale(lifted: LiftedNode) -> None:
 def one_hot(lifted: LiftedNode) -> None:
     """A new axis, last by default."""
     lifted.require_shared(1, 2, what="its depth and values")
-    axis = house.int_attribute(lifted.node, "axis", -1)
+    lifted.set("axis", axis_of(lifted.node, lifted.rank() + 1) + 1)
     lifted.read(0, INSERTED)
-    if axis >= 0:
-        lifted.set("axis", axis + 1)
     lifted.keep(INSERTED)
 
 

@@ -11,7 +11,7 @@ from compiler.batching.lifter import LiftedNode
 
 def gather(lifted: LiftedNode) -> None:
     """Entries of an axis; data and indices may differ from row to row, also both."""
-    axis, data, indices = lifted.axis(0), 0 in lifted.rows, 1 in lifted.rows
+    axis, data, indices = lifted.axis(), 0 in lifted.rows, 1 in lifted.rows
     if data and indices:
         _gather_both(lifted, axis)
     elif data:
@@ -64,7 +64,7 @@ def _gather_both(lifted: LiftedNode, axis: int) -> None:
 
 def gather_elements(lifted: LiftedNode) -> None:
     """GatherElements and ScatterElements: all operands have the same axes."""
-    axis = lifted.axis(0)
+    axis = lifted.axis()
     places = {lifted.place(operand) for operand in lifted.rows}
     place = places.pop() if len(places) == 1 else None
     same = place is not None and place != axis and all(lifted.dims(each)[place] == 1 for each in lifted.present)

@@ -7,7 +7,8 @@ from compiler.analysis.facts import refuse
 from compiler.batching.form import INSERTED, Form, in_place
 from compiler.batching.lifter import LiftedNode
 from compiler.ir import Dim
-from compiler.operator_views import perm_of, slice_of
+from compiler.operator_views.axes import axis_of, perm_of
+from compiler.operator_views.slices import slice_of
 
 
 def transpose(lifted: LiftedNode) -> None:
@@ -101,7 +102,7 @@ def _keeps_place(before: tuple[Dim, ...], after: tuple[Dim, ...], place: int) ->
 
 def flatten(lifted: LiftedNode) -> None:
     """Two axes: those in front of one, and the others."""
-    axis = house.int_attribute(lifted.node, "axis", 1) % (lifted.rank() + 1)
+    axis = axis_of(lifted.node, lifted.rank() + 1)
     if lifted.place() == 0 and axis == 1:
         lifted.read(0, in_place(0))
         lifted.keep(in_place(0))
@@ -145,7 +146,7 @@ def tile(lifted: LiftedNode) -> None:
 
 def concat(lifted: LiftedNode) -> None:
     """Parts that all rows share are repeated for every row."""
-    axis = lifted.axis(0)
+    axis = lifted.axis()
     places = {lifted.place(operand) for operand in lifted.rows} - {None, axis}
     for place in sorted(place for place in places if place is not None):
         if all(lifted.dims(operand)[place] == 1 for operand in lifted.present):
@@ -162,7 +163,7 @@ def concat(lifted: LiftedNode) -> None:
 def split(lifted: LiftedNode) -> None:
     """Parts of one axis."""
     lifted.require_shared(1, what="its sizes")
-    axis, place = lifted.axis(0), lifted.place()
+    axis, place = lifted.axis(), lifted.place()
     form = INSERTED if place is None or place == axis else in_place(place)
     lifted.read(0, form)
     if form == INSERTED:

@@ -78,7 +78,7 @@ def quantization(lifted: LiftedNode) -> None:
     if not lifted.dims(1) or lifted.dims(1) == (1,):
         first_pointwise(lifted)
         return
-    axis = lifted.axis(1)
+    axis = lifted.axis()
     if place is not None and place != axis:
         lifted.read(0, in_place(place))
         lifted.keep(in_place(place))

@@ -27,7 +27,8 @@ from compiler.analysis.row_numbers import (
 )
 from compiler.ir import Dim
 from compiler.operator_traits import OF_POSITIONS
-from compiler.operator_views import perm_of, slice_of
+from compiler.operator_views.axes import axis_of, perm_of
+from compiler.operator_views.slices import slice_of
 from compiler.padding.forms.row_layout import spread_rows
 from compiler.padding.forms.site import Form, Site
 
@@ -235,7 +236,7 @@ class Writer:
                 return self._op("Transpose", values, {"perm": [0, *(at + 1 for at in perm_of(node, rank))]}, dtype)
             case "Concat":
                 rows = [self.of_all_rows(each, rank) for each in values]
-                return self._op("Concat", rows, {"axis": attributes["axis"] % rank + 1}, dtype)
+                return self._op("Concat", rows, {"axis": axis_of(node, rank) + 1}, dtype)
             case "Slice":
                 return self._sliced(node, values[0])
             case "GatherND":

@@ -13,6 +13,7 @@ import onnx_ir as ir
 from compiler.analysis.seen_rows import infinite_constants
 from compiler.ir import array_of, attribute, int_attribute, is_op
 from compiler.operator_traits import RECURRENCES
+from compiler.operator_views.axes import axis_of
 from compiler.targets.tensorrt.rule import Breach, DeviceLimits, Rule, every_node, is_inner
 
 FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
@@ -305,8 +306,9 @@ def _tensor_scatter(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in every_node(model):
         if not is_op(node, "TensorScatter") or node.inputs[0] is None:
             continue
-        shape, axis = node.inputs[0].shape, int_attribute(node, "axis", -2)
-        if shape is None or len(shape) != 4 or axis not in (-2, 2):
+        shape = node.inputs[0].shape
+        axis = axis_of(node, len(shape or ()))
+        if shape is None or len(shape) != 4 or axis != 2:
             yield Breach(
                 f"expected TensorScatter over 4 dimensions at axis -2, got {shape} at axis {axis}",
                 "reshape the cache, or write it with Concat and Slice",

@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler.ir import array_of, attribute, consumers_of, int_attribute, is_op
+from compiler.operator_views.axes import axis_of
 from compiler.targets.tensorrt.rule import Breach, DeviceLimits, Rule, every_node
 
 WEIGHTED = ("MatMul", "Gemm", "Conv", "ConvTranspose")
@@ -99,8 +100,9 @@ def _channels(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
         scale, data = array_of(_operand(node, 1)), node.inputs[0]
         if scale is None or scale.size == 1 or data is None or data.shape is None:
             continue
-        axis, shape = int_attribute(node, "axis", 1), data.shape
-        dim = shape[axis] if -len(shape) <= axis < len(shape) else None
+        shape = data.shape
+        axis = axis_of(node, len(shape))
+        dim = shape[axis] if axis < len(shape) else None
         if scale.ndim != 1 or dim != scale.size:
             yield Breach(
                 f"expected as many scales as places on axis {axis} of {shape}, got {list(scale.shape)}",
@@ -160,7 +162,7 @@ def _weight_axis(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
             wanted = _output_axis(use.node, use.idx, rank)
             if wanted is None or wanted >= rank or scale is None or data.shape[wanted] == 1:
                 continue
-            axis = int_attribute(node, "axis", 1) % rank
+            axis = axis_of(node, rank)
             if scale.size == 1 or axis != wanted:
                 got = "one scale" if scale.size == 1 else f"axis {axis}"
                 yield Breach(
@@ -191,8 +193,8 @@ def _quantized_constant(node: ir.Node) -> np.ndarray | None:
     if is_op(node, "DequantizeLinear"):
         return data if data.dtype == np.int8 else None
     if scale.size != 1:
-        axis = int_attribute(node, "axis", 1)
-        if not -data.ndim <= axis < data.ndim or data.shape[axis] != scale.size:
+        axis = axis_of(node, data.ndim)
+        if axis >= data.ndim or data.shape[axis] != scale.size:
             return None  # what is wrong here is the business of another rule
         shape = [1] * data.ndim
         shape[axis] = scale.size

@@ -1,4 +1,4 @@
-"""What a node does, read in one place whatever its spelling: operands left out, axes counted from the back.
+"""What a Slice keeps, whatever its spelling: operands left out, axes counted from the back.
 
     Slice(x, starts, ends), Slice(x, starts, ends, "", steps), axes [-1] or [2]:  one view, with axes from the front
     Slice of all axes, most of them from 0 to the end; ends of 2**31 - 1 or 2**63 - 1:  the same as of one axis
@@ -143,25 +143,6 @@ class Slice:
     def along(self, data: ir.Value | None, axes: ir.Value) -> list[ir.Value | None]:
         """The operands of a Slice of other data by the same bounds along other axes, which are of their type."""
         return [data, self.starts, self.ends, axes, *([] if self.steps is None else [self.steps])]
-
-
-def perm_of(node: ir.Node, rank: int) -> tuple[int, ...]:
-    """The axis of its operand that each axis of a Transpose is; in reverse order where none is stated.
-
-    Args:
-        node: a Transpose.
-        rank: how many axes its operand has.
-    """
-    stated = node.attributes.get("perm")
-    return tuple(reversed(range(rank))) if stated is None else tuple(stated.as_ints())
-
-
-def order_of(node: ir.Node | None) -> tuple[int, ...] | None:
-    """The same of any node; None of one that is no Transpose, or states no order of axes whose number is not known."""
-    if node is None or node.op_type != "Transpose" or node.domain not in ("", "ai.onnx") or node.inputs[0] is None:
-        return None
-    shape = node.inputs[0].shape
-    return None if shape is None and "perm" not in node.attributes else perm_of(node, len(shape or ()))
 
 
 def slice_of(node: ir.Node | None, rank: int | None = None) -> Slice | None:

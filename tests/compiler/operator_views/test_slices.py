@@ -1,4 +1,4 @@
-"""Every legal spelling of an operator gives the same view."""
+"""Every legal spelling of a Slice gives the same view."""
 
 import itertools
 
@@ -6,7 +6,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
-from compiler.operator_views import Cut, order_of, perm_of, slice_of
+from compiler.operator_views.slices import Cut, slice_of
 from tests.kit.graphs import node_named, parse
 
 
@@ -45,14 +45,6 @@ def test_what_is_not_known() -> None:
     assert _cuts("x, starts, ends, given") is None
     assert _cuts("x, starts, ends, one") is None
     assert Cut(0, None, 3, 1).numbers is None and Cut(0, -1, 3, -1).numbers == slice(-1, 3, -1)
-
-
-def test_the_order_of_axes_is_the_reverse_where_none_is_stated() -> None:
-    stated = parse("(float[2,3,4] x) => (float[a,b,c] y) { y = Transpose<perm = [1, 0, 2]>(x) }")
-    assert perm_of(node_named(stated, "y"), 3) == (1, 0, 2)
-    reverse = parse("(float[2,3,4] x) => (float[a,b,c] y) { y = Transpose(x) }")
-    assert perm_of(node_named(reverse, "y"), 3) == order_of(node_named(reverse, "y")) == (2, 1, 0)
-    assert order_of(None) is None
 
 
 def test_axes_of_a_cut_along_others_are_of_the_type_of_its_bounds() -> None:
