@@ -18,9 +18,10 @@ import onnx_ir as ir
 import sympy
 
 from compiler.analysis.known_sizes import numbers_of
-from compiler.ir import array_of, dims_of, int_attribute, integers_of, ints_attribute, is_op
+from compiler.ir import array_of, dims_of, int_attribute, integers_of, is_op
 from compiler.operator_traits import COMPARISONS, PICKING
 from compiler.operator_views.axes import axis_of, axis_operand, perm_of
+from compiler.operator_views.reductions import Reduction, reduction_of
 from compiler.sizes.expressions import Dim, normal_form
 from compiler.sizes.growth import never_negative
 from compiler.sizes.held_numbers import can_hold
@@ -459,43 +460,38 @@ def _gathered(entries: Entries, node: ir.Node) -> Entry:
     return _placed(entry, {axis: at[0]} | {old: PLACES[old + added] for old in behind})
 
 
-def _named_axes(node: ir.Node, rank: int) -> set[int]:
-    given = integers_of(node.inputs[1]) if len(node.inputs) > 1 and node.inputs[1] is not None else None
-    named = given if given is not None else ints_attribute(node, "axes") or tuple(range(rank))
-    if not all(isinstance(at, int) for at in named):
+def _reduction(node: ir.Node) -> Reduction:
+    view = reduction_of(node, integers_of)
+    if view is None:
         raise Unknown
-    return {int(at) % rank for at in named}
+    return view
 
 
-def _without(entry: sympy.Expr, node: ir.Node, axes: set[int], rank: int) -> Entry:
+def _without(entry: sympy.Expr, view: Reduction) -> Entry:
     """An entry at the places that a reduction leaves."""
-    kept = [at for at in range(rank) if at not in axes]
-    new = kept if int_attribute(node, "keepdims", 1) else range(len(kept))
-    return _placed(entry, {old: PLACES[at] for old, at in zip(kept, new, strict=True)})
+    return _placed(entry, {old: PLACES[new] for new, old in view.kept.items()})
 
 
 def _summed(entries: Entries, node: ir.Node) -> Entry:
     _whole(node)
-    entry, dims = _number(entries.of(node.inputs[0])), _dims(node.inputs[0])
-    axes = _named_axes(node, len(dims))
-    if any(PLACES[at] in entry.free_symbols for at in axes):
+    entry, dims, view = _number(entries.of(node.inputs[0])), _dims(node.inputs[0]), _reduction(node)
+    if any(PLACES[at] in entry.free_symbols for at in view.axes):
         raise Unknown
-    count = math.prod((sympy.sympify(dims[at]) for at in axes), start=sympy.Integer(1))
-    return _without(sympy.expand(entry * count), node, axes, len(dims))
+    count = math.prod((sympy.sympify(dims[at]) for at in view.axes), start=sympy.Integer(1))
+    return _without(sympy.expand(entry * count), view)
 
 
 def _extreme_along(sign: int) -> "Rule":
     """The largest or the smallest entry lies at one end."""
 
     def rule(entries: Entries, node: ir.Node) -> Entry:
-        entry, dims = _number(entries.of(node.inputs[0])), _dims(node.inputs[0])
-        axes = _named_axes(node, len(dims))
-        for at in sorted(axes):
+        entry, dims, view = _number(entries.of(node.inputs[0])), _dims(node.inputs[0]), _reduction(node)
+        for at in view.axes:
             way = _direction(entry, PLACES[at])
             if way is None:
                 raise Unknown
             entry = sympy.expand(entry.subs(PLACES[at], dims[at] - 1 if way * sign > 0 else 0))
-        return _without(entry, node, axes, len(dims))
+        return _without(entry, view)
 
     return rule
 

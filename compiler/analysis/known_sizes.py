@@ -14,6 +14,8 @@ import onnx_ir as ir
 import sympy
 
 from compiler.ir import array_of, dims_of, dims_read, int_attribute, integers_of
+from compiler.operator_views.axes import axis_of
+from compiler.operator_views.reductions import reduction_of
 from compiler.operator_views.slices import slice_of
 from compiler.sizes.expressions import Dim, normal_form
 from compiler.sizes.growth import agree, truncated
@@ -98,7 +100,14 @@ def _found(value: ir.Value, seen: Numbers) -> tuple[Dim, ...] | None:
     if known is None or any(is_placeholder(name) for number in known for name in names_in(number)):
         node = value.producer()
         known = None if node is None or node.domain not in ("", "ai.onnx") else _computed(node, seen)
-    return known if known is None or all(can_hold(value.dtype, number) for number in known) else None
+    fits = known is not None and _is_count(len(known), value) and all(can_hold(value.dtype, each) for each in known)
+    return known if fits else None
+
+
+def _is_count(count: int, value: ir.Value) -> bool:
+    """Whether a value may have so many elements: what is read of values of several axes is one for each."""
+    dims = dims_of(value)
+    return dims is None or count == math.prod(dim for dim in dims if isinstance(dim, int))
 
 
 def _elements(array: np.ndarray) -> tuple[Dim, ...] | None:
@@ -127,7 +136,9 @@ def _computed(node: ir.Node, seen: Numbers) -> tuple[Dim, ...] | None:
         case "Cast":
             return _converted(node, known[0])
         case "Concat":
-            return tuple(number for each in known for number in each)
+            dims = dims_of(node.outputs[0]) or ()
+            is_in_order = all(dim == 1 for dim in dims[: axis_of(node, len(dims))])
+            return tuple(number for each in known for number in each) if is_in_order else None
         case "Gather":
             rank = len(dims_of(node.inputs[0]) or ()) if node.inputs[0] is not None else 0
             picked = [number for number in known[1] if isinstance(number, int)]
@@ -145,9 +156,11 @@ def _computed(node: ir.Node, seen: Numbers) -> tuple[Dim, ...] | None:
         case "Ceil":
             return tuple(normal_form(-sympy.floor(-sympy.sympify(number))) for number in known[0])
         case "ReduceProd" | "ReduceSum":
-            rank = len(dims_of(node.inputs[0]) or ()) if node.inputs[0] is not None else 0
+            reduction = reduction_of(node, lambda value: _numbers(value, seen))
+            if reduction is None or reduction.rank != 1 or not known[0]:
+                return None
             combined = math.prod(known[0]) if node.op_type == "ReduceProd" else sum(known[0])
-            return (_plain(combined),) if rank == 1 and known[0] else None
+            return (_plain(combined),) if reduction.axes else known[0]
     return _arithmetic(node, known)
 
 

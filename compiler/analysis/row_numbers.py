@@ -22,9 +22,10 @@ from compiler.analysis.interval import LONGEST
 from compiler.analysis.known_sizes import is_placeholder, numbers_of, quotient, same
 from compiler.analysis.layout import Axis, Frames, Segment, size_of, suffix, symbols_of
 from compiler.analysis.place_numbers import uniform
-from compiler.ir import Dim, array_of, dims_of, int_attribute, integers_of, ints_attribute, is_op, symbol
+from compiler.ir import Dim, array_of, dims_of, int_attribute, integers_of, is_op, symbol
 from compiler.operator_traits import CASTS, OF_POSITIONS, VIEWS
 from compiler.operator_views.axes import axis_of, perm_of
+from compiler.operator_views.reductions import reduction_of
 from compiler.operator_views.slices import Cut, slice_of
 from compiler.sizes.expressions import normal_form
 from compiler.sizes.growth import never_negative
@@ -448,16 +449,11 @@ def _multiplied(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequenc
 
 def _over_rows(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
     """The largest of the rows' equal numbers is any of them."""
-    own = _dims(node, 0)
-    named = (
-        array_of(node.inputs[1]) if len(node.inputs) > 1 else np.array(ints_attribute(node, "axes") or range(len(own)))
-    )
-    axes = {int(at) % len(own) for at in named} if named is not None else set(range(len(own)))
-    if any(own[at] != 1 and own[at] != symbol(str(planner.batch)) for at in axes):
+    own, view = _dims(node, 0), reduction_of(node, integers_of)
+    if view is None or any(own[at] != 1 and own[at] != symbol(str(planner.batch)) for at in view.axes):
         raise refuse(f"{node.op_type} of axis lengths is used as data", CURE)
     rest = iter(layouts)
-    keep = bool(int_attribute(node, "keepdims", 1))
-    found = [None if at in axes and not keep else next(rest) for at in range(len(own))]
+    found = [None if at in view.axes and not view.keeps else next(rest) for at in range(len(own))]
     return _applied(planner, node, layouts, dims, [(0, tuple(found))])
 
 

@@ -24,6 +24,7 @@ from compiler import ir as house
 from compiler.errors import Place, Refused
 from compiler.operator_traits import ENTRYWISE, REDUCTIONS
 from compiler.operator_views.axes import axis_of, perm_of
+from compiler.operator_views.reductions import reduction_of
 from compiler.sizes.expressions import Dim
 from runtime_lite.format.cache_axis import CacheAxis
 
@@ -323,18 +324,14 @@ class _Writer:
     def _reduced(self, node: ir.Node) -> Frames | None:
         value = node.inputs[0]
         assert value is not None
-        frames, rank = self.frames[value], len(_dims(value))
-        axes = house.integers_of(node.inputs[1]) if len(node.inputs) > 1 else None
-        if axes is None or not all(isinstance(each, int) for each in axes):
+        frames, view = self.frames[value], reduction_of(node, house.integers_of)
+        if view is None:
             self._refuse(node, "its axes are not constant")
-        there = {int(each) % rank for each in axes}
         made = self._again(node, [self._whole(value), *node.inputs[1:]], node.outputs[0].shape)
-        if frames.axis in there:
+        if frames.axis in view.axes:
             self._replace(node, made)
             return None
-        keeps = house.int_attribute(node, "keepdims", 1)
-        axis = frames.axis if keeps else frames.axis - sum(each < frames.axis for each in there)
-        return frames.like(axis, made)
+        return frames.like(next(new for new, old in view.kept.items() if old == frames.axis), made)
 
     # Writing
 

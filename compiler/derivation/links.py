@@ -11,6 +11,7 @@ from compiler import ir as house
 from compiler.ir import Dim
 from compiler.operator_traits import ENTRYWISE, REDUCTIONS
 from compiler.operator_views.axes import axis_of, axis_operand, perm_of
+from compiler.operator_views.reductions import reduction_of
 from compiler.operator_views.slices import slice_of
 
 RULE_CURE = (
@@ -158,26 +159,10 @@ def _from_third_axis(node: ir.Node) -> Links:
 
 
 def _reduced(node: ir.Node) -> Links:
-    rank, is_kept = len(dims(node.inputs[0])), house.int_attribute(node, "keepdims", 1)
-    given = house.integers_of(node.inputs[1]) if len(node.inputs) > 1 and node.inputs[1] is not None else None
-    named = given if given is not None else house.ints_attribute(node, "axes")
-    if not named and house.int_attribute(node, "noop_with_empty_axes", 0):
-        return _same(node)
-    if any(not isinstance(each, int) for each in named or ()):
+    view = reduction_of(node, house.integers_of)
+    if view is None:
         raise NotLinked("axes are computed")
-    gone = {int(each) % rank for each in named or range(rank)}
-    kept = [at for at in range(rank) if at not in gone]
-    axes = {at: {0: at} for at in kept} if is_kept else {new: {0: at} for new, at in enumerate(kept)}
-    return Links((0,), axes, tuple({0: at} for at in sorted(gone)))
-
-
-def _arg(node: ir.Node) -> Links:
-    rank = len(dims(node.inputs[0]))
-    gone = axis_of(node, rank)
-    kept = [at for at in range(rank) if at != gone]
-    is_kept = house.int_attribute(node, "keepdims", 1)
-    axes = {at if is_kept else new: {0: at} for new, at in enumerate(kept)}
-    return Links((0,), axes, ({0: gone},))
+    return Links((0,), {new: {0: old} for new, old in view.kept.items()}, tuple({0: at} for at in view.axes))
 
 
 def _turned(node: ir.Node) -> Links:
@@ -274,7 +259,7 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _along_axis),
     **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _layer_norm),
     **dict.fromkeys(("InstanceNormalization", "GroupNormalization"), _from_third_axis),
-    **dict.fromkeys(("ArgMax", "ArgMin"), _arg),
+    **dict.fromkeys(("ArgMax", "ArgMin"), _reduced),
     **dict.fromkeys(("Slice", "Pad", "Tile"), _unequal),
     **dict.fromkeys(("Range", "ConstantOfShape"), _made),
     **dict.fromkeys(("AveragePool", "Conv", "LpPool", "MaxPool"), _windowed),

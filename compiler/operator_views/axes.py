@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
+from compiler.operator_views.slices import Reader
+
 FIRST, LAST = 0, -1
 
 DEFAULT_AXES: Mapping[str, int] = {
@@ -35,6 +37,9 @@ DFT_AXIS_AS_OPERAND = 20
 
 AXIS_OPERANDS: Mapping[str, int] = {"CumProd": 1, "CumSum": 1, "DFT": 2}
 """The operand that names the axis; of DFT since operator set 20, before it an attribute does."""
+
+AXES_OPERANDS: Mapping[str, int] = {"Pad": 3}
+"""The operand that names several axes; of all others the second."""
 
 
 def axis_operand(node: ir.Node) -> ir.Value | None:
@@ -66,6 +71,42 @@ def _opset_of(node: ir.Node) -> int:
     """The operator set of a node, of its own or of its graph; the newest where it stands alone."""
     imports = {} if node.graph is None else node.graph.opset_imports
     return imports.get(node.domain, DFT_AXIS_AS_OPERAND) if node.version is None else node.version
+
+
+def named_axes(node: ir.Node, read: Reader, rank: int) -> tuple[int, ...] | None:
+    """The axes that an operand, or the attribute of older operator sets, names: from the front, in the order of naming.
+
+    Args:
+        node: Squeeze, Unsqueeze, a reduction, or another that names several axes.
+        read: says what an operand holds.
+        rank: how many axes there are to count: of the result of an Unsqueeze, else of the data.
+
+    Returns:
+        None where they are computed; nothing where none are named.
+    """
+    at = AXES_OPERANDS.get(node.op_type, 1)
+    operand, stated = node.inputs[at] if at < len(node.inputs) else None, node.attributes.get("axes")
+    named = read(operand) if operand is not None else () if stated is None else stated.as_ints()
+    axes = [axis for axis in named or () if isinstance(axis, int)]
+    known = named is not None and len(axes) == len(named)
+    return tuple(axis if axis >= 0 else axis + rank for axis in axes) if known else None
+
+
+def changed_axes(node: ir.Node, read: Reader) -> tuple[int, ...] | None:
+    """The axes of one entry that a Squeeze takes off the data, or that an Unsqueeze adds in the result.
+
+    Returns:
+        None of other nodes, and where the axes, or the shape by which they are counted, are not known.
+    """
+    value = {"Squeeze": node.inputs[:1], "Unsqueeze": node.outputs[:1]}.get(node.op_type, ())
+    shape = value[0].shape if value and value[0] is not None else None
+    if shape is None or node.domain not in ("", "ai.onnx"):
+        return None
+    axes = named_axes(node, read, len(shape))
+    if axes or axes is None or node.op_type == "Unsqueeze":
+        return axes
+    known = all(isinstance(size, int) for size in shape)
+    return tuple(axis for axis, size in enumerate(shape) if size == 1) if known else None
 
 
 def counts_from_the_front(node: ir.Node) -> bool:

@@ -134,7 +134,8 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "runtime_lite",
         ),
     ),
-    ("compiler.operator_views", ("compiler.operator_views",)),
+    ("compiler.operator_traits", ("compiler.operator_traits",)),
+    ("compiler.operator_views", ("compiler.operator_traits", "compiler.operator_views")),
     (
         "compiler.sizes",
         (
@@ -154,7 +155,6 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     ("compiler.rounds", ("compiler.stages", "compiler.rounds")),
-    ("compiler.operator_traits", ("compiler.operator_traits",)),
     ("compiler.pieces", ("compiler.pieces", "runtime_lite.format.atomic_file")),
     (
         "compiler.ir",

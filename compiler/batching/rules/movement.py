@@ -102,7 +102,7 @@ def _keeps_place(before: tuple[Dim, ...], after: tuple[Dim, ...], place: int) ->
 
 def flatten(lifted: LiftedNode) -> None:
     """Two axes: those in front of one, and the others."""
-    axis = axis_of(lifted.node, lifted.rank() + 1)
+    axis = axis_of(lifted.node, lifted.rank())
     if lifted.place() == 0 and axis == 1:
         lifted.read(0, in_place(0))
         lifted.keep(in_place(0))

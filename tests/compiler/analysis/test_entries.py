@@ -79,6 +79,9 @@ UNIFORM = {
         True
     ],
     "c = CumSum(mask, across)  y = ReduceMax<keepdims = 0>(c, last)": None,
+    "y = ReduceSum(mask, nowhere)": None,
+    "y = ReduceSum<noop_with_empty_axes = 1>(mask)": [1],
+    "y = ReduceSum<noop_with_empty_axes = 1>(mask, nowhere)": [1],
     "b1 = Cast<to = 9>(mask)  b2 = Not(b1)  y = NonZero(b2)": [],
     "y = Equal(lengths, m)": [True],
     "c = Constant<value_int = 300>()  y = Less(frames, c)": None,

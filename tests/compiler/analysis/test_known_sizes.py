@@ -53,6 +53,11 @@ LINES = {
     "a = Cast<to = 6>(n)  sum = Cast<to = 7>(a)": (TIME,),
     "f = Cast<to = 1>(n)  g = Cast<to = 1>(two)  h = Div(f, g)  sum = Cast<to = 7>(h)": (expression("time//2"),),
     "a = Cast<to = 3>(two)  sum = Cast<to = 7>(a)": (2,),
+    "sum = ReduceSum(numbers, zero)": (2,),
+    "sum = ReduceProd(numbers)": (-3,),
+    "sum = ReduceSum(numbers, nowhere)": (2,),
+    "sum = ReduceProd<noop_with_empty_axes = 1>(numbers)": (3, -1),
+    "sum = ReduceSum<noop_with_empty_axes = 1>(numbers, nowhere)": (3, -1),
 }
 
 
@@ -77,6 +82,10 @@ UNKNOWN = [
     "sum = Exp(half)",
     "sum = Mul(half, half)",
     "sum = Gather(n, two)",
+    "a = Unsqueeze(numbers, one)  sum = Concat<axis = 1>(a, a)",
+    "a = Unsqueeze(numbers, one)  sum = Concat<axis = -1>(a, a)",
+    "a = Unsqueeze(numbers, one)  b = Unsqueeze(numbers, zero)  sum = Add(a, b)",
+    "a = Unsqueeze(numbers, zero)  b = Concat<axis = 0>(a, a)  sum = Slice(b, zero, one)",
 ]
 
 
@@ -89,6 +98,7 @@ def _read(lines: str) -> tuple[sympy.Expr | int, ...] | None:
     model = parse(
         f"""(float[batch,time] x, int64[1] given) => (float[a] out)
         <int64[1] one = {{1}}, int64[1] two = {{2}}, int64[2] zeros = {{0, 0}}, int64[2] numbers = {{3, -1}},
+         int64[1] zero = {{0}}, int64[0] nowhere = {{}},
          float[1] half = {{0.5}}, float[1] pair = {{2.0}}>
         {{ n = Shape<start = 1, end = 2>(x)  {lines}  out = Cast<to = 1>(sum) }}"""
     )

@@ -96,7 +96,11 @@ def test_zeros_that_mean_empty(zero: int) -> None:
     check("3,4", None, f"Reshape<allowzero = {zero}>(x, s)", "int64[1] s = {-1}")
 
 
-@pytest.mark.parametrize(("dims", "place", "axis"), [("1,t,4", 0, 1), ("1,t,4", 0, 2), ("3,t,4", None, -1)])
+@pytest.mark.parametrize(
+    ("dims", "place", "axis"),
+    [("1,t,4", 0, 1), ("1,t,4", 0, 2), ("3,t,4", None, -1), ("1,t,4", 0, 0), ("1,t,4", 0, -3), ("1,t,4", 0, -2),
+     ("1,t,4", 0, 3), ("3,t,4", None, 3)],
+)  # fmt: skip
 def test_flattens(dims: str, place: int | None, axis: int) -> None:
     check(dims, place, f"Flatten<axis = {axis}>(x)")
 
