@@ -20,8 +20,9 @@ import sympy
 
 from compiler.analysis.known_sizes import numbers_of
 from compiler.analysis.place_numbers import pad_value, uniform
-from compiler.ir import Dim, attribute, dims_of, ints_attribute, is_op
+from compiler.ir import Dim, dims_of, is_op
 from compiler.operator_views.axes import axis_of, perm_of
+from compiler.operator_views.pads import pad_of
 from compiler.operator_views.slices import FAR, slice_of
 
 FRAMES, ROWS = sympy.symbols("frames rows", integer=True, positive=True)
@@ -176,15 +177,6 @@ class _Movement:
         else:
             self.shape = self._reshaped()
 
-    def _numbers(self, operand: int, name: str = "") -> list[sympy.Expr] | None:
-        if operand < len(self.node.inputs) and self.node.inputs[operand] is not None:
-            found = numbers_of(self.node.inputs[operand])
-            if found is None:
-                raise ValueError(f"input {operand} of {self.node.op_type} is not known")
-            return [_size(each, self.known) for each in found]
-        given = ints_attribute(self.node, name) if name else ()
-        return [sympy.Integer(each) for each in given] or None
-
     def _slice(self) -> tuple[sympy.Expr, ...]:
         view = slice_of(self.node)
         cuts = None if view is None else view.cuts(numbers_of)
@@ -213,19 +205,18 @@ class _Movement:
         return counted
 
     def _pad(self) -> tuple[sympy.Expr, ...]:
-        pads, rank = self._numbers(1, "pads") or [], len(self.before)
-        if attribute(self.node, "mode", "constant") != "constant" or len(pads) != 2 * rank or len(self.node.inputs) > 3:
-            raise ValueError("not a constant Pad of every axis")
-        if not all(never_negative(each, (), ()) for each in pads):
+        pad = pad_of(self.node, numbers_of, len(self.before))
+        if pad is None or pad.mode != "constant":
+            raise ValueError("not a constant Pad by amounts that are known")
+        ends = {at: [_size(each, self.known) for each in pair] for at, pair in pad.added.items()}
+        if not all(never_negative(each, (), ()) for pair in ends.values() for each in pair):
             raise ValueError("takes entries away")
         added = pad_value(self.node)
         if added is None:
             raise ValueError("adds a number that is computed")
-        self.added = added
-        self.offsets = pads[:rank]
-        return tuple(
-            sympy.expand(a + size + b) for a, size, b in zip(pads[:rank], self.before, pads[rank:], strict=True)
-        )
+        self.added, nothing = added, [sympy.Integer(0)] * 2
+        self.offsets = [ends.get(at, nothing)[0] for at in range(len(self.before))]
+        return tuple(sympy.expand(size + sum(ends.get(at, nothing))) for at, size in enumerate(self.before))
 
     def _concat(self, current: ir.Value | None) -> tuple[sympy.Expr, ...]:
         self.axis = axis_of(self.node, len(self.before))

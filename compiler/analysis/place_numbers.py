@@ -18,6 +18,7 @@ from compiler.analysis.layout import Axis, Frames, Plain, Rows, Side
 from compiler.ir import array_of, attribute, dims_of, int_attribute, ints_attribute, is_op
 from compiler.operator_traits import PICKING
 from compiler.operator_views.axes import axis_of, perm_of
+from compiler.operator_views.pads import pad_of
 from compiler.operator_views.slices import slice_of
 from compiler.sizes.expressions import Dim
 from compiler.sizes.growth import function_of
@@ -136,14 +137,14 @@ def _read(value: ir.Value, sizes: Sizes) -> list[int] | None:
 
 
 def _pad(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:
-    pads = _integers(node, 1, "pads", sizes) or []
-    if attribute(node, "mode", "constant") != "constant" or len(pads) != 2 * array.ndim or min(pads) < 0:
-        raise ValueError("not a constant Pad of every axis")
+    pad = pad_of(node, lambda value: _read(value, sizes), array.ndim)
+    numbers = None if pad is None or pad.mode != "constant" else pad.numbers
+    if numbers is None or any(count < 0 for pair in numbers.values() for count in pair):
+        raise ValueError("not a constant Pad by amounts that are known")
     added = pad_value(node)
     if added is None:
         raise ValueError("adds a number that is computed")
-    widths = list(zip(pads[: array.ndim], pads[array.ndim :], strict=True))
-    return np.pad(array, widths, constant_values=label(added))
+    return np.pad(array, [numbers.get(at, (0, 0)) for at in range(array.ndim)], constant_values=label(added))
 
 
 def label(added: float) -> int:

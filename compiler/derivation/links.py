@@ -11,6 +11,7 @@ from compiler import ir as house
 from compiler.ir import Dim
 from compiler.operator_traits import ENTRYWISE, REDUCTIONS
 from compiler.operator_views.axes import axis_of, axis_operand, perm_of
+from compiler.operator_views.pads import pad_of
 from compiler.operator_views.reductions import reduction_of
 from compiler.operator_views.slices import slice_of
 
@@ -222,15 +223,9 @@ def _unequal(node: ir.Node) -> Links:
 
 def _is_turned(node: ir.Node, axis: int) -> bool:
     """Whether a Slice or Pad may keep the size of an axis and still move its entries."""
-    rank = len(dims(node.inputs[0]))
     if house.is_op(node, "Pad"):
-        named = house.integers_of(node.inputs[3]) if len(node.inputs) > 3 and node.inputs[3] is not None else None
-        axes = range(rank) if named is None else [int(each) % rank for each in named if isinstance(each, int)]
-        pads = house.integers_of(node.inputs[1])
-        if pads is None or axis not in list(axes):
-            return pads is None
-        at = list(axes).index(axis)
-        return pads[at] != 0 or pads[at + len(pads) // 2] != 0
+        pad = pad_of(node, house.integers_of)
+        return pad is None or pad.added.get(axis, (0, 0)) != (0, 0)
     view = slice_of(node)
     cuts = () if view is None else view.cuts(house.integers_of)
     return cuts is None or any(cut.axis == axis and cut.step != 1 for cut in cuts)

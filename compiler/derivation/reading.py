@@ -15,6 +15,7 @@ from compiler.analysis.place_numbers import pad_value
 from compiler.derivation.dependence import EVERYWHERE, HERE, Along, Reach
 from compiler.derivation.first_states import first_state
 from compiler.derivation.links import NotLinked, dims
+from compiler.operator_views.pads import pad_of
 
 WINDOWED = frozenset({"AveragePool", "Conv", "LpPool", "MaxPool"})
 """A list of its own: operators whose entries read a window along each axis behind the second."""
@@ -79,14 +80,8 @@ def pads_of(node: ir.Node) -> dict[int, tuple[int, int]] | None:
     Args:
         node: a Pad; one that repeats or mirrors what lies at the edge adds no entries that are known.
     """
-    pads, rank = house.integers_of(node.inputs[1]), len(dims(node.inputs[0]))
-    axes = house.integers_of(node.inputs[3]) if len(node.inputs) > 3 and node.inputs[3] is not None else range(rank)
-    if pads is None or axes is None or str(house.attribute(node, "mode", "constant")) != "constant":
-        return None
-    numbers = [(pads[at], pads[at + len(pads) // 2], axis) for at, axis in enumerate(axes)]
-    if not all(isinstance(each, int) for both in numbers for each in both):
-        return None
-    return {int(axis) % rank: (int(front), int(behind)) for front, behind, axis in numbers}
+    pad = pad_of(node, house.integers_of)
+    return None if pad is None or pad.mode != "constant" or pad.numbers is None else dict(pad.numbers)
 
 
 def require_kept(node: ir.Node, along: Along) -> None:

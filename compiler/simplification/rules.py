@@ -40,6 +40,7 @@ from compiler import ir as house
 from compiler.analysis.known_sizes import MOST, Numbers, numbers_of
 from compiler.operator_traits import RECURRENCES
 from compiler.operator_views.axes import axis_of, order_of
+from compiler.operator_views.pads import pad_of
 from compiler.operator_views.slices import Number, slice_of
 from compiler.simplification.constants import constant_of, fold
 from compiler.sizes.expressions import Dim
@@ -382,18 +383,19 @@ def conv(candidate: Candidate) -> ir.Value | None:
 
 def _amounts(pad: ir.Node, rank: int) -> list[int] | None:
     """What a Pad of positive zeros adds before and behind every axis."""
-    given = list(pad.inputs) + [None] * 4
-    amounts, axes = constant_of(given[1]), constant_of(given[3])
-    fill = np.zeros(1) if given[2] is None else constant_of(given[2])
-    if house.attribute(pad, "mode", "constant") != "constant" or amounts is None or fill is None:
+    view = pad_of(pad, _whole_numbers, rank)
+    fill = np.zeros(1) if view is None or view.value is None else constant_of(view.value)
+    if view is None or view.mode != "constant" or view.numbers is None or fill is None:
         return None
-    if fill.size != 1 or fill.reshape(-1)[0] != 0 or np.signbit(fill).any() or (given[3] is not None and axes is None):
+    if fill.size != 1 or fill.reshape(-1)[0] != 0 or np.signbit(fill).any():
         return None
-    places = range(rank) if axes is None else [int(axis) % rank for axis in axes]
-    found = [0] * (2 * rank)
-    for at, axis in enumerate(places):
-        found[axis], found[axis + rank] = int(amounts[at]), int(amounts[at + len(places)])
-    return found
+    added = [view.numbers.get(axis, (0, 0)) for axis in range(rank)]
+    return [*(front for front, _ in added), *(behind for _, behind in added)]
+
+
+def _whole_numbers(value: ir.Value) -> list[int] | None:
+    array = constant_of(value)
+    return None if array is None else [int(number) for number in array.reshape(-1)]
 
 
 def average_pool(candidate: Candidate) -> ir.Value | None:

@@ -18,6 +18,7 @@ from compiler.analysis.rules.kernel_windows import stated
 from compiler.analysis.rules.length import is_known
 from compiler.analysis.rules.resampling import resize
 from compiler.ir import Dim
+from compiler.operator_views.pads import pad_of
 from compiler.sizes.expressions import normal_form
 from compiler.sizes.growth import function_of, never_falls
 
@@ -96,13 +97,10 @@ def _ends(case: Case) -> dict[int, Ends]:
     Raises:
         Refused: it follows from data.
     """
-    rank = case.rank()
-    axes = [at % rank for at in case.constants(3, "axes")] if case.has(3) else list(range(rank))
-    known = numbers_of(case.node.inputs[1])
-    if known is None or len(known) != 2 * len(axes) or not all(is_known(case, number) for number in known):
+    pad = pad_of(case.node, numbers_of, case.rank())
+    if pad is None or not all(is_known(case, number) for pair in pad.added.values() for number in pair):
         raise refuse("Pad by amounts that do not follow from axis lengths", "pad by constants or by sizes")
-    numbers = [normal_form(number) for number in known]
-    return {at: Ends(numbers[place], numbers[place + len(axes)]) for place, at in enumerate(axes)}
+    return {at: Ends(normal_form(begin), normal_form(end)) for at, (begin, end) in pad.added.items()}
 
 
 def _value(case: Case) -> Interval:

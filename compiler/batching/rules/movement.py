@@ -8,6 +8,7 @@ from compiler.batching.form import INSERTED, Form, in_place
 from compiler.batching.lifter import LiftedNode
 from compiler.ir import Dim
 from compiler.operator_views.axes import axis_of, perm_of
+from compiler.operator_views.pads import pad_of
 from compiler.operator_views.slices import slice_of
 
 
@@ -188,24 +189,18 @@ def cut(lifted: LiftedNode) -> None:
 def pad(lifted: LiftedNode) -> None:
     """Entries in front of and behind the axes."""
     lifted.require_shared(1, 2, 3, what="its pads")
-    rank, place = lifted.rank(), lifted.place()
-    pads = lifted.constants(1, "pads")
+    place, pad = lifted.place(), pad_of(lifted.node, house.integers_of, lifted.rank())
+    numbers = None if pad is None else pad.numbers
+    if numbers is None:
+        raise refuse("Pad with computed pads", "give pads as constants")
+    if place is not None and numbers.get(place, (0, 0)) == (0, 0):
+        lifted.read(0, in_place(place))
+        lifted.keep(in_place(place))
+        return
+    lifted.read(0, INSERTED)
     if lifted.has(3):
-        axes = tuple(axis % rank for axis in lifted.constants(3, "axes"))
-        half = len(axes)
-        if place is None or place in axes:
-            lifted.read(0, INSERTED)
-            kind = lifted.value(3).dtype
-            assert kind is not None
-            lifted.give(3, np.array([axis + 1 for axis in axes], kind.numpy()))
-            lifted.keep(INSERTED)
-            return
+        lifted.give(3, np.array([axis + 1 for axis in numbers], np.int64))
     else:
-        half = rank
-        if place is None or pads[place] or pads[place + rank]:
-            lifted.read(0, INSERTED)
-            lifted.give(1, np.array([0, *pads[:half], 0, *pads[half:]], np.int64))
-            lifted.keep(INSERTED)
-            return
-    lifted.read(0, in_place(place))
-    lifted.keep(in_place(place))
+        fronts, behind = zip(*numbers.values(), strict=True)
+        lifted.give(1, np.array([0, *fronts, 0, *behind], np.int64))
+    lifted.keep(INSERTED)

@@ -15,7 +15,8 @@ TIME, BATCH = house.symbol("time"), house.symbol("batch")
 LINES = [
     "y = Reshape(x, target)", "y = Reshape<allowzero = 1>(x, sizes)", "y = Flatten<axis = 2>(x)",
     "y = Flatten<axis = -1>(x)", "y = Slice(x, one, end, one)", "y = Slice(x, minus, end, minus)",
-    "y = Slice(x, zero, n, one)", "y = Pad(x, pads, seven)", "y = Pad(x, pads)", "y = Transpose(x)",
+    "y = Slice(x, zero, n, one)", "y = Pad(x, pads, seven)", "y = Pad(x, pads, seven, others)", "y = Pad(x, some, , back)",
+    "y = Pad(x, pads)", "y = Transpose(x)",
     "y = Transpose<perm = [1, 0, 2]>(x)", "y = Unsqueeze(x, minus)", "a = Unsqueeze(x, one)  y = Squeeze(a, one)",
     "y = Concat<axis = 2>(nines, x)", "y = Concat<axis = 2>(made, x, x2)", "y = Identity(x)",
 ]  # fmt: skip
@@ -26,6 +27,7 @@ def graph(lines: str) -> ir.Model:
         f"""(float[2,time,3] x) => (float[a] out)
         <int64[1] zero = {{0}}, int64[1] one = {{1}}, int64[1] minus = {{-1}}, int64[1] end = {{9223372036854775807}},
          int64[2] target = {{0, -1}}, int64[3] sizes = {{3, -1, 2}}, int64[6] pads = {{0, 1, 0, 0, 0, 2}},
+         int64[3] others = {{-1, 0, 1}}, int64[4] some = {{1, 0, 0, 2}}, int64[2] back = {{-2, 2}},
          float seven = {{7.0}},
          float[2,4,1] nines = {{9, 9, 9, 9, 9, 9, 9, 9}}, int64[3] spread = {{2, 4, 1}}, float[1] three = {{3.0}}>
         {{ n = Shape<start = 1, end = 2>(x)  made = Expand(three, spread)  x2 = Identity(made)

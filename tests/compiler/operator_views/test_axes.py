@@ -4,8 +4,17 @@ import onnx
 import onnx_ir as ir
 import pytest
 
+from compiler import ir as house
 from compiler.ir import OLDEST_OPSET
-from compiler.operator_views.axes import AXIS_OPERANDS, axis_of, axis_operand, counts_from_the_front, order_of, perm_of
+from compiler.operator_views.axes import (
+    AXIS_OPERANDS,
+    axis_of,
+    axis_operand,
+    changed_axes,
+    counts_from_the_front,
+    order_of,
+    perm_of,
+)
 from tests.kit.graphs import node_named, parse
 
 NEWEST = onnx.defs.onnx_opset_version()
@@ -77,3 +86,22 @@ def test_the_order_of_axes_is_the_reverse_where_none_is_stated() -> None:
     reverse = parse("(float[2,3,4] x) => (float[a,b,c] y) { y = Transpose(x) }")
     assert perm_of(node_named(reverse, "y"), 3) == order_of(node_named(reverse, "y")) == (2, 1, 0)
     assert order_of(None) is None
+
+
+@pytest.mark.parametrize(("op", "axes"), [("Squeeze", {0, 2}), ("Unsqueeze", {0, 2})])
+def test_axes_that_come_and_go(op: str, axes: set[int]) -> None:
+    rank = 4 if op == "Squeeze" else 6
+    spellings = ["0, 2", "2, 0", f"{-rank}, 2", f"2, {-rank}", f"{-rank}, {2 - rank}"]
+    views = [_changed(f"{op}(x, axes)", f"int64[2] axes = {{{each}}}") for each in spellings]
+    assert [set(each or ()) for each in views] == [axes] * len(views)
+
+
+def test_a_squeeze_without_axes_takes_all_of_one_entry() -> None:
+    assert _changed("Squeeze(x)", "float unused = {0}") == (0, 2)
+    assert _changed("Squeeze(x)", "float unused = {0}", "1,t,1,4") is None
+    assert _changed("Squeeze(x, n)", "float unused = {0}") is None and _changed("Neg(x)", "float unused = {0}") is None
+
+
+def _changed(op: str, constants: str, dims: str = "1,3,1,4") -> tuple[int, ...] | None:
+    model = parse(f"(float[{dims}] x, int64[1] n) => (float[o] y) <{constants}> {{ y = {op} }}")
+    return changed_axes(node_named(model, "y"), house.integers_of)
