@@ -17,7 +17,7 @@ from compiler.analysis.known_sizes import numbers_of
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Side
 from compiler.ir import array_of, attribute, dims_of, int_attribute, ints_attribute, is_op
 from compiler.operator_traits import PICKING
-from compiler.operator_views.axes import axis_of, perm_of
+from compiler.operator_views.axes import axis_of, changed_axes, perm_of
 from compiler.operator_views.pads import pad_of
 from compiler.operator_views.slices import slice_of
 from compiler.sizes.expressions import Dim
@@ -169,15 +169,11 @@ def _transpose(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> 
     return array.transpose(perm_of(node, array.ndim))
 
 
-def _squeeze(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:
-    axes = _integers(node, 1, "axes", sizes)
+def _changed(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:
+    axes = changed_axes(node, numbers_of)
     if axes is None:
-        raise ValueError("axes are not named")
-    return array.squeeze(tuple(axes))
-
-
-def _unsqueeze(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:
-    return np.expand_dims(array, tuple(_integers(node, 1, "axes", sizes) or ()))
+        raise ValueError("axes are not known")
+    return array.squeeze(axes) if node.op_type == "Squeeze" else np.expand_dims(array, axes)
 
 
 STEPS: dict[str, Callable[[ir.Node, ir.Value, Array, Sizes], Array]] = {
@@ -187,9 +183,9 @@ STEPS: dict[str, Callable[[ir.Node, ir.Value, Array, Sizes], Array]] = {
     "Pad": _pad,
     "Reshape": _reshape,
     "Slice": _slice,
-    "Squeeze": _squeeze,
+    "Squeeze": _changed,
     "Transpose": _transpose,
-    "Unsqueeze": _unsqueeze,
+    "Unsqueeze": _changed,
 }
 """Every movement on place numbers. Raises ValueError where it cannot tell."""
 

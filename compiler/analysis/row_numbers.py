@@ -24,7 +24,7 @@ from compiler.analysis.layout import Axis, Frames, Segment, size_of, suffix, sym
 from compiler.analysis.place_numbers import uniform
 from compiler.ir import Dim, array_of, dims_of, int_attribute, integers_of, is_op, symbol
 from compiler.operator_traits import CASTS, OF_POSITIONS, VIEWS
-from compiler.operator_views.axes import axis_of, perm_of
+from compiler.operator_views.axes import axis_of, changed_axes, perm_of
 from compiler.operator_views.reductions import reduction_of
 from compiler.operator_views.slices import Cut, slice_of
 from compiler.sizes.expressions import normal_form
@@ -387,7 +387,9 @@ def _place_in(node: ir.Node, operand: int, axis: int, rank: int) -> int | None:
     if is_op(node, "Transpose"):
         return perm_of(node, rank)[axis]
     if is_op(node, "Unsqueeze"):
-        added = {int(each) % rank for each in (integers_of(node.inputs[1]) or ()) if isinstance(each, int)}
+        added = changed_axes(node, integers_of)
+        if added is None:
+            return None
         return -1 if axis in added else axis - sum(each < axis for each in added)
     return None
 

@@ -23,7 +23,7 @@ import sympy
 from compiler import ir as house
 from compiler.errors import Place, Refused
 from compiler.operator_traits import ENTRYWISE, REDUCTIONS
-from compiler.operator_views.axes import axis_of, perm_of
+from compiler.operator_views.axes import axis_of, changed_axes, perm_of
 from compiler.operator_views.reductions import reduction_of
 from compiler.sizes.expressions import Dim
 from runtime_lite.format.cache_axis import CacheAxis
@@ -190,17 +190,15 @@ class _Writer:
         """The same entries under another number of their axis."""
         frames, value = self.frames[node.inputs[0]], node.inputs[0]
         assert value is not None
-        axes = house.integers_of(node.inputs[1]) if len(node.inputs) > 1 else None
-        rank = len(_dims(node.outputs[0] if node.op_type == "Unsqueeze" else value))
-        if axes is None or not all(isinstance(each, int) for each in axes):
+        there = changed_axes(node, house.integers_of)
+        if there is None:
             self._refuse(node, "its axes are not constant")
-        there = {int(each) % rank for each in axes}
         if node.op_type == "Squeeze":
             if frames.axis in there:
                 self._refuse(node, "it takes their axis off")
             axis = frames.axis - sum(each < frames.axis for each in there)
         else:
-            axis = [at for at in range(rank) if at not in there][frames.axis]
+            axis = [at for at in range(len(_dims(node.outputs[0]))) if at not in there][frames.axis]
         return dataclasses.replace(frames, axis=axis, parts=self._each_part(node, frames))
 
     def _sized(self, node: ir.Node) -> Frames:

@@ -19,7 +19,7 @@ from compiler.derivation.links import dims
 from compiler.derivation.written_sizes import STAMP
 from compiler.ir import Dim
 from compiler.operator_traits import ENTRYWISE
-from compiler.operator_views.axes import axis_of, perm_of
+from compiler.operator_views.axes import axis_of, changed_axes, perm_of
 
 
 class NotByRow(Exception):
@@ -141,12 +141,10 @@ class RowPositions:
         return self.moved[value]
 
     def _unsqueezed(self, node: ir.Node, output: ir.Value) -> ir.Value:
-        ones = [axis for axis, dim in enumerate(dims(node.inputs[0])) if dim == 1]
-        axes = house.integers_of(node.inputs[1]) if len(node.inputs) > 1 else ones
+        axes = changed_axes(node, house.integers_of)
         if axes is None:
             raise NotByRow(self._text(node))
-        rank = len(dims(output if node.op_type == "Unsqueeze" else node.inputs[0]))
-        behind = self._insert(node).int64s(*(int(axis) % rank + 1 for axis in axes))
+        behind = self._insert(node).int64s(*(axis + 1 for axis in axes))
         return self._same(node, [self._first(node), behind])
 
     def _transposed(self, node: ir.Node, output: ir.Value) -> ir.Value:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.heads.attention import ELEMENTWISE
-from compiler.operator_views.axes import axis_of, perm_of
+from compiler.operator_views.axes import axis_of, changed_axes, perm_of
 
 
 def in_order(
@@ -74,10 +74,8 @@ class _Ordering:
         if house.is_op(node, "Transpose"):
             return {0: perm_of(node, rank)[axis]}
         if house.is_op(node, "Unsqueeze"):
-            added = house.integers_of(node.inputs[1])
-            if added is not None and all(isinstance(each, int) for each in added):
-                gone = {int(each) % rank for each in added}
-                return None if axis in gone else {0: axis - sum(each < axis for each in gone)}
+            gone = changed_axes(node, house.integers_of)
+            return None if gone is None or axis in gone else {0: axis - sum(each < axis for each in gone)}
         if house.is_op(node, "Gather") and first[0] and first[1] is not None and axis_of(node, len(first[0])) == 0:
             place = axis - len(first[1]) + 1
             return {0: place} if place > 0 else None

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.operator_views.axes import axis_of
+from compiler.operator_views.axes import axis_of, changed_axes
 
 
 def before_repeats(value: ir.Value) -> ir.Value | None:
@@ -38,7 +38,7 @@ def _before_expand(value: ir.Value, node: ir.Node | None) -> ir.Value | None:
     if wide is None or column is None or maker is None or not house.is_op(maker, "Unsqueeze"):
         return None
     dims, apart, narrow = house.dims_of(value), house.dims_of(wide), house.dims_of(column)
-    if dims is None or apart is None or house.integers_of(maker.inputs[1]) != (2,):
+    if dims is None or apart is None or changed_axes(maker, house.integers_of) != (2,):
         return None
     is_by_head = narrow == (*apart[:2], 1, *apart[3:]) and dims[:1] + dims[2:] == apart[:1] + apart[3:]
     return maker.inputs[0] if is_by_head else None

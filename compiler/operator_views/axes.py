@@ -92,6 +92,11 @@ def named_axes(node: ir.Node, read: Reader, rank: int) -> tuple[int, ...] | None
     return tuple(axis if axis >= 0 else axis + rank for axis in axes) if known else None
 
 
+def moment_axes(node: ir.Node, rank: int) -> tuple[int, ...]:
+    """The axes over which a MeanVarianceNormalization works: by default all but the channels of an image."""
+    return named_axes(node, lambda value: None, rank) or tuple(axis for axis in (0, 2, 3) if axis < rank)
+
+
 def changed_axes(node: ir.Node, read: Reader) -> tuple[int, ...] | None:
     """The axes of one entry that a Squeeze takes off the data, or that an Unsqueeze adds in the result.
 

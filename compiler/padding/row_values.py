@@ -12,7 +12,7 @@ from compiler import ir as house
 from compiler.analysis.rules.row_values import sizes_held
 from compiler.ir import Dim
 from compiler.operator_traits import OF_POSITIONS
-from compiler.operator_views.axes import axis_of, perm_of
+from compiler.operator_views.axes import axis_of, changed_axes, perm_of
 from compiler.padding.valid_slots import ValidSlots
 
 
@@ -59,9 +59,7 @@ class RowValues:
                     "Expand", [first, self._sizes_of_slots([1, *(house.dims_of(value) or ())])], name=name
                 )
             case "Squeeze" | "Unsqueeze":
-                rank = self._rank(value) if node.op_type == "Unsqueeze" else self._rank(self._input(node, 0))
-                axes = house.integers_of(self._input(node, 1)) or ()
-                behind = self.insert.int64s(*(int(axis) % rank + 1 for axis in axes))
+                behind = self.insert.int64s(*(axis + 1 for axis in changed_axes(node, house.integers_of) or ()))
                 return self.insert.op(node.op_type, [self._first(node), behind], name=name)
             case "Transpose":
                 perm = perm_of(node, self._rank(value))

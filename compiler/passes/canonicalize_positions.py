@@ -40,7 +40,7 @@ from compiler import ir as house
 from compiler.analysis.entries import counted_axis
 from compiler.errors import Place
 from compiler.operator_traits import BASIC_ARITHMETIC
-from compiler.operator_views.axes import axis_of, counts_from_the_front
+from compiler.operator_views.axes import axis_of, changed_axes, counts_from_the_front
 from compiler.operator_views.slices import slice_of
 from compiler.simplification.positions import count_from_zero, count_whole_numbers, look_up_run
 from compiler.stages import Lowered, Outcome, Refusal
@@ -187,7 +187,7 @@ def _allows(value: ir.Value, plan: list[tuple[ir.Node, ir.Value]]) -> bool:
         return False
     for reader in house.consumers_of(value):
         others = [other for other in reader.inputs if other is not None and other is not value]
-        if house.is_op(reader, "Unsqueeze") and house.integers_of(reader.inputs[1]) == (0,):
+        if house.is_op(reader, "Unsqueeze") and changed_axes(reader, house.integers_of) == (0,):
             plan.append((reader, value))
         elif house.is_op(reader, *BASIC_ARITHMETIC) and any(len(other.shape or ()) >= 3 for other in others):
             continue

@@ -36,7 +36,7 @@ from compiler.errors import Place
 from compiler.heads.repeated_heads import before_repeats
 from compiler.heads.scores import HIDES, Scores, Step, read_scores, weights_for_values
 from compiler.ir import Dim
-from compiler.operator_views.axes import perm_of
+from compiler.operator_views.axes import changed_axes, perm_of
 from compiler.stages import Lowered, Outcome, Refusal
 
 OPSET = 23
@@ -209,8 +209,8 @@ class _Writer:
         if not self.site.apart:
             return value
         maker = value.producer()
-        if maker is not None and house.is_op(maker, "Unsqueeze") and house.integers_of(maker.inputs[1]) == (2,):
-            assert maker.inputs[0] is not None
+        added = maker is not None and house.is_op(maker, "Unsqueeze") and changed_axes(maker, house.integers_of) == (2,)
+        if added and maker is not None and maker.inputs[0] is not None:
             return maker.inputs[0]
         return self.op("Squeeze", [value, self.insert.int64s(2)])
 

@@ -21,7 +21,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.errors import Place, RecipeError
-from compiler.operator_views.axes import axis_of, perm_of
+from compiler.operator_views.axes import axis_of, changed_axes, perm_of
 from compiler.operator_views.slices import slice_of
 from compiler.stages import Array, Lowered, Outcome, Refusal, State, StateMap
 from runtime_lite.format.initial_value import Initial, initial_of_array
@@ -175,9 +175,7 @@ def _entry(value: ir.Value | None, axis: int) -> ir.Value | None:
     node = None if value is None else value.producer()
     if node is None or not house.is_op(node, "Unsqueeze"):
         return None
-    axes = house.integers_of(node.inputs[1])
-    rank = len(node.outputs[0].shape or ())
-    return node.inputs[0] if axes is not None and axes in ((axis,), (axis - rank,)) else None
+    return node.inputs[0] if changed_axes(node, house.integers_of) == (axis,) else None
 
 
 def _taken(node: ir.Node, value: ir.Value, axis: int) -> Iterator[tuple[ir.Value, int, int | None]]:

@@ -19,7 +19,7 @@ import onnx_ir as ir
 import sympy
 
 from compiler import ir as house
-from compiler.operator_views.axes import axis_of
+from compiler.operator_views.axes import axis_of, changed_axes
 from compiler.simplification.constants import constant_of
 from compiler.simplification.rules import Candidate
 
@@ -58,11 +58,8 @@ def _repeated(value: ir.Value) -> np.ndarray | None:
         along_first = counts is not None and all(count == 1 for count in counts[1:])
         return content if content is not None and along_first and content.dtype.kind == "i" else None
     if house.is_op(made, "Unsqueeze"):
-        content, axes = _repeated(made.inputs[0]), house.integers_of(made.inputs[1])
-        if content is None or axes is None or not all(isinstance(axis, int) for axis in axes):
-            return None
-        at = tuple(int(axis) % (content.ndim + len(axes)) for axis in axes)
-        return None if 0 in at else np.expand_dims(content, at)
+        content, at = _repeated(made.inputs[0]), changed_axes(made, house.integers_of)
+        return None if content is None or at is None or 0 in at else np.expand_dims(content, at)
     if not house.is_op(made, *COMPUTED) or made.inputs[1] is None:
         return None
     is_second = constant_of(made.inputs[0]) is not None

@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.known_sizes import numbers_of
-from compiler.operator_views.axes import axis_of
+from compiler.operator_views.axes import axis_of, changed_axes
 from compiler.operator_views.slices import END, Slice, slice_of
 from compiler.simplification.constants import constant_of
 from compiler.sizes.expressions import Dim, normal_form
@@ -141,8 +141,7 @@ def _vector(value: ir.Value | None, back: int) -> ir.Value | None:
 def _moved(made: ir.Node, dims: Sequence[Dim], inside: Sequence[Dim], back: int) -> int | None:
     """Where an axis lies in front of a node, counted from the end; None where it is not an axis there, or repeated."""
     if house.is_op(made, "Unsqueeze"):
-        axes = constant_of(made.inputs[1])
-        added = [] if axes is None else [int(axis) % len(dims) - len(dims) for axis in axes.reshape(-1)]
+        added = [axis - len(dims) for axis in changed_axes(made, house.integers_of) or ()]
         return None if not added or -back in added else back - sum(axis > -back for axis in added)
     if house.is_op(made, "Reshape"):
         others = [dim for at, dim in enumerate(dims) if at != len(dims) - back]

@@ -18,7 +18,7 @@ from compiler.analysis.length_data import unlike_window
 from compiler.analysis.registry import Table
 from compiler.analysis.rules.length import created, is_known
 from compiler.ir import Dim
-from compiler.operator_views.axes import perm_of
+from compiler.operator_views.axes import named_axes, perm_of
 from compiler.sizes.expressions import normal_form
 
 
@@ -34,7 +34,7 @@ def transpose(case: Case) -> Verdict:
 def unsqueeze(case: Case) -> Verdict:
     """Unsqueeze shifts the axes behind those it inserts."""
     rank = len(case.out_dims())
-    inserted = {axis % rank for axis in case.constants(1, "axes")}
+    inserted = _named(case, rank)
     kept = [position for position in range(rank) if position not in inserted]
     return _shifted(case, dict(enumerate(kept)))
 
@@ -42,16 +42,23 @@ def unsqueeze(case: Case) -> Verdict:
 def squeeze(case: Case) -> Verdict:
     """Squeeze of axes that have one entry whatever the lengths."""
     dims = case.dims()
-    named = case.has(1)
-    if not named and any(not isinstance(dim, int) for dim in dims):
+    if not case.has(1) and any(not isinstance(dim, int) for dim in dims):
         raise refuse(f"Squeeze of every axis of size 1 of {_text(dims)}", "name the axes to squeeze")
-    axes = case.constants(1, "axes") if named else [at for at, dim in enumerate(dims) if dim == 1]
-    removed = {axis % len(dims) for axis in axes}
+    removed = _named(case, len(dims)) if case.has(1) else {at for at, dim in enumerate(dims) if dim == 1}
     changing = [at for at in removed if dims[at] != 1]
     if changing:
         raise refuse(f"Squeeze of axis {changing[0]}, which has {dims[changing[0]]} entries", "keep the axis")
     kept = [position for position in range(len(dims)) if position not in removed]
     return _shifted(case, {old: new for new, old in enumerate(kept)})
+
+
+def _named(case: Case, rank: int) -> set[int]:
+    """The axes that a Squeeze or Unsqueeze names.
+
+    Raises:
+        Refused: they are computed.
+    """
+    return set(named_axes(case.node, lambda value: case.constants(1, "axes"), rank) or ())
 
 
 def _shifted(case: Case, positions: Mapping[int, int]) -> Verdict:

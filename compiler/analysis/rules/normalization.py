@@ -14,6 +14,7 @@ from compiler.analysis.layout import Frames
 from compiler.analysis.registry import Table, Versioned
 from compiler.analysis.rules.reduction import DEEP, LIVE, averaged_sizes, check_rows
 from compiler.analysis.transfer import stored
+from compiler.operator_views.axes import moment_axes
 
 ONE_PASS = ("GroupNormalization", "MeanVarianceNormalization")
 """Normalisations whose variance may be computed as mean(x*x) - mean(x)**2, which can come out negative."""
@@ -133,8 +134,7 @@ def group_normalization(case: Case) -> Verdict:
 
 def mean_variance_normalization(case: Case) -> Verdict:
     """MeanVarianceNormalization over the given axes."""
-    axes = case.ints_attribute("axes") or (0, 2, 3)
-    return _normalization(case, sorted({axis % case.rank() for axis in axes}), 1e-9)
+    return _normalization(case, sorted(set(moment_axes(case.node, case.rank()))), 1e-9)
 
 
 def float_attribute(case: Case, name: str, default: float) -> float:

@@ -15,6 +15,7 @@ from compiler.analysis.layout import Frames
 from compiler.analysis.registry import Table
 from compiler.analysis.transfer import limits_of, stored
 from compiler.ir import Dim
+from compiler.operator_views.reductions import POOLS, Reduction, reduction_of
 
 AVERAGES = ("GlobalAveragePool", "ReduceMean")
 """Operators that divide by the number of entries."""
@@ -24,7 +25,6 @@ DEFINED_OF_NOTHING = ("GlobalLpPool", "ReduceL1", "ReduceL2", "ReduceProd", "Red
 
 LARGEST_OF = ("GlobalMaxPool", "ReduceMax")
 EXTREMES = (*LARGEST_OF, "ReduceMin")
-POOLS = ("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool")
 REDUCTIONS = (
     "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp",
     "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
@@ -41,7 +41,8 @@ def reduce(case: Case) -> Verdict:
     """Reduction over padded axes, after filling with what is neutral, or over others."""
     if case.op == "GlobalLpPool" and case.int_attribute("p", 2) < 1:
         raise refuse(f"{case.op} with p below 1, of which 0 is no neutral entry", "use p of 1 or more")
-    reduced, mean = _axes(case), case.op in AVERAGES
+    view, mean = _view(case), case.op in AVERAGES
+    reduced = view.axes
     sizes = averaged_sizes(case, reduced) if mean else padded_sizes(case, reduced)
     for axis in sizes:
         regions = _paddings(case.fact(), reduced, axis)
@@ -51,9 +52,9 @@ def reduce(case: Case) -> Verdict:
         case.refuse_rows(0, axis, "reduces over")  # a fill may have given a shared value its rows
     if mean and sizes:
         check_rows(case)
-        case.rewrite("mean", tuple(reduced))
+        case.rewrite("mean", reduced)
     fact = case.fact()
-    back = _kept(case, reduced)
+    back = view.kept
 
     def content(region: Region) -> Interval:
         here = frozenset(back[at] for at in region)
@@ -89,22 +90,16 @@ def _has_least(case: Case) -> bool:
     return case.op == "ReduceSum" and case.fact().valid.low > 0
 
 
-def _axes(case: Case) -> list[int]:
-    """The reduced axes, from the attribute (before opset 18) or the input; pools reduce all behind the channels."""
-    rank = case.rank()
-    if case.op in POOLS:
-        return list(range(2, rank))
-    listed = case.constants(1, "axes") if case.has(1) else case.ints_attribute("axes")
-    if not listed and case.int_attribute("noop_with_empty_axes", 0):
+def _view(case: Case) -> Reduction:
+    """What is reduced, and what stays.
+
+    Raises:
+        Refused: the axes are computed, or there are none.
+    """
+    view = reduction_of(case.node, lambda value: case.constants(1, "axes"), case.rank())
+    if view is None or not (view.axes or case.op in POOLS or not view.rank):
         raise refuse(f"{case.op} over no axis", "name the axes to reduce, or leave the operator out")
-    return sorted({axis % rank for axis in listed}) if listed else list(range(rank))
-
-
-def _kept(case: Case, reduced: Sequence[int]) -> dict[int, int]:
-    """The axes that stay: positions in the input by positions in the output."""
-    keep = case.op in POOLS or bool(case.int_attribute("keepdims", 1))
-    kept = [axis for axis in range(case.rank()) if axis not in reduced]
-    return {axis if keep else at: axis for at, axis in enumerate(kept)}
+    return view
 
 
 def padded_sizes(case: Case, axes: Sequence[int]) -> dict[int, Dim]:
@@ -254,7 +249,7 @@ def arg_extreme(case: Case) -> Verdict:
         if last and not _is_apart(case, axis, largest=largest):
             check_rows(case)
             case.rewrite("last_index", axis)
-    back = _kept(case, [axis])
+    back = _view(case).kept
     fact = case.fact()
     axes = {at: layout for at in back if (layout := fact.axis(back[at])) is not None}
     out = case.output(axes, lambda region: Interval(0.0, _most(case, axis)))

@@ -16,7 +16,7 @@ from compiler.analysis.row_numbers import BATCH_CURE
 from compiler.analysis.rules.length import WHOLE_SIZES, is_known
 from compiler.ir import Dim, array_of, dims_of, is_op
 from compiler.operator_traits import OF_POSITIONS
-from compiler.operator_views.axes import axis_of
+from compiler.operator_views.axes import axis_of, changed_axes
 from compiler.sizes.growth import never_falls
 
 MOVING = frozenset({"Concat", "Expand", "Gather", "Range", "Reshape", "Shape", "Squeeze", "Transpose", "Unsqueeze"})
@@ -103,7 +103,7 @@ def _problem(node: ir.Node) -> str:
     first = dims[0] if dims else None
     if op == "Reshape" and first is not None and [d for d in first if d != 1] != [d for d in out if d != 1]:
         return "is reshaped"
-    if op in ("Squeeze", "Unsqueeze") and numbers_of(node.inputs[1] if len(node.inputs) > 1 else None) is None:
+    if op in ("Squeeze", "Unsqueeze") and changed_axes(node, numbers_of) is None:
         return f"goes through {op} without axes"
     if op == "Concat" and any(not isinstance(size, int) for shape in dims for size in _along(node, shape)):
         return "is joined along an axis that grows"

@@ -10,7 +10,8 @@ from compiler.analysis.facts import refuse
 from compiler.batching.form import INSERTED, Form, in_place
 from compiler.batching.lifter import LiftedNode
 from compiler.ir import Dim
-from compiler.operator_views.axes import DFT_AXIS_AS_OPERAND, axis_of
+from compiler.operator_views.axes import DFT_AXIS_AS_OPERAND, axis_of, moment_axes
+from compiler.operator_views.reductions import Reduction, reduction_of
 
 AXES_AS_INPUT = 18
 """Since this opset all reductions take their axes as an input; ReduceSum did before."""
@@ -52,23 +53,33 @@ def cumulative_sum(lifted: LiftedNode) -> None:
 
 def reduction(lifted: LiftedNode) -> None:
     """The axes of each row are reduced, never the batch: a sum over an axis of size 1 stays a sum over that axis."""
-    rank, keeps = lifted.rank(), bool(house.int_attribute(lifted.node, "keepdims", 1))
-    axes = _reduced_axes(lifted, rank)
-    form = _form(lifted, axes)
+    view = _view(lifted)
+    form = _form(lifted, view.axes)
     lifted.read(0, form)
     if form == INSERTED:
-        _write_axes(lifted, tuple(axis + 1 for axis in axes))
-    lifted.keep(_after(form, axes, keeps))
+        _write_axes(lifted, tuple(axis + 1 for axis in view.axes))
+    lifted.keep(_after(form, view))
 
 
 def search(lifted: LiftedNode) -> None:
     """ArgMax and ArgMin."""
-    axis, keeps = lifted.axis(), bool(house.int_attribute(lifted.node, "keepdims", 1))
-    form = _form(lifted, (axis,))
+    view = _view(lifted)
+    form = _form(lifted, view.axes)
     lifted.read(0, form)
     if form == INSERTED:
-        lifted.set("axis", axis + 1)
-    lifted.keep(_after(form, (axis,), keeps))
+        lifted.set("axis", view.axes[0] + 1)
+    lifted.keep(_after(form, view))
+
+
+def _view(lifted: LiftedNode) -> Reduction:
+    """What the original reduces.
+
+    Raises:
+        Refused: its axes are computed.
+    """
+    view = reduction_of(lifted.node, lambda value: lifted.constants(1, "axes"), lifted.rank())
+    assert view is not None
+    return view
 
 
 def _form(lifted: LiftedNode, axes: tuple[int, ...]) -> Form:
@@ -76,18 +87,8 @@ def _form(lifted: LiftedNode, axes: tuple[int, ...]) -> Form:
     return INSERTED if place is None or place in axes else in_place(place)
 
 
-def _after(form: Form, axes: tuple[int, ...], keeps: bool) -> Form:
-    if keeps or form == INSERTED:
-        return form
-    return in_place(form.at - sum(axis < form.at for axis in axes))
-
-
-def _reduced_axes(lifted: LiftedNode, rank: int) -> tuple[int, ...]:
-    """The axes in the original, counted from the front."""
-    axes = lifted.constants(1, "axes") if lifted.has(1) else house.ints_attribute(lifted.node, "axes")
-    if not axes and not house.int_attribute(lifted.node, "noop_with_empty_axes", 0):
-        return tuple(range(rank))
-    return tuple(axis % rank for axis in axes)
+def _after(form: Form, view: Reduction) -> Form:
+    return form if form == INSERTED else in_place(next(new for new, old in view.kept.items() if old == form.at))
 
 
 def _write_axes(lifted: LiftedNode, axes: tuple[int, ...]) -> None:
@@ -117,8 +118,7 @@ def fourier(lifted: LiftedNode) -> None:
 
 def central_moments(lifted: LiftedNode) -> None:
     """MeanVarianceNormalization: over axes of each row, which may name the place of the batch."""
-    rank = lifted.rank()
-    axes = tuple(axis % rank for axis in house.ints_attribute(lifted.node, "axes") or (0, 2, 3))
+    axes = moment_axes(lifted.node, lifted.rank())
     form = _form(lifted, axes)
     lifted.read(0, form)
     if form == INSERTED:

@@ -7,7 +7,7 @@ from compiler.analysis.facts import refuse
 from compiler.batching.form import INSERTED, Form, in_place
 from compiler.batching.lifter import LiftedNode
 from compiler.ir import Dim
-from compiler.operator_views.axes import axis_of, perm_of
+from compiler.operator_views.axes import axis_of, named_axes, perm_of
 from compiler.operator_views.pads import pad_of
 from compiler.operator_views.slices import slice_of
 
@@ -46,18 +46,24 @@ def squeeze(lifted: LiftedNode) -> None:
 
 
 def _squeezed_axes(lifted: LiftedNode) -> tuple[int, ...]:
-    dims = lifted.dims()
     if lifted.has(1):
-        return tuple(axis % len(dims) for axis in lifted.constants(1, "axes"))
-    return tuple(axis for axis, size in enumerate(dims) if size == 1)
+        return _named_axes(lifted, lifted.rank())
+    return tuple(axis for axis, size in enumerate(lifted.dims()) if size == 1)
+
+
+def _named_axes(lifted: LiftedNode, rank: int) -> tuple[int, ...]:
+    """The axes that a Squeeze or Unsqueeze names.
+
+    Raises:
+        Refused: they are computed.
+    """
+    return named_axes(lifted.node, lambda value: lifted.constants(1, "axes"), rank) or ()
 
 
 def unsqueeze(lifted: LiftedNode) -> None:
     """An axis of size 1 comes; in front of everything it is the batch's place."""
-    axes = lifted.constants(1, "axes")
-    rank = lifted.rank() + len(axes)
-    axes = tuple(sorted(axis % rank for axis in axes))
-    place = lifted.place()
+    rank, place = len(lifted.out_dims()), lifted.place()
+    axes = tuple(sorted(_named_axes(lifted, rank)))
     if place is not None:
         lifted.read(0, in_place(place))
         kept = [axis for axis in range(rank) if axis not in axes]

@@ -18,6 +18,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.layout import Axis, Rows, size_of
 from compiler.ir import Dim
+from compiler.operator_views.reductions import reduction_of
 from compiler.padding.forms.site import Form, Site
 
 UNCENTRED = ("RMSNormalization", "SimplifiedLayerNormalization")
@@ -31,7 +32,8 @@ def mean(site: Site) -> None:
     """Mean over the axes in `details`; the padding is zero already."""
     (axes,) = site.details
     value, wide = _widened(site)
-    keep = site.node.op_type != "ReduceMean" or house.int_attribute(site.node, "keepdims", 1) == 1
+    view = reduction_of(site.node, house.integers_of, len(site.dims()))
+    keep = view is None or view.keeps
     site.replace(0, _as_before(site, _mean(site, value, axes, keep), wide))
 
 
@@ -62,7 +64,8 @@ def last_index(site: Site) -> None:
     node, value, layout = site.node, site.node.inputs[0], site.fact().axis(site.details[0])
     assert value is not None and layout is not None
     attributes = {name: each.value for name, each in node.attributes.items()}
-    kept = [at for at in range(len(site.dims())) if at != axis or house.int_attribute(node, "keepdims", 1)]
+    view = reduction_of(node, house.integers_of, len(site.dims()))
+    kept = [at for at in range(len(site.dims())) if at != axis or view is None or view.keeps]
     last = _true_count(site, size_of(layout) - 1, kept, ir.DataType.INT64)
     found = site.insert.op(node.op_type, [value], attributes, name="index_of_slot", dtype=ir.DataType.INT64)
     site.replace(0, site.insert.op("Min", [found, last], name="last_index", dtype=ir.DataType.INT64))
