@@ -89,6 +89,9 @@ REDUCTIONS = frozenset(
     }
 )  # fmt: skip
 
+GLOBAL_POOLS = frozenset({"GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool"})
+"""Reduce all axes behind the channels."""
+
 CONVOLUTIONS = frozenset({"Conv", "ConvInteger", "QLinearConv"})
 
 SLIDING = CONVOLUTIONS | {"AveragePool", "LpPool", "MaxPool"}

@@ -57,14 +57,24 @@ def axis_of(node: ir.Node, rank: int, operand: int | None = None) -> int:
         operand: the number that `axis_operand` holds, where there is one.
 
     Returns:
-        0 to rank - 1; of Flatten up to rank, in front of which all axes lie. What no axis has stays as it is stated.
+        0 to rank - 1; of Flatten up to rank, in front of which all axes lie.
     """
+    axis = _stated(node, operand)
+    return axis if axis == rank and node.op_type == "Flatten" else axis % max(rank, 1)
+
+
+def has_axis(node: ir.Node, rank: int) -> bool:
+    """Whether the axis that a node names by an attribute or leaves to the default is one of so many."""
+    return -rank <= _stated(node, None) < rank
+
+
+def _stated(node: ir.Node, operand: int | None) -> int:
     stated = node.attributes.get("axis")
-    axis = operand if stated is None else stated.as_int()
-    if axis is None:
-        axis = DEFAULT_AXES.get(node.op_type, FIRST)
-        axis = 1 if node.op_type == "DFT" and _opset_of(node) < DFT_AXIS_AS_OPERAND else axis
-    return axis if axis >= 0 else axis + max(rank, 1)
+    if stated is not None or operand is not None:
+        return stated.as_int() if stated is not None else operand or 0
+    if node.op_type == "DFT" and _opset_of(node) < DFT_AXIS_AS_OPERAND:
+        return 1
+    return DEFAULT_AXES.get(node.op_type, FIRST)
 
 
 def _opset_of(node: ir.Node) -> int:
@@ -89,7 +99,7 @@ def named_axes(node: ir.Node, read: Reader, rank: int) -> tuple[int, ...] | None
     named = read(operand) if operand is not None else () if stated is None else stated.as_ints()
     axes = [axis for axis in named or () if isinstance(axis, int)]
     known = named is not None and len(axes) == len(named)
-    return tuple(axis if axis >= 0 else axis + rank for axis in axes) if known else None
+    return tuple(axis % max(rank, 1) for axis in axes) if known else None
 
 
 def moment_axes(node: ir.Node, rank: int) -> tuple[int, ...]:
@@ -116,7 +126,7 @@ def changed_axes(node: ir.Node, read: Reader) -> tuple[int, ...] | None:
 
 def counts_from_the_front(node: ir.Node) -> bool:
     """Whether the spelling of the axis names another one where an axis is added in front."""
-    return axis_of(node, 1) == axis_of(node, 2)
+    return _stated(node, None) >= 0
 
 
 def perm_of(node: ir.Node, rank: int) -> tuple[int, ...]:

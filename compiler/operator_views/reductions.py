@@ -9,12 +9,9 @@ import dataclasses
 
 import onnx_ir as ir
 
-from compiler.operator_traits import REDUCTIONS
+from compiler.operator_traits import GLOBAL_POOLS, REDUCTIONS
 from compiler.operator_views.axes import axis_of, named_axes
 from compiler.operator_views.slices import Reader
-
-POOLS = frozenset({"GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool"})
-"""Reduce all axes behind the channels."""
 
 SEARCHES = frozenset({"ArgMax", "ArgMin"})
 """Reduce the axis along which they search."""
@@ -55,7 +52,7 @@ def reduction_of(node: ir.Node, read: Reader, rank: int | None = None) -> Reduct
         return None
     stated = node.attributes.get("keepdims")
     keeps = stated is None or bool(stated.as_int())
-    if node.op_type in POOLS:
+    if node.op_type in GLOBAL_POOLS:
         return Reduction(rank, tuple(range(2, rank)), True)
     if node.op_type in SEARCHES:
         return Reduction(rank, (axis_of(node, rank),), keeps)

@@ -30,9 +30,6 @@ EQUIVALENT: dict[str, str] = {
     "NM4: no size has to be 1": "the norm of no entries has a meaning: a row without any is as it is alone",
     "LN3: valid entries on the other side": "all places hold one value, so the valid ones may lie at either end",
     "LN2: claimed pointwise": "Shape reads no entry and its output lies along no axis, so the claim is true",
-    'analysis/rules/joining:concat: 0 -> 1 in `axis = case.axis_attribute("axis", 0)`': (
-        "ONNX requires the axis of a Concat, so its default is never taken"
-    ),
     "analysis/rules/lookup:rows_of_table: 0 -> 1 in `if (at_zero(size) or 0) < 0:`": (
         "it stands for a size of 0, or none, at length 0; neither 0 nor 1 is below 0"
     ),

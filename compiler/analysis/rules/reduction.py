@@ -15,7 +15,8 @@ from compiler.analysis.layout import Frames
 from compiler.analysis.registry import Table
 from compiler.analysis.transfer import limits_of, stored
 from compiler.ir import Dim
-from compiler.operator_views.reductions import POOLS, Reduction, reduction_of
+from compiler.operator_traits import GLOBAL_POOLS
+from compiler.operator_views.reductions import Reduction, reduction_of
 
 AVERAGES = ("GlobalAveragePool", "ReduceMean")
 """Operators that divide by the number of entries."""
@@ -97,7 +98,7 @@ def _view(case: Case) -> Reduction:
         Refused: the axes are computed, or there are none.
     """
     view = reduction_of(case.node, lambda value: case.constants(1, "axes"), case.rank())
-    if view is None or not (view.axes or case.op in POOLS or not view.rank):
+    if view is None or not (view.axes or case.op in GLOBAL_POOLS or not view.rank):
         raise refuse(f"{case.op} over no axis", "name the axes to reduce, or leave the operator out")
     return view
 

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler.ir import array_of, attribute, consumers_of, int_attribute, is_op
-from compiler.operator_views.axes import axis_of
+from compiler.operator_views.axes import axis_of, has_axis
 from compiler.targets.tensorrt.rule import Breach, DeviceLimits, Rule, every_node
 
 WEIGHTED = ("MatMul", "Gemm", "Conv", "ConvTranspose")
@@ -102,7 +102,7 @@ def _channels(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
             continue
         shape = data.shape
         axis = axis_of(node, len(shape))
-        dim = shape[axis] if axis < len(shape) else None
+        dim = shape[axis] if has_axis(node, len(shape)) else None
         if scale.ndim != 1 or dim != scale.size:
             yield Breach(
                 f"expected as many scales as places on axis {axis} of {shape}, got {list(scale.shape)}",
@@ -194,7 +194,7 @@ def _quantized_constant(node: ir.Node) -> np.ndarray | None:
         return data if data.dtype == np.int8 else None
     if scale.size != 1:
         axis = axis_of(node, data.ndim)
-        if axis >= data.ndim or data.shape[axis] != scale.size:
+        if not has_axis(node, data.ndim) or data.shape[axis] != scale.size:
             return None  # what is wrong here is the business of another rule
         shape = [1] * data.ndim
         shape[axis] = scale.size

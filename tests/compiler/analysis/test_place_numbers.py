@@ -15,8 +15,8 @@ TIME, BATCH = house.symbol("time"), house.symbol("batch")
 LINES = [
     "y = Reshape(x, target)", "y = Reshape<allowzero = 1>(x, sizes)", "y = Flatten<axis = 2>(x)",
     "y = Flatten<axis = -1>(x)", "y = Slice(x, one, end, one)", "y = Slice(x, minus, end, minus)",
-    "y = Slice(x, zero, n, one)", "y = Pad(x, pads, seven)", "y = Pad(x, pads, seven, others)", "y = Pad(x, some, , back)",
-    "y = Pad(x, pads)", "y = Transpose(x)",
+    "y = Slice(x, zero, n, one)", "y = Pad(x, pads, seven)",
+    "y = Pad(x, pads, seven, others)", "y = Pad(x, some, , back)", "y = Pad(x, pads)", "y = Transpose(x)",
     "y = Transpose<perm = [1, 0, 2]>(x)", "y = Unsqueeze(x, minus)", "a = Unsqueeze(x, one)  y = Squeeze(a, one)",
     "y = Concat<axis = 2>(nines, x)", "y = Concat<axis = 2>(made, x, x2)", "y = Identity(x)",
 ]  # fmt: skip

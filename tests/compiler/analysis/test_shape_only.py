@@ -14,7 +14,8 @@ def value(body: str, name: str = "y") -> ir.Value:
     model = parse(
         f"""(float[batch,time] x, int64[batch,time] mask, int64[batch] lengths, float[late] z) => (float[q] out)
         <int64[1] zero = {{0}}, int64[1] one = {{1}}, int64 nought = {{0}}, int64 unit = {{1}}, int64 two = {{2}},
-         int64[1] last = {{-1}}, int64 across = {{1}}, int64[3] fixed = {{0, 1, 2}}, int64[0] nowhere = {{}}, int64[2] both = {{1, 2}}>
+         int64[1] last = {{-1}}, int64 across = {{1}}, int64[3] fixed = {{0, 1, 2}}, int64[2] both = {{1, 2}},
+         int64[0] nowhere = {{}}>
         {{ b = Shape<start = 0, end = 1>(x)  t = Shape<start = 1, end = 2>(x)
            n = Squeeze(b, zero)  m = Squeeze(t, zero)
            frames = Range(nought, m, unit)  rows = Range(nought, n, unit)  {body}  out = Cast<to = 1>(y) }}"""

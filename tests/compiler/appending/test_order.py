@@ -18,7 +18,8 @@ LENGTHS = np.array([0, 1, 4, 6])
 TEXT = """
 (float[batch,6,2] keys, int64[batch] length, float[batch,time,2] new, float[batch,time,2] query,
  float[batch,1,all] bias, float[batch,6] slots, float[batch,all,1] column) => (float[a,b,c] y)
-<int64[1] zero = {{0}}, int64[1] one = {{1}}, int64[1] two = {{2}}, int64[1] three = {{3}}, int64[0] nowhere = {{}}, float nothing = {{0}},
+<int64[1] zero = {{0}}, int64[1] one = {{1}}, int64[1] two = {{2}}, int64[1] three = {{3}}, float nothing = {{0}},
+ int64[0] nowhere = {{}},
  int64[4] heads = {{0, 1, -1, 2}}, int64[4] copies = {{1, 3, 1, 1}}, int64[2] flat = {{0, -1}},
  float[1,6,1] alike = {{1, 2, 3, 4, 5, 6}}, float[6,1] lower = {{6, 5, 4, 3, 2, 1}}>
 {{

@@ -12,6 +12,7 @@ from compiler.operator_views.axes import (
     axis_operand,
     changed_axes,
     counts_from_the_front,
+    has_axis,
     order_of,
     perm_of,
 )
@@ -72,6 +73,11 @@ def test_the_default_of_a_fourier_transform_is_another_since_an_operand_names_it
 
 def test_flatten_may_name_what_lies_behind_the_last_axis() -> None:
     assert [axis_of(_node("Flatten", 20, axis), 3) for axis in (0, -3, 3, -1, None)] == [0, 0, 3, 2, 1]
+
+
+def test_an_axis_that_the_data_have_not() -> None:
+    assert has_axis(_node("QuantizeLinear", 20, -2), 2) and has_axis(_node("QuantizeLinear", 20, None), 2)
+    assert not has_axis(_node("QuantizeLinear", 20, None), 1) and not has_axis(_node("QuantizeLinear", 20, -3), 2)
 
 
 def test_a_spelling_from_the_back_stays_where_an_axis_is_added_in_front() -> None:

@@ -4,8 +4,8 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
-from compiler.operator_traits import REDUCTIONS
-from compiler.operator_views.reductions import POOLS, SEARCHES, Reduction, reduction_of
+from compiler.operator_traits import GLOBAL_POOLS, REDUCTIONS
+from compiler.operator_views.reductions import SEARCHES, Reduction, reduction_of
 from tests.kit.graphs import node_named, parse
 
 TEXT = """(float[2,3,4] x, int64[1] given) => (float[a,b,c] y)
@@ -39,7 +39,7 @@ def test_a_search_reduces_one_axis(name: str) -> None:
     assert view(f"{name}(x)") == Reduction(3, (0,), True)
 
 
-@pytest.mark.parametrize("name", sorted(POOLS))
+@pytest.mark.parametrize("name", sorted(GLOBAL_POOLS))
 def test_a_pool_reduces_what_lies_behind_the_channels(name: str) -> None:
     assert view(f"{name}(x)") == Reduction(3, (2,), True)
 

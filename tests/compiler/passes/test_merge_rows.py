@@ -136,6 +136,6 @@ def test_a_stream_is_computed_over_rows() -> None:
 
 
 def test_frames_that_change_places_break_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compiler.passes.merge_rows._axis", lambda _, rank: rank - 1)
+    monkeypatch.setattr("compiler.passes.merge_rows.axis_of", lambda _, rank: rank - 1)
     with pytest.raises(ContractBroken):
         verify_pass(MergeRows(), body("m = MatMul(x, w)  y = Softmax<axis = 1>(m)"), tolerance=ALMOST, steps=2)
