@@ -15,6 +15,7 @@ from compiler.analysis.known_sizes import Numbers, at_zero, numbers_of
 from compiler.analysis.layout import symbols_of
 from compiler.ir import Dim, symbol
 from compiler.operator_views.axes import axis_of
+from compiler.operator_views.pads import pad_of
 from compiler.operator_views.slices import slice_of
 from compiler.sizes.expressions import bounds_of_cut, normal_form, remainder_by
 from compiler.sizes.growth import agree_up_to, never_falls, never_negative
@@ -222,8 +223,9 @@ def _divide_sizes(model: ir.Model) -> int:
 
 def _limits(node: ir.Node) -> list[Limit]:
     """Sizes cut from a fixed number of entries, and ends of sizes that choose between two programs."""
-    if house.is_op(node, "Pad"):
-        return [limit for each in house.integers_of(node.inputs[1]) or () for limit in _grown(each)]
+    pad = pad_of(node, house.integers_of)
+    if pad is not None:
+        return [limit for pair in pad.added.values() for each in pair for limit in _grown(each)]
     if not house.is_op(node, "Slice"):
         return []
     found: list[Limit] = []

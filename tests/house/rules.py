@@ -419,6 +419,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.interruption",
             "compiler.stages",
             "compiler.operator_traits",
+            "compiler.operator_views",
             "compiler.ir",
             "compiler.runners",
             "compiler.spec",
@@ -1064,6 +1065,101 @@ def operator_lists(root: Path) -> list[str]:
         if len(found := [text for text in _texts(node) if text in operators]) > MOST_OPERATORS
         and len(found) == len(node.elts)
     ]
+
+
+VIEWS = "compiler/operator_views"
+"""The one place for what a node says, whatever its spelling."""
+
+VIEWED = frozenset({"allowzero", "axes", "axis", "keepdims", "noop_with_empty_axes", "pads", "perm"})
+"""Attributes that only views read: they may be left out, count from the back, or be operands in newer operator sets."""
+
+ATTRIBUTE_READERS = frozenset({"attribute", "int_attribute", "ints_attribute"})
+NUMBER_READERS = frozenset({"array_of", "constant_of", "integers_of", "numbers_of"})
+
+NAMING_AXES = frozenset({"CumSum", "Pad", "Squeeze", "Unsqueeze"})
+"""Operators of which an operand names axes; what else a view holds of them is read of it as well."""
+
+STILL_READING = frozenset(
+    {
+        "compiler/analysis/meaning.py",
+        "compiler/analysis/place_numbers.py",
+        "compiler/analysis/rules/convolution.py",
+        "compiler/analysis/rules/kernel_windows.py",
+        "compiler/analysis/rules/movement.py",
+        "compiler/analysis/rules/resampling.py",
+        "compiler/batching/rules/along_axes.py",
+        "compiler/batching/rules/movement.py",
+        "compiler/capture/onnx_source/opset_conversion.py",
+        "compiler/derivation/delays.py",
+        "compiler/derivation/reading.py",
+        "compiler/passes/canonicalize_reshapes.py",
+        "compiler/passes/lower_pointwise_convolutions.py",
+        "compiler/passes/lower_quantized_convolutions.py",
+        "compiler/passes/multiply_before_lookup.py",
+        "compiler/passes/widen_depthwise_convolutions.py",
+        "compiler/simplification/rules.py",
+        "compiler/sizes/inference.py",
+    }
+)
+"""Files that still read such attributes themselves; no file is added, and one that need not be here is taken out."""
+
+
+def spelled_by_hand(root: Path) -> list[str]:
+    """Attributes and operands that name axes are read by the views, so that every legal spelling means the same."""
+    wrong, reading = [], set()
+    for path in python_files(root, "compiler"):
+        if path.is_relative_to(VIEWS) or path.is_relative_to("compiler/checker"):
+            continue
+        lines = sorted({node.lineno for node in _read_by_hand(ast.parse((root / path).read_text(encoding="utf-8")))})
+        reading |= {path.as_posix()} if lines else set()
+        if path.as_posix() not in STILL_READING:
+            wrong += [f"{path}:{line}: reads the axes of a node itself; ask {VIEWS}" for line in lines]
+    unneeded = sorted(file for file in STILL_READING - reading if (root / file).is_file())
+    return wrong + [f"{file}: reads no axes itself any more; take it out of STILL_READING" for file in unneeded]
+
+
+def _read_by_hand(tree: ast.Module) -> Iterator[ast.expr]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _called(node) in (*ATTRIBUTE_READERS, "get"):
+            is_get = _called(node) == "get"
+            if (not is_get or _is_attributes(node.func)) and any(_names_a_viewed(each) for each in node.args):
+                yield node
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and _names_a_viewed(node.slice):
+            if ast.unparse(node.value).endswith(".attributes"):
+                yield node
+        elif isinstance(node, ast.Compare) and _names_a_viewed(node.left):
+            if ast.unparse(node.comparators[0]).endswith(".attributes"):
+                yield node
+        elif isinstance(node, ast.If | ast.IfExp | ast.BoolOp):
+            yield from _operands_read(node)
+
+
+def _operands_read(where: ast.If | ast.IfExp | ast.BoolOp) -> Iterator[ast.expr]:
+    """Numbers that are read of an operand behind the first one, where it is known which operator it is."""
+    test = where if isinstance(where, ast.BoolOp) else where.test
+    asked = [each for each in ast.walk(test) if isinstance(each, ast.Call) and _called(each) == "is_op"]
+    nodes = {ast.unparse(each.args[0]) for each in asked if {*_constants(each)} & NAMING_AXES}
+    for each in ast.walk(where):
+        if isinstance(each, ast.Call) and _called(each) in NUMBER_READERS and each.args:
+            operand = re.fullmatch(r"(.*)\.inputs\[[1-9]\]", ast.unparse(each.args[0]))
+            if operand is not None and operand[1] in nodes:
+                yield each
+
+
+def _called(call: ast.Call) -> str:
+    return ast.unparse(call.func).rpartition(".")[2]
+
+
+def _is_attributes(function: ast.expr) -> bool:
+    return ast.unparse(function).endswith(".attributes.get")
+
+
+def _names_a_viewed(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value in VIEWED
+
+
+def _constants(call: ast.Call) -> list[object]:
+    return [each.value for each in call.args if isinstance(each, ast.Constant)]
 
 
 def _literals(tree: ast.Module) -> Iterator[ast.Set | ast.Tuple | ast.List]:

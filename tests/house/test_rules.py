@@ -61,6 +61,7 @@ TREE_RULES = [
     rules.wrong_passes,
     rules.mentioned_examples,
     rules.operator_lists,
+    rules.spelled_by_hand,
     rules.unused_names,
 ]
 
@@ -103,6 +104,38 @@ def test_lists_of_operators_are_traits(path: str, text: str, expected: str, tmp_
 )
 def test_other_lists_stay(path: str, text: str, tmp_path: Path) -> None:
     assert rules.operator_lists(write_house(tmp_path, **{path: text})) == []
+
+
+BY_HAND = [
+    'axis = int_attribute(node, "axis", 0)\n',
+    'perm = node.attributes["perm"].as_ints()\n',
+    'keeps = node.attributes.get("keepdims")\n',
+    'has_axes = "axes" in node.attributes\n',
+    'if is_op(node, "Unsqueeze"):\n    axes = integers_of(node.inputs[1])\n',
+    'is_first = house.is_op(node, "Squeeze", "Unsqueeze") and house.integers_of(node.inputs[1]) == (0,)\n',
+]
+
+
+@pytest.mark.parametrize("text", BY_HAND)
+def test_axes_are_read_by_views_alone(text: str, tmp_path: Path) -> None:
+    (violation,) = rules.spelled_by_hand(write_house(tmp_path, **{"compiler/b.py": text}))
+    assert "reads the axes of a node itself; ask compiler/operator_views" in violation
+    assert (
+        rules.spelled_by_hand(write_house(tmp_path, **{"compiler/b.py": "", "compiler/operator_views/c.py": text}))
+        == []
+    )
+
+
+def test_attributes_that_are_written_and_other_operands_stay(tmp_path: Path) -> None:
+    text = 'node.attributes["axis"] = 1\nif is_op(node, "Gather"):\n    places = integers_of(node.inputs[1])\n'
+    assert rules.spelled_by_hand(write_house(tmp_path, **{"compiler/b.py": text})) == []
+
+
+def test_the_list_of_files_that_read_axes_themselves_gets_shorter(tmp_path: Path) -> None:
+    file = min(rules.STILL_READING)
+    assert rules.spelled_by_hand(write_house(tmp_path, **{file: BY_HAND[0]})) == []
+    (violation,) = rules.spelled_by_hand(write_house(tmp_path, **{file: "x = 1\n"}))
+    assert violation == f"{file}: reads no axes itself any more; take it out of STILL_READING"
 
 
 PLANTED = [

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from compiler.analysis.seen_rows import infinite_constants
 from compiler.ir import array_of, attribute, int_attribute, is_op
 from compiler.operator_traits import RECURRENCES
-from compiler.operator_views.axes import axis_of
+from compiler.operator_views.axes import axis_of, axis_operand
 from compiler.targets.tensorrt.rule import Breach, DeviceLimits, Rule, every_node, is_inner
 
 FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
@@ -192,7 +192,7 @@ def _real_signal(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
 
 def _cumsum_axis(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in every_node(model):
-        if is_op(node, "CumSum") and array_of(node.inputs[1]) is None:
+        if is_op(node, "CumSum") and array_of(axis_operand(node)) is None:
             yield Breach(
                 "expected the axis of CumSum as a constant, got a computed value",
                 "fold it into an initializer",
