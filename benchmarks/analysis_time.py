@@ -69,12 +69,12 @@ def stack(nodes: int) -> Lowered:
     return Lowered("stack", model, batch_axis="batch", padded_axes=(PaddedAxis("time", "real_length"),))
 
 
-def recipe_graph(recipe: str) -> Lowered:
-    """A recipe's first graph as its passes hand it to `pad_axes`."""
+def recipe_graph(recipe: str, kept: Path | None = None) -> Lowered:
+    """A recipe's first graph as its passes hand it to `pad_axes`; captured graphs lie where they are kept."""
     loaded = load_recipe(recipe)
     name, spec = next(iter(loaded.recipe.graphs.items()))
     with tempfile.TemporaryDirectory() as scratch:
-        cache, progress = StageCache(Path(scratch)), Progress(Console(quiet=True))
+        cache, progress = StageCache(kept or Path(scratch)), Progress(Console(quiet=True))
         lowered = Original(loaded, name, spec, cache, progress, with_data=False).start()
         for each in spec.passes:
             if each.name == PadAxes.name:
@@ -104,6 +104,7 @@ def main() -> None:
     parser.add_argument("--recipe", action="append", default=[])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="nodes of the stacks, about")
+    parser.add_argument("--cache", type=Path, help="captured graphs of earlier builds")
     parser.add_argument("--write", type=Path, help="the picture, an SVG file")
     options = parser.parse_args()
     table = Table(title="proof of padding and batching")
@@ -112,7 +113,7 @@ def main() -> None:
     measure(stack(options.sizes[0]))  # warms caches up
     points, named = [], []
     for recipe in options.recipe:
-        nodes, proved, checked = measure(recipe_graph(recipe), replay=True)
+        nodes, proved, checked = measure(recipe_graph(recipe, options.cache), replay=True)
         named.append((recipe, nodes, proved))
         table.add_row(recipe, str(nodes), f"{proved:.2f}", f"{1e3 * proved / nodes:.2f}", f"{checked:.2f}")
     for size in options.sizes:

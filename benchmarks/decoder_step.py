@@ -223,16 +223,16 @@ def write_step(folder: Path, form: Form, rows: Sequence[int]) -> Path:
     if not list(file.glob("*.onnx")):
         lowered = lowered_step(whole_decoder(size), form.slots, passes_of(form))
         if form.coded:
-            lowered = QuantizeStates().apply(with_streams(lowered, _drawn_tokens())).lowered
+            lowered = QuantizeStates().apply(with_streams(lowered, _drawn_tokens(form.slots))).lowered
         built = OnnxStatic().emit(lowered, {"batch": tuple(rows), "time": (1,)})
         write_files(file.parent, built.files)
     (found,) = file.glob("*.onnx")
     return found
 
 
-def _drawn_tokens() -> list[Feed]:
-    """A stream to choose grids by."""
-    tokens = np.random.default_rng(0).integers(0, LABELS, (24, 1, 1))
+def _drawn_tokens(slots: int) -> list[Feed]:
+    """A stream to choose grids by, no longer than a cache."""
+    tokens = np.random.default_rng(0).integers(0, LABELS, (min(24, slots), 1, 1))
     return [{"tokens": each, "time_length": np.ones(1, np.int64)} for each in tokens]
 
 

@@ -57,7 +57,12 @@ def main() -> None:
     sizes = buckets | dict(_size(text) for text in options.size)
     with tempfile.TemporaryDirectory() as scratch:
         original = Original(
-            loaded, name, spec, StageCache(Path(scratch)), Progress(Console(quiet=True)), with_data=False
+            loaded,
+            name,
+            spec,
+            StageCache(options.cache or Path(scratch)),
+            Progress(Console(quiet=True)),
+            with_data=False,
         )
         graphs = {}
         for label, left_out in (("without", {options.without}), ("with", set())):
@@ -97,6 +102,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--size", action="append", default=[], metavar="AXIS=N", help="the largest bucket by default")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--cache", type=Path, help="captured graphs of earlier builds")
     return parser.parse_args()
 
 

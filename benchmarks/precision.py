@@ -80,7 +80,8 @@ def main() -> None:
     console = Console(width=None if sys.stdout.isatty() else 160)
     with tempfile.TemporaryDirectory() as scratch:
         name, spec = next(iter(loaded.recipe.graphs.items()))
-        original = Original(loaded, name, spec, StageCache(Path(scratch)), Progress(Console(quiet=True)))
+        cache = StageCache(options.cache or Path(scratch))
+        original = Original(loaded, name, spec, cache, Progress(Console(quiet=True)))
         plain = dataclasses.replace(original.start(), calibration=original.calibration())
         passes = [make_pass(each.name, each.options, placements()) for each in spec.passes]
         for made in passes:
@@ -114,6 +115,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--streams", type=int, default=6, help="verification streams that noise is measured on")
     parser.add_argument("--task", action="store_true", help="decode all recordings with every contender")
+    parser.add_argument("--cache", type=Path, help="captured graphs of earlier builds")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
 

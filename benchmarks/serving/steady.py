@@ -19,6 +19,9 @@ from runtime_lite.scheduling.capacity import Machine, most_streams
 PART = 0.9
 """Of what the planner promises."""
 
+PLANNED_S = 20.0
+"""Of traffic, that the planner tries; no more than is then served."""
+
 COST_RUNS = 1000
 """Of each bucket: a minute of them, as a machine that is fast for seconds promises more than it keeps for minutes."""
 
@@ -36,7 +39,8 @@ def measure_steady(path: Path, name: str, lanes: int, period_ms: float, seconds:
     with costs_as_served(path, lanes, COST_RUNS) as measured:
         with read_bundle(measured) as bundle:
             costs = spreads_of(bundle, name, bundle.manifest.graphs[name], bundle.costs[name], 1)
-        planned = most_streams(Machine(costs, lanes), work_of(Machine(costs, lanes), period_ms, 20.0)).streams
+        machine = Machine(costs, lanes)
+        planned = most_streams(machine, work_of(machine, period_ms, min(PLANNED_S, seconds))).streams
         traffic = Traffic(seconds, max(round(PART * planned), 1), chunks=100, period_s=period_ms / 1e3)
         served, ends = serve_streams(measured, name, lanes, traffic, 0, service_of(period_ms), announced=True)
     done = [each for each in served if each.outcome == "done"]

@@ -1,17 +1,20 @@
 """Every command of the page of benchmarks runs in a form that is short: what nobody runs for months still runs then."""
 
 import importlib
+import re
 import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import onnx_ir as ir
 import pytest
 
 from benchmarks.serving import __main__ as serving
 from compiler.cache import store
 from tests.docs import pages
 from tests.kit.models.project import Project, tiny_project
+from tests.kit.models.tiny_graph import STREAM_RECIPE, STREAM_TEXT
 from tests.runtime_lite.bundles import write_open_bundle
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +23,56 @@ PAGE = ROOT / "benchmarks" / "README.md"
 OPEN = "open_bundle"
 """Folder of a bundle that was written by hand, and whose rows are open."""
 
-ON_OPEN = f"--bundle {OPEN} --graph streaming --shortest --period-ms 20 --lanes 2"
+ON_OPEN = f"--bundle {OPEN} --graph streaming --shortest --lanes 2 --period-ms"
+"""What every part is given that serves it; the milliseconds from chunk to chunk follow."""
+
+OF_TINY = "--recipe tiny.yaml --cache cache"
+
+ROUNDED = "--recipe tiny_edge.yaml --cache cache --task"
+
+CALIBRATION = """
+
+def calibration():
+    return (one_stream(seed) for seed in (7, 8))
+"""
+
+FEATURES = """import numpy as np
+
+
+def streams(frames):
+    random = np.random.default_rng(frames)
+    for _ in range(2):
+        yield [{"features": random.standard_normal((1, each, 80)).astype(np.float32)} for each in frames]
+
+
+def chunks():
+    return streams([67] * 6)
+
+
+def utterances():
+    return streams([80, 131])
+"""
+
+WHOLE_TEXT = """
+<ir_version: 10, opset_import: ["" : 20]>
+whole (float[batch,time,80] features) => (float[batch,time,80] logits) { logits = Relu(features) }
+"""
+
+WHOLE_RECIPE = """\
+name: whole
+graphs:
+  net:
+    source: {onnx: whole.onnx}
+    inputs: {features: {shape: [batch, time, 80], dtype: float32}}
+    outputs: [logits]
+    axes:
+      batch: {buckets: [1, 2]}
+      time:  {buckets: [80, 144], length_input: time_length}
+data:
+  verification: {feeds: "recogniser_data:utterances", count: 2}
+targets: [{kind: onnx_static}]
+gates: {parity: {net: {max_abs: 1.0e-5, chained_steps: 2}}}
+"""
 
 QUICK = (
     "benchmarks.cache_updates --rows 1 --calls 2",
@@ -29,37 +81,35 @@ QUICK = (
 )
 
 SLOW = (
-    "benchmarks.one_pass --recipe tiny.yaml --without select_states --size batch=1 --rounds 2 --threads 1",
+    f"benchmarks.one_pass {OF_TINY} --without select_states --size batch=1 --rounds 2 --threads 1",
     "benchmarks.decoder_step --folder decoder --layers 1 --width 64 --slots 8 --rows 1 2 --rounds 1 --write step.svg",
     "benchmarks.serving --quick --shortest --only overhead --json serving.json",
-    f"benchmarks.serving --only overload {ON_OPEN}",
+    f"benchmarks.serving --only overload {ON_OPEN} 20",
     f"benchmarks.pages {OPEN} --graph streaming --rounds 1 --calls 2",
+    "benchmarks.serving --only source_ratios --bundle steps --offline whole --graph net --shortest --period-ms 20",
+    f"benchmarks.serving --only full_load {ON_OPEN} 20",
+    f"benchmarks.serving --only real_time {ON_OPEN} 5",
+    f"benchmarks.serving --only crash {ON_OPEN} 20",
+    f"benchmarks.serving --only planner {ON_OPEN} 20",
+    f"benchmarks.serving --only steady {ON_OPEN} 20",
+    "benchmarks.decoder_step --folder decoder --layers 1 --width 64 --slots 8 --rows 1 --rounds 1 --coded",
+    f"benchmarks.memory {OPEN} --quick --rounds 1",
+    f"benchmarks.analysis_time {OF_TINY} --rounds 1 --sizes 25 50 --write times.svg",
+    f"benchmarks.precision {ROUNDED} --streams 1 --set data.calibration.count=1",
+    f"benchmarks.quantization {ROUNDED} --rows 1 2 --rounds 2 --streams 1 --calls 4",
+    f"benchmarks.cpu_runtimes {ROUNDED} --rows 1 2 --rounds 2 --streams 1 --calls 4",
 )
-
-UNTRIED = "its short form has not been tried yet"
 
 ELSEWHERE = {
     ("benchmarks.serving", "triton"): "installs a server; tests/runtime_lite/hosting runs what is compared with it",
     ("benchmarks.serving", "latency"): "tests/benchmarks/serving/test_latency.py",
     ("benchmarks.serving", "closed_loop"): "tests/benchmarks/serving/test_closed_loop.py",
     ("benchmarks.serving", "transcripts"): "tests/examples/streaming_asr/test_bundle.py, of the trained recogniser",
-    ("benchmarks.serving", "source_ratios"): UNTRIED,
-    ("benchmarks.serving", "--offline"): "the trained recogniser, for `source_ratios`",
-    ("benchmarks.serving", "full_load"): UNTRIED,
-    ("benchmarks.serving", "real_time"): UNTRIED,
-    ("benchmarks.serving", "crash"): UNTRIED,
-    ("benchmarks.serving", "planner"): UNTRIED,
-    ("benchmarks.serving", "steady"): UNTRIED,
     ("benchmarks.chunk_step", ""): "tests/benchmarks/test_chunk_step.py, but for the processes of its contenders",
     ("benchmarks.engines", ""): "tests/benchmarks/test_engines.py, and with the builder tests/rtx/test_recipes.py",
     ("benchmarks.levers", ""): "tests/benchmarks/test_levers.py",
     ("benchmarks.streaming_conformer", ""): "tests/zoo/streams/test_conformer.py",
-    ("benchmarks.decoder_step", "--coded"): UNTRIED,
-    ("benchmarks.memory", ""): UNTRIED,
-    ("benchmarks.precision", ""): UNTRIED,
-    ("benchmarks.quantization", ""): UNTRIED,
-    ("benchmarks.cpu_runtimes", ""): UNTRIED,
-    ("benchmarks.analysis_time", ""): UNTRIED,
+    ("benchmarks.cpu_runtimes", "--nncf"): "an environment of its own with another quantiser",
     ("benchmarks.shared_heads", ""): "on recordings that are not shipped; tests/examples/codec_tts merges such heads",
 }
 """Commands, parts and options of the page that have no form here, and why."""
@@ -91,8 +141,37 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def project(folder: Path) -> Project:
-    """The recogniser of one screen."""
-    return tiny_project(folder, folder / "cache")
+    """The recogniser of one screen, and a recipe of it that rounds."""
+    project = tiny_project(folder, folder / "cache")
+    project.write("tiny_data.py", (folder / "tiny_data.py").read_text() + CALIBRATION)
+    project.write("tiny_edge.yaml", (folder / "tiny.yaml").read_text())
+    project.replace("tiny_edge.yaml", "data:\n", 'data:\n  calibration: {feeds: "tiny_data:calibration", count: 2}\n')
+    project.replace("tiny_edge.yaml", "chained_steps: 8}", "chained_steps: 8, lossy: {max_abs: 9.0}}")
+    project.replace("tiny_edge.yaml", "      - pack_states\n", "      - quantize_static: {pins: []}\n")
+    return project
+
+
+@pytest.fixture(scope="module")
+def recogniser(folder: Path) -> None:
+    """Bundles of a stream and of whole utterances that take what the trained recogniser takes."""
+    project = Project(folder, folder / "cache")
+    project.write("recogniser_data.py", FEATURES)
+    ir.save(
+        ir.from_onnx_text(wide(STREAM_TEXT).format(extra="", attended="next_keys", domains="")), folder / "steps.onnx"
+    )
+    ir.save(ir.from_onnx_text(WHOLE_TEXT), folder / "whole.onnx")
+    steps = wide(STREAM_RECIPE).replace("stream.onnx", "steps.onnx").replace(", files: [level.txt]", "")
+    steps = steps.replace("window: 8", "window: 80")
+    project.write("steps.yaml", steps.replace("tiny_data:verification", "recogniser_data:chunks"))
+    project.write("whole.yaml", WHOLE_RECIPE)
+    for name in ("steps", "whole"):
+        ended = project.build(recipe=f"{name}.yaml", out=name)
+        assert ended.code == 0, ended.err
+
+
+def wide(text: str) -> str:
+    """The stream of one screen in the sizes of the recogniser's features."""
+    return re.sub(r",( ?)8\]", r",\g<1>80]", re.sub(r"batch,( ?)4", r"batch,\g<1>67", text))
 
 
 @pytest.mark.parametrize("form", QUICK)
@@ -103,6 +182,7 @@ def test_a_command_runs(
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning:onnxruntime.quantization")
 @pytest.mark.parametrize("form", SLOW)
 def test_a_command_runs_for_seconds(
     form: str,
@@ -113,6 +193,8 @@ def test_a_command_runs_for_seconds(
 ) -> None:
     if ".yaml" in form:
         request.getfixturevalue("project")
+    if "--offline" in form:
+        request.getfixturevalue("recogniser")
     assert "Error" not in runs_here(form, folder, monkeypatch, capsys)
 
 
