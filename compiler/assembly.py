@@ -16,6 +16,7 @@ from compiler.bundle.kept_bundle import Found, KeptBundle, checkpoint_hashes
 from compiler.bundle.manifest_of import GraphParts, bundle_files
 from compiler.bundle.proof_files import Derivation, proof_files
 from compiler.bundle.receipts import enter_receipts, receipts_in
+from compiler.bundle.source_lines import built_without_lines, derivation_without_lines, proof_without_lines
 from compiler.bundle.staged_folder import write_costs
 from compiler.cache.tool_versions import tool_versions
 from compiler.lowering.lowering import Lowering
@@ -96,6 +97,8 @@ class Assembly:
             latency = self.loaded.recipe.graphs[name].latency
             weights = None if latency is None else shared.setdefault(latency.of, WeightsFile(f"{latency.of}.weights"))
             built = lowering.emit(weights)
+            if not self.loaded.recipe.source_lines:
+                built = built_without_lines(built)
             write_files(self.folder, built.files)
             unload_weights()
             forms = lowering.target.plan
@@ -122,7 +125,8 @@ class Assembly:
         """The bundle with all that is known of it; a file that is there already stays as it is."""
         if not self.parts:
             self.parts = {
-                name: _parts_of(self.shipped.graphs[name], lowering) for name, lowering in self.lowerings.items()
+                name: _parts_of(self.shipped.graphs[name], lowering, source_lines=self.loaded.recipe.source_lines)
+                for name, lowering in self.lowerings.items()
             }
         sources, tools = _sources_of(self.loaded, self.lowerings), tool_versions(self.target.packages)
         files = bundle_files(self.loaded, self.parts, self.receipts, sources, tools, self.together)
@@ -282,11 +286,14 @@ def _in_part(lowering: Lowering, loaded: LoadedRecipe, names: Sequence[str]) -> 
         yield Path(scratch), dataclasses.replace(graph, explain=explain)
 
 
-def _parts_of(shipped: ShippedGraph, lowering: Lowering) -> GraphParts:
+def _parts_of(shipped: ShippedGraph, lowering: Lowering, *, source_lines: bool) -> GraphParts:
     """What the bundle needs to know of one graph."""
     steps = tuple(lowering.proofs.values())
     derived = lowering.original.captured.derivation()
     derivation = None if derived is None else Derivation(*derived)
+    if not source_lines:
+        steps = tuple(map(proof_without_lines, steps))
+        derivation = None if derivation is None else derivation_without_lines(derivation)
     certificate, proofs = proof_files(lowering.name, steps, shipped.built, derivation, lossy=shipped.is_rounded)
     return GraphParts(
         lowered=shipped.lowered,

@@ -73,6 +73,8 @@ class Recipe(Record):
         gates: the promises of the build.
         front_end: scalars a user of the bundle must know, e.g. `sample_rate_hz`.
         wiring: outputs that other graphs of the bundle take; whoever runs the bundle runs them together.
+        source_lines: whether graphs, proofs and certificates of the bundle name, for each node, the line of the model's
+            source: file, function, module and the text of the line. Without it nothing that ships has any of it.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=64)]
@@ -82,6 +84,7 @@ class Recipe(Record):
     gates: Gates
     front_end: dict[str, FrontEndValue] = Field(default_factory=dict)
     wiring: tuple[Wire, ...] = ()
+    source_lines: bool = True
 
     @pydantic.model_validator(mode="after")
     def _agree(self) -> Self:

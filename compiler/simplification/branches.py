@@ -44,5 +44,6 @@ def _move_nodes(candidate: Candidate, branch: ir.Graph) -> None:
         for output in node.outputs:
             output.name = output.name and house.fresh_name(graph, output.name)
         node.name = f"{around.name}_{node.name or f'{node.op_type}_{node.outputs[0].name}'}"
-        node.metadata_props.setdefault(house.SOURCE_KEY, house.source_of(around))
+        if source := house.source_of(around):
+            node.metadata_props.setdefault(house.SOURCE_KEY, source)
         graph.insert_before(around, node)

@@ -179,6 +179,7 @@ TOGETHER = 'gates.pipeline={feeds: "my_data:together", count: 2, max_abs: 1.0e-5
 WHOLE = "graphs.speller"
 
 EXAMPLES: Mapping[str, Example] = {
+    "Recipe.source_lines": Example("false", "source_lines"),
     "Latency.of": Example("asr", f"{GRAPH}.latency.of", (f"{GRAPH}.latency={{of: asr, name: fast}}",)),
     "Latency.name": Example("fast", f"{GRAPH}.latency.name", (f"{GRAPH}.latency={{of: asr, name: exact}}",)),
     "Source.arguments": Example("{layers: 12, look_ahead: 4}", f"{GRAPH}.source.arguments"),

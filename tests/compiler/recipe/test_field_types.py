@@ -20,7 +20,7 @@ WRONG_VALUES = [
         "gates:\n",
         "gate: {}\ngates:\n",
         "tiny.yaml:26: gate: expected a known key, got 'gate'; did you mean 'gates'? "
-        "known: data, front_end, gates, graphs, name, targets",
+        "known: data, front_end, gates, graphs, name, source_lines, targets",
         id="unknown key at the top",
     ),
     pytest.param(
