@@ -1,21 +1,26 @@
-"""Write operators over truth values as the same over whole numbers.
+"""Write operators over truth values as the same over numbers.
 
 Before:
     y = ScatterND(flags, places, written)
+    n = CumSum(Cast(flags, to INT64), axis)
 After:
     y = Cast(ScatterND(Cast(flags), places, Cast(written)))        # in INT32
+    n = Cast(CumSum(Cast(Cast(flags, to INT64)), axis))            # in FLOAT
 
-There is a parser that documents these operators for numbers alone. Models mark the slots of a ring that they have
-written.
+There is a parser that documents these operators for numbers alone, and CumSum for floating point. Models mark the slots
+of a ring that they have written, and count the frames that are not padding.
 
-Requires: nothing.
+Requires: nothing; counts are written where the length of their axis is a number.
 Ensures: none of these operators over BOOL, but those that reduce what they scatter.
-Keeps: those over numbers.
-Numerics: exact, as false and true are 0 and 1: what is moved comes back as it was, the larger of two is true if one is.
+Keeps: those over numbers; sums of whole numbers that are no truth values, or of 2^24 places and more.
+Numerics: exact, as false and true are 0 and 1: what is moved comes back as it was, the larger of two is true if one is,
+    and float32 holds every whole number up to 2^24.
 Source: definitions of these operators and of Cast, ONNX specification.
 """
 
 import dataclasses
+import math
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -34,6 +39,17 @@ TRUTH_OPERANDS = {
 }
 """The operators, and which of their operands hold truth values."""
 
+COUNT = {"CumSum": (0,)}
+"""The operator that adds truth values up, and the operand that holds them."""
+
+WHOLE = frozenset({ir.DataType.INT32, ir.DataType.INT64})
+
+KEEPING = ("Cast", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
+"""Operators behind which truth values are still 0 and 1."""
+
+EXACT = 2**24
+"""Float32 holds every whole number up to it."""
+
 
 @dataclasses.dataclass(frozen=True)
 class LowerFlags:
@@ -46,45 +62,70 @@ class LowerFlags:
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph in place."""
-        found = [node for node in ir.traversal.RecursiveGraphIterator(lowered.model.graph) if _is_over_flags(node)]
-        for node in found:
-            self._write(lowered.model, node)
+        nodes = ir.traversal.RecursiveGraphIterator(lowered.model.graph)
+        found = [(node, kind) for node in nodes for kind in _number_type(node)]
+        for node, kind in found:
+            self._write(lowered.model, node, kind)
         return Outcome(lowered, len(found), len(found))
 
-    def _write(self, model: ir.Model, node: ir.Node) -> None:
-        """The same node over numbers, or as the Cast of a copy where truth values come out of it."""
+    def _write(self, model: ir.Model, node: ir.Node, kind: ir.DataType) -> None:
+        """The same node over numbers, or as the Cast of a copy where something else comes out of it."""
         insert, old = house.Inserter(model, self.name, before=node), node.outputs[0]
         operands = list(node.inputs)
-        for index in TRUTH_OPERANDS[node.op_type]:
+        for index in (TRUTH_OPERANDS | COUNT)[node.op_type]:
             value = operands[index] if index < len(operands) else None
             if value is not None:
-                operands[index] = _as_number(insert, value)
+                operands[index] = _as_number(insert, value, kind)
         node.metadata_props[house.PASS_KEY] = self.name
         if node.op_type != "Equal":
+            assert old.dtype is not None
             copy = ir.Node("", node.op_type, operands, list(node.attributes.values()), num_outputs=1)
             number = copy.outputs[0]
             copy.name = number.name = house.fresh_name(model.graph, f"{old.name}_number")
-            number.shape, number.dtype = old.shape, ir.DataType.INT32
+            number.shape, number.dtype = old.shape, kind
             insert.place(copy)
             node.op_type, operands = "Cast", [number]
             node.attributes.clear()
-            node.attributes.add(ir.AttrInt64("to", ir.DataType.BOOL))
+            node.attributes.add(ir.AttrInt64("to", old.dtype))
         node.resize_inputs(len(operands))
         for index, value in enumerate(operands):
             node.replace_input_with(index, value)
 
 
-def _is_over_flags(node: ir.Node) -> bool:
-    """Whether an operator has truth values in the place of numbers, which it does not add up."""
-    data = node.inputs[0] if house.is_op(node, *TRUTH_OPERANDS) else None
+def _number_type(node: ir.Node) -> Iterator[ir.DataType]:
+    """In which type an operator over truth values is written; none where it stays."""
+    data = node.inputs[0] if house.is_op(node, *TRUTH_OPERANDS, *COUNT) else None
+    if data is None:
+        return
     reduces = house.attribute(node, "reduction") not in (None, "none")
-    return data is not None and data.dtype == ir.DataType.BOOL and not reduces
+    if node.op_type in TRUTH_OPERANDS and data.dtype == ir.DataType.BOOL and not reduces:
+        yield ir.DataType.INT32
+    is_count = node.op_type in COUNT and data.dtype in WHOLE and _holds_truth(data)
+    if is_count and _length(data, house.array_of(node.inputs[1])) < EXACT:
+        yield ir.DataType.FLOAT
 
 
-def _as_number(insert: house.Inserter, value: ir.Value) -> ir.Value:
+def _holds_truth(value: ir.Value) -> bool:
+    """Whether whole numbers are truth values, 0 and 1."""
+    maker = value.producer()
+    while value.dtype != ir.DataType.BOOL and maker is not None and house.is_op(maker, *KEEPING):
+        source = maker.inputs[0]
+        assert source is not None
+        value, maker = source, source.producer()
+    return value.dtype == ir.DataType.BOOL
+
+
+def _length(value: ir.Value, axis: np.ndarray | None) -> float:
+    """Places along an axis, infinitely many where nobody knows how many."""
+    if value.shape is None or axis is None or axis.size != 1:
+        return math.inf
+    size = value.shape[int(axis.item())]
+    return size if isinstance(size, int) else math.inf
+
+
+def _as_number(insert: house.Inserter, value: ir.Value, kind: ir.DataType) -> ir.Value:
     """A truth value as 0 or 1; constants stay constants, which parsers want of some operands."""
     array = house.array_of(value)
     if array is not None:
-        return insert.constant(array.astype(np.int32), f"{value.name}_number")
-    to = {"to": ir.DataType.INT32}
-    return insert.op("Cast", [value], to, name=f"{value.name}_number", shape=value.shape)
+        return insert.constant(array.astype(kind.numpy()), f"{value.name}_number")
+    return insert.op("Cast", [value], {"to": kind}, name=f"{value.name}_number", shape=value.shape)

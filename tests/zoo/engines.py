@@ -51,11 +51,17 @@ def frozen(family: Family, kind: ir.DataType, target: Tensorrt) -> Lowered:
     Raises:
         SlipwayError: it is not proved, or a pass refuses it.
     """
-    lowered = lower(family)
-    for name in STANDARD_PASSES[1:]:  # graphs are stored simplified
-        lowered = make_pass(name, with_preferred(name, {}, target.pass_options)).apply(lowered).lowered
     sizes = DEFAULT_SIZES | dict(family.sizes)
-    return written(lowered, kind, target, {axis: sizes[axis] for axis in family.axes})
+    return written(graph_of(family.name), kind, target, {axis: sizes[axis] for axis in family.axes})
+
+
+@functools.lru_cache(maxsize=1)
+def graph_of(name: str) -> Lowered:
+    """The graph of a family of the zoo behind the standard passes, which are the same for every kind of graph."""
+    lowered = lower(next(each for each in FAMILIES if each.name == name))
+    for each in STANDARD_PASSES[1:]:  # graphs are stored simplified
+        lowered = make_pass(each, with_preferred(each, {}, Tensorrt.pass_options)).apply(lowered).lowered
+    return lowered
 
 
 def frozen_step(family: StepFamily, kind: ir.DataType, target: Tensorrt) -> Lowered:
