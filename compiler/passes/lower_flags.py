@@ -45,7 +45,7 @@ COUNT = {"CumSum": (0,)}
 WHOLE = frozenset({ir.DataType.INT32, ir.DataType.INT64})
 
 KEEPING = ("Cast", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
-"""Operators behind which truth values are still 0 and 1."""
+"""A list of its own: operators behind which truth values are still 0 and 1."""
 
 EXACT = 2**24
 """Float32 holds every whole number up to it."""
