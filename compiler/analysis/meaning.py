@@ -26,6 +26,7 @@ from compiler.analysis.layout import Side, symbols_of
 from compiler.analysis.shape_only import Lengths, ShapeOnly
 from compiler.errors import Refused
 from compiler.ir import nodes_of, source_of
+from compiler.operator_views.reshapes import copies_zeros
 from compiler.sizes.expressions import Dim, symbol
 from compiler.sizes.growth import never_falls, never_negative
 
@@ -115,7 +116,7 @@ def needs_of(case: Case, known: Known = NOTHING) -> tuple[Dim, ...]:
     if case.op == "ConstantOfShape":
         told = numbers_of(case.node.inputs[0]) or ()
         return tuple(size for dim in told for size in _needs_of_size(case, dim, 0, known, divides=False) or ())
-    if case.op == "Reshape" and not case.int_attribute("allowzero", 0):
+    if case.op == "Reshape" and copies_zeros(case.node):
         return _not_copied(case, known)
     return ()
 

@@ -15,10 +15,11 @@ import sympy
 
 from compiler.analysis.known_sizes import numbers_of
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Side
-from compiler.ir import array_of, attribute, dims_of, int_attribute, ints_attribute, is_op
+from compiler.ir import array_of, attribute, dims_of, is_op
 from compiler.operator_traits import PICKING
 from compiler.operator_views.axes import axis_of, changed_axes, perm_of
 from compiler.operator_views.pads import pad_of
+from compiler.operator_views.reshapes import target_of
 from compiler.operator_views.slices import slice_of
 from compiler.sizes.expressions import Dim
 from compiler.sizes.growth import function_of
@@ -94,24 +95,11 @@ def run(nodes: Sequence[ir.Node], start: ir.Value, array: Array, sizes: Sizes) -
     return array
 
 
-def _integers(node: ir.Node, operand: int, name: str, sizes: Sizes) -> list[int] | None:
-    """An operand of integers, or the attribute that older opsets have in its place."""
-    if operand < len(node.inputs) and node.inputs[operand] is not None:
-        numbers = numbers_of(node.inputs[operand])
-        if numbers is None:
-            raise ValueError(f"input {operand} of {node.op_type} is not known")
-        return [number(each, sizes) for each in numbers]
-    return list(ints_attribute(node, name)) or None
-
-
 def _reshape(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:
-    try:
-        target = _integers(node, 1, "shape", sizes) or []
-    except ValueError:
-        target = [number(dim, sizes) for dim in dims_of(node.outputs[0]) or ()]
-    copies = not int_attribute(node, "allowzero", 0)
-    shape = [array.shape[at] if size == 0 and copies else size for at, size in enumerate(target)]
-    return array.reshape(shape)
+    target = target_of(node, lambda value: _read(value, sizes))
+    if target is None:
+        return array.reshape([number(dim, sizes) for dim in dims_of(node.outputs[0]) or ()])
+    return array.reshape([size for size in target.of(array.shape) if isinstance(size, int)])
 
 
 def _flatten(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:

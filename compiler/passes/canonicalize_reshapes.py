@@ -21,6 +21,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.errors import Place
 from compiler.ir import Dim
+from compiler.operator_views.reshapes import copies_zeros
 from compiler.stages import Lowered, Outcome, Refusal
 
 
@@ -78,12 +79,10 @@ def _agree(before: tuple[Dim, ...], after: tuple[Dim, ...], index: int) -> bool:
 
 def _current(node: ir.Node) -> tuple[int, ...] | None:
     array = house.array_of(node.inputs[1])
-    allow_zero = house.int_attribute(node, "allowzero", 0)
-    return None if array is None or allow_zero else tuple(int(x) for x in array)
+    return tuple(int(x) for x in array) if array is not None and copies_zeros(node) else None
 
 
 def _write(model: ir.Model, node: ir.Node, target: tuple[int, ...]) -> None:
     insert = house.Inserter(model, CanonicalizeReshapes.name, before=node)
     node.replace_input_with(1, insert.int64s(*target))
-    if "allowzero" in node.attributes:
-        del node.attributes["allowzero"]
+    node.attributes.pop("allowzero", None)

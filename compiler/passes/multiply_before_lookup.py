@@ -25,6 +25,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.operator_views.axes import axis_of, perm_of
+from compiler.operator_views.reshapes import target_of
 from compiler.stages import Array, Lowered, Outcome
 
 TRIALS = 4
@@ -109,12 +110,11 @@ class _Lookup:
             if house.is_op(node, "Transpose"):
                 rows = np.transpose(rows, perm_of(node, rows.ndim))
                 continue
-            target = house.array_of(node.inputs[1])
-            if target is None or house.int_attribute(node, "allowzero", 0):
+            target = None if house.array_of(node.inputs[1]) is None else target_of(node, house.integers_of)
+            if target is None or not target.copies:
                 return None
-            sizes = [rows.shape[at] if size == 0 else int(size) for at, size in enumerate(target)]
             try:
-                rows = rows.reshape(sizes)
+                rows = rows.reshape([int(str(size)) for size in target.of(rows.shape)])
             except ValueError:
                 return None
         return rows

@@ -41,6 +41,7 @@ from compiler.analysis.known_sizes import MOST, Numbers, numbers_of
 from compiler.operator_traits import RECURRENCES
 from compiler.operator_views.axes import axis_of, order_of
 from compiler.operator_views.pads import pad_of
+from compiler.operator_views.reshapes import copies_zeros
 from compiler.operator_views.slices import Number, slice_of
 from compiler.simplification.constants import constant_of, fold
 from compiler.sizes.expressions import Dim
@@ -216,7 +217,7 @@ def reshape(candidate: Candidate) -> ir.Value | None:
     value, shape = candidate.value(0), numbers(candidate.value(1), candidate)
     if value is None or shape is None:
         return None
-    copies = not house.int_attribute(candidate.node, "allowzero", 0)
+    copies = copies_zeros(candidate.node)
     dims = house.dims_of(value)
     if dims is not None and len(dims) == len(shape) and _is_same_shape(dims, shape, copies):
         return value

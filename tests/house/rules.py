@@ -1081,21 +1081,15 @@ NAMING_AXES = frozenset({"CumSum", "Pad", "Squeeze", "Unsqueeze"})
 
 STILL_READING = frozenset(
     {
-        "compiler/analysis/meaning.py",
-        "compiler/analysis/place_numbers.py",
         "compiler/analysis/rules/convolution.py",
         "compiler/analysis/rules/kernel_windows.py",
-        "compiler/analysis/rules/movement.py",
         "compiler/analysis/rules/resampling.py",
         "compiler/batching/rules/along_axes.py",
-        "compiler/batching/rules/movement.py",
         "compiler/capture/onnx_source/opset_conversion.py",
         "compiler/derivation/delays.py",
         "compiler/derivation/reading.py",
-        "compiler/passes/canonicalize_reshapes.py",
         "compiler/passes/lower_pointwise_convolutions.py",
         "compiler/passes/lower_quantized_convolutions.py",
-        "compiler/passes/multiply_before_lookup.py",
         "compiler/passes/widen_depthwise_convolutions.py",
         "compiler/simplification/rules.py",
         "compiler/sizes/inference.py",

@@ -19,6 +19,7 @@ from compiler.analysis.registry import Table
 from compiler.analysis.rules.length import created, is_known
 from compiler.ir import Dim
 from compiler.operator_views.axes import named_axes, perm_of
+from compiler.operator_views.reshapes import LEFT_OVER, target_of
 from compiler.sizes.expressions import normal_form
 
 
@@ -142,13 +143,12 @@ def _content(size: Dim) -> int:
 def _target(case: Case, sizes: Sequence[Dim]) -> list[Dim]:
     """The sizes of the output's axes: as shape inference has them, else as the target says; one may be left over."""
     stated = [normal_form(dim) for dim in case.out_dims()]
-    given = numbers_of(case.node.inputs[1]) if case.op == "Reshape" else None
-    copies = not case.int_attribute("allowzero", 0)
-    dims = case.dims()
+    target, dims = target_of(case.node, numbers_of), case.dims()
     for at, dim in enumerate(stated):
-        if not is_known(case, dim) and given is not None and given[at] != -1:
-            copied = given[at] == 0 and copies and at < len(dims)
-            stated[at] = _in_size(case, at, dims) if copied else normal_form(given[at])
+        asked = LEFT_OVER if target is None or is_known(case, dim) else target.sizes[at]
+        if target is not None and asked is not None and asked != LEFT_OVER:
+            is_copy = target.copied(at) and at < len(dims)
+            stated[at] = _in_size(case, at, dims) if is_copy else normal_form(asked)
     unknown = [at for at, dim in enumerate(stated) if not is_known(case, dim)]
     if len(unknown) == 1:
         whole: Dim = normal_form(math.prod(sizes))

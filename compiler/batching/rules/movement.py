@@ -9,6 +9,7 @@ from compiler.batching.lifter import LiftedNode
 from compiler.ir import Dim
 from compiler.operator_views.axes import axis_of, named_axes, perm_of
 from compiler.operator_views.pads import pad_of
+from compiler.operator_views.reshapes import copies_zeros
 from compiler.operator_views.slices import slice_of
 
 
@@ -82,13 +83,13 @@ def unsqueeze(lifted: LiftedNode) -> None:
 def reshape(lifted: LiftedNode) -> None:
     """The batch keeps the place of a 1 that has the same axes in front before and after; else it goes in front."""
     lifted.require_shared(1, what="its target")
-    allow_zero = bool(house.int_attribute(lifted.node, "allowzero", 0))
+    copies = copies_zeros(lifted.node)
     target = house.array_of(lifted.value(1))
     numbers = None if target is None else [int(number) for number in target]
     before, after, place = lifted.dims(), lifted.out_dims(), lifted.place()
-    if "allowzero" in lifted.node.attributes:
-        del lifted.node.attributes["allowzero"]
-    if allow_zero and (numbers is None or 0 in numbers):
+    lifted.node.attributes.pop("allowzero", None)
+    counts = not copies and (numbers is None or 0 in numbers)
+    if counts:
         lifted.set("allowzero", 1)
     elif numbers is not None and place is not None and _keeps_place(before, after, place):
         lifted.read(0, in_place(place))
@@ -97,8 +98,8 @@ def reshape(lifted: LiftedNode) -> None:
         lifted.keep(in_place(place))
         return
     lifted.read(0, INSERTED)
-    first = lifted.lifter.count() if "allowzero" in lifted.node.attributes else 0
-    rest = [lifted.value(1)] if numbers is None or "allowzero" in lifted.node.attributes else numbers
+    first = lifted.lifter.count() if counts else 0
+    rest = [lifted.value(1)] if numbers is None or counts else numbers
     lifted.node.replace_input_with(1, lifted.lifter.joined(lifted.insert, [first, *rest]))
     lifted.keep(INSERTED)
 
