@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import functools
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
@@ -139,8 +140,15 @@ _note = ShapeInferenceContext.set_symbolic_value
 
 
 def _note_what_fits(context: ShapeInferenceContext, value: ir.Value, data: Sizes) -> None:
-    """Note what a value holds, unless its type cannot hold it: the library computes without bounds."""
-    if all(can_hold(value.dtype, number if isinstance(number, int) else _expression(number)) for number in data):
+    """Note what a value holds, unless its type cannot hold it, or it has another number of elements.
+
+    The library computes without bounds, and adds a column to a row as if both were lists.
+    """
+    sizes = () if value.shape is None else tuple(value.shape)
+    known = [size for size in sizes if isinstance(size, int)]
+    is_one_each = value.shape is None or len(known) < len(sizes) or math.prod(known) == len(data)
+    fits = (can_hold(value.dtype, number if isinstance(number, int) else _expression(number)) for number in data)
+    if is_one_each and all(fits):
         _note(context, value, data)
 
 

@@ -274,3 +274,13 @@ def test_numbers_are_cut_out_backwards() -> None:
         { n = Shape(x)  y = Slice(n, last, front, , back) }"""
     )
     assert house.integers_of(model.graph.outputs[0]) == (4, house.symbol("time"), house.symbol("batch"))
+
+
+@pytest.mark.parametrize("op", ["Add", "Sub", "Mul"])
+def test_a_column_and_a_row_make_a_table(op: str) -> None:
+    model = parse(
+        f"""(float[time,3] x) => (int64[p,q] y) <int64[1] zero = {{0}}, int64[1] one = {{1}}>
+        {{ s = Shape(x)  row = Unsqueeze(s, zero)  column = Unsqueeze(s, one)  y = {op}(row, column) }}"""
+    )
+    (y,) = model.graph.outputs
+    assert house.dims_of(y) == (2, 2) and house.integers_of(y) is None
