@@ -305,6 +305,7 @@ CHANGES: dict[str, list[Change]] = {
     "Recipe.gates": [("stream", at("gates", "task"))],
     "Recipe.front_end": [("stream", at("front_end", value={"hop": 5}))],
     "Recipe.wiring": [("stream", at("wiring", value=[WIRE])), ("wired", at("wiring"))],
+    "Recipe.source_lines": [("stream", at("source_lines", value=False))],
     "Graph.source": [("stream", at(*NET, "source", value={"onnx": "product.onnx"}))],
     "Graph.first_call": [("stream", at(*NET, "first_call", value={"onnx": "stream.onnx"}))],
     "Graph.inputs": [("stream", lambda r: graph(r).update(inputs=dict(reversed(graph(r)["inputs"].items()))))],
