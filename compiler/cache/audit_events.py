@@ -13,8 +13,9 @@ MAPS = "mmap.__new__"
 SETS_VARIABLE = "os.putenv"
 MAKES_FOLDER = "os.mkdir"
 RENAMES = "os.rename"
+READS_ATTRIBUTES = frozenset({"os.getxattr", "os.listxattr"})
 
-TAKEN_IN = frozenset({LISTS, SCANS, MAPS, SETS_VARIABLE, MAKES_FOLDER, RENAMES})
+TAKEN_IN = frozenset({LISTS, SCANS, MAPS, SETS_VARIABLE, MAKES_FOLDER, RENAMES, *READS_ATTRIBUTES})
 """Events that the tracer makes something of, each in its own way; as does it of files that are opened."""
 
 HARMLESS = frozenset({

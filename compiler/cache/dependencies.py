@@ -5,11 +5,13 @@ A dependency is a text that says what was looked at; its state is a text as well
     file weights.pt          content of a file, or what else is there
     link latest.pt           where a link leads
     times weights.pt         size of a file, and when it was changed
+    attributes weights.pt    extended attributes of a file
     folder corpus            names in a folder
     kinds corpus             names in a folder, and which of them are folders
     entries corpus           names in a folder, with sizes and times
     variable MODEL_SIZE      hash of an environment variable
     variables                names of all environment variables
+    arguments                what the command was given
     module my_model (.)      where the import system finds a module, the recipe's folder in brackets
 
 Paths below the current directory are written relative to it, so that checkouts may share a store.
@@ -59,6 +61,11 @@ def times_at(path: str) -> str:
     return f"times {portable(path)}"
 
 
+def attributes_at(path: str) -> str:
+    """The dependency on the extended attributes of a file."""
+    return f"attributes {portable(path)}"
+
+
 def kinds_at(path: str) -> str:
     """The dependency on a folder's names, and on which of them are folders."""
     return f"kinds {portable(path)}"
@@ -77,6 +84,11 @@ def variable_named(name: str) -> str:
 def names_of_variables(_: str = "") -> str:
     """The dependency on the names of all environment variables."""
     return "variables"
+
+
+def arguments_given(_: str = "") -> str:
+    """The dependency on what the command was given, behind its name."""
+    return "arguments"
 
 
 def module_named(name: str, folder: Path) -> str:
@@ -99,6 +111,8 @@ def state_of(dependency: str) -> str:
         return ABSENT if value is None else _hashed(value)
     if kind == "variables":
         return _hashed("\0".join(sorted(os.environ)))
+    if kind == "arguments":
+        return _hashed("\0".join(map(str, sys.argv[1:])))
     found = re.fullmatch(r"(\S+) \((.*)\)", rest)
     return ABSENT if kind != "module" or found is None else _state_of_module(found[1], Path(found[2]))
 
@@ -222,6 +236,14 @@ def _state_of_times(path: Path) -> str:
     return f"{found.st_size} {found.st_mtime_ns}"
 
 
+def _state_of_attributes(path: Path) -> str:
+    try:
+        names = sorted(os.listxattr(path))
+        return _hashed("\0".join(f"{name}={os.getxattr(path, name).hex()}" for name in names))
+    except OSError:
+        return ABSENT
+
+
 def _state_of_folder(path: Path) -> str:
     return _listed(path, lambda entry: entry.name)
 
@@ -246,6 +268,7 @@ _STATES_OF_PATHS = {
     "file": _state_of_file,
     "link": _state_of_link,
     "times": _state_of_times,
+    "attributes": _state_of_attributes,
     "folder": _state_of_folder,
     "kinds": _state_of_kinds,
     "entries": _state_of_entries,

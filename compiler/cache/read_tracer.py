@@ -1,9 +1,9 @@
 """Sees what code named in a recipe reads while it runs, so that results can be kept while that is unchanged.
 
-Seen are files opened, mapped, asked for or listed, links, modules looked for, and environment variables: by audit
-events (`audit_events.py`), and by listeners in front of calls that raise none (`unheard_calls.py`). Packages whose
-native code opens files by itself are told by `imported_sources.py`. The network and other processes lead out of sight:
-that is said, and a result that it went into is not kept.
+Seen are files opened, mapped, asked for or listed, links, extended attributes, modules looked for, environment
+variables and arguments: by audit events (`audit_events.py`), and by listeners in front of calls that raise none
+(`unheard_calls.py`). Packages whose native code opens files by itself are told by `imported_sources.py`. The network
+and other processes lead out of sight: that is said, and a result that it went into is not kept.
 
     with READ_TRACER.watching():
         module = factory()
@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from compiler.cache import audit_events, dependencies
+from compiler.cache.heard_arguments import listening_to_arguments
 from compiler.cache.heard_imports import HeardImports
 from compiler.cache.heard_variables import listening_to_variables
 from compiler.cache.unheard_calls import Arguments, Listeners, argument
@@ -91,6 +92,7 @@ class ReadTracer:
             if self._watching == 1:
                 self.listeners.begin()
                 self._restore_variables = listening_to_variables(self._see_variable, self._see_all_variables)
+                self._restore_arguments = listening_to_arguments(self._see_arguments)
                 sys.meta_path.insert(0, self.imports)
         try:
             yield
@@ -99,6 +101,7 @@ class ReadTracer:
                 self._watching -= 1
                 if not self._watching:
                     sys.meta_path.remove(self.imports)
+                    self._restore_arguments()
                     self._restore_variables()
                     self.listeners.end()
 
@@ -166,6 +169,8 @@ class ReadTracer:
                 self._list(first, shows_kinds=event == audit_events.SCANS, shows_times=_is_users(frame))
         elif event == audit_events.MAPS:
             self._see_file(first, frame)
+        elif event in audit_events.READS_ATTRIBUTES:
+            self._see_state(dependencies.attributes_at, first)
         elif event == audit_events.SETS_VARIABLE:
             self._set_variables.add(os.fsdecode(first))
         elif event == audit_events.MAKES_FOLDER:
@@ -275,6 +280,9 @@ class ReadTracer:
             self._look_at(dependencies.names_of_variables, "")
         for name in os.environ:
             self._take_in_variable(name)
+
+    def _see_arguments(self) -> None:
+        self._note(lambda _, __: self._look_at(dependencies.arguments_given, ""), None)
 
     def _lead_out(self, frame: types.FrameType, what: str) -> None:
         if not _imports_package(frame):

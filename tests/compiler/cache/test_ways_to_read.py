@@ -120,6 +120,16 @@ def variable(number: int) -> None:
         os.environ["TRIAL_LATE"] = ""
 
 
+def arguments(number: int) -> None:
+    texts(number)
+    sys.argv = ["train.py", "--number", str(number)]
+
+
+def attributes(number: int) -> None:
+    texts(number)
+    os.setxattr("text.txt", "user.number", str(number).encode())
+
+
 @dataclasses.dataclass(frozen=True)
 class Way:
     """How something is read.
@@ -277,6 +287,26 @@ IN_PROCESS = {
     "all of posix.environ": Way("import posix; return dict(posix.environ)", variable),
     "os.environb": Way("import os; return os.environb[b'TRIAL_NUMBER']", variable),
     "all of os.environ": Way("import os; return 'TRIAL_LATE' in list(os.environ)", variable),
+    "sys.argv": Way("import sys; return sys.argv[2]", arguments),
+    "argparse": Way(
+        """import argparse
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--number')
+    return parser.parse_args().number""",
+        arguments,
+    ),
+    "os.getxattr": Way("import os; return os.getxattr('text.txt', 'user.number')", attributes),
+    "os.listxattr": Way(
+        "import os; return os.listxattr('text.txt')",
+        lambda number: attributes(number) if number > 1 else texts(number),
+    ),
+    "shutil.copystat": Way(
+        """import os, shutil
+    open('written.txt', 'w').close()
+    shutil.copystat('text.txt', 'written.txt')
+    return os.getxattr('written.txt', 'user.number')""",
+        attributes,
+    ),
     "expandvars": Way("import os; return os.path.expandvars('$TRIAL_NUMBER')", variable),
 }
 
@@ -424,6 +454,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
     monkeypatch.setattr(imported_sources, "_own_modules", lambda: ["users"])  # not those of all tests
     yield tmp_path / "work"
     forget()

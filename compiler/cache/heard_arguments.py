@@ -1,0 +1,58 @@
+"""Listens to what the command was given, which is read without an event."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+ASKING = (
+    "__add__", "__contains__", "__eq__", "__ge__", "__gt__", "__iter__", "__le__", "__len__", "__lt__", "__mul__",
+    "__ne__", "__repr__", "__reversed__", "__rmul__", "copy", "count", "index", "pop", "sort",
+)  # fmt: skip
+"""Methods of a list that tell what is in it."""
+
+
+def listening_to_arguments(see: Callable[[], None]) -> Callable[[], None]:
+    """Listen where arguments are read: in `sys.argv`, but for the name of the program, which parsers print.
+
+    Args:
+        see: is told that they are read.
+
+    Returns:
+        Ends it; what was changed meanwhile stays so.
+    """
+    given = sys.argv
+    heard = _listening(given, see)
+    sys.argv = heard
+
+    def restore() -> None:
+        if sys.argv is heard:
+            given[:] = list.__getitem__(heard, slice(None))
+            sys.argv = given
+
+    return restore
+
+
+def _listening(raw: list[str], see: Callable[[], None]) -> list[str]:
+    """The arguments, with ears."""
+
+    def heard(name: str) -> Callable[..., Any]:
+        method = getattr(list, name)
+
+        def ask(arguments: list[str], *asked: Any) -> Any:
+            see()
+            return method(arguments, *asked)
+
+        return ask
+
+    class Listening(list[str]):
+        def __getitem__(self, place: Any) -> Any:
+            if place != 0:
+                see()
+            return super().__getitem__(place)
+
+        def __radd__(self, front: list[Any]) -> list[Any]:
+            return [*front, *self]
+
+    for name in ASKING:
+        setattr(Listening, name, heard(name))
+    return Listening(raw)
