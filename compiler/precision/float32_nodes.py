@@ -43,12 +43,18 @@ class Operands:
     outputs: tuple[int, ...]
 
 
+SPECTRA = frozenset({"DFT", "STFT"})
+"""The standard has them in half precision, and ONNX Runtime, for one, casts around them: it has no such kernel."""
+
+
 def typed_operands(node: ir.Node, kind: ir.DataType) -> Operands | None:
     """The float32 operands and results that may be of another type, or None where one of them may not."""
     inputs = [i for i, value in enumerate(node.inputs) if value is not None and value.dtype == ir.DataType.FLOAT]
     outputs = [i for i, value in enumerate(node.outputs) if value.dtype == ir.DataType.FLOAT]
     if house.is_op(node, "Cast"):
         return Operands(tuple(inputs), tuple(outputs))
+    if house.is_op(node, *SPECTRA):
+        return None
     try:
         schema = onnx.defs.get_schema(node.op_type, node.version or 20, node.domain)
     except onnx.defs.SchemaError:

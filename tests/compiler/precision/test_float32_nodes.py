@@ -67,6 +67,14 @@ def test_operators_without_a_half_form_stay() -> None:
     assert "q_dynamicquantizelinear" in nodes_of(planner(text))
 
 
+def test_spectra_stay_in_float32_as_nobody_has_a_kernel_in_half() -> None:
+    text = """(float[1,32,1] x, int64 step, float[8] w) => (float[1,7,5,2] y, float[1,7,5,2] z)
+        { y = STFT<onesided = 1>(x, step, w)  z = Neg(y) }"""
+    model = parse(text, {"step": np.array(4), "w": np.ones(8, np.float32)})
+    assert typed_operands(node_named(model, "y"), HALF) is None
+    assert typed_operands(node_named(model, "z"), HALF) is not None
+
+
 def test_constants_out_of_range_pin_but_for_what_masks_fill_in() -> None:
     weights = {"big": np.array(1e6, np.float32), "low": np.array(-1e9, np.float32), "m": np.array([True, False])}
     text = "(float[2] x, float big, float low, bool[2] m) => (float[2] y) { a = Where(m, x, low) y = Mul(a, big) }"
