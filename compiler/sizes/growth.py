@@ -182,7 +182,7 @@ def truncated(top: sympy.Expr, bottom: sympy.Expr) -> sympy.Expr | None:
         return exact
     if not bottom.is_nonnegative and not never_falls(bottom):
         return None
-    if top.is_nonnegative or never_falls(top):
+    if top.is_nonnegative or (never_falls(top) and not top.is_negative):
         return sympy.floor(exact)
     if not never_falls(-top):
         return None

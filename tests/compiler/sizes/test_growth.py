@@ -115,6 +115,14 @@ def test_quotients_are_exact_far_out() -> None:
     assert values_of(third, TIME, lengths).tolist() == [(int(n) + 2) // 3 for n in lengths]
 
 
+@pytest.mark.parametrize("top", [-7, -2, -1, 0, 1, 7])
+def test_a_quotient_of_a_number_by_a_length_rounds_towards_zero(top: int) -> None:
+    quotient = truncated(sympy.Integer(top), sympy.sympify(TIME))
+    assert quotient is not None
+    lengths = np.arange(1, 12)
+    assert values_of(quotient, TIME, lengths).tolist() == [int(top / int(length)) for length in lengths]
+
+
 @pytest.mark.parametrize("bottom", [2, 3])
 @pytest.mark.parametrize("top", ["-time", "3 - time", "9 - 2*time", "1 - (time + 1)//2", "time//2"])
 def test_a_quotient_rounds_towards_zero_on_both_sides_of_zero(top: str, bottom: int) -> None:
