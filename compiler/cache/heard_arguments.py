@@ -53,6 +53,9 @@ def _listening(raw: list[str], see: Callable[[], None]) -> list[str]:
         def __radd__(self, front: list[Any]) -> list[Any]:
             return [*front, *self]
 
+        def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+            return list, ([*self],)  # processes that are spawned are given the arguments
+
     for name in ASKING:
         setattr(Listening, name, heard(name))
     return Listening(raw)

@@ -3,6 +3,7 @@
 import argparse
 import copy
 import json
+import pickle
 import sys
 from collections.abc import Callable
 
@@ -25,6 +26,8 @@ READS: list[Callable[[], object]] = [
     lambda: sys.argv == ["train.py", "--fast"],
     lambda: sys.argv.copy(),
     lambda: copy.copy(sys.argv),
+    lambda: copy.deepcopy(sys.argv),
+    lambda: pickle.loads(pickle.dumps(sys.argv)),
     lambda: str(sys.argv),
     lambda: json.dumps(sys.argv),
     lambda: sorted(sys.argv),
