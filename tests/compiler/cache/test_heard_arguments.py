@@ -3,9 +3,9 @@
 import argparse
 import copy
 import json
-import pickle
 import sys
 from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
 
 import pytest
 
@@ -27,7 +27,7 @@ READS: list[Callable[[], object]] = [
     lambda: sys.argv.copy(),
     lambda: copy.copy(sys.argv),
     lambda: copy.deepcopy(sys.argv),
-    lambda: pickle.loads(pickle.dumps(sys.argv)),
+    lambda: bytes(ForkingPickler.dumps(sys.argv)),  # as processes are spawned
     lambda: str(sys.argv),
     lambda: json.dumps(sys.argv),
     lambda: sorted(sys.argv),
