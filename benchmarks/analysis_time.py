@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import command
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.cache.store import StageCache
 from compiler.capture.original import Original
 from compiler.checker.check import check
@@ -65,7 +65,7 @@ def stack(nodes: int) -> Lowered:
         shape = [int(str(dim)) for dim in value.shape or ()]
         value.const_value = ir.tensor(rng.standard_normal(shape).astype(np.float32) / CHANNELS, name=value.name)
         model.graph.register_initializer(value)
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     return Lowered("stack", model, batch_axis="batch", padded_axes=(PaddedAxis("time", "real_length"),))
 
 
@@ -85,7 +85,7 @@ def recipe_graph(recipe: str, kept: Path | None = None) -> Lowered:
 
 def measure(lowered: Lowered, *, replay: bool = False) -> tuple[int, float, float | None]:
     """Nodes, seconds of the proof, and seconds of the checker where it is asked for."""
-    before = ir.serde.serialize_model(house.clone(lowered.model)) if replay else None
+    before = ir.serde.serialize_model(graphs.clone(lowered.model)) if replay else None
     nodes = len(list(lowered.model.graph))
     started = time.perf_counter()
     outcome = PadAxes().apply(lowered)

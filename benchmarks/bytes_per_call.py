@@ -12,7 +12,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.operator_costs import Sizes, bytes_moved, bytes_of
 from runtime_lite.format.manifest import Graph, Tensor, bucket_name, static_shape, tensor_bytes
 
@@ -45,7 +45,7 @@ def bytes_per_call(bundle: Path, graph: Graph) -> Iterator[Moved]:
     """
     for artifact in graph.artifacts:
         model = ir.load(bundle / artifact.file)
-        house.infer_shapes(model)
+        graphs.infer_shapes(model)
         yield Moved(
             bucket_name(artifact.sizes),
             _of_states(graph.inputs, artifact.sizes),

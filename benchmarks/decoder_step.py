@@ -35,7 +35,7 @@ from rich.table import Table
 
 from benchmarks import command
 from benchmarks.floor import Machine, Work, to_floor
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.kept_frames import keep_newest
 from compiler.derivation.derive import derive
 from compiler.passes import make_pass
@@ -104,10 +104,10 @@ class _Writer:
         tokens = ir.Value(name="tokens", shape=ir.Shape(["batch", "time"]), type=ir.TensorType(ir.DataType.INT64))
         graph = ir.Graph([tokens], [], nodes=[], opset_imports={"": 20}, name="decoder")
         self.model = ir.Model(graph, ir_version=10)
-        self.insert = house.Inserter(self.model, "decoder_step")
+        self.insert = graphs.Inserter(self.model, "decoder_step")
         self.weights_made = 0
         self._write(tokens)
-        house.infer_shapes(self.model)
+        graphs.infer_shapes(self.model)
 
     def op(
         self, kind: str, *operands: ir.Value, dtype: ir.DataType | None = None, **attributes: int | Sequence[int]

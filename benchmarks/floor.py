@@ -19,7 +19,7 @@ import numpy as np
 import onnx_ir as ir
 
 from benchmarks.serving.rounds import spread
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.operator_costs import Sizes, bytes_of, multiply_adds
 from compiler.runners.session import Session, open_session
 from compiler.targets.base import Target
@@ -158,7 +158,7 @@ def product(precision: Precision, side: int) -> bytes:
     real = random.standard_normal((side, side), dtype=np.float32)
     weights.const_value = ir.tensor(real if precision == "float32" else (50 * real).clip(-127, 127).astype(np.int8))
     model.graph.register_initializer(weights)
-    return house.serialized(model)
+    return graphs.serialized(model)
 
 
 def largest_cache() -> int:
@@ -174,7 +174,7 @@ def work_of(model: ir.Model, sizes: Sizes) -> Work:
         model: its shapes are inferred.
         sizes: of named axes; an axis that is not named counts once.
     """
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     counts = _counted(model.graph, sizes)
     read_whole = [value for value in model.graph.initializers.values() if _is_read_whole(value)]
     return Work(counts, bytes_of(read_whole, sizes))

@@ -27,7 +27,7 @@ from rich.table import Table
 
 from benchmarks import command
 from benchmarks.floor import Machine, to_floor, work_of
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.cache.store import StageCache
 from compiler.capture.original import Original
 from compiler.errors import DataError
@@ -118,7 +118,7 @@ def _frozen(lowered: Lowered, sizes: Mapping[str, int]) -> Lowered:
     names = {str(name) for value in lowered.model.graph.inputs for dim in value.shape or () for name in [dim]}
     wanted = {cache.axis: cache.slots for cache in lowered.caches} | dict(sizes)
     kept = tuple((axis, size) for axis, size in wanted.items() if axis in names)
-    copy = dataclasses.replace(lowered, model=house.clone(lowered.model))
+    copy = dataclasses.replace(lowered, model=graphs.clone(lowered.model))
     return FreezeAxes(kept).apply(copy).lowered
 
 
@@ -148,7 +148,7 @@ def _session(lowered: Lowered, threads: int) -> onnxruntime.InferenceSession:
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return onnxruntime.InferenceSession(house.serialized(lowered.model), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(graphs.serialized(lowered.model), options, providers=["CPUExecutionProvider"])
 
 
 def _full_feeds(lowered: Lowered, sizes: Mapping[str, int]) -> dict[str, Any]:

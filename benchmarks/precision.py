@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import command
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.cache.store import StageCache
 from compiler.calib.magnitudes import HALF_MAX, largest_magnitudes
 from compiler.calib.watched_streams import noise_between
@@ -135,7 +135,7 @@ def _contenders(plain: Lowered, lower: LowerPrecision, console: Console) -> Iter
     if first is not None:
         console.print(
             f"first value beyond half precision: {first.name}, {magnitudes[str(first.name)]:.6g}, of "
-            f"{house.source_of(first.producer())}"
+            f"{graphs.source_of(first.producer())}"
         )
     yield Contender("naive", write_types(plain, (), HALF), 0, 0.0, 0)
     large = {str(node.name) for node in nodes if _exceeds(node, magnitudes)}
@@ -145,7 +145,7 @@ def _contenders(plain: Lowered, lower: LowerPrecision, console: Console) -> Iter
     goal = max(noise_between(plain, ours.lowered, streams).values())
     yield _by_prefix(plain, [str(node.name) for node in nodes], states, goal)
     yield ours
-    copy = dataclasses.replace(plain, model=house.clone(plain.model))
+    copy = dataclasses.replace(plain, model=graphs.clone(plain.model))
     started = time.perf_counter()
     rescaled = RescaleStreams().apply(copy).lowered
     seconds = time.perf_counter() - started
@@ -155,7 +155,7 @@ def _contenders(plain: Lowered, lower: LowerPrecision, console: Console) -> Iter
 
 def _exceeds(node: ir.Node, magnitudes: dict[str, float]) -> bool:
     values = [str(value.name) for value in (*node.inputs, *node.outputs) if value is not None]
-    weights = [house.array_of(value) for value in node.inputs]
+    weights = [graphs.array_of(value) for value in node.inputs]
     large = any(array is not None and array.dtype.kind == "f" and np.any(np.isfinite(array) & (abs(array) > HALF_MAX))
                 for array in weights)  # fmt: skip
     return (large and node.op_type != "Where") or any(magnitudes.get(name, 0.0) > THRESHOLD for name in values)

@@ -38,7 +38,7 @@ from rich.table import Table
 
 from benchmarks import command
 from benchmarks.floor import Machine, to_floor, work_of
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.cache.store import StageCache
 from compiler.calib.watched_streams import noise_between
 from compiler.capture.original import Original
@@ -122,7 +122,7 @@ def _contenders(exact: Lowered, static: QuantizeStatic) -> Iterator[tuple[str, L
     """Each quantised graph, and the seconds that it took."""
 
     def copy(**changes: Any) -> Lowered:
-        return dataclasses.replace(exact, model=house.clone(exact.model), **changes)
+        return dataclasses.replace(exact, model=graphs.clone(exact.model), **changes)
 
     started = time.perf_counter()
     yield "static", static.apply(copy()).lowered, time.perf_counter() - started
@@ -174,7 +174,7 @@ class _Nothing:
 
 def frozen(lowered: Lowered, rows: int) -> onnx.ModelProto:
     """The graph for a fixed number of rows."""
-    copy = dataclasses.replace(lowered, model=house.clone(lowered.model))
+    copy = dataclasses.replace(lowered, model=graphs.clone(lowered.model))
     sizes = () if lowered.batch_axis is None else ((lowered.batch_axis, rows),)
     return ir.serde.serialize_model(FreezeAxes(sizes).apply(copy).lowered.model)
 
@@ -220,7 +220,7 @@ def _sqnr(exact: Lowered, rounded: Lowered, streams: Sequence[Sequence[Feed]]) -
 
 
 def _task(loaded: LoadedRecipe, lowered: Lowered) -> dict[str, Any]:
-    return {"metric": task_metric(loaded, lowered, open_session(house.serialized(lowered.model), optimize=True))}
+    return {"metric": task_metric(loaded, lowered, open_session(graphs.serialized(lowered.model), optimize=True))}
 
 
 def task_metric(loaded: LoadedRecipe, lowered: Lowered, session: Session) -> Any:

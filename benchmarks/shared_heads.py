@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import command
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.original import Original
 from compiler.heads.attention import find_attentions
 from compiler.passes import make_pass
@@ -130,7 +130,7 @@ def _calls(lowered: Lowered, projections: Sequence[str], on: Sequence[Sentence])
 
 def merged(lowered: Lowered, groups: int, method: str, *, refit: bool) -> Lowered:
     """A copy whose heads share."""
-    copy = dataclasses.replace(lowered, model=house.clone(lowered.model))
+    copy = dataclasses.replace(lowered, model=graphs.clone(lowered.model))
     return make_pass("merge_kv_heads", {"groups": groups, "method": method, "refit": refit}).apply(copy).lowered
 
 

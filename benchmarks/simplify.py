@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import command
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes.simplify import simplify_model
 from compiler.runners.session import run_model
 from compiler.stages import Array
@@ -46,14 +46,14 @@ def optimizer(model: ir.Model) -> ir.Model:
 def onnxsim(model: ir.Model) -> ir.Model:
     """The package onnxsim, without its own comparison with random inputs."""
     module = importlib.import_module("onnxsim")
-    simple, _ = module.simplify(onnx.load_model_from_string(house.serialized(_shaped(model))), check_n=0)
+    simple, _ = module.simplify(onnx.load_model_from_string(graphs.serialized(_shaped(model))), check_n=0)
     restored: ir.Model = ir.from_proto(simple)
     return restored
 
 
 def _shaped(model: ir.Model) -> ir.Model:
     """With shapes, which it asks of every output."""
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     return model
 
 
@@ -64,7 +64,7 @@ def edge_cases(contender: Contender) -> tuple[int, int]:
         model = parse(text)
         expected = run_model(model, {"x": EDGES})
         try:
-            got = run_model(contender(house.clone(model)), {"x": EDGES})
+            got = run_model(contender(graphs.clone(model)), {"x": EDGES})
         except Exception:  # noqa: BLE001 - what a contender raises is its result
             failed += 1
             continue
@@ -124,7 +124,7 @@ def main(arguments: list[str] | None = None) -> int:
                 continue
             spent += time.process_time() - started
             left += len(simple.graph)
-            sourced += sum(bool(house.source_of(node)) for node in simple.graph)
+            sourced += sum(bool(graphs.source_of(node)) for node in simple.graph)
         wrong, broken = edge_cases(contender)
         large = stack(options.nodes)
         started = time.process_time()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.calib.noise import Noise
 from compiler.lowering.lowering import Lowering
 from compiler.lowering.pass_parity import PASS_STEPS
@@ -74,9 +74,9 @@ def boxes_of(model: ir.Model, records: Sequence[PrecisionRecord]) -> tuple[Box, 
             found = ranges.get(name)
             if found is not None:
                 notes.append(f"{found.tensor}: {found.low:.4g}..{found.high:.4g} in {found.type}, {found.method}")
-        stamp = node.metadata_props.get(house.PASS_KEY, "")
+        stamp = node.metadata_props.get(graphs.PASS_KEY, "")
         notes += [f"written by {stamp}"] if stamp else []
-        notes += [house.source_of(node)] if house.source_of(node) else []
+        notes += [graphs.source_of(node)] if graphs.source_of(node) else []
         boxes.append(
             Box(
                 str(node.name),
@@ -97,7 +97,7 @@ def precision_of(node: ir.Node) -> Precision:
     operands = [value.producer() for value in node.inputs if value is not None]
     if any(part in node.op_type.lower() for part in QUANTIZED):
         return Precision.INT8
-    if operands and operands[0] is not None and house.is_op(operands[0], "DequantizeLinear"):
+    if operands and operands[0] is not None and graphs.is_op(operands[0], "DequantizeLinear"):
         return Precision.INT8
     return _kind_of_value(node.outputs[0])
 
@@ -111,7 +111,7 @@ def _kind_of_value(value: ir.Value) -> Precision:
 
 def _type_words(value: ir.Value) -> str:
     kind = "?" if value.dtype is None else {"float": "float32"}.get(value.dtype.name.lower(), value.dtype.name.lower())
-    dims = house.dims_of(value)
+    dims = graphs.dims_of(value)
     shape = "?" if dims is None else ", ".join("?" if getattr(dim, "is_Dummy", False) else str(dim) for dim in dims)
     return f"{kind} [{shape}]"
 
@@ -138,7 +138,7 @@ def worst_histograms(
             counted = is_counted(right)  # without what masks fill with
             reference.append(right[counted])
             shipped.append(got[counted])
-    sources = {str(value.name): house.source_of(node) for node in final.model.graph for value in node.outputs}
+    sources = {str(value.name): graphs.source_of(node) for node in final.model.graph for value in node.outputs}
     histograms = [
         _histogram(name, sources.get(name, ""), np.concatenate(right), np.concatenate(got))
         for name, (right, got) in found.items()

@@ -7,14 +7,14 @@ import onnx_ir as ir
 import pytest
 
 import build
-from compiler import ir as house
+from compiler import ir as graphs
 from tests.compiler.explain.test_explanation import SOFTMAX, TWICE_REFUSED
 from tests.kit.graphs import copy_of, parse, streaming
 
 
 def write(path: Path, model: ir.Model) -> str:
-    house.infer_shapes(model)
-    path.write_bytes(house.serialized(model))
+    graphs.infer_shapes(model)
+    path.write_bytes(graphs.serialized(model))
     return str(path)
 
 

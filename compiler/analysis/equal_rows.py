@@ -9,7 +9,7 @@ from collections.abc import Collection
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.pointwise import pointwise_axes
 from compiler.operator_views.axes import axis_of
 
@@ -28,19 +28,19 @@ class EqualRows:
     """
 
     def __init__(self, model: ir.Model, zeros: Collection[str], batch: str) -> None:
-        self.batch = house.symbol(batch)
+        self.batch = graphs.symbol(batch)
         self.axes: dict[ir.Value, int] = {}
         self.contents: dict[ir.Value, np.ndarray] = {}
         for value in model.graph.inputs:
             if value.name in zeros and value.dtype is not None:
                 self._note(value, np.zeros((), value.dtype.numpy()))
         for node in model.graph:
-            if house.has_body(node):
+            if graphs.has_body(node):
                 continue
-            given = [house.array_of(value) for value in node.inputs]
-            if house.is_op(node, "Expand") and given[0] is not None:
+            given = [graphs.array_of(value) for value in node.inputs]
+            if graphs.is_op(node, "Expand") and given[0] is not None:
                 self._note(node.outputs[0], given[0])
-            elif house.is_op(node, "ConstantOfShape"):
+            elif graphs.is_op(node, "ConstantOfShape"):
                 filled = node.attributes.get("value")
                 content = np.zeros((), np.float32) if filled is None else filled.as_tensor().numpy()
                 self._note(node.outputs[0], content.reshape(()))
@@ -52,7 +52,7 @@ class EqualRows:
 
         Real zeros are contexts, which a first call pads with and does not add.
         """
-        dims = house.dims_of(value)
+        dims = graphs.dims_of(value)
         at = self._rows_at(value)
         if dims is None or at is None or value.dtype is None or not value.dtype.is_integer():
             return
@@ -62,7 +62,7 @@ class EqualRows:
             self.axes[value], self.contents[value] = at, np.broadcast_to(content, [int(size) for size in sizes])
 
     def _rows_at(self, value: ir.Value) -> int | None:
-        dims = house.dims_of(value) or ()
+        dims = graphs.dims_of(value) or ()
         places = [place for place, dim in enumerate(dims) if dim == self.batch]
         return places[0] if len(places) == 1 else None
 
@@ -74,7 +74,7 @@ class EqualRows:
         ):
             return
         axes: tuple[int, ...] | None = pointwise_axes(node, read)
-        if house.is_op(node, "Gather") and list(read) == [1]:  # one entry of a table for every index
+        if graphs.is_op(node, "Gather") and list(read) == [1]:  # one entry of a table for every index
             axes = (axis_of(node, given[0].ndim if given[0] is not None else 1) + read[1],)
         for value, axis in zip(node.outputs, axes or (), strict=False):
             if self._rows_at(value) == axis:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.runners.instrumented import values_named
 from compiler.runners.session import session_of
 from compiler.stages import Array
@@ -41,12 +41,12 @@ class EveryLength:
 
     def _computed(self, value: ir.Value) -> Array | None:
         named = {*self.settled, self.cache.length_input, self.cache.mask_input}
-        given = (each for node in house.makers_of([value]) for each in node.inputs if each is not None)
+        given = (each for node in graphs.makers_of([value]) for each in node.inputs if each is not None)
         if any(each.is_graph_input() and str(each.name) not in named for each in (value, *given)):
             return None
-        copy = house.clone(self.model)
+        copy = graphs.clone(self.model)
         copy.graph.outputs[:] = list(values_named(copy, [str(value.name)]).values())
-        house.prune(copy)
+        graphs.prune(copy)
         read = {each for each in copy.graph.inputs if each.uses() or each.is_graph_output()}
         if any(str(each.name) not in named for each in read) or not copy.graph.outputs:
             return None
@@ -62,7 +62,7 @@ class EveryLength:
 
     def _feed(self, value: ir.Value, length: int) -> Array:
         """What an input holds at a length, the same for every row; one row where their number is open."""
-        dims, dtype = house.dims_of(value) or (), value.dtype
+        dims, dtype = graphs.dims_of(value) or (), value.dtype
         assert dtype is not None
         sizes = [dim if isinstance(dim, int) else 1 for dim in dims]
         if value.name == self.cache.mask_input:

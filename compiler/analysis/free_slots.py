@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.every_length import EveryLength
 from compiler.operator_traits import OF_ALIKE_SHAPES
 from compiler.operator_views.axes import axis_of, perm_of
@@ -47,9 +47,9 @@ class Slots:
 
 def selected_slots(node: ir.Node, at_every_length: EveryLength) -> Slots | None:
     """Where along one axis a selection takes a constant in the place of a value; None of anything else."""
-    if not house.is_op(node, "Where") or house.array_of(node.inputs[2]) is None:
+    if not graphs.is_op(node, "Where") or graphs.array_of(node.inputs[2]) is None:
         return None
-    seen, dims = _condition(node, at_every_length), house.dims_of(node.outputs[0])
+    seen, dims = _condition(node, at_every_length), graphs.dims_of(node.outputs[0])
     if seen is None or dims is None:
         return None
     axes = [at for at in range(1, seen.ndim) if seen.shape[at] > 1]
@@ -80,15 +80,15 @@ class FreeSlots:
     def __init__(self, lowered: Lowered, at_every_length: EveryLength) -> None:
         self.lowered, self.at_every_length = lowered, at_every_length
         self.fed = {state.output: state for state in lowered.states}
-        lengths = house.inputs_named(lowered.model).get(at_every_length.cache.length_input)
-        mask = house.inputs_named(lowered.model).get(str(at_every_length.cache.mask_input))
-        self.rows = next(((house.dims_of(each) or (None,))[0] for each in (lengths, mask) if each is not None), None)
+        lengths = graphs.inputs_named(lowered.model).get(at_every_length.cache.length_input)
+        mask = graphs.inputs_named(lowered.model).get(str(at_every_length.cache.mask_input))
+        self.rows = next(((graphs.dims_of(each) or (None,))[0] for each in (lengths, mask) if each is not None), None)
 
     def filled(self, node: ir.Node) -> Slots | None:
         """The slots in which a node writes a number of its own, given a length; None of anything else."""
         slots, value = selected_slots(node, self.at_every_length), node.inputs[1] if len(node.inputs) > 1 else None
-        dims = house.dims_of(node.outputs[0])
-        if slots is None or value is None or dims is None or house.dims_of(value) != dims or dims[0] != self.rows:
+        dims = graphs.dims_of(node.outputs[0])
+        if slots is None or value is None or dims is None or graphs.dims_of(value) != dims or dims[0] != self.rows:
             return None
         return slots if slots.which.any() else None
 
@@ -124,13 +124,13 @@ class FreeSlots:
     def _behind(self, node: ir.Node, operand: int, slots: Slots) -> Next:
         if node.graph is not self.lowered.model.graph or node.domain not in ("", "ai.onnx"):
             return None
-        if any(house.dims_of(value) is None for value in (*node.inputs, *node.outputs) if value is not None):
+        if any(graphs.dims_of(value) is None for value in (*node.inputs, *node.outputs) if value is not None):
             return None
-        if house.is_op(node, "Where"):
+        if graphs.is_op(node, "Where"):
             return self._selected(node, operand, slots)
-        if house.is_op(node, "MatMul"):
+        if graphs.is_op(node, "MatMul"):
             return self._multiplied(node, operand, slots)
-        if house.is_op(node, *OF_ALIKE_SHAPES) or (_one_grid(node) is not None and operand == 0):
+        if graphs.is_op(node, *OF_ALIKE_SHAPES) or (_one_grid(node) is not None and operand == 0):
             return _entry_by_entry(node, operand, slots)
         rule = MOVES.get(node.op_type)
         return None if rule is None or (operand and node.op_type != "Concat") else rule(node, operand, slots)
@@ -165,13 +165,13 @@ class FreeSlots:
             if node.op_type == "QuantizeLinear":
                 scale = float(grid.scales)
             node = node.inputs[0].producer() if node.inputs[0] is not None else None
-        if scale <= FINEST or node is None or not house.is_op(node, "Softmax") or node.inputs[0] is None:
+        if scale <= FINEST or node is None or not graphs.is_op(node, "Softmax") or node.inputs[0] is None:
             return False
         rank, chosen = len(node.outputs[0].shape or ()), node.inputs[0].producer()
-        if axis_of(node, rank) != rank - 1 or not house.is_op(chosen, "Where"):
+        if axis_of(node, rank) != rank - 1 or not graphs.is_op(chosen, "Where"):
             return False
         assert chosen is not None
-        number, seen = house.array_of(chosen.inputs[2]), _condition(chosen, self.at_every_length)
+        number, seen = graphs.array_of(chosen.inputs[2]), _condition(chosen, self.at_every_length)
         if number is None or seen is None or np.any(number > LOWEST) or not seen.any(axis=-1).all():
             return False
         along = seen.any(axis=tuple(range(1, seen.ndim - 1)))
@@ -181,13 +181,13 @@ class FreeSlots:
 def _are_codes(value: ir.Value | None) -> bool:
     """Whether numbers are those of codes, thus finite, whatever the codes are."""
     maker = None if value is None else value.producer()
-    scales = house.array_of(maker.inputs[1]) if maker is not None and house.is_op(maker, "DequantizeLinear") else None
+    scales = graphs.array_of(maker.inputs[1]) if maker is not None and graphs.is_op(maker, "DequantizeLinear") else None
     return scales is not None and bool(np.isfinite(scales).all())
 
 
 def _one_grid(node: ir.Node) -> Codes | None:
     """The grid on which a node rounds every entry alike, or turns it back."""
-    grid = grid_of(node) if house.is_op(node, "DequantizeLinear", "QuantizeLinear") else None
+    grid = grid_of(node) if graphs.is_op(node, "DequantizeLinear", "QuantizeLinear") else None
     return None if grid is None or grid.scales.ndim else grid
 
 
@@ -203,7 +203,7 @@ def _joined(node: ir.Node, operand: int, slots: Slots) -> Next:
     axis = axis_of(node, len(node.outputs[0].shape or (0,)))
     if axis != slots.axis:
         return [(node.outputs[0], slots)] if axis else None
-    sizes = [(house.dims_of(value) or ())[slots.axis] for value in node.inputs if value is not None]
+    sizes = [(graphs.dims_of(value) or ())[slots.axis] for value in node.inputs if value is not None]
     if not all(isinstance(size, int) for size in sizes):
         return None
     starts = np.cumsum([0, *sizes])
@@ -214,7 +214,7 @@ def _joined(node: ir.Node, operand: int, slots: Slots) -> Next:
 
 def _cut(node: ir.Node, operand: int, slots: Slots) -> Next:
     view = slice_of(node)
-    found = None if view is None else view.cuts(house.integers_of)
+    found = None if view is None else view.cuts(graphs.integers_of)
     cuts = {cut.axis: cut.numbers for cut in found or ()}
     if found is None or 0 in cuts or None in cuts.values():
         return None
@@ -227,7 +227,7 @@ def _parted(node: ir.Node, operand: int, slots: Slots) -> Next:
     axis = axis_of(node, len(node.outputs[0].shape or (0,)))
     if axis != slots.axis:
         return [(each, slots) for each in node.outputs] if axis else None
-    sizes = [(house.dims_of(value) or ())[slots.axis] for value in node.outputs]
+    sizes = [(graphs.dims_of(value) or ())[slots.axis] for value in node.outputs]
     if not all(isinstance(size, int) for size in sizes):
         return None
     starts = np.cumsum([0, *sizes])
@@ -244,7 +244,7 @@ def _turned(node: ir.Node, operand: int, slots: Slots) -> Next:
 
 def _reshaped(node: ir.Node, operand: int, slots: Slots) -> Next:
     """Where the axis stays, as as many entries of a row lie behind it as before."""
-    before, after = (house.dims_of(value) or () for value in (node.inputs[0], node.outputs[0]) if value is not None)
+    before, after = (graphs.dims_of(value) or () for value in (node.inputs[0], node.outputs[0]) if value is not None)
     behind = _entries(before[slots.axis + 1 :])
     places = [at for at, dim in enumerate(after) if dim == before[slots.axis] and _entries(after[at + 1 :]) == behind]
     if behind is None or before[0] != after[0] or not places or not places[0]:
@@ -252,7 +252,7 @@ def _reshaped(node: ir.Node, operand: int, slots: Slots) -> Next:
     return [(node.outputs[0], slots.at(places[0]))]
 
 
-def _entries(dims: tuple[house.Dim, ...]) -> int | None:
+def _entries(dims: tuple[graphs.Dim, ...]) -> int | None:
     numbers = [dim for dim in dims if isinstance(dim, int)]
     return math.prod(numbers) if len(numbers) == len(dims) else None
 
@@ -274,7 +274,7 @@ def fills(lowered: Lowered, at_every_length: EveryLength) -> Iterator[tuple[ir.N
     The graph may be changed between one and the next.
     """
     free = FreeSlots(lowered, at_every_length)
-    for node in house.nodes_of(lowered.model):
+    for node in graphs.nodes_of(lowered.model):
         slots = free.filled(node)
         if slots is not None:
             yield node, free.are_hidden(node.outputs[0], slots)

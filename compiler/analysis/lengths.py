@@ -9,7 +9,7 @@ import onnx_ir as ir
 import onnx_shape_inference
 import sympy
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.facts import refuse
 from compiler.analysis.known_sizes import Numbers, at_zero, numbers_of
 from compiler.analysis.layout import symbols_of
@@ -43,8 +43,8 @@ class Longest:
 
     def __str__(self) -> str:
         node, output = self.node, self.node.outputs[0]
-        held = f"entries of {self.most}" if house.is_op(node, "Slice") else f"as {output.dtype}, up to {self.most}"
-        where = house.source_of(node)
+        held = f"entries of {self.most}" if graphs.is_op(node, "Slice") else f"as {output.dtype}, up to {self.most}"
+        where = graphs.source_of(node)
         return f"{node.op_type} {node.name} takes {self.size} {held}{where and f' ({where})'}"
 
 
@@ -126,12 +126,12 @@ def infer_settled(model: ir.Model, behind: Collection[str] = ()) -> dict[Limit, 
     meet `size` entries, so lengths are limited instead, and sizes stay comparable. The same is done where Max(0, size)
     entries are added, or left out in front of the last ones.
     """
-    house.forget_shapes(model)  # sizes settled by an earlier call would hide the limit
-    house.infer_shapes(model)
+    graphs.forget_shapes(model)  # sizes settled by an earlier call would hide the limit
+    graphs.infer_shapes(model)
     while _divide_sizes(model):  # fewer quotients are read each time: one that is not read any more is pruned
-        house.prune(model)
-        house.forget_shapes(model)
-        house.infer_shapes(model)
+        graphs.prune(model)
+        graphs.forget_shapes(model)
+        graphs.infer_shapes(model)
     limits: dict[Limit, ir.Node] = {}
     remainders: dict[Limit, sympy.Expr] = {}
     for node in model.graph:
@@ -143,7 +143,7 @@ def infer_settled(model: ir.Model, behind: Collection[str] = ()) -> dict[Limit, 
     if limits:
         settled: dict[sympy.Expr, sympy.Expr] = dict.fromkeys(remainders.values(), sympy.Integer(0))
         for size, most in limits:
-            room = sympy.sympify(house.expression(str(most - size)))
+            room = sympy.sympify(graphs.expression(str(most - size)))
             settled |= {sympy.Min(most, size): size, sympy.Max(0, room): room, sympy.Max(0, -room): sympy.Integer(0)}
             if most < 0:  # so many at least, and as many as any smaller number asks for
                 settled |= {sympy.Min(-size, fewer): sympy.Integer(fewer) for fewer in range(1, -most + 1)}
@@ -162,7 +162,7 @@ def _limits_of_types(model: ir.Model) -> dict[Limit, ir.Node]:
     known: Numbers = {}
     for node in model.graph:
         output = node.outputs[0]
-        if not _is_integer(output) or house.array_of(output) is not None or numbers_of(output, known) is None:
+        if not _is_integer(output) or graphs.array_of(output) is not None or numbers_of(output, known) is None:
             continue
         for value in (output, *_rounded(node)):
             for limit in (each for number in numbers_of(value, known) or () for each in _held(number, value.dtype)):
@@ -207,15 +207,15 @@ def _divide_sizes(model: ir.Model) -> int:
     for node in model.graph:
         output = node.outputs[0]
         rank = -1 if output.shape is None else len(output.shape)
-        numbers = [house.integers_of(value) for value in node.inputs if value is not None]
-        if house.is_op(node, "Div") and house.integers_of(output) is None and all(n and len(n) == 1 for n in numbers):
+        numbers = [graphs.integers_of(value) for value in node.inputs if value is not None]
+        if graphs.is_op(node, "Div") and graphs.integers_of(output) is None and all(n and len(n) == 1 for n in numbers):
             (top,), (bottom,) = (number for number in numbers if number is not None)
             quotient = sympy.cancel(sympy.sympify(top) / bottom) if bottom != 0 else sympy.nan
             same = known.get((quotient, rank))
             if same is not None and output.uses():
                 ir.convenience.replace_all_uses_with(output, same)
                 replaced += 1
-        mine = house.integers_of(output)
+        mine = graphs.integers_of(output)
         if mine is not None and len(mine) == 1:
             known.setdefault((mine[0], rank), output)
     return replaced
@@ -223,10 +223,10 @@ def _divide_sizes(model: ir.Model) -> int:
 
 def _limits(node: ir.Node) -> list[Limit]:
     """Sizes cut from a fixed number of entries, and ends of sizes that choose between two programs."""
-    pad = pad_of(node, house.integers_of)
+    pad = pad_of(node, graphs.integers_of)
     if pad is not None:
         return [limit for pair in pad.added.values() for each in pair for limit in _grown(each)]
-    if not house.is_op(node, "Slice"):
+    if not graphs.is_op(node, "Slice"):
         return []
     found: list[Limit] = []
     for rows, size in zip(_dims(node.inputs[0]), _dims(node.outputs[0]), strict=False):
@@ -239,7 +239,7 @@ def _limits(node: ir.Node) -> list[Limit]:
 
 def _dims(value: ir.Value | None) -> tuple[Dim, ...]:
     """The shape of a value; empty where it is not known."""
-    return (None if value is None else house.dims_of(value)) or ()
+    return (None if value is None else graphs.dims_of(value)) or ()
 
 
 def _cuts(node: ir.Node) -> Iterator[tuple[Dim, Dim, int, Dim]]:
@@ -247,7 +247,7 @@ def _cuts(node: ir.Node) -> Iterator[tuple[Dim, Dim, int, Dim]]:
     view = slice_of(node)
     if view is None or not (before := _dims(view.data)):
         return
-    for cut in view.cuts(house.integers_of) or ():
+    for cut in view.cuts(graphs.integers_of) or ():
         if cut.start is not None and cut.end is not None:
             yield cut.start, cut.end, cut.axis, before[cut.axis]
 
@@ -263,7 +263,7 @@ def _last_entries(node: ir.Node, behind: Collection[str]) -> list[Limit]:
     return [
         (-sympy.sympify(rows), start)
         for start, end, axis, rows in _cuts(node)
-        if isinstance(start, int) and start < 0 and end == house.END and _grows_behind(rows, behind)
+        if isinstance(start, int) and start < 0 and end == graphs.END and _grows_behind(rows, behind)
         and after[axis] == sympy.Min(-start, rows)
     ]  # fmt: skip
 
@@ -271,16 +271,16 @@ def _last_entries(node: ir.Node, behind: Collection[str]) -> list[Limit]:
 def _first_entries(node: ir.Node, behind: Collection[str]) -> list[Limit]:
     """x[:n] in Concat(x[n:], x[:n]), which is x rolled, takes n entries of at least as many."""
     makers = [None if value is None else value.producer() for value in node.inputs]
-    slices = [maker for maker in makers if maker is not None and house.is_op(maker, "Slice")]
+    slices = [maker for maker in makers if maker is not None and graphs.is_op(maker, "Slice")]
     sources = {source for maker in slices if (source := maker.inputs[0]) is not None}
-    if not house.is_op(node, "Concat") or len(slices) != len(makers) or len(makers) < 2 or len(sources) != 1:
+    if not graphs.is_op(node, "Concat") or len(slices) != len(makers) or len(makers) < 2 or len(sources) != 1:
         return []
     before = _dims(sources.pop())
     axis = axis_of(node, len(before or ()))
     if not before or not _grows_behind(before[axis], behind):
         return []
     rows = sympy.sympify(before[axis])
-    sizes = [dims[axis] for maker in slices if (dims := house.dims_of(maker.outputs[0]))]
+    sizes = [dims[axis] for maker in slices if (dims := graphs.dims_of(maker.outputs[0]))]
     few = [each for size in sizes if isinstance(size, sympy.Min) for each in size.args if each.is_Integer]
     return [(-rows, -int(each)) for each in few if sympy.Min(each, rows) in sizes]
 
@@ -341,12 +341,12 @@ def _bounds(rows: int, start: Dim, end: Dim) -> list[Limit]:
 
 
 def _settle(value: ir.Value, settled: Mapping[sympy.Expr, sympy.Expr]) -> None:
-    dims = house.dims_of(value)
+    dims = graphs.dims_of(value)
     if dims is not None and any(not isinstance(dim, int) and dim.has(*SETTLED) for dim in dims):
         value.shape = ir.Shape([_text(_replaced(dim, settled)) for dim in dims])
     noted = value.metadata_props.get(onnx_shape_inference.SYM_DATA_KEY)
     if noted is not None and any(function in noted for function in ("Min", "Max", "Mod", "floor")):
-        sizes = [each if isinstance(each, int) else house.expression(each) for each in json.loads(noted)]
+        sizes = [each if isinstance(each, int) else graphs.expression(each) for each in json.loads(noted)]
         known = [_replaced(each, settled) for each in sizes]
         value.metadata_props[onnx_shape_inference.SYM_DATA_KEY] = json.dumps([_text(each) for each in known])
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Place, Refused
 from compiler.operator_views.axes import axis_of
 from compiler.runners.session import Session, open_model
@@ -106,7 +106,7 @@ def lookup_ranges(
         Refused: a place that follows from these numbers is not in its table, or no number has places in all tables;
             names the node.
     """
-    inputs = {name: value.dtype for name, value in house.inputs_named(model).items() if value.dtype is not None}
+    inputs = {name: value.dtype for name, value in graphs.inputs_named(model).items() if value.dtype is not None}
     tokens = {name for name, dtype in inputs.items() if name in fed and (dtype.is_integer() or name in declared)}
     others = {
         name for name, dtype in inputs.items() if name not in {*tokens, *carried}
@@ -144,7 +144,7 @@ def assumed_ranges(ranges: Ranges) -> list[str]:
 
 def _states_of(model: ir.Model, carried: Mapping[str, Carried], followed: Collection[str]) -> dict[str, Carried]:
     """The states whose next value is computed of these inputs, of sizes and of such states alone."""
-    outputs = house.outputs_named(model)
+    outputs = graphs.outputs_named(model)
     found = {name: each for name, each in carried.items() if each.output in outputs}
     while lost := [n for n, each in found.items() if not _read(outputs[each.output]) <= {*followed, *found}]:
         found = {name: each for name, each in found.items() if name not in lost}
@@ -154,11 +154,11 @@ def _states_of(model: ir.Model, carried: Mapping[str, Carried], followed: Collec
 def _lookups(model: ir.Model, inputs: Collection[str]) -> Iterator[_Lookup]:
     """The lookups in tables of one size whose places follow from some inputs and from sizes alone."""
     for node in model.graph:
-        if not house.is_op(node, *LOOKUPS):
+        if not graphs.is_op(node, *LOOKUPS):
             continue
         data, places = node.inputs[0], node.inputs[1]
-        dims = None if data is None else house.dims_of(data)
-        if not dims or places is None or house.array_of(places) is not None:
+        dims = None if data is None else graphs.dims_of(data)
+        if not dims or places is None or graphs.array_of(places) is not None:
             continue
         entries, read = dims[axis_of(node, len(dims))], _read(places)
         if isinstance(entries, int) and read and read <= set(inputs):
@@ -171,13 +171,13 @@ def _read(value: ir.Value) -> set[str]:
     while pending:
         each = pending.pop()
         maker = each.producer()
-        if each in seen or house.is_op(maker, "Shape", "Size"):
+        if each in seen or graphs.is_op(maker, "Shape", "Size"):
             continue
         seen.add(each)
         if each.is_graph_input():
             found.add(str(each.name))
         elif maker is not None:
-            pending += [read for read in (*maker.inputs, *house.read_inside(maker)) if read is not None]
+            pending += [read for read in (*maker.inputs, *graphs.read_inside(maker)) if read is not None]
     return found
 
 
@@ -207,7 +207,7 @@ class _Places:
         self.wanted = list(dict.fromkeys(str(each.places.name) for each in lookups))
         self.wanted += [each.output for each in states.values() if each.output not in self.wanted]
         self.part = _part_of(model, self.wanted)
-        self.inputs = house.inputs_named(self.part)
+        self.inputs = graphs.inputs_named(self.part)
         self.session: Session = open_model(self.part)
         self.noted = _numbers_in(self.part)
         self.asked = [name for name in (*asked, *states, *others) if name in self.inputs]
@@ -303,7 +303,7 @@ class _Places:
 
     def _shape(self, value: ir.Value, sizes: Mapping[str, int], size: int) -> list[int]:
         known = {**self.sizes, **sizes}
-        return [dim if isinstance(dim, int) else known.get(str(dim), size) for dim in house.dims_of(value) or ()]
+        return [dim if isinstance(dim, int) else known.get(str(dim), size) for dim in graphs.dims_of(value) or ()]
 
     def _filled(self, value: ir.Value, table: Array, sizes: Mapping[str, int], size: int) -> Array:
         """An input of which every row holds a number of its own, or zeros of one that places are not computed of."""
@@ -318,25 +318,25 @@ class _Places:
 
 def _place(lookup: _Lookup) -> Place:
     node = lookup.node
-    return Place(node=str(node.name), op=node.op_type, source=house.source_of(node))
+    return Place(node=str(node.name), op=node.op_type, source=graphs.source_of(node))
 
 
 def _part_of(model: ir.Model, names: Collection[str]) -> ir.Model:
     """What computes some values, and no input that it does not read."""
-    part = house.clone(model)
-    values = {str(value.name): value for node in part.graph for value in node.outputs} | house.inputs_named(part)
+    part = graphs.clone(model)
+    values = {str(value.name): value for node in part.graph for value in node.outputs} | graphs.inputs_named(part)
     part.graph.outputs.clear()
-    insert = house.Inserter(part, "lookup_ranges")
+    insert = graphs.Inserter(part, "lookup_ranges")
     for name in names:
         part.graph.outputs.append(insert.op("Identity", [values[name]], name="places", dtype=values[name].dtype))
-    house.prune(part)
+    graphs.prune(part)
     part.graph.inputs[:] = [value for value in part.graph.inputs if value.uses()]
     return part
 
 
 def _numbers_in(model: ir.Model) -> list[int]:
     """The whole numbers among small constants: a graph compares with them."""
-    arrays = [array for value in model.graph.initializers.values() if (array := house.array_of(value)) is not None]
+    arrays = [array for value in model.graph.initializers.values() if (array := graphs.array_of(value)) is not None]
     small = [array for array in arrays if array.size <= MOST_TRIED and array.dtype.kind in "iuf"]
     found = {float(number) for array in small for number in array.reshape(-1)[:64]}
     return sorted({int(number) for number in found if number.is_integer() and abs(number) < 2**62})
@@ -344,7 +344,7 @@ def _numbers_in(model: ir.Model) -> list[int]:
 
 def _rows_of(values: Sequence[ir.Value]) -> str | None:
     """The name of the first axis, where it is the same of all inputs."""
-    names = {str(dims[0]) if dims and not isinstance(dims[0], int) else None for dims in map(house.dims_of, values)}
+    names = {str(dims[0]) if dims and not isinstance(dims[0], int) else None for dims in map(graphs.dims_of, values)}
     return names.pop() if len(names) == 1 else None
 
 

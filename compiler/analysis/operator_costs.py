@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 import onnx_ir as ir
 import sympy
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_traits import VIEWS
 
 Sizes = Mapping[str, int]
@@ -42,7 +42,7 @@ class Rates:
 
 def elements_of(value: ir.Value, sizes: Sizes) -> int:
     """Number of elements of a value of known rank."""
-    dims = house.dims_of(value)
+    dims = graphs.dims_of(value)
     assert dims is not None, f"{value.name} has no rank"
     return math.prod(size_of(dim, sizes) for dim in dims)
 
@@ -59,7 +59,7 @@ def bytes_of(values: Iterable[ir.Value | None], sizes: Sizes) -> int:
 
 def bytes_moved(node: ir.Node, sizes: Sizes) -> int:
     """Bytes of activations that a node reads and writes; weights are left out, they are read at every length."""
-    if house.is_op(node, *VIEWS):
+    if graphs.is_op(node, *VIEWS):
         return 0
     return bytes_of([*(value for value in node.inputs if not _is_weight(value)), *node.outputs], sizes)
 
@@ -70,7 +70,7 @@ def multiply_adds(node: ir.Node, sizes: Sizes) -> int:
     return 0 if count is None else count(node, sizes)
 
 
-def size_of(dim: house.Dim, sizes: Sizes) -> int:
+def size_of(dim: graphs.Dim, sizes: Sizes) -> int:
     """A dimension at these sizes; one that is no number then counts once."""
     if isinstance(dim, int):
         return dim
@@ -80,12 +80,12 @@ def size_of(dim: house.Dim, sizes: Sizes) -> int:
 
 
 def _is_weight(value: ir.Value | None) -> bool:
-    return house.array_of(value) is not None
+    return graphs.array_of(value) is not None
 
 
 def _dim(node: ir.Node, operand: int, axis: int, sizes: Sizes) -> int:
     value = node.inputs[operand]
-    dims = None if value is None else house.dims_of(value)
+    dims = None if value is None else graphs.dims_of(value)
     return size_of(dims[axis], sizes) if dims else 1
 
 
@@ -94,7 +94,7 @@ def _product(node: ir.Node, sizes: Sizes) -> int:
 
 
 def _gemm(node: ir.Node, sizes: Sizes) -> int:
-    inner = 0 if house.int_attribute(node, "transA", 0) else 1
+    inner = 0 if graphs.int_attribute(node, "transA", 0) else 1
     return elements_of(node.outputs[0], sizes) * _dim(node, 0, inner, sizes)
 
 
@@ -115,7 +115,7 @@ def _transposed_convolution(node: ir.Node, sizes: Sizes) -> int:
 
 def _contraction(node: ir.Node, sizes: Sizes) -> int:
     """Elements of the result times the sizes of the letters that are summed over."""
-    left, _, kept = str(house.attribute(node, "equation", "")).replace(" ", "").partition("->")
+    left, _, kept = str(graphs.attribute(node, "equation", "")).replace(" ", "").partition("->")
     letters: dict[str, int] = {}
     for operand, term in enumerate(left.split(",")):
         front, _, back = term.partition("...")

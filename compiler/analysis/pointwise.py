@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.case import Case
 from compiler.analysis.facts import VALID, Fact, make_fact
 from compiler.analysis.interval import of_array
@@ -44,12 +44,12 @@ def pointwise_axes(node: ir.Node, operands: Mapping[int, int]) -> tuple[int, ...
 
 
 def _fact(value: ir.Value, axis: int | None) -> Fact:
-    array = house.array_of(value)
+    array = graphs.array_of(value)
     if array is not None:
         return Fact(contents=((VALID, of_array(array)),))
     if axis is None:
         return Fact()
-    return make_fact({axis: suffix(house.symbol(ENTRIES))}, lambda region: whole_range(value.dtype))
+    return make_fact({axis: suffix(graphs.symbol(ENTRIES))}, lambda region: whole_range(value.dtype))
 
 
 def _alone(node: ir.Node, operands: Mapping[int, int]) -> ir.Node | None:
@@ -78,5 +78,5 @@ def _alone(node: ir.Node, operands: Mapping[int, int]) -> ir.Node | None:
     opsets = dict(node.graph.opset_imports) if node.graph is not None else {"": 20}
     free = [value for value in inputs if value is not None and value not in initializers]
     graph = ir.Graph(free, outputs, nodes=[copy_node], initializers=initializers, opset_imports=opsets, name="alone")
-    house.infer_shapes(ir.Model(graph, ir_version=10))
+    graphs.infer_shapes(ir.Model(graph, ir_version=10))
     return copy_node

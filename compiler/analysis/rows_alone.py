@@ -6,7 +6,7 @@ operator that looks at all rows, such as DynamicQuantizeLinear, is enough to mix
 
 from typing import Any
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.certificate import certificate, records
 from compiler.analysis.propagate import Axes, input_facts, propagate
 from compiler.errors import Refused
@@ -23,15 +23,15 @@ def prove_rows(lowered: Lowered) -> dict[str, Any]:
         Refused: names the node that mixes rows, or an output whose batch is not in front.
     """
     axes = Axes(lowered.batch_axis, {})
-    house.infer_shapes(lowered.model)
+    graphs.infer_shapes(lowered.model)
     derivation = propagate(lowered.model, axes, input_facts(lowered.model, axes))
     for judged in derivation.judged:
         if judged.verdict.needs:
             raise Refused(
                 "expected rows that are independent as they are, got a node that needs another form for it",
                 cure="put pad_axes before the pass that wrote it",
-            ).at(node=str(judged.node.name), op=judged.node.op_type, source=house.source_of(judged.node))
-    for name, value in house.outputs_named(lowered.model).items():
+            ).at(node=str(judged.node.name), op=judged.node.op_type, source=graphs.source_of(judged.node))
+    for name, value in graphs.outputs_named(lowered.model).items():
         if derivation.fact(value).rows_axis not in (0, None):
             raise Refused("expected the batch in front of every output", cure="transpose the output").at(tensor=name)
     return {**certificate(axes, records(derivation), {}, {}, {}, {}), AFTER: True}

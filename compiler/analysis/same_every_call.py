@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.known_sizes import Numbers, names_in, numbers_of
 from compiler.operator_traits import CONVOLUTIONS, PRODUCTS, RANDOM, RECURRENCES, VIEWS
 
@@ -39,7 +39,7 @@ class SameEveryCall:
             if is_work
             and value.dtype is not None
             and value.dtype.is_floating_point()
-            and any(not self._is_same(node) for node in house.consumers_of(value))
+            and any(not self._is_same(node) for node in graphs.consumers_of(value))
         ]
 
     def _is_same(self, node: ir.Node) -> bool:
@@ -61,7 +61,7 @@ def same_every_call(model: ir.Model, given: Collection[ir.Value], names: Collect
         names: axes of which a stream has one size in all of its calls, rows among them.
     """
     computed: dict[ir.Value, bool] = {}
-    stays, seen = {house.symbol(name) for name in names}, Numbers()
+    stays, seen = {graphs.symbol(name) for name in names}, Numbers()
     sizes: set[ir.Value] = set()
 
     def is_size(value: ir.Value) -> bool:
@@ -71,9 +71,9 @@ def same_every_call(model: ir.Model, given: Collection[ir.Value], names: Collect
         return value in sizes
 
     for node in model.graph:
-        if node.op_type in RANDOM or house.has_body(node):
+        if node.op_type in RANDOM or graphs.has_body(node):
             continue
-        operands = [value for value in node.inputs if value is not None and house.array_of(value) is None]
+        operands = [value for value in node.inputs if value is not None and graphs.array_of(value) is None]
         if not all(value in given or value in computed or is_size(value) for value in operands):
             continue
         if all(value in sizes or is_size(value) for value in node.outputs) or not operands:

@@ -19,7 +19,7 @@ from typing import TypeGuard
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_traits import MOVING
 from compiler.operator_views.axes import axis_of
 from compiler.runners.session import session_of
@@ -59,7 +59,7 @@ def _constants_below(value: ir.Value, most: float) -> tuple[ir.Value, ...]:
 
 
 def _hands_on(node: ir.Node | None) -> TypeGuard[ir.Node]:
-    return node is not None and house.is_op(node, *HANDING_ON)
+    return node is not None and graphs.is_op(node, *HANDING_ON)
 
 
 def _reals(node: ir.Node) -> list[ir.Value]:
@@ -71,8 +71,8 @@ def _reals(node: ir.Node) -> list[ir.Value]:
 def _numbers_of(value: ir.Value) -> Array | None:
     """Those of a constant, or those that a ConstantOfShape repeats, as float64; None of anything else."""
     node = value.producer()
-    given = node.attributes.get("value") if node is not None and house.is_op(node, "ConstantOfShape") else None
-    array = house.array_of(value) if given is None else given.as_tensor().numpy()
+    given = node.attributes.get("value") if node is not None and graphs.is_op(node, "ConstantOfShape") else None
+    array = graphs.array_of(value) if given is None else given.as_tensor().numpy()
     if array is None or value.dtype is None or not value.dtype.is_floating_point():
         return None
     return array.astype(np.float64)
@@ -110,7 +110,7 @@ class _Length:
     def held_by(self, value: ir.Value, length: int) -> Array:
         """What one of these inputs holds, the same for all rows; one row where their number is open."""
         assert value.dtype is not None
-        sizes = [dim if isinstance(dim, int) else 1 for dim in house.dims_of(value) or ()]
+        sizes = [dim if isinstance(dim, int) else 1 for dim in graphs.dims_of(value) or ()]
         if self.cache is not None and value.name == self.cache.mask_input:
             mask = self.cache.mask(np.array([length]))
             return np.broadcast_to(mask, (sizes[0], mask.shape[1])).astype(value.dtype.numpy())
@@ -175,14 +175,14 @@ class SeenRows:
 
     def _padded(self, value: ir.Value) -> dict[int, str]:
         """The axes of a value that are padded axes, whose valid entries lie first; what follows from such is none."""
-        names = {house.symbol(each.axis): each.axis for each in self.lengths if each.cache is None}
-        dims = enumerate(house.dims_of(value) or ())
+        names = {graphs.symbol(each.axis): each.axis for each in self.lengths if each.cache is None}
+        dims = enumerate(graphs.dims_of(value) or ())
         return {index: names[dim] for index, dim in dims if not isinstance(dim, int) and dim in names}
 
 
 def _tried(lengths: Sequence[range], scores: ir.Value) -> list[list[int]]:
     """Of each axis the lengths that are combined: all, or some from the least to the most."""
-    entries = math.prod(dim for dim in house.dims_of(scores) or () if isinstance(dim, int))
+    entries = math.prod(dim for dim in graphs.dims_of(scores) or () if isinstance(dim, int))
     runs = max(min(MOST_RUNS, MOST_SCORES // max(entries, 1)), 1)
     if math.prod(map(len, lengths)) <= runs:
         return [list(each) for each in lengths]
@@ -200,8 +200,8 @@ def _of_no_data(model: ir.Model, scores: ir.Value, fed: frozenset[str], most: fl
         fed: the inputs that are no data.
         most: data that no constant of at most so much reaches are numbers above it.
     """
-    copy = house.clone(model)
-    insert, nodes = house.Inserter(copy, __name__), list(ir.traversal.RecursiveGraphIterator(copy.graph))
+    copy = graphs.clone(model)
+    insert, nodes = graphs.Inserter(copy, __name__), list(ir.traversal.RecursiveGraphIterator(copy.graph))
     twin = next(value for node in nodes for value in node.outputs if value.name == scores.name)
     work, done = [twin.producer()], set[ir.Node]()
     while work:
@@ -210,23 +210,23 @@ def _of_no_data(model: ir.Model, scores: ir.Value, fed: frozenset[str], most: fl
             continue
         done.add(node)
         for index, value in enumerate(node.inputs):
-            if value is None or value not in _reals(node) or house.array_of(value) is not None:
+            if value is None or value not in _reals(node) or graphs.array_of(value) is not None:
                 continue
             if _hands_on(value.producer()) and _constants_below(value, most):
                 work.append(value.producer())
             elif {str(each.name) for each in _read_from_outside(value)} - fed:
-                sizes = [dim for dim in house.dims_of(value) or () if isinstance(dim, int)]
+                sizes = [dim for dim in graphs.dims_of(value) or () if isinstance(dim, int)]
                 if value.shape is None or len(sizes) < len(value.shape) or value.dtype is None:
                     return None
                 zeros = insert.constant(np.zeros(sizes, value.dtype.numpy()), f"no_{value.name}")
                 node.replace_input_with(index, zeros)
-    makers = house.makers_of([twin])
+    makers = graphs.makers_of([twin])
     for node in nodes:  # what a body computes of the scores can be computed outside of it
         if node.graph is not copy.graph and node.graph is not None and node in makers:
             node.graph.remove(node)
             copy.graph.append(node)
     copy.graph.outputs[:] = [twin]
-    house.prune(copy)
+    graphs.prune(copy)
     for each in [each for each in copy.graph.inputs if not each.uses()]:
         copy.graph.inputs.remove(each)
     return copy
@@ -234,5 +234,5 @@ def _of_no_data(model: ir.Model, scores: ir.Value, fed: frozenset[str], most: fl
 
 def _read_from_outside(value: ir.Value) -> set[ir.Value]:
     """The inputs of its graph, or of a body, that a value follows from."""
-    read = {each for node in house.makers_of([value]) for each in node.inputs if each is not None} | {value}
-    return {each for each in read if each.producer() is None and house.array_of(each) is None}
+    read = {each for node in graphs.makers_of([value]) for each in node.inputs if each is not None} | {value}
+    return {each for each in read if each.producer() is None and graphs.array_of(each) is None}

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Place, Refused
 from compiler.runners.instrumented import FORCED, forced, values_named
 from compiler.runners.session import Session, session_of
@@ -47,13 +47,13 @@ def says_where_frames_lie(
         is_behind: whether entries of other axes lie in front of the slots, which may be anything, too; otherwise the
             axis begins with the slots.
     """
-    copy = house.clone(lowered.model)
+    copy = graphs.clone(lowered.model)
     copy.graph.outputs[:] = list(values_named(copy, [str(condition.name)]).values())
-    house.prune(copy)
+    graphs.prune(copy)
     read, padded = _read(copy), _of_call(lowered, cache)
     others = [each for each in lowered.padded_axes if is_behind and each is not padded]
     told = {cache.length_input, padded.length_input, *(each.length_input for each in others)}
-    if not all(name in told or _is_measured(house.inputs_named(copy)[name]) for name in read):
+    if not all(name in told or _is_measured(graphs.inputs_named(copy)[name]) for name in read):
         return False
     _keep(copy, read)
     session, rows = session_of(copy), cache.slots + 1
@@ -89,13 +89,13 @@ def require_new_frames(lowered: Lowered, cache: CacheAxis, state: State, new: ir
         Refused: the next state holds something else.
     """
     part = forced(lowered, [str(new.name)]).model
-    part.graph.outputs[:] = [house.outputs_named(part)[state.output]]
-    house.prune(part)
+    part.graph.outputs[:] = [graphs.outputs_named(part)[state.output]]
+    graphs.prune(part)
     padded = _of_call(lowered, cache)
     told = {padded.length_input, cache.length_input}
     known = {state.input, f"{FORCED}{new.name}", *told}
     read = _read(part)
-    if others := [name for name in read - known if not _is_measured(house.inputs_named(part)[name])]:
+    if others := [name for name in read - known if not _is_measured(graphs.inputs_named(part)[name])]:
         raise _refused(state, f"it is made of {min(others)!r}, too")
     _keep(part, read)
     run = _Run(session_of(part), part, lowered, cache, state, f"{FORCED}{new.name}")
@@ -164,15 +164,15 @@ def _feed(model: ir.Model, lowered: Lowered, places: Mapping[str, int], rows: in
     """Numbers for every input of a part, for so many places along axes and rows; other axes are as short as may be."""
     sizes = {each.axis: each.minimum for each in lowered.padded_axes}
     sizes |= {**places, str(lowered.batch_axis): rows}
-    return {name: _filled(value, sizes) for name, value in house.inputs_named(model).items()}
+    return {name: _filled(value, sizes) for name, value in graphs.inputs_named(model).items()}
 
 
 def _filled(value: ir.Value, sizes: Mapping[str, int]) -> Array:
     """Numbers that are all different, none of them 0; of few bits, that half precision and integers hold, in turn."""
-    dims = house.dims_of(value)
+    dims = graphs.dims_of(value)
     assert dims is not None and value.dtype is not None
     shape = [
-        dim if isinstance(dim, int) else int(dim.subs({house.symbol(k): v for k, v in sizes.items()})) for dim in dims
+        dim if isinstance(dim, int) else int(dim.subs({graphs.symbol(k): v for k, v in sizes.items()})) for dim in dims
     ]
     numbers = 1 + np.arange(int(np.prod(shape)), dtype=np.int64)
     dtype = value.dtype.numpy()
@@ -191,4 +191,4 @@ def _keep(model: ir.Model, names: set[str]) -> None:
 
 def _is_measured(value: ir.Value) -> bool:
     """Whether nothing but the size of an input is read."""
-    return all(house.is_op(use.node, "Shape") for use in value.uses())
+    return all(graphs.is_op(use.node, "Shape") for use in value.uses())

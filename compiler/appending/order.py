@@ -20,7 +20,7 @@ import numpy as np
 import onnx_ir as ir
 import sympy
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Place, Refused
 from compiler.operator_traits import ENTRYWISE, REDUCTIONS
 from compiler.operator_views.axes import axis_of, changed_axes, perm_of
@@ -90,7 +90,7 @@ def write_apart(model: ir.Model, cache: CacheAxis, cached: Sequence[Cached], lie
     for each in cached:
         work.frames[each.value] = Frames(each.axis, (each.value,), is_joined=False, is_clean=True)
     for node in list(model.graph):
-        if any(value in work.frames for value in (*node.inputs, *house.read_inside(node))):
+        if any(value in work.frames for value in (*node.inputs, *graphs.read_inside(node))):
             work.follow(node)
     for value in model.graph.outputs:
         if value in work.frames:
@@ -110,7 +110,7 @@ class _Writer:
 
     def follow(self, node: ir.Node) -> None:
         """Write a node that reads cached frames anew, and note what comes of it."""
-        if house.has_body(node) or len(node.outputs) != 1:
+        if graphs.has_body(node) or len(node.outputs) != 1:
             self._refuse(node, "no rule is known for it")
         kinds: tuple[tuple[bool, Callable[[ir.Node], Frames | None]], ...] = (
             (node.op_type in ENTRYWISE, self._entrywise),
@@ -137,7 +137,7 @@ class _Writer:
         raise Refused(
             f"cached frames are read by {node.op_type} {node.name}, and {why}",
             cure=CURE,
-            place=Place(node=str(node.name), op=node.op_type, source=house.source_of(node)),
+            place=Place(node=str(node.name), op=node.op_type, source=graphs.source_of(node)),
         )
 
     # Rules
@@ -170,9 +170,9 @@ class _Writer:
 
     def _cleans(self, node: ir.Node, axis: int, rank: int) -> bool:
         """Whether a selection writes zeros where no frame lies, of which there are zeros already."""
-        if not house.is_op(node, "Where") or node.inputs[0] in self.frames:
+        if not graphs.is_op(node, "Where") or node.inputs[0] in self.frames:
             return False
-        condition, value, zero = node.inputs[0], node.inputs[1], house.array_of(node.inputs[2])
+        condition, value, zero = node.inputs[0], node.inputs[1], graphs.array_of(node.inputs[2])
         frames = self.frames.get(value)
         if condition is None or frames is None or zero is None or zero.size != 1 or zero.any():
             return False
@@ -190,7 +190,7 @@ class _Writer:
         """The same entries under another number of their axis."""
         frames, value = self.frames[node.inputs[0]], node.inputs[0]
         assert value is not None
-        there = changed_axes(node, house.integers_of)
+        there = changed_axes(node, graphs.integers_of)
         if there is None:
             self._refuse(node, "its axes are not constant")
         if node.op_type == "Squeeze":
@@ -229,7 +229,7 @@ class _Writer:
             shape = [
                 int(each) if at != axis else self.cache.slots if own is None else own for at, each in enumerate(sizes)
             ]
-            insert = house.Inserter(self.model, self.stamp, before=node)
+            insert = graphs.Inserter(self.model, self.stamp, before=node)
             parts.append(self._again(node, [part, insert.int64s(*shape)]))
         return dataclasses.replace(frames, axis=axis, parts=tuple(parts))
 
@@ -245,7 +245,7 @@ class _Writer:
             self._refuse(node, "it joins them with others of their kind")
         if frames is first and not frames.is_joined:
             return Frames(axis, (self._whole(node.inputs[0]), other), is_joined=True, is_clean=frames.is_clean)
-        insert = house.Inserter(self.model, self.stamp, before=node)
+        insert = graphs.Inserter(self.model, self.stamp, before=node)
         behind = insert.op("Concat", [other, frames.parts[1]], {"axis": axis}, name=f"{node.outputs[0].name}_behind")
         return dataclasses.replace(frames, parts=(frames.parts[0], behind), ahead=self._counted(other, axis))
 
@@ -253,7 +253,7 @@ class _Writer:
         """How many entries a value has along an axis, int64 [1]; one value for all that have as many."""
         size = _dims(value)[axis]
         if size not in self.counted:
-            insert = house.Inserter.behind(self.model, self.stamp, value)
+            insert = graphs.Inserter.behind(self.model, self.stamp, value)
             self.counted[size] = insert.op("Shape", [value], {"start": axis, "end": axis + 1}, name="entries_ahead",
                                            shape=[1], dtype=ir.DataType.INT64)  # fmt: skip
         return self.counted[size]
@@ -287,11 +287,11 @@ class _Writer:
             values = self._in_order(right, ranks[1] - 2, ranks[1], ahead)[0] if is_other else self._whole(right)
             self._replace(node, self._again(node, [weights, values], node.outputs[0].shape))
             return
-        insert = house.Inserter(self.model, self.stamp, before=node)
+        insert = graphs.Inserter(self.model, self.stamp, before=node)
         axis = insert.int64s(ranks[0] - 1)
         bounds = (
             (insert.int64s(0), insert.int64s(self.cache.slots)),
-            (insert.int64s(self.cache.slots), insert.int64s(house.END)),
+            (insert.int64s(self.cache.slots), insert.int64s(graphs.END)),
         )
         parts = [
             self._again(node, [insert.op("Slice", [weights, *bound, axis], name=f"{node.name}_weights"), part])
@@ -314,15 +314,15 @@ class _Writer:
         if len(frames.parts) == 2:
             more = np.zeros(len(_dims(value)), np.int64)
             more[frames.axis] = self.cache.slots
-            read = more[list(house.dims_read(node, len(more)))]
-            insert = house.Inserter(self.model, self.stamp, before=node)
+            read = more[list(graphs.dims_read(node, len(more)))]
+            insert = graphs.Inserter(self.model, self.stamp, before=node)
             made = insert.op("Add", [made, insert.int64s(*read)], name=f"{node.outputs[0].name}_of_both")
         self._replace(node, made)
 
     def _reduced(self, node: ir.Node) -> Frames | None:
         value = node.inputs[0]
         assert value is not None
-        frames, view = self.frames[value], reduction_of(node, house.integers_of)
+        frames, view = self.frames[value], reduction_of(node, graphs.integers_of)
         if view is None:
             self._refuse(node, "its axes are not constant")
         made = self._again(node, [self._whole(value), *node.inputs[1:]], node.outputs[0].shape)
@@ -334,7 +334,7 @@ class _Writer:
     # Writing
 
     def _replace(self, node: ir.Node, made: ir.Value) -> None:
-        house.take_over(self.model, node.outputs[0], made)
+        graphs.take_over(self.model, node.outputs[0], made)
 
     def _each_part(self, node: ir.Node, frames: Frames) -> tuple[ir.Value, ...]:
         """The node on every part of its only operand along the slots."""
@@ -344,12 +344,12 @@ class _Writer:
 
     def _again(self, node: ir.Node, operands: Sequence[ir.Value | None], shape: ir.Shape | None = None) -> ir.Value:
         """The node on other operands."""
-        name = house.fresh_name(self.model.graph, f"{node.outputs[0].name}_by_slot")
+        name = graphs.fresh_name(self.model.graph, f"{node.outputs[0].name}_by_slot")
         made = ir.Value(name=name, shape=shape, type=node.outputs[0].type)
         copy = ir.Node(node.domain, node.op_type, operands, list(node.attributes.values()), outputs=[made],
                        name=f"{name}_node", version=node.version)  # fmt: skip
         copy.metadata_props.update(node.metadata_props)
-        house.Inserter(self.model, self.stamp, before=node).place(copy)
+        graphs.Inserter(self.model, self.stamp, before=node).place(copy)
         return made
 
     def _whole(self, value: ir.Value | None) -> ir.Value:
@@ -363,7 +363,7 @@ class _Writer:
             return parts[0]
         key = tuple(parts)
         if key not in self.joined:
-            insert = house.Inserter.behind(self.model, self.stamp, parts[-1])
+            insert = graphs.Inserter.behind(self.model, self.stamp, parts[-1])
             self.joined[key] = insert.op("Concat", list(parts), {"axis": axis}, name=f"{parts[0].name}_and_new")
         return self.joined[key]
 
@@ -389,7 +389,7 @@ class _Writer:
         if {str(_dims(value)[0]), len(_dims(value))} != {str(self._rows()), rank}:
             raise Refused(
                 f"{value.name!r} lies beside cached and new frames, and is the same for all rows", cure=CURE,
-                place=Place(tensor=str(value.name), source=house.source_of(value.producer())),
+                place=Place(tensor=str(value.name), source=graphs.source_of(value.producer())),
             )  # fmt: skip
         return (self._join(None, parts, at),)
 
@@ -399,7 +399,7 @@ class _Writer:
 
     def _brought(self, value: ir.Value, axis: int, rank: int, ahead: ir.Value | None) -> tuple[ir.Value, ...]:
         dims, slots = _dims(value), self.cache.slots
-        insert = house.Inserter.behind(self.model, self.stamp, value)
+        insert = graphs.Inserter.behind(self.model, self.stamp, value)
         has_rows, name = len(dims) == rank and dims[0] != 1, str(value.name)
         if dims[axis] == slots:
             return (self._looked_up(insert, value, axis, len(dims), rank, has_rows=has_rows),)
@@ -410,7 +410,7 @@ class _Writer:
             first, bound = ahead, insert.op("Add", [ahead, bound], name="end_of_slots", shape=[1], dtype=ahead.dtype)
         old = insert.op("Slice", [value, first, bound, at], name=f"{name}_slots")
         brought = self._looked_up(insert, old, axis, len(dims), rank, has_rows=has_rows)
-        new = insert.op("Slice", [value, bound, insert.int64s(house.END), at], name=f"{name}_new")
+        new = insert.op("Slice", [value, bound, insert.int64s(graphs.END), at], name=f"{name}_new")
         if not front:
             return brought, new
         behind = insert.op("Concat", [*front, new], {"axis": axis}, name=f"{name}_behind")
@@ -418,7 +418,7 @@ class _Writer:
         return brought, behind
 
     def _looked_up(
-        self, insert: house.Inserter, value: ir.Value, axis: int, own: int, rank: int, *, has_rows: bool
+        self, insert: graphs.Inserter, value: ir.Value, axis: int, own: int, rank: int, *, has_rows: bool
     ) -> ir.Value:
         """Entries of slots by the order of each row; where all rows have the same entries, as many copies."""
         entries, name = self._entries(), str(value.name)
@@ -439,8 +439,8 @@ class _Writer:
     def _entries(self) -> ir.Value:
         """Where a right-aligned cache has what lies in each slot of every row, int64 [rows, slots, 1]."""
         if self.entries is None:
-            length = house.inputs_named(self.model)[self.cache.length_input]
-            insert = house.Inserter(self.model, self.stamp, before=next(iter(self.model.graph)))
+            length = graphs.inputs_named(self.model)[self.cache.length_input]
+            insert = graphs.Inserter(self.model, self.stamp, before=next(iter(self.model.graph)))
             count = length
             if length.dtype != ir.DataType.INT64:
                 count = insert.op("Cast", [length], {"to": int(ir.DataType.INT64)}, name="cached_frames")
@@ -454,7 +454,7 @@ class _Writer:
 
 
 def _dims(value: ir.Value) -> tuple[Dim, ...]:
-    found = house.dims_of(value)
+    found = graphs.dims_of(value)
     if found is None:
         raise Refused(f"the shape of {value.name!r} is unknown", cure=CURE, place=Place(tensor=str(value.name)))
     return found

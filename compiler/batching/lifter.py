@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.facts import refuse
 from compiler.batching.form import INSERTED, Form, in_place, moved
 from compiler.ir import Dim
@@ -25,7 +25,7 @@ class Lifter:
     def __init__(self, model: ir.Model, batch: str, stamp: str, inputs: dict[ir.Value, Form]) -> None:
         self.model, self.batch, self.stamp = model, batch, stamp
         self.dims = {
-            value: house.dims_of(value)
+            value: graphs.dims_of(value)
             for value in (*model.graph.inputs, *(output for node in model.graph for output in node.outputs))
         }
         self.forms: dict[ir.Value, dict[Form, ir.Value]] = {}
@@ -50,7 +50,7 @@ class Lifter:
         Raises:
             Refused: its rank is unknown.
         """
-        found = self.dims[value] if value in self.dims else house.dims_of(value)
+        found = self.dims[value] if value in self.dims else graphs.dims_of(value)
         if found is None:
             raise refuse(
                 f"the rank of {value.name!r} is unknown", "reshape the value to a fixed number of axes in front of it"
@@ -65,12 +65,12 @@ class Lifter:
         """The number of rows, int64 [1]."""
         if self._count is None:
             value, form = next(iter(self._inputs.items()))
-            insert = house.Inserter(self.model, self.stamp, before=self._first)
+            insert = graphs.Inserter(self.model, self.stamp, before=self._first)
             span = {"start": form.at, "end": form.at + 1}
             self._count = insert.op("Shape", [value], span, name="rows", shape=[1], dtype=ir.DataType.INT64)
         return self._count
 
-    def convert(self, insert: house.Inserter, value: ir.Value, form: Form) -> ir.Value:
+    def convert(self, insert: graphs.Inserter, value: ir.Value, form: Form) -> ir.Value:
         """The tensor of a value in a form; shared by all later readers. A value without rows is repeated.
 
         Args:
@@ -86,7 +86,7 @@ class Lifter:
             known[form] = self._converted(insert, tensor, len(self.dims_of(value)), source, form)
         return known[form]
 
-    def _converted(self, insert: house.Inserter, tensor: ir.Value, rank: int, source: Form, form: Form) -> ir.Value:
+    def _converted(self, insert: graphs.Inserter, tensor: ir.Value, rank: int, source: Form, form: Form) -> ir.Value:
         if source.dropped == form.dropped:
             return self._turned(insert, tensor, rank + (form.dropped is None), source.at, form.at)
         if source.dropped is not None:
@@ -98,13 +98,13 @@ class Lifter:
         tensor = insert.op("Squeeze", [tensor, insert.int64s(form.dropped + 1)], name=f"{tensor.name}_in_place")
         return self._turned(insert, tensor, rank, 0, form.at)
 
-    def _turned(self, insert: house.Inserter, tensor: ir.Value, rank: int, source: int, target: int) -> ir.Value:
+    def _turned(self, insert: graphs.Inserter, tensor: ir.Value, rank: int, source: int, target: int) -> ir.Value:
         if source == target:
             return tensor
         order = moved(rank, source, target)
         return insert.op("Transpose", [tensor], {"perm": order}, name=f"{tensor.name}_rows_at_{target}")
 
-    def _spread(self, insert: house.Inserter, value: ir.Value, form: Form) -> ir.Value:
+    def _spread(self, insert: graphs.Inserter, value: ir.Value, form: Form) -> ir.Value:
         """The same content in every row."""
         rank = len(self.dims_of(value))
         tensor = value
@@ -114,7 +114,7 @@ class Lifter:
         tensor = insert.op("Expand", [tensor, shape], name=f"{value.name}_for_all_rows")
         return self._turned(insert, tensor, len(ones), whole.at, form.at)
 
-    def joined(self, insert: house.Inserter, parts: Sequence[int | ir.Value]) -> ir.Value:
+    def joined(self, insert: graphs.Inserter, parts: Sequence[int | ir.Value]) -> ir.Value:
         """Numbers and int64 vectors in a row, as one int64 vector."""
         values: list[ir.Value] = []
         numbers: list[int] = []
@@ -142,7 +142,7 @@ class LiftedNode:
 
     def __init__(self, lifter: Lifter, node: ir.Node) -> None:
         self.lifter, self.node = lifter, node
-        self.insert = house.Inserter(lifter.model, lifter.stamp, before=node)
+        self.insert = graphs.Inserter(lifter.model, lifter.stamp, before=node)
         self.values = list(node.inputs)
 
     @property
@@ -206,7 +206,7 @@ class LiftedNode:
             Refused: they are not.
         """
         self.require_shared(operand, what=what)
-        found = house.integers_of(self.value(operand))
+        found = graphs.integers_of(self.value(operand))
         numbers = tuple(number for number in found or () if isinstance(number, int))
         if found is None or len(numbers) != len(found):
             raise refuse(f"{self.op} with computed {what}", f"give {what} as constants")

@@ -21,7 +21,7 @@ import onnx
 import onnx_ir as ir
 from onnx import numpy_helper
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.rows_alone import AFTER
 from compiler.pieces import Content, Pieces, flat
 from compiler.runners.structure import Structure, split, with_weights_placed
@@ -76,9 +76,9 @@ def proof_of(stage: str, before: Lowered, outcome: Outcome) -> Proof | None:
     """What a pass has proved, or None; the graph before has its shapes inferred."""
     if not outcome.records:
         return None
-    house.infer_shapes(before.model)
-    graphs = [split(each) for each in (before.model, outcome.lowered.model)]
-    return Proof(stage, outcome.records, graphs[0], graphs[1], _plain(outcome.lowered))
+    graphs.infer_shapes(before.model)
+    split_before, split_after = split(before.model), split(outcome.lowered.model)
+    return Proof(stage, outcome.records, split_before, split_after, _plain(outcome.lowered))
 
 
 def _plain(lowered: Lowered) -> dict[str, Any]:

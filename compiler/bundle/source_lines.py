@@ -11,7 +11,7 @@ from typing import Any
 
 import onnx
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.bundle.proof_files import Derivation, Proof
 from compiler.pieces import Content
 from compiler.runners.structure import Structure, written
@@ -63,7 +63,7 @@ def _without_lines(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 def _strip(nodes: Iterable[onnx.NodeProto]) -> None:
     for node in nodes:
-        kept = [entry for entry in node.metadata_props if entry.key != house.SOURCE_KEY]
+        kept = [entry for entry in node.metadata_props if entry.key != graphs.SOURCE_KEY]
         del node.metadata_props[:]
         node.metadata_props.extend(kept)
         for attribute in node.attribute:

@@ -5,7 +5,7 @@ logits -> ArgMax -> labels         what is asked of the noise of labels is asked
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.runners.instrumented import exposed
 from compiler.stages import Lowered
 
@@ -46,7 +46,7 @@ def _deciding(value: ir.Value) -> tuple[str, ...]:
     seen, waiting = {value}, [value]
     while waiting:
         node = waiting.pop().producer()
-        if node is None or house.is_op(node, *SIZE_OF):
+        if node is None or graphs.is_op(node, *SIZE_OF):
             continue
         for read in node.inputs:
             if read is None or read in seen:
@@ -54,6 +54,6 @@ def _deciding(value: ir.Value) -> tuple[str, ...]:
             seen.add(read)
             if not _is_real(read):
                 waiting.append(read)
-            elif read.producer() is not None and house.array_of(read) is None:
+            elif read.producer() is not None and graphs.array_of(read) is None:
                 found[str(read.name)] = None
     return tuple(found)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.calib.watched_streams import run_streams
 from compiler.runners.instrumented import measured
 from compiler.stages import Array, Feed, Lowered
@@ -21,8 +21,8 @@ def mask_fills(model: ir.Model) -> set[float]:
     """Numbers beyond half precision that masks put in place of what they hide; any number as low serves them."""
     found = set()
     for node in model.graph:
-        for value in node.inputs[1:] if house.is_op(node, "Where") else ():
-            array = house.array_of(value)
+        for value in node.inputs[1:] if graphs.is_op(node, "Where") else ():
+            array = graphs.array_of(value)
             if array is not None and array.size == 1 and array.dtype.kind == "f":
                 number = float(array.reshape(-1)[0])
                 found |= {number} if np.isfinite(number) and abs(number) > HALF_MAX else set()
@@ -40,7 +40,7 @@ def with_magnitudes(lowered: Lowered) -> Lowered:
     return measured(lowered, names, MAGNITUDE, lambda insert, value: _largest(insert, value, fills))
 
 
-def _largest(insert: house.Inserter, value: ir.Value, fills: Sequence[Array]) -> ir.Value:
+def _largest(insert: graphs.Inserter, value: ir.Value, fills: Sequence[Array]) -> ir.Value:
     kind = value.dtype
     assert kind is not None
     zero = insert.constant(np.zeros((), kind.numpy()), f"nothing_{kind.name.lower()}")

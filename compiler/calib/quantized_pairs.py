@@ -6,18 +6,18 @@ of the same quantisation noise, not noise of half precision.
 
 import dataclasses
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.stages import Lowered
 
 
 def without_quantized_pairs(lowered: Lowered) -> Lowered:
     """A copy in which QuantizeLinear -> DequantizeLinear does nothing, or the graph itself where there is no pair."""
-    if not any(house.is_op(node, "QuantizeLinear") for node in lowered.model.graph):
+    if not any(graphs.is_op(node, "QuantizeLinear") for node in lowered.model.graph):
         return lowered
-    model = house.clone(lowered.model)
-    for node in house.nodes_of(model):
-        quantize = node.inputs[0].producer() if house.is_op(node, "DequantizeLinear") and node.inputs[0] else None
-        if quantize is not None and house.is_op(quantize, "QuantizeLinear") and quantize.inputs[0] is not None:
-            house.take_over(model, node.outputs[0], quantize.inputs[0])
-    house.prune(model)
+    model = graphs.clone(lowered.model)
+    for node in graphs.nodes_of(model):
+        quantize = node.inputs[0].producer() if graphs.is_op(node, "DequantizeLinear") and node.inputs[0] else None
+        if quantize is not None and graphs.is_op(quantize, "QuantizeLinear") and quantize.inputs[0] is not None:
+            graphs.take_over(model, node.outputs[0], quantize.inputs[0])
+    graphs.prune(model)
     return dataclasses.replace(lowered, model=model)

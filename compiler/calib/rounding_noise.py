@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.calib.deciding_numbers import with_deciding
 from compiler.calib.noise import Noise
 from compiler.operator_traits import MAKING, ROUNDING_NOTHING
@@ -29,7 +29,7 @@ def rounding_nodes(model: ir.Model) -> list[ir.Node]:
         for node in model.graph
         if node.op_type not in ROUNDING_NOTHING
         and any(output.dtype == ir.DataType.FLOAT for output in node.outputs)
-        and not house.is_op(node, *MAKING, "Cast")
+        and not graphs.is_op(node, *MAKING, "Cast")
     ]
 
 
@@ -70,16 +70,16 @@ def rounding_noise(
 
 def _has_weights(node: ir.Node) -> bool:
     """Whether a node multiplies by a constant matrix or kernel."""
-    arrays = [house.array_of(value) for value in node.inputs]
+    arrays = [graphs.array_of(value) for value in node.inputs]
     return any(array is not None and array.ndim >= 2 and array.dtype.kind == "f" for array in arrays)
 
 
 def _with_switches(model: ir.Model, kind: ir.DataType) -> tuple[ir.Model, dict[str, str]]:
     """A copy with a switch behind every node that rounds, and the switches' input names by node."""
-    copy = house.clone(model)
+    copy = graphs.clone(model)
 
     def rounded(value: ir.Value) -> ir.Value:
-        insert = house.Inserter.behind(copy, "with_switches", value)
+        insert = graphs.Inserter.behind(copy, "with_switches", value)
         narrow = insert.op("Cast", [value], {"to": int(kind)}, name="narrow")
         return insert.op("Cast", [narrow], {"to": int(ir.DataType.FLOAT)}, name="wide")
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.recipe.graph import Graph
 from compiler.stages import State
 
@@ -32,12 +32,12 @@ def append_frames(model: ir.Model, spec: Graph, states: Sequence[tuple[State, in
         spec: its record.
         states: with the frames axis of each as the captured graph numbers it.
     """
-    inputs, outputs = house.inputs_named(model), house.outputs_named(model)
+    inputs, outputs = graphs.inputs_named(model), graphs.outputs_named(model)
     for state, axis in states:
         if axis is None or not is_appended(spec, state):
             continue
         cache, new = inputs[state.input], outputs[state.output]
-        insert = house.Inserter(model, STAMP, source=house.source_of(new.producer()))
+        insert = graphs.Inserter(model, STAMP, source=graphs.source_of(new.producer()))
         whole = insert.op("Concat", [cache, new], {"axis": axis}, name=f"{state.output}_whole", dtype=new.dtype)
-        house.take_over(model, new, whole, except_in=house.consumers_of(new))
-        house.infer_shapes(model)
+        graphs.take_over(model, new, whole, except_in=graphs.consumers_of(new))
+        graphs.infer_shapes(model)

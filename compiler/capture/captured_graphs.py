@@ -15,7 +15,7 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.cache.dependencies import ABSENT, hash_path
 from compiler.cache.results import Code, StageResults
 from compiler.cache.store import stage_key
@@ -161,7 +161,7 @@ class CapturedGraphs:
     def whole(self) -> ir.Model:
         """The graph of whole sequences that steps were derived of; what is cached is among its outputs."""
         if self._derived is not None:
-            return house.clone(self._derived.whole)
+            return graphs.clone(self._derived.whole)
         assert self._entry is not None
         return read_stored(self._entry / "whole.onnx")
 
@@ -183,7 +183,7 @@ class CapturedGraphs:
             steps = split(read_stored(self._entry / f"{CALLS[0]}.onnx"))
         whole, left = self.whole(), {each["output"] for each in certificate["caches"]}
         whole.graph.outputs[:] = [value for value in whole.graph.outputs if value.name not in left]
-        house.prune(whole)
+        graphs.prune(whole)
         return split(whole), steps, certificate
 
     def models(self) -> Models:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import RecipeError
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Input
@@ -73,7 +73,7 @@ def array_of_file(places: RecipePlaces, file: str, where: str) -> Array:
 
 def fix_inputs(model: ir.Model, constants: Mapping[str, Array]) -> None:
     """Let inputs of a graph be constants, in place."""
-    inputs = house.inputs_named(model)
+    inputs = graphs.inputs_named(model)
     for name, array in constants.items():
         value = inputs[name]
         model.graph.inputs.remove(value)

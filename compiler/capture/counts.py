@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.ir import Dim
 from compiler.padding.arithmetic import Arithmetic
 from compiler.recipe.graph import Graph
@@ -32,7 +32,7 @@ def frames_counted(spec: Graph, steps: Mapping[str, Dim]) -> dict[str, Dim]:
         steps: by window, the frames that a call adds.
     """
     sizes: dict[str, Dim] = {name: axis.fixed for name, axis in spec.axes.items() if axis.fixed is not None}
-    sizes |= {name: house.symbol(name) for name in spec.padded} | dict(steps)
+    sizes |= {name: graphs.symbol(name) for name in spec.padded} | dict(steps)
     return {name: sizes[given.counts] for name, given in spec.inputs.items() if given.counts is not None}
 
 
@@ -44,7 +44,7 @@ def add_counts(model: ir.Model, spec: Graph, frames: Mapping[str, Dim]) -> None:
         spec: its record.
         frames: by counting input, the frames of a call.
     """
-    inputs = house.inputs_named(model)
+    inputs = graphs.inputs_named(model)
     for state in count_states(spec):
         _give_next(model, state, inputs[state.input], frames[state.input])
 
@@ -61,7 +61,7 @@ def start_counts(first: ir.Model, spec: Graph, frames: Mapping[str, Dim], counts
     for state in count_states(spec):
         given = counts[state.input]
         assert given.dtype is not None and given.shape is not None
-        insert = house.Inserter(first, "capture")
+        insert = graphs.Inserter(first, "capture")
         dims = list(given.shape)
         fixed = [dim if isinstance(dim, int) else 1 for dim in dims]
         zeros = insert.constant(np.zeros(fixed, given.dtype.numpy()), f"{state.input}_start")
@@ -75,16 +75,16 @@ def _give_next(model: ir.Model, state: State, count: ir.Value, frames: Dim) -> N
     """Add the output that a count is handed on by."""
     assert count.dtype is not None
     taken = {value.name: value for node in model.graph for value in node.outputs}
-    insert = house.Inserter(model, "capture")
+    insert = graphs.Inserter(model, "capture")
     step = _step(model, insert, frames, count.dtype, f"{state.input}_frames")
     after = insert.op("Add", [count, step], name=state.output, dtype=count.dtype, shape=count.shape)
     if state.output in taken:
-        taken[state.output].name = house.fresh_name(model.graph, f"{state.output}_inside")
+        taken[state.output].name = graphs.fresh_name(model.graph, f"{state.output}_inside")
     after.name = state.output
     model.graph.outputs.append(after)
 
 
-def _step(model: ir.Model, insert: house.Inserter, frames: Dim, dtype: ir.DataType, name: str) -> ir.Value:
+def _step(model: ir.Model, insert: graphs.Inserter, frames: Dim, dtype: ir.DataType, name: str) -> ir.Value:
     """What a call adds to a count: a number, or what the lengths of its chunk say."""
     if isinstance(frames, int):
         return insert.constant(np.array(frames, dtype.numpy()), name)
@@ -92,16 +92,16 @@ def _step(model: ir.Model, insert: house.Inserter, frames: Dim, dtype: ir.DataTy
     return insert.op("Cast", [Arithmetic(insert, lengths).value(frames)], {"to": dtype}, name=name, dtype=dtype)
 
 
-def _length(model: ir.Model, insert: house.Inserter, axis: str) -> ir.Value:
+def _length(model: ir.Model, insert: graphs.Inserter, axis: str) -> ir.Value:
     """The length of an axis as one number."""
     size = _size(model, insert, axis)
     return insert.op("Squeeze", [size, insert.int64s(0)], name=f"{axis}_heard", dtype=ir.DataType.INT64)
 
 
-def _size(model: ir.Model, insert: house.Inserter, axis: str) -> ir.Value:
+def _size(model: ir.Model, insert: graphs.Inserter, axis: str) -> ir.Value:
     """The length of an axis, int64 [1], read from an input that has it."""
-    found = ((value, at) for value in model.graph.inputs for at, dim in enumerate(house.dims_of(value) or ())
-             if dim == house.symbol(axis))  # fmt: skip
+    found = ((value, at) for value in model.graph.inputs for at, dim in enumerate(graphs.dims_of(value) or ())
+             if dim == graphs.symbol(axis))  # fmt: skip
     value, at = next(found)
     return insert.op("Shape", [value], {"start": at, "end": at + 1}, name=f"{axis}_size", dtype=ir.DataType.INT64)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.fed_numbers import ranges_of_lookups
 from compiler.capture.initial_graph import padded_axes_of
 from compiler.checker.graph import Rejected
@@ -98,7 +98,7 @@ def derived_model(model: ir.Model, graph: str, spec: Graph) -> DerivedModel:
         ) from None
     for each in derived.cached:
         model.graph.outputs.append(_frames_of(model, each, spec.derive_steps.along))
-    house.infer_shapes(derived.model)
+    graphs.infer_shapes(derived.model)
     return DerivedModel(derived.model, model, derived.certificate, replayed)
 
 
@@ -108,7 +108,7 @@ def _require_listed(cached: CachedValue, graph: str) -> None:
     fault = fault_of_initial(initial_of_array(begins), begins.shape, str(begins.dtype)) if begins.ndim else None
     if fault is not None:
         place = Place(
-            STAGE, graph, str(node.name) if node else "", tensor=str(cached.value.name), source=house.source_of(node)
+            STAGE, graph, str(node.name) if node else "", tensor=str(cached.value.name), source=graphs.source_of(node)
         )
         raise Refused(f"a recurrence begins with a state that no bundle lists: {fault[0]}", cure=fault[1], place=place)
 
@@ -118,7 +118,7 @@ def _place_of_first(model: ir.Model, certificate: Mapping[str, Any]) -> Place:
     masked = {each["value"] for each in certificate["masks"] if BOTH_WAYS in each["reach"]}
     for node in model.graph:
         if any(value.name in masked for value in node.outputs):
-            return Place(node=str(node.name), op=node.op_type, source=house.source_of(node))
+            return Place(node=str(node.name), op=node.op_type, source=graphs.source_of(node))
     return Place()
 
 
@@ -130,7 +130,7 @@ def _largest(spec: Graph) -> dict[str, int]:
 
 def _frames_of(model: ir.Model, cached: CachedValue, time: str) -> ir.Value:
     """What is cached, as a result of the whole graph: its frames, without the prefix in front of them."""
-    insert = house.Inserter(model, STAGE)
+    insert = graphs.Inserter(model, STAGE)
     value, kind = cached.value, cached.value.dtype
     if cached.kept:
         return _newest_of(insert, cached)
@@ -149,18 +149,18 @@ def _frames_of(model: ir.Model, cached: CachedValue, time: str) -> ir.Value:
     return insert.op("Slice", operands, name=cached.output, shape=shape, dtype=kind)
 
 
-def _newest_of(insert: house.Inserter, cached: CachedValue) -> ir.Value:
+def _newest_of(insert: graphs.Inserter, cached: CachedValue) -> ir.Value:
     """The frames of a value that are kept, zeros in front of the first."""
     value, kind = cached.value, cached.value.dtype
     rank = len(value.shape or ())
     in_front = [cached.kept if at == cached.axis else 0 for at in range(2 * rank)]
     padded = insert.op("Pad", [value, insert.int64s(*in_front)], name=f"{cached.output}_behind_zeros", dtype=kind)
-    bounds = [insert.int64s(each) for each in (-cached.kept, house.END, cached.axis)]
+    bounds = [insert.int64s(each) for each in (-cached.kept, graphs.END, cached.axis)]
     shape = [cached.kept if at == cached.axis else dim for at, dim in enumerate(value.shape or ())]
     return insert.op("Slice", [padded, *bounds], name=cached.output, shape=shape, dtype=kind)
 
 
-def _count_of(insert: house.Inserter, cached: CachedValue) -> ir.Value:
+def _count_of(insert: graphs.Inserter, cached: CachedValue) -> ir.Value:
     """How many frames of a value there are, for each of its rows."""
     value, axis, kind = cached.value, cached.axis, ir.DataType.INT64
     count = insert.op("Shape", [value], {"start": axis, "end": axis + 1}, name="frames", shape=[1], dtype=kind)

@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.lengths import infer_settled
 from compiler.errors import Place, Refused, SlipwayError
 from compiler.heads.attention import find_attentions
@@ -52,7 +52,7 @@ def merge_equal_heads(model: ir.Model, graph: str, spec: Graph) -> None:
             partition = _partition(site, spec.share_heads.groups)
             maps = [_mean(len(group), attention.size) for group in partition]
             Rewriter(model, attention, partition, merged_weights(site, partition, maps, maps), STAGE).write()
-            house.prune(model)
+            graphs.prune(model)
             infer_settled(model)
         simplify_model(model)
     except SlipwayError as error:

@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.nested import leaves_of
 from compiler.capture.onnx_source.onnx_file import first_words
 from compiler.errors import Place, Refused
@@ -58,10 +58,10 @@ def require_opened(model: ir.Model, graph: str) -> None:
 def place_of(error: BaseException, model: ir.Model, graph: str) -> Place:
     """The node that an error of ONNX Runtime names."""
     words = set(re.findall(r"[^\s'\"(),:]+", str(error)))
-    node = next((node for node in house.nodes_of(model) if node.name in words), None)
+    node = next((node for node in graphs.nodes_of(model) if node.name in words), None)
     if node is None:
         return Place(stage="capture", graph=graph)
-    return Place("capture", graph, str(node.name), node.op_type, source=house.source_of(node))
+    return Place("capture", graph, str(node.name), node.op_type, source=graphs.source_of(node))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +133,7 @@ def _differs(value: ir.Value, difference: float, graph: str) -> Refused:
         f"torch's exporter has written a graph that answers otherwise than the model: {value.name} is the first value "
         f"that differs, by {difference:.3g}",
         cure=CURE,
-        place=Place("capture", graph, name, op, tensor=str(value.name), source=house.source_of(node)),
+        place=Place("capture", graph, name, op, tensor=str(value.name), source=graphs.source_of(node)),
     )
 
 

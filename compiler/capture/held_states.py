@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.next_states import lengths_of
 from compiler.errors import Place, Refused
 from compiler.recipe.graph import Graph
@@ -45,55 +45,55 @@ def hold_states(model: ir.Model, spec: Graph) -> None:
     Raises:
         Refused: how long one comes back is not known from the sizes of inputs.
     """
-    inputs, outputs = house.inputs_named(model), house.outputs_named(model)
+    inputs, outputs = graphs.inputs_named(model), graphs.outputs_named(model)
     for name, given in spec.inputs.items():
         for axis in spec.held_along(name):
             if given.state in outputs:
                 _fill_up(model, spec, outputs[given.state], axis)
             if name in inputs:
                 _cut(model, spec, inputs[name], axis)
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
 
 
 def _cut(model: ir.Model, spec: Graph, state: ir.Value, axis: str) -> None:
     """Let a graph take the slots of a state, and read as many as the call is long."""
-    dims = list(house.dims_of(state) or ())
-    at = dims.index(house.symbol(axis))
-    insert = house.Inserter(model, STAMP, before=next(iter(model.graph)))
+    dims = list(graphs.dims_of(state) or ())
+    at = dims.index(graphs.symbol(axis))
+    insert = graphs.Inserter(model, STAMP, before=next(iter(model.graph)))
     bounds = [insert.int64s(0), _length(insert, model, spec, axis), insert.int64s(at)]
     cut = insert.op("Slice", [state, *bounds], name=f"{state.name}_of_call", dtype=state.dtype, shape=state.shape)
     assert state.shape is not None
     sizes = list(state.shape)
     sizes[at] = spec.slots(axis)
     state.shape = ir.Shape(sizes)
-    house.take_over(model, state, cut, except_in=[node for node in [cut.producer()] if node is not None])
+    graphs.take_over(model, state, cut, except_in=[node for node in [cut.producer()] if node is not None])
 
 
 def _fill_up(model: ir.Model, spec: Graph, state: ir.Value, axis: str) -> None:
     """Let a graph give all slots of a state."""
-    dims, slots = list(house.dims_of(state) or ()), spec.slots(axis)
-    if dims.count(house.symbol(axis)) != 1:
+    dims, slots = list(graphs.dims_of(state) or ()), spec.slots(axis)
+    if dims.count(graphs.symbol(axis)) != 1:
         raise Refused(
             f"a state along {axis!r} comes back as {list(map(str, dims))}: that it is as long as the call is not known",
             cure=f"let its sizes follow from shapes: compute it of what is fed along {axis!r}, and cut by fixed bounds",
-            place=Place(STAMP, tensor=str(state.name), axis=axis, source=house.source_of(state.producer())),
+            place=Place(STAMP, tensor=str(state.name), axis=axis, source=graphs.source_of(state.producer())),
         )
-    at, rank = dims.index(house.symbol(axis)), len(dims)
-    insert = house.Inserter(model, STAMP, source=house.source_of(state.producer()))
+    at, rank = dims.index(graphs.symbol(axis)), len(dims)
+    insert = graphs.Inserter(model, STAMP, source=graphs.source_of(state.producer()))
     behind = insert.op("Sub", [insert.int64s(slots), _length(insert, model, spec, axis)], name=f"{axis}_free")
     amounts = [insert.int64s(*[0] * (rank + at)), behind]
     amounts += [insert.int64s(*[0] * (rank - at - 1))] if at < rank - 1 else []
     pads = insert.op("Concat", amounts, {"axis": 0}, name=f"{state.name}_amounts")
     sizes = [slots if place == at else size for place, size in enumerate(state.shape or ())]
     filled = insert.op("Pad", [state, pads], name=f"{state.name}_held", dtype=state.dtype, shape=sizes)
-    house.take_over(model, state, filled, except_in=house.consumers_of(state))
+    graphs.take_over(model, state, filled, except_in=graphs.consumers_of(state))
 
 
-def _length(insert: house.Inserter, model: ir.Model, spec: Graph, axis: str) -> ir.Value:
+def _length(insert: graphs.Inserter, model: ir.Model, spec: Graph, axis: str) -> ir.Value:
     """The length of a call, int64 [1], as an input tells it that callers feed."""
-    symbol, inputs = house.symbol(axis), house.inputs_named(model)
+    symbol, inputs = graphs.symbol(axis), graphs.inputs_named(model)
     fed = [inputs[name] for name, given in spec.inputs.items() if given.is_data and axis in given.shape]
-    at = list(house.dims_of(fed[0]) or ()).index(symbol)
+    at = list(graphs.dims_of(fed[0]) or ()).index(symbol)
     return insert.op(
         "Shape", [fed[0]], {"start": at, "end": at + 1}, name=f"{axis}_of_call", dtype=ir.DataType.INT64, shape=[1]
     )

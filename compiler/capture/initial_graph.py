@@ -7,7 +7,7 @@ import numpy as np
 import onnx_ir as ir
 import sympy
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.lookup_ranges import Ranges
 from compiler.capture.appended_frames import append_frames
 from compiler.capture.counts import add_counts, count_states, frames_counted, start_counts
@@ -57,17 +57,17 @@ def initial_graph(
     model, first = models
     for each in models:
         if each is not None:
-            house.infer_shapes(each)
+            graphs.infer_shapes(each)
     states = states_of(spec)
     given_rows = _row_places(spec, model)
     append_frames(model, spec, [(state, _graph_axis(state, given_rows)) for state in states])
-    given_back = [state for state in states if state.output in house.outputs_named(model)]  # counts are added below
+    given_back = [state for state in states if state.output in graphs.outputs_named(model)]  # counts are added below
     windows = {name: each.window for name, each in spec.axes.items() if each.window is not None}
     _check_state_sizes(model, given_back, given_rows, graph, {**dict.fromkeys(spec.axes, 2), **windows, **longest})
     caches = _caches(spec, graph, model, states, given_rows)
     counted = frames_counted(spec, {cache.axis: added_by_call(cache) for cache in caches})
     if first is not None:
-        start_counts(first, spec, counted, house.inputs_named(model))
+        start_counts(first, spec, counted, graphs.inputs_named(model))
     add_counts(model, spec, counted)
     rows = _row_places(spec, model)
     for cache in caches if spec.derive_steps is None else ():
@@ -115,13 +115,13 @@ def _ranges(spec: Graph, graph: str, model: ir.Model, states: Sequence[State]) -
 def _free(models: Sequence[ir.Model | None], name: str) -> None:
     """Give what is inside a graph and called like an input that is to be added another name."""
     for model in models:
-        if model is None or name not in house.names_taken(model.graph):
+        if model is None or name not in graphs.names_taken(model.graph):
             continue
         weight = model.graph.initializers.pop(name, None)
         values = [weight] if weight is not None else [each for node in model.graph for each in node.outputs]
         for value in values:
             if value.name == name:
-                value.name = house.fresh_name(model.graph, name)
+                value.name = graphs.fresh_name(model.graph, name)
         if weight is not None:
             model.graph.register_initializer(weight)
 
@@ -195,7 +195,7 @@ def cache_axis(spec: Graph, name: str, step: int, added: str | None = None) -> C
 
 def added_by_call(cache: CacheAxis) -> Dim:
     """The frames that a call adds along a window, over the lengths of its chunk."""
-    return cache.step if cache.added is None else house.expression(cache.added)
+    return cache.step if cache.added is None else graphs.expression(cache.added)
 
 
 def check_window(places: RecipePlaces, graph: str, cache: CacheAxis, frames: int, steps: int) -> None:
@@ -219,13 +219,13 @@ def _require_size(model: ir.Model, frames: Dim, axes: Collection[str], axis: str
     """Refuse new frames whose number no axis tells, by the node that takes as many as it finds."""
     unknown = () if isinstance(frames, int) else [each for each in frames.free_symbols if str(each) not in axes]
     for node in model.graph if unknown else ():
-        sizes = [size for value in node.outputs for size in house.dims_of(value) or ()]
-        if any(house.mentions(size, str(each)) for size in sizes for each in unknown):
+        sizes = [size for value in node.outputs for size in graphs.dims_of(value) or ()]
+        if any(graphs.mentions(size, str(each)) for size in sizes for each in unknown):
             raise Refused(
                 f"how many frames a call adds to the caches along {axis!r} is not known from the sizes of its inputs: "
                 f"it depends on what {node.op_type} gives here",
                 cure="let their number follow from shapes alone: cut with fixed bounds, or mask frames, and keep them",
-                place=Place("capture", graph, str(node.name), node.op_type, axis=axis, source=house.source_of(node)),
+                place=Place("capture", graph, str(node.name), node.op_type, axis=axis, source=graphs.source_of(node)),
             )
 
 
@@ -239,7 +239,7 @@ def _formula(frames: Dim, axis: str, graph: str, counted: Collection[str]) -> tu
         return frames, None
     if {str(each) for each in frames.free_symbols} <= set(counted):
         with contextlib.suppress(ValueError):
-            return 1, house.written(frames)
+            return 1, graphs.written(frames)
     raise Refused(
         f"a call adds {frames} frames to the caches along {axis!r}, which no length of its chunks tells",
         cure=NEW_FRAMES_CURE,
@@ -271,10 +271,10 @@ def _check_overflow(places: RecipePlaces, graph: str, cache: CacheAxis, frames: 
 def _check_rows_first(model: ir.Model, batch: str, moved: Collection[str], graph: str) -> None:
     """The axis with buckets counts rows, which are padded, cut back and compared along the first axis."""
     for value in (*model.graph.inputs, *model.graph.outputs):
-        dims = house.dims_of(value)
-        if dims is None or str(value.name) in moved or (dims and dims[0] == house.symbol(batch)):
+        dims = graphs.dims_of(value)
+        if dims is None or str(value.name) in moved or (dims and dims[0] == graphs.symbol(batch)):
             continue
-        if not dims or isinstance(dims[0], int) or house.symbol(batch) in dims[1:]:
+        if not dims or isinstance(dims[0], int) or graphs.symbol(batch) in dims[1:]:
             raise Refused(
                 f"expected {batch!r}, the axis with buckets, in front of {value.name}, got {list(dims)}",
                 cure="transpose the model's inputs and outputs, or fix the axis",
@@ -292,7 +292,7 @@ def _row_places(spec: Graph, model: ir.Model) -> tuple[RowPlace, ...]:
     first = _first_sizes(spec, model)
     outputs = [
         RowPlace(name, fed[name] if name in fed else 0 if first[name] == 1 else None)
-        for name in house.outputs_named(model)
+        for name in graphs.outputs_named(model)
     ]
     return (*inputs.values(), *outputs)
 
@@ -300,8 +300,8 @@ def _row_places(spec: Graph, model: ir.Model) -> tuple[RowPlace, ...]:
 def _first_sizes(spec: Graph, model: ir.Model) -> dict[str, Dim | None]:
     """The size of the first axis of every output; where inference does not know it, that of a call."""
     found: dict[str, Dim | None] = {}
-    for name, value in house.outputs_named(model).items():
-        dims = house.dims_of(value)
+    for name, value in graphs.outputs_named(model).items():
+        dims = graphs.dims_of(value)
         known = dims is not None and (not dims or isinstance(dims[0], int) or _is_named(dims[0], spec))
         found[name] = (dims[0] if dims else None) if known and dims is not None else UNKNOWN
     if UNKNOWN not in found.values():
@@ -317,7 +317,7 @@ def _is_named(size: Dim, spec: Graph) -> bool:
 def _rows_elsewhere(spec: Graph, model: ir.Model) -> Iterator[RowPlace]:
     """The outputs whose batch is not their first axis: of states it is where they are fed, else where sizes say so."""
     fed = {state.output: spec.inputs[state.input] for state in states_of(spec) if state.input in spec.inputs}
-    for name in house.outputs_named(model):
+    for name in graphs.outputs_named(model):
         given = fed.get(name)
         at = _batch_of(name, spec, model) if given is None else None if given.original is None else given.row_place
         if at:
@@ -326,11 +326,11 @@ def _rows_elsewhere(spec: Graph, model: ir.Model) -> Iterator[RowPlace]:
 
 def _batch_of(name: str, spec: Graph, model: ir.Model) -> int | None:
     """The axis of an output that is the batch; where inference knows no size of it, the one that grows with rows."""
-    dims = house.dims_of(house.outputs_named(model)[name])
+    dims = graphs.dims_of(graphs.outputs_named(model)[name])
     if spec.batch is None:
         return None
     if dims is not None and all(isinstance(dim, int) or _is_named(dim, spec) for dim in dims):
-        places = [at for at, dim in enumerate(dims) if dim == house.symbol(spec.batch)]
+        places = [at for at, dim in enumerate(dims) if dim == graphs.symbol(spec.batch)]
     else:
         few, more = (shapes_at_work(model, spec, {spec.batch: rows}).get(name, ()) for rows in ROWS)
         places = [at for at, sizes in enumerate(zip(few, more, strict=False)) if sizes == ROWS]
@@ -355,7 +355,7 @@ def _check_state_sizes(
         graph: its name.
         lengths: of a call, by axis: sizes that follow from them are compared there.
     """
-    inputs, outputs = house.inputs_named(model), house.outputs_named(model)
+    inputs, outputs = graphs.inputs_named(model), graphs.outputs_named(model)
     for state in states:
         given, got = inputs[state.input].dtype, outputs[state.output].dtype
         if given is not None and got is not None and given != got:
@@ -365,7 +365,7 @@ def _check_state_sizes(
                 cure=f"cast it to {kind} before the model returns it",
                 place=Place(stage="capture", graph=graph, tensor=state.input),
             )
-        fed, back = house.dims_of(inputs[state.input]), house.dims_of(outputs[state.output])
+        fed, back = graphs.dims_of(inputs[state.input]), graphs.dims_of(outputs[state.output])
         if fed is None or back is None:
             continue
         differ = [
@@ -383,7 +383,7 @@ def _check_state_sizes(
 def _differ(fed: Dim, back: Dim, lengths: Mapping[str, int]) -> bool:
     """Whether sizes differ in a call of some lengths; False where others than those have a part in them."""
     found = [
-        sympy.sympify(each).subs({house.symbol(name): size for name, size in lengths.items()}) for each in (fed, back)
+        sympy.sympify(each).subs({graphs.symbol(name): size for name, size in lengths.items()}) for each in (fed, back)
     ]
     return all(each.is_number for each in found) and found[0] != found[1]
 
@@ -413,7 +413,7 @@ def step_frames(model: ir.Model, states: Sequence[State], places: Sequence[RowPl
         return _the_same_growth(told, axis, graph)
     caches = {state.cache for state in states if state.cache is not None}
     found = [new for state, frames_axis in along.items() for new in _joined(model, state, frames_axis)]
-    own = [new for new in found if not any(house.mentions(new, each) for each in caches)]
+    own = [new for new in found if not any(graphs.mentions(new, each) for each in caches)]
     if found:
         return (*own, *found)[0]  # the others count what another cache holds, too
     raise Refused(f"no cache is joined along {axis!r} with new frames", cure=NEW_FRAMES_CURE).at(
@@ -423,8 +423,8 @@ def step_frames(model: ir.Model, states: Sequence[State], places: Sequence[RowPl
 
 def _growth(model: ir.Model, state: State, frames_axis: int, axis: str) -> Dim | None:
     """By how much a cache grows in a call, before it is cut to its newest frames; None where sizes do not tell."""
-    for value in _cut_from(house.outputs_named(model)[state.output]):
-        dims = house.dims_of(value)
+    for value in _cut_from(graphs.outputs_named(model)[state.output]):
+        dims = graphs.dims_of(value)
         grown = None if dims is None else grows_by(dims[frames_axis], axis) or _grown(dims[frames_axis], axis)
         if grown is not None:
             return grown
@@ -450,28 +450,28 @@ def _cut_from(value: ir.Value) -> list[ir.Value]:
     found = [value]
     for each in found:
         maker = each.producer()
-        if maker is not None and house.is_op(maker, "Slice", "Identity") and maker.inputs[0] is not None:
+        if maker is not None and graphs.is_op(maker, "Slice", "Identity") and maker.inputs[0] is not None:
             found.append(maker.inputs[0])
     return found
 
 
 def _joined(model: ir.Model, state: State, frames_axis: int) -> Iterator[Dim]:
     """How many frames each Concat of a cache has beside it."""
-    kept = _kept_of(house.inputs_named(model)[state.input])
-    for node in [reader for value in kept for reader in house.consumers_of(value)]:
-        if house.is_op(node, "Concat"):
-            added = [house.dims_of(value) for value in node.inputs if value is not None and value not in kept]
+    kept = _kept_of(graphs.inputs_named(model)[state.input])
+    for node in [reader for value in kept for reader in graphs.consumers_of(value)]:
+        if graphs.is_op(node, "Concat"):
+            added = [graphs.dims_of(value) for value in node.inputs if value is not None and value not in kept]
             sizes = [dims[frames_axis] if dims is not None else None for dims in added]
-            frames = [size for size in sizes if size is not None and not house.mentions(size, str(state.cache))]
+            frames = [size for size in sizes if size is not None and not graphs.mentions(size, str(state.cache))]
             if frames and len(frames) == len(sizes):
-                yield house.normal_form(sum(frames[1:], frames[0]))
+                yield graphs.normal_form(sum(frames[1:], frames[0]))
 
 
 def _kept_of(cache: ir.Value) -> list[ir.Value]:
     """A cache, and what is left of it where the model cuts it before it joins the new frames."""
     found = [cache]
     for value in found:
-        readers = [node for node in house.consumers_of(value) if house.is_op(node, "Slice", "Identity")]
+        readers = [node for node in graphs.consumers_of(value) if graphs.is_op(node, "Slice", "Identity")]
         found += [node.outputs[0] for node in readers if node.inputs[0] is value]
     return found
 
@@ -479,5 +479,5 @@ def _kept_of(cache: ir.Value) -> list[ir.Value]:
 def _grown(size: Dim, axis: str) -> Dim | None:
     """By how much a cache grows that may be cut to its newest frames, where chunks have lengths of their own."""
     sizes = [] if isinstance(size, int) else size.args if isinstance(size, sympy.Min) else [size]
-    added = [house.normal_form(each - house.symbol(axis)) for each in sizes if house.mentions(each, axis)]
-    return added[0] if len(added) == 1 and added[0] != 0 and not house.mentions(added[0], axis) else None
+    added = [graphs.normal_form(each - graphs.symbol(axis)) for each in sizes if graphs.mentions(each, axis)]
+    return added[0] if len(added) == 1 and added[0] != 0 and not graphs.mentions(added[0], axis) else None

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 
 STAMP = "capture"
 
@@ -27,9 +27,9 @@ def keep_newest(model: ir.Model, slots: int, axes: Mapping[str, int]) -> None:
         axes: the frames axis by output.
     """
     for output, axis in axes.items():
-        value = house.outputs_named(model)[output]
-        insert = house.Inserter(model, STAMP, source=house.source_of(value.producer()))
-        bounds = [insert.int64s(-slots), insert.int64s(house.END), insert.int64s(axis)]
+        value = graphs.outputs_named(model)[output]
+        insert = graphs.Inserter(model, STAMP, source=graphs.source_of(value.producer()))
+        bounds = [insert.int64s(-slots), insert.int64s(graphs.END), insert.int64s(axis)]
         kept = insert.op("Slice", [value, *bounds], name=f"{output}_newest", dtype=value.dtype)
-        house.take_over(model, value, kept, except_in=house.consumers_of(value))
-    house.infer_shapes(model)
+        graphs.take_over(model, value, kept, except_in=graphs.consumers_of(value))
+    graphs.infer_shapes(model)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Place, RecipeError
 from compiler.operator_traits import BROADCASTING, RECURRENCES
 from compiler.operator_views.axes import axis_of
@@ -22,8 +22,8 @@ class Meeting:
         may_be_one: whether either may be 1 beside any other.
     """
 
-    first: house.Dim
-    second: house.Dim
+    first: graphs.Dim
+    second: graphs.Dim
     node: ir.Node
     may_be_one: bool = False
 
@@ -46,27 +46,27 @@ class Meeting:
 def meetings_in(model: ir.Model) -> Iterator[Meeting]:
     """All of a graph with inferred shapes, node by node."""
     for node in model.graph:
-        shapes = [None if value is None else house.dims_of(value) for value in node.inputs]
+        shapes = [None if value is None else graphs.dims_of(value) for value in node.inputs]
         known = [shape for shape in shapes if shape is not None]
-        pairs: Iterable[tuple[house.Dim, house.Dim]] = ()
-        if house.is_op(node, "Concat") and known:
+        pairs: Iterable[tuple[graphs.Dim, graphs.Dim]] = ()
+        if graphs.is_op(node, "Concat") and known:
             axis = axis_of(node, len(known[0]))
             pairs = _in_turn([*shape[:axis], *shape[axis + 1 :]] for shape in known)
-        elif house.is_op(node, *BROADCASTING):
+        elif graphs.is_op(node, *BROADCASTING):
             pairs = _in_turn(shape[::-1] for shape in known)
-        elif house.is_op(node, "MatMul") and len(known) == 2 and min(map(len, known)) > 1:
+        elif graphs.is_op(node, "MatMul") and len(known) == 2 and min(map(len, known)) > 1:
             left, right = known
             yield Meeting(left[-1], right[-2], node)
             pairs = _in_turn((left[-3::-1], right[-3::-1]))
-        elif house.is_op(node, *RECURRENCES) and len(shapes) > 5:
+        elif graphs.is_op(node, *RECURRENCES) and len(shapes) > 5:
             pairs = _in_turn(shape[1:2] for shape in (shapes[0], shapes[5]) if shape is not None)
-        broadcasts = house.is_op(node, "MatMul", *BROADCASTING)
+        broadcasts = graphs.is_op(node, "MatMul", *BROADCASTING)
         yield from (Meeting(*pair, node, broadcasts) for pair in pairs)
 
 
-def _in_turn(shapes: Iterable[Sequence[house.Dim]]) -> Iterator[tuple[house.Dim, house.Dim]]:
+def _in_turn(shapes: Iterable[Sequence[graphs.Dim]]) -> Iterator[tuple[graphs.Dim, graphs.Dim]]:
     """Each size beside that of the shape in front of it."""
-    before: Sequence[house.Dim] = ()
+    before: Sequence[graphs.Dim] = ()
     for shape in shapes:
         yield from zip(before, shape, strict=False)
         before = shape
@@ -83,15 +83,15 @@ def require_sizes_that_meet(model: ir.Model, wanted: Mapping[str, Sequence[int |
     Raises:
         RecipeError: an axis has another size than what it meets. Two axis names are left to passes.
     """
-    copy = house.clone(model)
-    chosen: dict[house.Dim, list[str]] = {}
+    copy = graphs.clone(model)
+    chosen: dict[graphs.Dim, list[str]] = {}
     for value in copy.graph.inputs:
         name = str(value.name)
         for own, size in zip(value.shape or wanted[name], wanted[name], strict=True):
             if not isinstance(own, int):
-                chosen.setdefault(size if isinstance(size, int) else house.symbol(size), []).append(name)
+                chosen.setdefault(size if isinstance(size, int) else graphs.symbol(size), []).append(name)
         value.shape = ir.Shape(wanted[name])
-    house.infer_shapes(copy)
+    graphs.infer_shapes(copy)
     for meeting in meetings_in(copy):
         sizes = (meeting.first, meeting.second)
         if meeting.clashes and all(size in chosen or isinstance(size, int) for size in sizes):
@@ -101,6 +101,6 @@ def require_sizes_that_meet(model: ir.Model, wanted: Mapping[str, Sequence[int |
                 f"expected one size where operands meet, got {' and '.join(got)}",
                 cure="give axes that are one the same name in all shapes, and one size under axes",
                 place=dataclasses.replace(
-                    place, node=str(node.name), op=node.op_type, source=node.metadata_props.get(house.SOURCE_KEY, "")
+                    place, node=str(node.name), op=node.op_type, source=node.metadata_props.get(graphs.SOURCE_KEY, "")
                 ),
             )

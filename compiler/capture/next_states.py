@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.appended_frames import is_appended
 from compiler.ir import Dim
 from compiler.recipe.graph import Graph
@@ -50,7 +50,7 @@ def moved_on(
     for state in states:
         before = fed[state.input]
         if state.input in counted:
-            frames = parse_formula(house.written(counted[state.input])).value(lengths)
+            frames = parse_formula(graphs.written(counted[state.input])).value(lengths)
             found[state.output] = before + np.array(frames, before.dtype)
         elif is_appended(spec, state):
             assert state.frames_axis is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.cache.results import Code, StageResults
 from compiler.cache.store import StageCache
 from compiler.capture.calibration_data import RecipeCalibration
@@ -139,8 +139,8 @@ class Original:
     def start(self) -> Lowered:
         """The captured graph with the recipe's states and axes, as a copy: passes change what they are given."""
         started = self._started
-        first = None if started.first_call is None else house.clone(started.first_call)
-        return dataclasses.replace(started, model=house.clone(started.model), first_call=first)
+        first = None if started.first_call is None else graphs.clone(started.first_call)
+        return dataclasses.replace(started, model=graphs.clone(started.model), first_call=first)
 
     @functools.cached_property
     def _started(self) -> Lowered:

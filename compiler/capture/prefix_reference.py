@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 import sympy
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import DataError, Place
 from compiler.ir import Dim
 from compiler.recipe.graph import Graph
@@ -38,11 +38,11 @@ class PrefixReference:
         self.graph, self.spec = graph, spec
         self.axis, self.window = spec.derive_steps.along, spec.derive_steps.window if spec.caches else math.inf
         self.session, self.call, self.modules = session_of(whole, optimize=False), call, modules
-        frames = house.symbol(self.axis)
+        frames = graphs.symbol(self.axis)
         self.along = {
             str(value.name): found
             for value in (*whole.graph.inputs, *whole.graph.outputs)
-            if (found := _frames_in(house.dims_of(value) or (), frames)) is not None
+            if (found := _frames_in(graphs.dims_of(value) or (), frames)) is not None
         }
         self.outputs = [str(value.name) for value in whole.graph.outputs]
         self.states = {given.state: name for name, given in spec.inputs.items() if given.state is not None}

@@ -6,7 +6,7 @@ from types import MappingProxyType
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.recipe.graph import Graph
 from compiler.runners.session import open_model
 
@@ -25,7 +25,7 @@ def shapes_at_work(
         sizes: of axes by name.
     """
     feeds = {str(value.name): _numbers(value, spec, sizes) for value in model.graph.inputs}
-    names = list(house.outputs_named(model))
+    names = list(graphs.outputs_named(model))
     try:
         results = open_model(model).run(names, feeds)
     except Exception:  # noqa: BLE001 - nothing is known then
@@ -37,7 +37,7 @@ def _numbers(value: ir.Value, spec: Graph, sizes: Mapping[str, int]) -> np.ndarr
     """Zeros, or the number of the declared range that is next to zero."""
     assert value.dtype is not None
     known = {name: axis.fixed for name, axis in spec.axes.items() if axis.fixed is not None} | dict(sizes)
-    shape = [dim if isinstance(dim, int) else known.get(str(dim), SIZE) for dim in house.dims_of(value) or ()]
+    shape = [dim if isinstance(dim, int) else known.get(str(dim), SIZE) for dim in graphs.dims_of(value) or ()]
     given = spec.inputs.get(str(value.name))
     low, high = given.range if given is not None and given.range is not None else (0, 0)
     return np.full(shape, min(max(low, 0), high), value.dtype.numpy())

@@ -25,7 +25,7 @@ import safetensors.torch
 import torch
 from torch.nn.modules import transformer
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.cache.read_tracer import READ_TRACER
 from compiler.capture.exported_graph import Exported, require_opened
 from compiler.capture.fixed_sizes import fixing_line
@@ -251,10 +251,10 @@ def capture_onnx(path: Path, graph: str, spec: Graph) -> ir.Model:
                 f"expected {kind} {expected} in {shown}, got {got}", cure=f"write the file's {kind} into the recipe",
                 place=place,
             )  # fmt: skip
-    by_name = house.outputs_named(model)
+    by_name = graphs.outputs_named(model)
     for index, name in enumerate(spec.outputs):
         model.graph.outputs[index] = by_name[name]
-    inputs = house.inputs_named(model)
+    inputs = graphs.inputs_named(model)
     wanted = {name: _captured_shape(spec, spec.inputs[name]) for name in inputs}
     for value in inputs.values():
         _check_onnx_input(value, spec, shown, place)
@@ -495,10 +495,10 @@ def _part_names(model: ir.Model) -> None:
     """Give values that share a name one each: the exporter names a buffer `div` and a quotient alike."""
     taken = {value.name for value in (*model.graph.inputs, *model.graph.initializers.values(), *model.graph.outputs)}
     kept = {*model.graph.inputs, *model.graph.outputs}
-    for node in house.nodes_of(model):
+    for node in graphs.nodes_of(model):
         for value in node.outputs:
             if value not in kept and value.name in taken:
-                value.name = house.fresh_name(model.graph, f"{value.name}_of_{node.op_type.lower()}")
+                value.name = graphs.fresh_name(model.graph, f"{value.name}_of_{node.op_type.lower()}")
             taken.add(value.name)
 
 
@@ -507,7 +507,7 @@ def _own_outputs(model: ir.Model) -> None:
     seen: set[ir.Value] = set()
     for index, value in enumerate(list(model.graph.outputs)):
         if value in seen or value.producer() is None:
-            insert = house.Inserter(model, "capture")
+            insert = graphs.Inserter(model, "capture")
             model.graph.outputs[index] = insert.op("Identity", [value], name=f"{value.name}_copy", shape=value.shape)
         seen.add(value)
 

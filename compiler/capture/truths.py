@@ -8,22 +8,22 @@ After:
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 
 STAMP = "capture"
 
 
 def select_truths(model: ir.Model) -> None:
     """Write every selection of truths, in place."""
-    for node in house.nodes_of(model):
+    for node in graphs.nodes_of(model):
         output = node.outputs[0]
-        if not house.is_op(node, "Where") or output.dtype != ir.DataType.BOOL:
+        if not graphs.is_op(node, "Where") or output.dtype != ir.DataType.BOOL:
             continue
-        insert = house.Inserter(model, STAMP, before=node)
+        insert = graphs.Inserter(model, STAMP, before=node)
         condition, first, second = node.inputs
         name = str(output.name)
         chosen = insert.op("And", [condition, first], name=f"{name}_chosen")
         others = insert.op("Not", [condition], name=f"{name}_others")
         left = insert.op("And", [others, second], name=f"{name}_left")
-        house.take_over(model, output, insert.op("Or", [chosen, left], name=f"{name}_selected", shape=output.shape))
+        graphs.take_over(model, output, insert.op("Or", [chosen, left], name=f"{name}_selected", shape=output.shape))
         model.graph.remove(node, safe=True)

@@ -13,7 +13,7 @@ import onnx_ir as ir
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.module_contents import contents_of
 from compiler.capture.reference import Reference
 from compiler.errors import Place, RecipeError, Refused, SlipwayError
@@ -47,9 +47,9 @@ def unsteady(
     if not _differ(_answers(reference, feeds), _answers(reference, feeds), limits):
         return None
     place = Place(stage="reference", graph=graph)
-    node = next((node for node in house.nodes_of(model) if node.op_type in RANDOM), None)
+    node = next((node for node in graphs.nodes_of(model) if node.op_type in RANDOM), None)
     if not reference.modules and node is not None:
-        place = Place("reference", graph, str(node.name), node.op_type, source=house.source_of(node))
+        place = Place("reference", graph, str(node.name), node.op_type, source=graphs.source_of(node))
         return Refused(
             f"the model draws random numbers in every call, with {node.op_type}", cure=DRAW_ONCE, place=place
         )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.streaming.stable import Stable, is_constant
 from compiler.runners.session import Session, open_structure
 from compiler.runners.structure import Structure, split
@@ -101,7 +101,7 @@ class _Map:
         if cache is not None:
             copy = ir.Value(name=cache.state.input, shape=cache.old.shape, type=cache.old.type)
             self.inputs[value] = copy
-        elif house.array_of(value) is not None:
+        elif graphs.array_of(value) is not None:
             tensor = ir.convenience.get_const_tensor(value)
             copy = ir.Value(name=value.name, const_value=tensor, shape=value.shape, type=value.type)
             self.weights.append(copy)

@@ -2,7 +2,7 @@
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.streaming.carrying_cut import Choice
 from compiler.analysis.streaming.stable import Cache, Stable
 from compiler.carrying.projected import copied, map_of
@@ -45,7 +45,7 @@ class Split:
             (inputs[value], self.stable.axes[value]) for value in self.carried
         ]
         gone = [cache for cache in self.stable.caches if cache not in self.kept]
-        shapes = [node for cache in gone for node in house.consumers_of(cache.old) if house.is_op(node, "Shape")]
+        shapes = [node for cache in gone for node in graphs.consumers_of(cache.old) if graphs.is_op(node, "Shape")]
         for node in shapes + [node for node in self.stable.lengths if not self._is_whole(node.inputs[0])]:
             self._read_length(node, *reference[0])
         if self.carried:
@@ -53,11 +53,11 @@ class Split:
             self.map = map_of(self.model, self.stable, self.carried, names)
         for cache in gone:
             self.model.graph.outputs.remove(cache.fed)
-        house.prune(self.model)
+        graphs.prune(self.model)
         for cache in gone:
             self.model.graph.inputs.remove(cache.old)
-        house.forget_shapes(self.model)
-        house.infer_shapes(self.model)
+        graphs.forget_shapes(self.model)
+        graphs.infer_shapes(self.model)
         return len({cache.state.input for cache in (*gone, *owners.values())})
 
     def _is_whole(self, value: ir.Value | None) -> bool:
@@ -85,18 +85,18 @@ class Split:
         if node in self.again:
             cached, new = self.stable.frames.cached, self.stable.frames.new
             assert isinstance(cached, int) or isinstance(new, int)
-            insert = house.Inserter(self.model, self.stamp, after=node)
+            insert = graphs.Inserter(self.model, self.stamp, after=node)
             bounds = [
                 insert.int64s(cached if isinstance(cached, int) else -int(new)),
-                insert.int64s(house.END),
+                insert.int64s(graphs.END),
                 insert.int64s(axis),
             ]
             self.new[value] = insert.op("Slice", [value, *bounds], name=f"{value.name}_new", dtype=value.dtype)
             return self.new[value]
         inputs = [self._new(each) if each is not None and each in self.stable.axes else each for each in node.inputs]
-        names = [house.fresh_name(self.model.graph, f"{output.name}_new") for output in node.outputs]
+        names = [graphs.fresh_name(self.model.graph, f"{output.name}_new") for output in node.outputs]
         copy = copied(node, inputs, names)
-        house.Inserter(self.model, self.stamp, before=node).place(copy)
+        graphs.Inserter(self.model, self.stamp, before=node).place(copy)
         self.new |= zip(node.outputs, copy.outputs, strict=True)
         return self.new[value]
 
@@ -105,13 +105,13 @@ class Split:
         graph, axis, node = self.model.graph, self.stable.axes[value], value.producer()
         assert value.shape is not None and node is not None
         count = sum(state.input.startswith(f"{owner.state.input}_carried_") for state in self.states)
-        name = house.fresh_name(graph, f"{owner.state.input}_carried_{count}")
+        name = graphs.fresh_name(graph, f"{owner.state.input}_carried_{count}")
         dims = list(value.shape)
         dims[axis] = self.stable.frames.cached_dim
         state = ir.Value(name=name, type=value.type, shape=ir.Shape(dims))
         graph.inputs.append(state)
         new = self._new(value)
-        insert = house.Inserter(self.model, self.stamp, before=node)
+        insert = graphs.Inserter(self.model, self.stamp, before=node)
         joined = insert.op(
             "Concat", [state, new], {"axis": axis}, name=f"next_{name}", shape=list(value.shape), dtype=value.dtype
         )
@@ -125,19 +125,19 @@ class Split:
         if value in graph.outputs:  # a result of the model besides the state
             shape = list(value.shape)
             copy = insert.op("Identity", [joined], name=f"{value.name}_whole", shape=shape, dtype=value.dtype)
-            house.take_over(self.model, value, copy, except_in=house.consumers_of(value))
+            graphs.take_over(self.model, value, copy, except_in=graphs.consumers_of(value))
         outputs = [str(output.name) for output in graph.outputs]
         graph.outputs.insert(outputs.index(owner.state.output) + 1 + count, fed)
         return state
 
-    def _fed(self, insert: house.Inserter, joined: ir.Value, dims: list[int | ir.SymbolicDim], axis: int) -> ir.Value:
+    def _fed(self, insert: graphs.Inserter, joined: ir.Value, dims: list[int | ir.SymbolicDim], axis: int) -> ir.Value:
         """What is fed back of a joined state: all along a cache axis, else as many frames as there were."""
         cached = self.stable.frames.cached
         if not isinstance(cached, int):
             return joined
         name = str(joined.name)
-        joined.name = house.fresh_name(self.model.graph, f"{name}_joined")
-        bounds = [insert.int64s(-cached), insert.int64s(house.END), insert.int64s(axis)]
+        joined.name = graphs.fresh_name(self.model.graph, f"{name}_joined")
+        bounds = [insert.int64s(-cached), insert.int64s(graphs.END), insert.int64s(axis)]
         fed = insert.op("Slice", [joined, *bounds], name=f"{name}_newest", shape=dims, dtype=joined.dtype)
         fed.name = name
         return fed
@@ -150,9 +150,9 @@ class Split:
             return
         new = self._new(value)
         if cut in self.model.graph.outputs:
-            insert = house.Inserter(self.model, self.stamp, before=node)
+            insert = graphs.Inserter(self.model, self.stamp, before=node)
             new = insert.op("Identity", [new], name=f"{cut.name}_new", dtype=cut.dtype)
-        house.take_over(self.model, cut, new)
+        graphs.take_over(self.model, cut, new)
 
     def _read_length(self, node: ir.Node, state: ir.Value, axis: int) -> None:
         """Compute what a Shape node reads from a state that is there: rows, and cached frames plus new ones."""
@@ -160,7 +160,7 @@ class Split:
         assert value is not None and value.shape is not None
         own = self.stable.axes.get(value)
         cache = next((cache for cache in self.stable.caches if cache.old is value), None)
-        insert = house.Inserter(self.model, self.stamp, before=node)
+        insert = graphs.Inserter(self.model, self.stamp, before=node)
 
         def size(at: int) -> ir.Value:
             known = value.shape[at]  # type: ignore[index]
@@ -175,8 +175,8 @@ class Split:
                 return read
             return insert.op("Add", [read, insert.int64s(self.stable.frames.step)], name=f"{name}_joined")
 
-        sizes = [size(at) for at in house.dims_read(node, len(value.shape))]
+        sizes = [size(at) for at in graphs.dims_read(node, len(value.shape))]
         whole = sizes[0]
         if len(sizes) != 1:
             whole = insert.op("Concat", sizes, {"axis": 0}, name=f"{node.outputs[0].name}_sizes")
-        house.take_over(self.model, node.outputs[0], whole)
+        graphs.take_over(self.model, node.outputs[0], whole)

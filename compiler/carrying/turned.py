@@ -16,7 +16,7 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_views.axes import axis_of, order_of
 from compiler.operator_views.slices import slice_of
 from compiler.stages import Array, Lowered, State, StateMap
@@ -28,7 +28,7 @@ Order = tuple[int, ...]
 
 def order_alone(value: ir.Value, reader: ir.Node) -> Order | None:
     """The order of a Transpose whose result one node alone reads."""
-    if value.is_graph_output() or house.consumers_of(value) != [reader]:
+    if value.is_graph_output() or graphs.consumers_of(value) != [reader]:
         return None
     return order_of(value.producer())
 
@@ -98,21 +98,21 @@ class _Context:
     def of(cls, lowered: Lowered, state: State) -> "_Context | None":
         """A state as a context; None where something reads it that is no convolution, or the frames are not turned."""
         old, kept = (
-            house.inputs_named(lowered.model)[state.input],
-            house.outputs_named(lowered.model)[state.output],
+            graphs.inputs_named(lowered.model)[state.input],
+            graphs.outputs_named(lowered.model)[state.output],
         )
-        joined, cut = house.only_reader(old), kept.producer()
-        if state.frames_axis is not None or joined is None or not house.is_op(joined, "Concat") or kept.uses():
+        joined, cut = graphs.only_reader(old), kept.producer()
+        if state.frames_axis is not None or joined is None or not graphs.is_op(joined, "Concat") or kept.uses():
             return None
         value = joined.outputs[0]
-        if cut is None or not house.is_op(cut, "Slice") or cut.inputs[0] is not value or value.is_graph_output():
+        if cut is None or not graphs.is_op(cut, "Slice") or cut.inputs[0] is not value or value.is_graph_output():
             return None
-        readers = [node for node in house.consumers_of(value) if node is not cut]
+        readers = [node for node in graphs.consumers_of(value) if node is not cut]
         orders = {order_alone(each, joined) for each in joined.inputs if each is not None and each is not old}
         order = orders.pop() if len(orders) == 1 else None
         if order is None or order[0] != 0 or len(order) != len(old.shape or ()) or _axes(cut) is None:
             return None
-        convolved = [house.is_op(node, "Conv") and node.inputs[0] is value for node in readers]
+        convolved = [graphs.is_op(node, "Conv") and node.inputs[0] is value for node in readers]
         return cls(old, joined, cut, order) if convolved and all(convolved) else None
 
     @property
@@ -123,7 +123,7 @@ class _Context:
     def write(self, model: ir.Model, stamp: str) -> None:
         """Join in front of the transpose."""
         value, kept = self.joined.outputs[0], self.cut.outputs[0]
-        insert = house.Inserter(model, stamp, before=self.joined)
+        insert = graphs.Inserter(model, stamp, before=self.joined)
         self.old.shape = self._turned(self.old)
         parts = [each if each is self.old else in_front(each) for each in self.joined.inputs]
         axis = self.order[axis_of(self.joined, len(self.order))]
@@ -136,8 +136,8 @@ class _Context:
         cut.shape = self._turned(kept)
         turned = insert.op("Transpose", [joined], {"perm": self.order}, name=f"{value.name}_turned", dtype=value.dtype)
         turned.shape = value.shape
-        house.take_over(model, kept, cut)
-        house.take_over(model, value, turned, except_in=[self.cut])
+        graphs.take_over(model, kept, cut)
+        graphs.take_over(model, value, turned, except_in=[self.cut])
 
     def _turned(self, value: ir.Value) -> ir.Shape | None:
         return None if value.shape is None else ir.Shape([value.shape[at] for at in self.back])
@@ -146,7 +146,7 @@ class _Context:
 def _axes(cut: ir.Node) -> Order | None:
     """The axes that a Slice names, counted from the front."""
     view = slice_of(cut)
-    return None if view is None or view.data.shape is None else view.axes_cut(house.integers_of)
+    return None if view is None or view.data.shape is None else view.axes_cut(graphs.integers_of)
 
 
 def _turned(initial: Initial, context: _Context) -> Initial:

@@ -7,7 +7,7 @@ from pathlib import Path
 import onnx_ir as ir
 import onnxruntime
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.onnx_source.onnx_file import first_words, read_onnx
 from compiler.errors import Place, Refused
 from compiler.runners.session import open_session
@@ -69,7 +69,7 @@ def read_file(path: Path, stage: str) -> tuple[ir.Model, Signature]:
                     for axis, dim in enumerate(value.shape)
                 ]
             )
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     return model, signature_of(model, path, stage)
 
 
@@ -87,7 +87,7 @@ def signature_of(model: ir.Model, path: Path, stage: str) -> Signature:
 def _tensors(values: Iterable[ir.Value], path: Path, place: Place, *, needs_rank: bool) -> tuple[Tensor, ...]:
     found = []
     for value in values:
-        dims, dtype = house.dims_of(value), value.dtype
+        dims, dtype = graphs.dims_of(value), value.dtype
         if dims is None and not needs_rank:
             dims = ()  # of an operator that nobody knows the sizes of: no state fits it
         is_numbers = isinstance(value.type, ir.TensorType) and dtype != ir.DataType.STRING

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.meeting_sizes import meetings_in
 from compiler.sizes.expressions import Dim, symbol
 
@@ -20,7 +20,7 @@ def is_made_up(axis: str) -> bool:
 
 def axes_that_meet(model: ir.Model) -> dict[str, str]:
     """By axis the one that it is the same as, in a model that stays as it is; see `share_axes`."""
-    return share_axes(house.clone(model))
+    return share_axes(graphs.clone(model))
 
 
 def share_axes(model: ir.Model) -> dict[str, str]:
@@ -36,11 +36,11 @@ def share_axes(model: ir.Model) -> dict[str, str]:
     while alike := dict(_met(model)):  # fewer axes have names of their own each time
         renamed = {old: alike.get(new, new) for old, new in renamed.items()} | alike
         for value in model.graph.inputs:
-            dims = house.dims_of(value)
+            dims = graphs.dims_of(value)
             if dims is not None:
                 value.shape = ir.Shape([_renamed(dim, alike) for dim in dims])
-        house.forget_shapes(model)
-        house.infer_shapes(model)
+        graphs.forget_shapes(model)
+        graphs.infer_shapes(model)
     return renamed
 
 
@@ -52,7 +52,9 @@ def _renamed(dim: Dim, alike: Mapping[str, str]) -> int | str:
 
 def _met(model: ir.Model) -> Iterator[tuple[str, str]]:
     """Axes of inputs, and the axis that each meets and is called after from now on; none is both."""
-    named = [str(dim) for value in model.graph.inputs for dim in house.dims_of(value) or () if not isinstance(dim, int)]
+    named = [
+        str(dim) for value in model.graph.inputs for dim in graphs.dims_of(value) or () if not isinstance(dim, int)
+    ]
     order = {name: at for at, name in enumerate(sorted(dict.fromkeys(named), key=is_made_up))}
     leaders: set[str] = set()
     followers: set[str] = set()

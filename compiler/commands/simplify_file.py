@@ -15,7 +15,7 @@ import onnx_ir as ir
 from rich.markup import escape
 from rich.table import Table
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.commands.example_feeds import random_feeds, require_sizes, unanswered
 from compiler.commands.onnx_signature import open_file, read_file
 from compiler.commands.shared_axes import axes_that_meet
@@ -82,7 +82,7 @@ def simplify_file(source: Path, target: Path, sizes: Mapping[str, int], toleranc
     feeds = random_feeds(signature.inputs, sizes, 0, CALLS)
     outputs = tuple(tensor.name for tensor in signature.outputs)
     before = Lowered(graph=source.stem, model=model, data_outputs=outputs)
-    after = dataclasses.replace(before, model=house.clone(model))
+    after = dataclasses.replace(before, model=graphs.clone(model))
     simplify_model(after.model)
     compared = _require_same(source, before, after, feeds, Tolerance(max_abs=tolerance))
     content = _content(after.model, source)
@@ -131,7 +131,7 @@ def _require_same(source: Path, before: Lowered, after: Lowered, feeds: list[Fee
 def _content(model: ir.Model, source: Path) -> bytes:
     """The file without our notes on its nodes."""
     for node in model.graph.all_nodes():
-        for key in (house.SOURCE_KEY, house.PASS_KEY):
+        for key in (graphs.SOURCE_KEY, graphs.PASS_KEY):
             node.metadata_props.pop(key, None)
     try:
         return written(ir.serde.serialize_model(model))

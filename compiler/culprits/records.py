@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Place
 from compiler.runners.forced_values import Lesson
 from compiler.stages import Array, Lowered
@@ -98,7 +98,7 @@ class Culprit:
     @property
     def source(self) -> str:
         """The model's source line of the node, or else of one beside it."""
-        return next((line for node in (self.node, *reversed(self.nodes)) if (line := house.source_of(node))), "")
+        return next((line for node in (self.node, *reversed(self.nodes)) if (line := graphs.source_of(node))), "")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.bundle.staged_folder import staged
 from compiler.culprits.records import Culprit, Findings
 from compiler.errors import RecipeError
@@ -162,7 +162,7 @@ def reproducer_files(findings: Findings, stage: str, beyond: float) -> dict[str,
     after = cut_out(findings.after, tensors, ends)
     arrays: dict[str, Array] = {f"expected/{name}": lesson.right[name] for name in tensors if name not in known}
     for file, lowered, model in (("before.onnx", findings.before, before), ("after.onnx", findings.after, after)):
-        for name in house.inputs_named(model) if model is not None else ():
+        for name in graphs.inputs_named(model) if model is not None else ():
             arrays[f"{file}/{name}"] = _as_in_graph(
                 lowered, name, _given(lesson, name, is_after=lowered is findings.after)
             )
@@ -188,7 +188,7 @@ def reproducer_files(findings: Findings, stage: str, beyond: float) -> dict[str,
 
 def cut_out(lowered: Lowered, tensors: Sequence[str], ends: set[str]) -> ir.Model:
     """The sections that end in some tensors as a graph of their own; what they read are its inputs."""
-    model = house.clone(lowered.model)
+    model = graphs.clone(lowered.model)
     copy = dataclasses.replace(lowered, model=model)
     nodes = {node: None for name in tensors for node in region_of(copy, name, ends - {name})}
     read = [
@@ -208,7 +208,7 @@ def cut_out(lowered: Lowered, tensors: Sequence[str], ends: set[str]) -> ir.Mode
         inputs.append(given)
     model.graph.outputs[:] = [outputs[name] for name in tensors]
     model.graph.inputs[:] = inputs
-    house.prune(model)
+    graphs.prune(model)
     model.metadata_props.clear()
     return model
 
@@ -243,7 +243,7 @@ def _described(culprit: Culprit, lesson: Lesson, beyond: float, *, is_known: boo
         "op": culprit.node.op_type,
         "source": culprit.source,
         "region": [
-            {"node": str(node.name), "op": node.op_type, "source": house.source_of(node)} for node in culprit.nodes
+            {"node": str(node.name), "op": node.op_type, "source": graphs.source_of(node)} for node in culprit.nodes
         ],
         "error": local.error if np.isfinite(local.error) else None,
         "explained": local.explained,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.culprits.corrections import Injection, Trial, corrections
 from compiler.culprits.local_errors import local_errors
 from compiler.culprits.records import Culprit, Findings, LocalError, TensorStatistics
@@ -105,8 +105,8 @@ def _fails(lowered: Lowered, steps: Sequence[OriginalCall], limits: Tolerance) -
 def first_of(lowered: Lowered) -> Lowered:
     """The graph of the first call as a graph of its own; its outputs are named as those of the later calls."""
     assert lowered.first_call is not None
-    model = house.clone(lowered.first_call)
-    for value, name in zip(model.graph.outputs, house.outputs_named(lowered.model), strict=True):
+    model = graphs.clone(lowered.first_call)
+    for value, name in zip(model.graph.outputs, graphs.outputs_named(lowered.model), strict=True):
         value.name = name
     return dataclasses.replace(lowered, model=model, first_call=None, states=(), caches=(), state_maps=())
 
@@ -298,7 +298,7 @@ class _Search:
 
 
 def _names(node: ir.Node) -> list[str]:
-    return [str(value.name) for value in node.inputs if value is not None and house.array_of(value) is None]
+    return [str(value.name) for value in node.inputs if value is not None and graphs.array_of(value) is None]
 
 
 def _does_the_same(node: ir.Node, old: ir.Node) -> bool:
@@ -307,7 +307,7 @@ def _does_the_same(node: ir.Node, old: ir.Node) -> bool:
         return False
     if repr(sorted(node.attributes.items())) != repr(sorted(old.attributes.items())):
         return False
-    pairs = [(house.array_of(a), house.array_of(b)) for a, b in zip(node.inputs, old.inputs, strict=True)]
+    pairs = [(graphs.array_of(a), graphs.array_of(b)) for a, b in zip(node.inputs, old.inputs, strict=True)]
     return all(a is None or b is None or _is_rounded(a, b) for a, b in pairs)
 
 

@@ -21,7 +21,7 @@ from typing import TypeAlias
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.derivation.dependence import Kind, Outside
 from compiler.derivation.judging import Judging, is_guarded
 from compiler.derivation.links import NotLinked, dims, links_of
@@ -125,7 +125,7 @@ class AnyLength:
         """Why more frames may be needed in longer sequences; empty where none are, whatever their length."""
         masked = {(node, operand): outside for (node, *_), (_, operand, outside) in self.judging.recent.items()}
         for (node, operand), outside in masked.items():
-            kind: Kind = "low" if house.is_op(node, "Softmax") else "zero"
+            kind: Kind = "low" if graphs.is_op(node, "Softmax") else "zero"
             scores = node.inputs[operand]
             assert scores is not None
             if not self._hides(node, scores, outside, kind):
@@ -145,7 +145,7 @@ class AnyLength:
         found = self.chunk
         for node in self.judging.model.graph:
             if node.op_type in ("Div", "Mod") and not self.judging.of(node.outputs[0]).is_data:
-                by = house.integers_of(node.inputs[1]) or ()
+                by = graphs.integers_of(node.inputs[1]) or ()
                 found = math.lcm(found, *(each for each in by if isinstance(each, int) and each > 0))
         return found if found <= MOST_PERIOD else self.chunk
 
@@ -186,7 +186,7 @@ class AnyLength:
         return self._known[key]
 
     def _of(self, value: ir.Value, axes: Axes) -> Bounds:
-        array = house.array_of(value)
+        array = graphs.array_of(value)
         if array is not None:
             return _of_constant(array)
         node = value.producer()
@@ -235,7 +235,7 @@ class AnyLength:
             return weighted(span_of(operands[0])) if over in axes else TRUTH
         if op == "Gather":
             return (
-                span_of(operands[0]) if house.array_of(node.inputs[0]) is not None else self._of_data(value, operands)
+                span_of(operands[0]) if graphs.array_of(node.inputs[0]) is not None else self._of_data(value, operands)
             )
         if op in ("Cast", "CastLike"):
             return self._cast(value, operands[0])
@@ -287,11 +287,11 @@ class AnyLength:
 
     def _triangle(self, node: ir.Node, axes: Axes, operands: list[Bounds]) -> Bounds:
         rank = len(dims(node.outputs[0]))
-        diagonal = house.integers_of(node.inputs[1]) if len(node.inputs) > 1 and node.inputs[1] is not None else (0,)
+        diagonal = graphs.integers_of(node.inputs[1]) if len(node.inputs) > 1 and node.inputs[1] is not None else (0,)
         if diagonal is None or not {rank - 2, rank - 1} <= set(axes):
             return UNKNOWN
         ahead = axes[rank - 1].plus(axes[rank - 2], -1).span
-        rule = RULES["GreaterOrEqual" if house.int_attribute(node, "upper", 1) else "LessOrEqual"]
+        rule = RULES["GreaterOrEqual" if graphs.int_attribute(node, "upper", 1) else "LessOrEqual"]
         is_kept = rule(ahead, Span(float(diagonal[0]), float(diagonal[0])))
         if is_kept in (ZERO, TRUTH):
             return ZERO if is_kept == ZERO else hull((ZERO, span_of(operands[0])))
@@ -307,7 +307,7 @@ class AnyLength:
 
     def _is_by_distance(self, value: ir.Value, axes: Axes) -> bool:
         """Whether a value follows from how far places lie apart, whatever computes it of that."""
-        if house.array_of(value) is not None:
+        if graphs.array_of(value) is not None:
             return True
         node = value.producer()
         if node is None or node.domain not in ("", "ai.onnx"):
@@ -316,7 +316,7 @@ class AnyLength:
         if isinstance(bounds, Places) and not bounds.calls and not bounds.within and bounds.low == bounds.high:
             return True
         is_pointwise = node.op_type in ENTRYWISE or node.op_type in VIEWS or node.op_type in ("Transpose", "Expand")
-        if not is_pointwise and not (house.is_op(node, "Gather") and house.array_of(node.inputs[0]) is not None):
+        if not is_pointwise and not (graphs.is_op(node, "Gather") and graphs.array_of(node.inputs[0]) is not None):
             return False
         return self._are_by_distance(node, axes)
 

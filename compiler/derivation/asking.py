@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.derivation.caching import Caches
 from compiler.derivation.judging import Judging
 from compiler.derivation.links import Links, dims, links_of, regrouped
@@ -67,7 +67,7 @@ class Asking:
             return [(node.inputs[0], {self.judging.kept[node][0]: Part.NEW})]
         links = links_of(node) if self.judging.of(value).along or self.reads_time(node) else None
         for at, operand in enumerate(node.inputs):
-            if operand is not None and house.array_of(operand) is None and not self.judging.is_number(operand):
+            if operand is not None and graphs.array_of(operand) is None and not self.judging.is_number(operand):
                 found.append((operand, self.wanted(node, links, at, parts)))
         return found
 

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import sympy
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.derivation.dependence import HERE, Reach
 from compiler.derivation.judging import Judging
 from compiler.derivation.links import dims
@@ -89,7 +89,7 @@ class Caches:
         others = [each for each in node.inputs if each is not None and each not in timed]
         if len(timed) != 1 or node.op_type not in ENTRYWISE | {"CumSum", "Expand", "Transpose", *VIEWS}:
             return None
-        if node.op_type in ENTRYWISE and any(house.array_of(each) is None for each in others):
+        if node.op_type in ENTRYWISE and any(graphs.array_of(each) is None for each in others):
             return None
         operand = timed[0]
         assert operand is not None
@@ -103,7 +103,7 @@ class Caches:
 
         A running sum goes on from its operand.
         """
-        if house.is_op(value.producer(), "CumSum") or value.dtype == ir.DataType.BOOL:  # no truths are selected by row
+        if graphs.is_op(value.producer(), "CumSum") or value.dtype == ir.DataType.BOOL:  # no truths are selected by row
             return False
         return all(
             isinstance(dim, int) or dim.is_Symbol or self._is_alone(value, at) for at, dim in enumerate(dims(value))
@@ -160,7 +160,7 @@ class Caches:
 
     def _names(self) -> tuple[str, str]:
         number = len(self.cached)
-        return house.fresh_name(self.graph, f"cache_{number:02}"), house.fresh_name(
+        return graphs.fresh_name(self.graph, f"cache_{number:02}"), graphs.fresh_name(
             self.graph, f"next_cache_{number:02}"
         )
 

@@ -21,7 +21,7 @@ import numpy as np
 import onnx_ir as ir
 import sympy
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.known_sizes import numbers_of
 from compiler.analysis.place_numbers import pad_value, uniform
 from compiler.derivation.links import NotLinked, dims, links_of, regrouped
@@ -83,22 +83,22 @@ def write_delays(model: ir.Model, frames: sympy.Symbol) -> int:
         written = next((each for each in _written(model, node, frames) if each is not None), None)
         if written is not None:
             written.shape = node.outputs[0].shape  # later nodes look through it
-            house.take_over(model, node.outputs[0], written)
+            graphs.take_over(model, node.outputs[0], written)
             count += 1
     if count:
-        house.prune(model)
-        house.forget_shapes(model)
-        house.infer_shapes(model)
+        graphs.prune(model)
+        graphs.forget_shapes(model)
+        graphs.infer_shapes(model)
     return count
 
 
 def _written(model: ir.Model, node: ir.Node, frames: sympy.Symbol) -> Iterator[ir.Value | None]:
     """What a node gives, written anew: it ends a delay, or it is a convolution over one."""
-    insert = house.Inserter(model, STAMP, before=node)
+    insert = graphs.Inserter(model, STAMP, before=node)
     try:
         if node.op_type in MOVED:
             yield from (_as_pad(insert, node, axis, delay, frames) for axis, delay in _ending_in(node, frames))
-        elif house.is_op(node, "Conv") and node.inputs[0] is not None:
+        elif graphs.is_op(node, "Conv") and node.inputs[0] is not None:
             shape = dims(node.inputs[0])
             yield from (_in_pads(insert, node, axis) for axis in range(2, len(shape)) if _is_of(shape[axis], frames))
     except NotLinked:
@@ -131,7 +131,7 @@ def _seen_through(delay: _Delay) -> _Delay:
             continue
         further = _by_frame(node, current)
         if further is None:
-            return current if house.is_op(node, "Conv") else reached
+            return current if graphs.is_op(node, "Conv") else reached
         current = further
 
 
@@ -196,7 +196,7 @@ def _by_frame(node: ir.Node, delay: _Delay) -> _Delay | None:
         return None
     operand, axis = found
     value = node.inputs[operand]
-    is_moved = is_view or house.is_op(node, "Transpose")
+    is_moved = is_view or graphs.is_op(node, "Transpose")
     if value is None or (delay.front and not is_moved):
         return None
     between = (*delay.between, (node, operand))
@@ -228,17 +228,17 @@ def _view_of(node: ir.Node, axis: int) -> tuple[int, int] | None:
 
 
 def _difference(first: Dim, second: Dim) -> int | None:
-    apart = house.normal_form(sympy.sympify(first) - sympy.sympify(second))
+    apart = graphs.normal_form(sympy.sympify(first) - sympy.sympify(second))
     return apart if isinstance(apart, int) else None
 
 
-def _as_pad(insert: house.Inserter, node: ir.Node, axis: int, delay: _Delay, frames: sympy.Symbol) -> ir.Value | None:
+def _as_pad(insert: graphs.Inserter, node: ir.Node, axis: int, delay: _Delay, frames: sympy.Symbol) -> ir.Value | None:
     """What a node gives, as a delay of frames; or as a convolution that adds fewer zeros behind the last one."""
     maker, count = delay.value.producer(), delay.count
-    if not count and delay.cut > 0 and maker is not None and house.is_op(maker, "Conv"):
+    if not count and delay.cut > 0 and maker is not None and graphs.is_op(maker, "Conv"):
         shorter = _with_pads(insert, maker, delay.axis, maker.inputs[0], 0, -delay.cut)
         return None if shorter is None else _rebuilt(insert, delay, shorter)
-    is_written_so = not delay.between and house.is_op(node, "Pad") and delay.is_of_zeros
+    is_written_so = not delay.between and graphs.is_op(node, "Pad") and delay.is_of_zeros
     if not 0 < count == delay.cut or is_written_so or not _is_of(dims(delay.value)[delay.axis], frames):
         return None
     first = delay.front[0][1]
@@ -254,7 +254,7 @@ def _as_pad(insert: house.Inserter, node: ir.Node, axis: int, delay: _Delay, fra
     return found if delay.is_of_zeros else _started(insert, axis, delay, found, first)
 
 
-def _started(insert: house.Inserter, axis: int, delay: _Delay, value: ir.Value, first: float | ir.Value) -> ir.Value:
+def _started(insert: graphs.Inserter, axis: int, delay: _Delay, value: ir.Value, first: float | ir.Value) -> ir.Value:
     """Frames that were moved back, with others than zeros in front of the first: selected by their places."""
     assert value.dtype is not None
     zero, one = (insert.constant(np.array(each, np.int64), "number") for each in (0, 1))
@@ -271,7 +271,7 @@ def _started(insert: house.Inserter, axis: int, delay: _Delay, value: ir.Value, 
     return insert.op("Where", [in_front, first, value], name="started", dtype=value.dtype)
 
 
-def _in_pads(insert: house.Inserter, node: ir.Node, axis: int) -> ir.Value | None:
+def _in_pads(insert: graphs.Inserter, node: ir.Node, axis: int) -> ir.Value | None:
     """A convolution over frames with zeros in front, as one that adds them itself."""
     assert node.inputs[0] is not None
     delay = _seen_through(_Delay(node.inputs[0], axis))
@@ -281,21 +281,21 @@ def _in_pads(insert: house.Inserter, node: ir.Node, axis: int) -> ir.Value | Non
 
 
 def _with_pads(
-    insert: house.Inserter, node: ir.Node, axis: int, operand: "ir.Value | _Delay | None", front: int, behind: int
+    insert: graphs.Inserter, node: ir.Node, axis: int, operand: "ir.Value | _Delay | None", front: int, behind: int
 ) -> ir.Value | None:
     """A convolution with more zeros in front of an axis, or fewer behind it; None where it has not so many."""
     half = len(dims(node.outputs[0])) - 2
-    pads = list(house.ints_attribute(node, "pads") or (0,) * 2 * half)
+    pads = list(graphs.ints_attribute(node, "pads") or (0,) * 2 * half)
     pads[axis - 2] += front
     pads[axis - 2 + half] += behind
-    if min(pads) < 0 or str(house.attribute(node, "auto_pad", "NOTSET")) != "NOTSET":
+    if min(pads) < 0 or str(graphs.attribute(node, "auto_pad", "NOTSET")) != "NOTSET":
         return None
     given = _rebuilt(insert, operand, operand.value) if isinstance(operand, _Delay) else operand
     others = [each for each in node.attributes.values() if each.name != "pads"]
     return _copied(insert, node, [given, *node.inputs[1:]], [*others, ir.AttrInt64s("pads", pads)])
 
 
-def _rebuilt(insert: house.Inserter, delay: _Delay, value: ir.Value) -> ir.Value:
+def _rebuilt(insert: graphs.Inserter, delay: _Delay, value: ir.Value) -> ir.Value:
     """What is done frame by frame, done to another value."""
     for node, operand in reversed(delay.between):
         operands = [value if at == operand else each for at, each in enumerate(node.inputs)]
@@ -304,9 +304,9 @@ def _rebuilt(insert: house.Inserter, delay: _Delay, value: ir.Value) -> ir.Value
 
 
 def _copied(
-    insert: house.Inserter, node: ir.Node, operands: Sequence[ir.Value | None], attributes: Sequence[ir.Attr]
+    insert: graphs.Inserter, node: ir.Node, operands: Sequence[ir.Value | None], attributes: Sequence[ir.Attr]
 ) -> ir.Value:
-    kind, name = node.outputs[0].type, house.fresh_name(insert.graph, f"{node.outputs[0].name}_moved")
+    kind, name = node.outputs[0].type, graphs.fresh_name(insert.graph, f"{node.outputs[0].name}_moved")
     output = ir.Value(name=name, type=kind)
     copy = ir.Node(node.domain, node.op_type, operands, attributes, outputs=[output], name=f"{name}_node",
                    version=node.version)  # fmt: skip

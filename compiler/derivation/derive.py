@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.lengths import infer_settled
 from compiler.analysis.lookup_ranges import Ranges, assumed_ranges, lookup_ranges, told_ranges
 from compiler.derivation.any_length import AnyLength
@@ -72,12 +72,12 @@ def derive(
     Raises:
         Refused: attention is not causal, something depends on the length of the sequence, or has no rule.
     """
-    write_delays(model, house.symbol(time))
+    write_delays(model, graphs.symbol(time))
     _require_lengths(model, time, longest, most or {})
     if ranges is None:
-        ranges = lookup_ranges(model, {}, house.inputs_named(model), most or {})
+        ranges = lookup_ranges(model, {}, graphs.inputs_named(model), most or {})
     marks = _marks(model, time) if forget else None
-    lookups = look_up(model, house.symbol(time), longest)
+    lookups = look_up(model, graphs.symbol(time), longest)
     judging = Judging(model, time, longest, most, chunk, marks)
     if judging.offences:
         first = judging.offences[0]
@@ -85,13 +85,13 @@ def derive(
             f"no steps can be derived: {offenders(judging.offences)}",
             cure=_cure(judging, most),
             place=Place(
-                node=str(first.node.name), op=first.node.op_type, axis=time, source=house.source_of(first.node)
+                node=str(first.node.name), op=first.node.op_type, axis=time, source=graphs.source_of(first.node)
             ),
         )
     unmasked = require_masked(judging, lookups)
     emission, why_it_ends = _emitted(judging, past, marks, is_looked_up=bool(lookups))
     require_not_carried((each.value for each in emission.caches.cached), lookups)
-    house.prune(emission.model)
+    graphs.prune(emission.model)
     certificate = {**_certificate(judging, emission, time, past, longest), "ranges": told_ranges(ranges)}
     certificate["why_it_ends"] = why_it_ends
     certificate["assumes"] += assumed_ranges(ranges)
@@ -125,11 +125,11 @@ def _emitted(judging: Judging, past: str, marks: ir.Value | None, *, is_looked_u
 
 def _marks(model: ir.Model, time: str) -> ir.Value:
     """One number of every frame, as an input has it: what counts them is as small as may be."""
-    timed = (value for value in model.graph.inputs if house.symbol(time) in dims(value))
+    timed = (value for value in model.graph.inputs if graphs.symbol(time) in dims(value))
     value = min(timed, key=lambda each: len(dims(each)), default=None)
     if value is None:
         raise Refused(f"no steps can be derived: no input has an axis {time}", cure=CURE, place=Place(axis=time))
-    insert = house.Inserter(model, STAMP)
+    insert = graphs.Inserter(model, STAMP)
     for axis, dim in reversed(list(enumerate(dims(value)))):
         if isinstance(dim, int):
             first = insert.constant(np.array(0, np.int64), "first")
@@ -158,10 +158,12 @@ def _require_lengths(model: ir.Model, time: str, longest: int, most: Mapping[str
     """
     for size, limit in infer_settled(model):
         for frames in (1, longest):
-            found = size.subs({**{house.symbol(name): each for name, each in most.items()}, house.symbol(time): frames})
+            found = size.subs(
+                {**{graphs.symbol(name): each for name, each in most.items()}, graphs.symbol(time): frames}
+            )
             if found.is_number and found > limit:
                 raise Refused(
-                    f"no steps can be derived: sequences of {frames} frames do not fit, as {house.written(size)} may "
+                    f"no steps can be derived: sequences of {frames} frames do not fit, as {graphs.written(size)} may "
                     f"be at most {limit}",
                     cure="choose a window that the tables of the model hold, and let it answer a single frame",
                     place=Place(axis=time),
@@ -210,7 +212,7 @@ def _certificate(judging: Judging, emission: Emission, time: str, past: str, lon
         "first": max([int(reach.first) for reach in reaches], default=0),
         "caches": [
             {"value": str(each.value.name), "axis": each.axis, "input": each.input, "output": each.output,
-             "before": house.written(each.before), "is_state": each.is_state, "is_count": each.is_count,
+             "before": graphs.written(each.before), "is_state": each.is_state, "is_count": each.is_count,
              "reach": str(each.reach), "initial": each.begins.tolist()}
             for each in emission.caches.cached
         ],
@@ -224,8 +226,8 @@ def _certificate(judging: Judging, emission: Emission, time: str, past: str, lon
 def _around(judging: Judging, value: ir.Value, axis: int) -> tuple[list[str], str]:
     """Along an axis of frames: sizes that count entries of one of them, and the entries in front of the first."""
     along = judging.of(value).along[axis]
-    at = next(at for at, each in enumerate(along.factors) if house.mentions(each, str(judging.frames)))
-    return [str(each) for each in along.factors[at + 1 :]], house.written(along.before)
+    at = next(at for at, each in enumerate(along.factors) if graphs.mentions(each, str(judging.frames)))
+    return [str(each) for each in along.factors[at + 1 :]], graphs.written(along.before)
 
 
 def _left(each: CachedValue) -> list[Any]:
@@ -234,7 +236,7 @@ def _left(each: CachedValue) -> list[Any]:
         return [each.axis, "count", [], "0"]
     if each.is_state:
         return [each.axis, "state", [], "0"]
-    return [each.axis, "last" if each.kept else Part.SINCE.value, [], house.written(each.kept or each.before)]
+    return [each.axis, "last" if each.kept else Part.SINCE.value, [], graphs.written(each.kept or each.before)]
 
 
 def _all_new(judging: Judging, value: ir.Value) -> Parts:

@@ -18,7 +18,7 @@ import numpy as np
 import onnx_ir as ir
 import sympy
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.known_sizes import numbers_of
 from compiler.derivation.asking import Asking
 from compiler.derivation.caching import Caches
@@ -74,7 +74,7 @@ class Emission:
         self.joined: dict[ir.Value, ir.Value] = {}
         self.standing: dict[ir.Value, tuple[ir.Value, Parts]] = {}
         self.newest: dict[ir.Value, ir.Value] = {}
-        self.sizes = Sizes(self.model, judging.frames, house.symbol(past), self.recent)
+        self.sizes = Sizes(self.model, judging.frames, graphs.symbol(past), self.recent)
         self.placing = Placing(self.model, self.sizes)
         self.inputs = {value: self._input(value) for value in whole.inputs}
         for value, parts in self.asking.in_order():
@@ -90,7 +90,7 @@ class Emission:
                 self._joined(marks, axis)
         elif is_endless:
             raise NotByRow("all frames of a value are needed")
-        inputs, pairs = house.inputs_named(self.model), list(zip(self.caches.cached, self.caches.left, strict=True))
+        inputs, pairs = graphs.inputs_named(self.model), list(zip(self.caches.cached, self.caches.left, strict=True))
         self.sizes.measure([(inputs[each.input], left, each.axis) for each, left in pairs if each.is_joined])
         for each, left in pairs:
             self._name_output(left, each.output)
@@ -102,11 +102,11 @@ class Emission:
 
     def _name_output(self, value: ir.Value, name: str) -> None:
         if value.producer() is None or value in self.graph.outputs:
-            insert = house.Inserter(self.model, STAMP)
+            insert = graphs.Inserter(self.model, STAMP)
             value = insert.op("Identity", [value], name=f"{name}_copy", shape=value.shape)
         if value.name != name:
             for other in (each for node in self.graph for each in node.outputs if each.name == name):
-                other.name = house.fresh_name(self.graph, f"{name}_before")
+                other.name = graphs.fresh_name(self.graph, f"{name}_before")
             value.name = name
         self.graph.outputs.append(value)
 
@@ -132,7 +132,7 @@ class Emission:
 
     def _part(self, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
         fact = self.judging.of(value)
-        if house.array_of(value) is not None:
+        if graphs.array_of(value) is not None:
             return self._constant(value)
         if self.judging.is_number(value):
             return self.sizes.number(value)
@@ -156,8 +156,8 @@ class Emission:
             tensor = ir.convenience.get_const_tensor(value)
             assert tensor is not None
             name = str(value.name)
-            if name in self.graph.initializers or name in house.names_taken(self.graph):
-                name = house.fresh_name(self.graph, f"{name}_of_whole")
+            if name in self.graph.initializers or name in graphs.names_taken(self.graph):
+                name = graphs.fresh_name(self.graph, f"{name}_of_whole")
             copy = ir.Value(
                 name=name, const_value=ir.tensor(tensor.numpy(), name=name), shape=ir.Shape(tensor.numpy().shape)
             )
@@ -195,10 +195,10 @@ class Emission:
         found = self.part(operand, wanted)
         for axis in (axis for axis, part in wanted.items() if part is Part.RECENT):
             _, masked, outside = self.judging.recent.get((node, at, axis), (0, None, None))
-            if masked != at or outside is None or house.is_op(operand.producer(), "Softmax"):
+            if masked != at or outside is None or graphs.is_op(operand.producer(), "Softmax"):
                 continue  # weights of a softmax are 0 there, for its scores are masked
             assert operand.dtype is not None
-            insert = house.Inserter(self.model, STAMP, source=house.source_of(node))
+            insert = graphs.Inserter(self.model, STAMP, source=graphs.source_of(node))
             level = insert.constant(np.array(outside.level, operand.dtype.numpy()), "outside")
             heard, behind = self.sizes.heard(insert.source), range(1, len(dims(operand)) - axis)
             placed = insert.op("Unsqueeze", [heard, insert.int64s(*behind)], name="heard_along") if behind else heard
@@ -232,10 +232,10 @@ class Emission:
         asked = set(parts.values())
         endings = {Part.ALL: "_of_all", Part.RECENT: "_of_recent", Part.FIRST: "_of_first"}
         ending = next((ending for part, ending in endings.items() if part in asked), "")
-        return house.fresh_name(self.graph, f"{stem}{ending}")
+        return graphs.fresh_name(self.graph, f"{stem}{ending}")
 
     def _op(self, op_type: str, operands: Sequence[ir.Value], like: ir.Value, name: str, **attributes: int) -> ir.Value:
-        insert = house.Inserter(self.model, STAMP, source=house.source_of(like.producer()))
+        insert = graphs.Inserter(self.model, STAMP, source=graphs.source_of(like.producer()))
         return insert.op(op_type, operands, attributes, name=name, dtype=like.dtype)
 
     # Caches
@@ -272,17 +272,17 @@ class Emission:
         if len(dims(marks)) > 2:
             raise NotByRow(f"frames of shape {[*map(str, dims(marks))]} are counted by more than rows")
         heard, at = self.caches.carry_count(marks, axis), len(self.caches.left) - 1
-        insert = house.Inserter(self.model, STAMP)
+        insert = graphs.Inserter(self.model, STAMP)
         self.caches.left[at] = insert.op("Add", [heard, self.sizes.one(self.frames)], name="heard", shape=heard.shape)
         (rows,) = dims(heard)
         if isinstance(rows, int):
             ir.convenience.replace_all_uses_with(place, heard)
             self.graph.sort()
             return
-        first = house.Inserter(self.model, STAMP, before=next(iter(self.graph)))
+        first = graphs.Inserter(self.model, STAMP, before=next(iter(self.graph)))
         by_row = first.op("Unsqueeze", [heard, first.int64s(1)], name="heard_of_row", dtype=ir.DataType.INT64)
         self.graph.sort()
-        house.infer_shapes(self.model)
+        graphs.infer_shapes(self.model)
         RowPositions(self.model, rows).write(place, by_row)
 
     def _recurred(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
@@ -295,7 +295,7 @@ class Emission:
         node.resize_outputs(1 + count)
         first = len(self.caches.left)
         for each in node.outputs[1:]:
-            each.name = each.name or house.fresh_name(self.judging.model.graph, f"{value.name}_state")
+            each.name = each.name or graphs.fresh_name(self.judging.model.graph, f"{value.name}_state")
             each.type, each.shape = value.type, ir.Shape([written_size(dim) for dim in shape[1:]])
         begun = [each for each in first_states(node) if each is not None]
         olds = [self.caches.carry_state(each, row) for each, row in zip(node.outputs[1:], begun, strict=True)]
@@ -313,9 +313,9 @@ class Emission:
         """A convolution over the newest frames of earlier calls and those of this one; or the first of both."""
         (axis, count), operand = self.judging.kept[node], node.inputs[0]
         assert operand is not None
-        joined = self._newest(operand, axis, count, house.source_of(node))
-        if house.is_op(node, "Pad"):
-            insert, name = house.Inserter(self.model, STAMP, source=house.source_of(node)), str(value.name)
+        joined = self._newest(operand, axis, count, graphs.source_of(node))
+        if graphs.is_op(node, "Pad"):
+            insert, name = graphs.Inserter(self.model, STAMP, source=graphs.source_of(node)), str(value.name)
             bounds = [insert.int64s(each) for each in (0, -count, axis)]
             shape = [written_size(size) for size in self._shape(value, parts)]
             return insert.op("Slice", [joined, *bounds], name=name, shape=shape, dtype=value.dtype)
@@ -325,7 +325,7 @@ class Emission:
     def _kept(self, value: ir.Value, axis: int) -> ir.Value:
         """The frames of a value that masks show which slide along."""
         if value not in self.newest:
-            self.newest[value] = self._newest(value, axis, self.recent, house.source_of(value.producer()))
+            self.newest[value] = self._newest(value, axis, self.recent, graphs.source_of(value.producer()))
         return self.newest[value]
 
     def _newest(self, operand: ir.Value, axis: int, count: int, source: str) -> ir.Value:
@@ -335,7 +335,7 @@ class Emission:
         old, at, name = self.caches.carry(operand, axis, count), len(self.caches.left) - 1, str(operand.name)
         new = self.part(operand, {axis: Part.NEW})
         joined = self._op("Concat", [old, new], operand, f"{name}_joined", axis=axis)
-        insert = house.Inserter(self.model, STAMP, source=source)
+        insert = graphs.Inserter(self.model, STAMP, source=source)
         bounds = [insert.int64s(each) for each in (-count, 2**63 - 1, axis)]
         self.caches.left[at] = insert.op(
             "Slice", [joined, *bounds], name=f"{name}_kept", shape=old.shape, dtype=old.dtype
@@ -363,8 +363,8 @@ class Emission:
     def _size_of(self, along: Along, part: Part) -> Dim:
         """The size of a part of an axis."""
         count = self.sizes.count(part, along.before)
-        sizes = [count if house.mentions(each, str(self.frames)) else each for each in along.factors]
-        return house.normal_form(sympy.sympify(sympy.prod(sizes)))
+        sizes = [count if graphs.mentions(each, str(self.frames)) else each for each in along.factors]
+        return graphs.normal_form(sympy.sympify(sympy.prod(sizes)))
 
     # A prefix
 
@@ -378,8 +378,8 @@ class Emission:
         end = start + self._shape(value, parts)[axis]
         if start == 0 and axis not in parts and end == self._along(node.inputs[0])[axis].before:
             return operands[0]
-        insert = house.Inserter(self.model, STAMP, source=house.source_of(node))
-        bounds = [self.sizes.one(house.normal_form(each)) for each in (start, end)]
+        insert = graphs.Inserter(self.model, STAMP, source=graphs.source_of(node))
+        bounds = [self.sizes.one(graphs.normal_form(each)) for each in (start, end)]
         shape = [written_size(size) for size in self._shape(value, parts)]
         name = self._fresh(str(value.name), parts)
         return insert.op("Slice", [*operands, *bounds, insert.int64s(axis)], name=name, shape=shape, dtype=value.dtype)
@@ -413,7 +413,7 @@ class Emission:
         if before != 0 or parts[0] is Part.RECENT:
             return self.placing.counted(value, start, parts[0], before)
         is_new = parts[0] is Part.NEW
-        limit = self.sizes.scalar(house.normal_form(self.sizes.count(parts[0]) + start), kind)
+        limit = self.sizes.scalar(graphs.normal_form(self.sizes.count(parts[0]) + start), kind)
         counted = self._node(node, [self.part(node.inputs[0], {}), limit, self.part(node.inputs[2], {})], value, parts)
         if not is_new:
             return counted
@@ -421,16 +421,16 @@ class Emission:
 
     def _triangle(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
         """A triangle by the places of its rows and columns, of which a call has a part."""
-        insert = house.Inserter(self.model, STAMP, source=house.source_of(node))
+        insert = graphs.Inserter(self.model, STAMP, source=graphs.source_of(node))
         row, column = sorted(parts)[-2:]
         assert node.inputs[0] is not None
         given = self.part(node.inputs[0], {at: part for at, part in parts.items() if at in self._along(node.inputs[0])})
-        diagonal = house.array_of(node.inputs[1]) if len(node.inputs) > 1 else None
+        diagonal = graphs.array_of(node.inputs[1]) if len(node.inputs) > 1 else None
         shift = insert.int64s(0 if diagonal is None else int(diagonal.reshape(-1)[0]))
         each = {at: self.sizes.places(parts[at], insert.source, self._along(value)[at].before) for at in parts}
         rows, columns = insert.op("Unsqueeze", [each[row], insert.int64s(1)], name="rows"), each[column]
         limits = insert.op("Add", [rows, shift], name="diagonal")
-        kind = "GreaterOrEqual" if house.int_attribute(node, "upper", 1) else "LessOrEqual"
+        kind = "GreaterOrEqual" if graphs.int_attribute(node, "upper", 1) else "LessOrEqual"
         kept = insert.op(kind, [columns, limits], name="triangle", dtype=ir.DataType.BOOL)
         assert value.dtype is not None
         shape = [written_size(size) for size in self._shape(value, parts)]
@@ -447,16 +447,16 @@ class Emission:
         if any(part is not Part.ALL or parts[at] is Part.RECENT for at, part in more.items()):
             raise self._refusal(value, "frames are asked for of what is computed in front of them")
         current = self.part(value, {**parts, **more})
-        insert = house.Inserter(self.model, STAMP, source=house.source_of(value.producer()))
+        insert = graphs.Inserter(self.model, STAMP, source=graphs.source_of(value.producer()))
         name, along = self._fresh(str(value.name), {}), self._along(value)
         starts = [0 if parts[at] is Part.FIRST else self.sizes.past + along[at].before for at in more]
         ends = [start + self.sizes.count(parts[at], along[at].before) for start, at in zip(starts, more, strict=True)]
-        bounds = [self.sizes.several([house.normal_form(each) for each in side], name) for side in (starts, ends)]
+        bounds = [self.sizes.several([graphs.normal_form(each) for each in side], name) for side in (starts, ends)]
         shape = [written_size(size) for size in self._shape(value, parts)]
         return insert.op("Slice", [current, *bounds, insert.int64s(*more)], name=name, shape=shape, dtype=value.dtype)
 
     def _refusal(self, value: ir.Value, reason: str) -> Refused:
         node = value.producer()
         place = Place(node=str(node.name) if node else "", op=node.op_type if node else "", tensor=str(value.name),
-                      source=house.source_of(node))  # fmt: skip
+                      source=graphs.source_of(node))  # fmt: skip
         return Refused(f"no steps can be derived: {reason}", cure=RULE_CURE, place=place)

@@ -10,7 +10,7 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.derivation.links import dims
 from compiler.ir import Dim
 from compiler.operator_traits import VIEWS
@@ -30,7 +30,7 @@ def first_state(value: ir.Value | None, rows: Dim) -> Array | None:
         value: of a graph with symbolic shapes.
         rows: the axis of rows, of size 1 in the result; a number where all sizes are.
     """
-    array, sizes = house.array_of(value), None if value is None else _one_row(value, rows)
+    array, sizes = graphs.array_of(value), None if value is None else _one_row(value, rows)
     if array is not None or value is None or sizes is None:
         return array
     node = value.producer()
@@ -40,25 +40,25 @@ def first_state(value: ir.Value | None, rows: Dim) -> Array | None:
 
 def _one_row(value: ir.Value, rows: Dim) -> list[int] | None:
     """The sizes of a value of one row; None where others than that of the rows are no numbers."""
-    sizes = [1 if dim == rows else dim for dim in house.dims_of(value) or ("unknown",)]
+    sizes = [1 if dim == rows else dim for dim in graphs.dims_of(value) or ("unknown",)]
     numbers = [size for size in sizes if isinstance(size, int)]
     return numbers if len(numbers) == len(sizes) and dims(value).count(rows) <= 1 else None
 
 
 def _made(node: ir.Node, rows: Dim, sizes: list[int]) -> Array | None:
     """What a node makes of one row."""
-    if house.is_op(node, "ConstantOfShape"):
-        filled = house.attribute(node, "value")
+    if graphs.is_op(node, "ConstantOfShape"):
+        filled = graphs.attribute(node, "value")
         number = filled.numpy().reshape(()) if isinstance(filled, ir.TensorProtocol) else np.zeros((), np.float32)
         return np.full(sizes, number)
-    operands = list(node.inputs) if house.is_op(node, "Concat") else [node.inputs[0]]
+    operands = list(node.inputs) if graphs.is_op(node, "Concat") else [node.inputs[0]]
     given = [array for each in operands if (array := first_state(each, rows)) is not None]
     if len(given) < len(operands):
         return None
-    if house.is_op(node, *SPREADING):
+    if graphs.is_op(node, *SPREADING):
         return _spread(given[0], sizes)
     places = {_place(each, rows) for each in (*operands, node.outputs[0])}
-    if house.is_op(node, "Cast"):
+    if graphs.is_op(node, "Cast"):
         return given[0].astype(node.outputs[0].dtype.numpy()) if node.outputs[0].dtype is not None else None
     return None if None in places else _moved(node, given, rows, sizes)
 
@@ -75,18 +75,18 @@ def _moved(node: ir.Node, given: list[Array], rows: Dim, sizes: list[int]) -> Ar
     """What a movement makes of one row of values, all of which have rows."""
     (array, *_), at = given, _place(node.inputs[0], rows)
     assert at is not None
-    if house.is_op(node, *VIEWS):
+    if graphs.is_op(node, *VIEWS):
         return array.reshape(sizes) if _is_left_whole(node, rows) else None
-    if house.is_op(node, "Transpose"):
+    if graphs.is_op(node, "Transpose"):
         return np.transpose(array, perm_of(node, array.ndim))
     axis = axis_of(node, array.ndim)
-    if house.is_op(node, "Concat"):
+    if graphs.is_op(node, "Concat"):
         return None if axis == at else np.concatenate(given, axis)
-    if house.is_op(node, "Gather"):
-        index = house.array_of(node.inputs[1])
+    if graphs.is_op(node, "Gather"):
+        index = graphs.array_of(node.inputs[1])
         return None if axis == at or index is None else np.take(array, index, axis)
     view = slice_of(node)
-    cuts = None if view is None else view.cuts(house.integers_of)
+    cuts = None if view is None else view.cuts(graphs.integers_of)
     if cuts is None or any(cut.axis == at or cut.numbers is None for cut in cuts):
         return None
     for cut in cuts:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.known_sizes import numbers_of
 from compiler.derivation.dependence import (
     CONSTANT,
@@ -73,7 +73,7 @@ class Offence:
     why: str
 
     def __str__(self) -> str:
-        place = house.source_of(self.node)
+        place = graphs.source_of(self.node)
         return f"{self.node.name} ({self.node.op_type}) {self.why}" + (f" at {place}" if place else "")
 
 
@@ -113,7 +113,7 @@ class Judging:
         chunk: int = 1,
         marks: ir.Value | None = None,
     ) -> None:
-        self.model, self.frames, self.longest, self.chunk = model, house.symbol(time), longest, chunk
+        self.model, self.frames, self.longest, self.chunk = model, graphs.symbol(time), longest, chunk
         self.masks = Masks(self, self.frames, longest, most or {})
         self.offences: list[Offence] = []
         self.known: dict[ir.Value, Dependence] = {}
@@ -143,7 +143,7 @@ class Judging:
 
     def is_number(self, value: ir.Value | None) -> bool:
         """Whether a value is computed of sizes alone, with contents that shape inference knows."""
-        if value is None or value in self.known or house.array_of(value) is not None:
+        if value is None or value in self.known or graphs.array_of(value) is not None:
             return False
         return numbers_of(value) is not None
 
@@ -154,7 +154,7 @@ class Judging:
         return any(not isinstance(each, int) and each.has(self.frames) for each in numbers_of(value) or ())
 
     def _require_single(self, value: ir.Value) -> None:
-        mixed = [dim for dim in dims(value) if dim != self.frames and house.mentions(dim, str(self.frames))]
+        mixed = [dim for dim in dims(value) if dim != self.frames and graphs.mentions(dim, str(self.frames))]
         if mixed or len(self.known[value].along) > 1:
             raise Refused(
                 f"input {value.name!r} has a shape {list(dims(value))}, with {self.frames} elsewhere than on one axis",
@@ -164,11 +164,11 @@ class Judging:
 
     def _judge(self, node: ir.Node) -> None:
         outputs = [value for value in node.outputs if value.name]
-        if all(house.array_of(value) is not None for value in outputs):
+        if all(graphs.array_of(value) is not None for value in outputs):
             return
         if node.op_type in ("Shape", "Size") or all(self._is_shape(value) for value in outputs):
             return
-        if node.op_type in RANDOM or house.has_body(node):
+        if node.op_type in RANDOM or graphs.has_body(node):
             raise self._refusal(node, f"no rule says what {node.op_type} does along time")
         is_data = any(self.of(value).is_data for value in node.inputs)
         if not is_data and (reason := self._why_unfollowed(node)) is not None:
@@ -240,7 +240,7 @@ class Judging:
         values = [value for value in node.inputs if value is not None]
         facts = [self.of(value) for value in values]
         sized = any(
-            house.mentions(dim, str(self.frames)) for value in node.outputs for dim in house.dims_of(value) or ()
+            graphs.mentions(dim, str(self.frames)) for value in node.outputs for dim in graphs.dims_of(value) or ()
         )
         return sized or any(f.along or f.whole for f in facts) or any(self.is_length(value) for value in values)
 
@@ -249,7 +249,7 @@ class Judging:
         if self.is_length(node.inputs[0]):
             raise NotLinked("the length of the sequence is used as data")
         if not fact.along:
-            if any(house.mentions(dim, str(self.frames)) for dim in dims(node.outputs[0])):
+            if any(graphs.mentions(dim, str(self.frames)) for dim in dims(node.outputs[0])):
                 raise NotLinked("an axis as long as the sequence is made of another")
             return fact
         before = [fact.along[at].factors if at in fact.along else (dim,) for at, dim in enumerate(shape)]
@@ -266,7 +266,7 @@ class Judging:
     def _reading(self, node: ir.Node, own: Mapping[int, Reach]) -> Dependence:
         """What reads other frames by itself: kept where it reads earlier ones, told where it looks ahead."""
         fact = self.of(node.inputs[0])
-        if house.is_op(node, "Pad") and not fact.is_data:
+        if graphs.is_op(node, "Pad") and not fact.is_data:
             raise NotLinked("Pad acts along time")  # places that are moved are a table
         ((axis, reach),) = own.items() if len(own) == 1 else ((0, EVERYWHERE),)
         joined = reach if reach == EVERYWHERE else reach.behind(fact.along[axis].reach, self.chunk)
@@ -290,7 +290,7 @@ class Judging:
             whole = self._offend(node, EVERYWHERE, "computes with the length of the sequence")
         if whole is None:
             whole = self._starts_late(node)
-        if house.is_op(node, "Trilu"):
+        if graphs.is_op(node, "Trilu"):
             self._require_square(node, facts[0])
         along = self._shift(node, facts)
         self._require_sizes(node, operands)
@@ -303,7 +303,7 @@ class Judging:
     def _require_sizes(self, node: ir.Node, operands: Sequence[int]) -> None:
         """What is no data is a constant, or a size."""
         for at, value in enumerate(node.inputs):
-            if at in operands or value is None or house.array_of(value) is not None:
+            if at in operands or value is None or graphs.array_of(value) is not None:
                 continue
             is_sized = node.op_type in SIZED or node in self.shifted
             if not self.is_number(value) or (self.is_length(value) and not is_sized):
@@ -321,9 +321,9 @@ class Judging:
         if node.op_type == "Range":
             numbers = [numbers_of(value) for value in node.inputs]
             known = [each[0] for each in numbers if each]
-            if len(known) != 3 or house.mentions(known[0], str(self.frames)) or known[2] != 1:
+            if len(known) != 3 or graphs.mentions(known[0], str(self.frames)) or known[2] != 1:
                 return self._offend(node, EVERYWHERE, "counts otherwise than upwards from a number")
-        if node.op_type == "Trilu" and len(node.inputs) > 1 and house.array_of(node.inputs[1]) is None:
+        if node.op_type == "Trilu" and len(node.inputs) > 1 and graphs.array_of(node.inputs[1]) is None:
             return self._offend(node, EVERYWHERE, "cuts along a diagonal that is computed")
         return None
 
@@ -367,7 +367,7 @@ class Judging:
                 if node.op_type == "Slice" or any(k in facts for k in links.axes.get(at, {})):
                     raise NotLinked("an axis as long as the sequence is made of another")
                 found[at] = Along((dim,), NOWHERE, own_before)
-            elif house.mentions(dim, str(self.frames)):
+            elif graphs.mentions(dim, str(self.frames)):
                 raise NotLinked(f"an axis of {dim} entries is made")
         return found
 
@@ -467,7 +467,7 @@ class Judging:
         why = "its mask shows it no frame up to its own" if is_empty else "data may hide all that its mask shows"
         share = f"gives the hidden ones, at {outside.level:g}, a share"
         given = "gives no number" if outside.level == -math.inf else share
-        place = Place(node=str(node.name), op=node.op_type, source=house.source_of(node), axis=str(self.frames))
+        place = Place(node=str(node.name), op=node.op_type, source=graphs.source_of(node), axis=str(self.frames))
         cure = BLIND_CURE if is_empty else f"{BLIND_CURE}; or drop what hides padding, of which a stream has none"
         raise Refused(
             f"no steps can be derived: {name} may see nothing: {why}, and a softmax over hidden scores alone {given}",
@@ -487,8 +487,8 @@ class Judging:
         ((axis,),) = (tuple(each.values()) for each in links_of(node).mixed)
         if not facts[0].is_data or along[axis].factors != (self.frames,):  # nor is there a prefix to go on from
             raise NotLinked("a running sum along time")
-        backwards = house.int_attribute(node, "reverse", 0)
-        own = Reach(0, math.inf) if backwards else Reach(-math.inf, -house.int_attribute(node, "exclusive", 0))
+        backwards = graphs.int_attribute(node, "reverse", 0)
+        own = Reach(0, math.inf) if backwards else Reach(-math.inf, -graphs.int_attribute(node, "exclusive", 0))
         reach = own.behind(along[axis].reach, self.chunk)
         if backwards:
             self._offend(node, reach, f"reads frames {reach} around its own")
@@ -500,7 +500,7 @@ class Judging:
         return str(offence)
 
     def _refusal(self, node: ir.Node, reason: str) -> Refused:
-        place = Place(node=str(node.name), op=node.op_type, source=house.source_of(node), axis=str(self.frames))
+        place = Place(node=str(node.name), op=node.op_type, source=graphs.source_of(node), axis=str(self.frames))
         return Refused(f"no steps can be derived: {reason}", cure=RULE_CURE, place=place)
 
 
@@ -513,9 +513,9 @@ def _read(model: ir.Model, besides: ir.Value | None) -> list[ir.Node]:
         node = waiting.pop()
         if node not in found:
             found.add(node)
-            given = [*node.inputs, *house.read_inside(node)]
+            given = [*node.inputs, *graphs.read_inside(node)]
             waiting += [made for value in given if value is not None and (made := value.producer()) is not None]
-    return [node for node in house.nodes_of(model) if node in found]
+    return [node for node in graphs.nodes_of(model) if node in found]
 
 
 def is_guarded(weights: ir.Value) -> bool:
@@ -523,7 +523,7 @@ def is_guarded(weights: ir.Value) -> bool:
     asked = {node.outputs[0] for node, _ in weights.uses() if node.op_type == "IsNaN"}
     others = [(node, at) for node, at in weights.uses() if node.op_type != "IsNaN"]
     selected = all(node.op_type == "Where" and at == 2 and node.inputs[0] in asked for node, at in others)
-    zeros = (house.array_of(node.inputs[1]) for node, _ in others) if selected else ()
+    zeros = (graphs.array_of(node.inputs[1]) for node, _ in others) if selected else ()
     return bool(others) and selected and all(zero is not None and not zero.any() for zero in zeros)
 
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import onnx_ir as ir
 import sympy
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.ir import Dim
 from compiler.operator_traits import ENTRYWISE, REDUCTIONS
 from compiler.operator_views.axes import axis_of, axis_operand, perm_of
@@ -49,7 +49,7 @@ def dims(value: ir.Value | None) -> tuple[Dim, ...]:
     Raises:
         NotLinked: its rank is not known.
     """
-    found = None if value is None else house.dims_of(value)
+    found = None if value is None else graphs.dims_of(value)
     if found is None:
         raise NotLinked("a value has no known rank")
     return found
@@ -102,7 +102,7 @@ def _product(node: ir.Node) -> Links:
 
 
 def _gemm(node: ir.Node) -> Links:
-    turned = [house.int_attribute(node, name, 0) for name in ("transA", "transB")]
+    turned = [graphs.int_attribute(node, name, 0) for name in ("transA", "transB")]
     axes = {0: {0: turned[0]}, 1: {1: 1 - turned[1]}}
     if len(node.inputs) > 2 and node.inputs[2] is not None:
         for at, pairs in _broadcast(node, (2,), 2).items():
@@ -111,7 +111,7 @@ def _gemm(node: ir.Node) -> Links:
 
 
 def _einsum(node: ir.Node) -> Links:
-    equation = str(house.attribute(node, "equation", "")).replace(" ", "")
+    equation = str(graphs.attribute(node, "equation", "")).replace(" ", "")
     if "..." in equation or "->" not in equation:
         raise NotLinked(f"an Einsum of {equation!r}")
     before, after = equation.split("->")
@@ -132,7 +132,7 @@ def _same(node: ir.Node, mixed: Sequence[int] = ()) -> Links:
 
 def _running(node: ir.Node) -> Links:
     """Every entry is computed of those up to its own; the axis over which they are is named both ways."""
-    axis = house.integers_of(axis_operand(node))
+    axis = graphs.integers_of(axis_operand(node))
     if axis is None or not isinstance(axis[0], int):
         raise NotLinked("an axis is computed")
     return _same(node, [axis_of(node, len(dims(node.inputs[0])), axis[0])])
@@ -149,7 +149,7 @@ def _layer_norm(node: ir.Node) -> Links:
 
 def _with_known_statistics(node: ir.Node) -> Links:
     """Entries are scaled by channel, with numbers that were measured in training."""
-    if house.int_attribute(node, "training_mode", 0):
+    if graphs.int_attribute(node, "training_mode", 0):
         raise NotLinked("BatchNormalization measures what it is given")
     return _same(node)
 
@@ -160,7 +160,7 @@ def _from_third_axis(node: ir.Node) -> Links:
 
 
 def _reduced(node: ir.Node) -> Links:
-    view = reduction_of(node, house.integers_of)
+    view = reduction_of(node, graphs.integers_of)
     if view is None:
         raise NotLinked("axes are computed")
     return Links((0,), {new: {0: old} for new, old in view.kept.items()}, tuple({0: at} for at in view.axes))
@@ -192,8 +192,8 @@ def _looked_up_each(node: ir.Node) -> Links:
 
 def _picked(node: ir.Node) -> Links:
     """Entries of the first axes at constant places; the axes behind them stay."""
-    picks = house.array_of(node.inputs[1])
-    if picks is None or house.int_attribute(node, "batch_dims", 0):
+    picks = graphs.array_of(node.inputs[1])
+    if picks is None or graphs.int_attribute(node, "batch_dims", 0):
         raise NotLinked("no rule says what GatherND does along time")
     gone, before = picks.shape[-1], picks.ndim - 1
     axes = {before + at - gone: {0: at} for at in range(gone, len(dims(node.inputs[0])))}
@@ -223,21 +223,21 @@ def _unequal(node: ir.Node) -> Links:
 
 def _is_turned(node: ir.Node, axis: int) -> bool:
     """Whether a Slice or Pad may keep the size of an axis and still move its entries."""
-    if house.is_op(node, "Pad"):
-        pad = pad_of(node, house.integers_of)
+    if graphs.is_op(node, "Pad"):
+        pad = pad_of(node, graphs.integers_of)
         return pad is None or pad.added.get(axis, (0, 0)) != (0, 0)
     view = slice_of(node)
-    cuts = () if view is None else view.cuts(house.integers_of)
+    cuts = () if view is None else view.cuts(graphs.integers_of)
     return cuts is None or any(cut.axis == axis and cut.step != 1 for cut in cuts)
 
 
 def _windowed(node: ir.Node) -> Links:
     """Convolutions and pools: rows stay, channels mix; a spatial axis stays where the window has one entry."""
     shape = dims(node.inputs[0])
-    if house.is_op(node, "Conv"):
+    if graphs.is_op(node, "Conv"):
         kernel: Sequence[Dim] = dims(node.inputs[1])[2:]
     else:
-        kernel = house.ints_attribute(node, "kernel_shape")
+        kernel = graphs.ints_attribute(node, "kernel_shape")
     kept = [at for at in range(2, len(shape)) if kernel[at - 2] == 1 and shape[at] == dims(node.outputs[0])[at]]
     axes = {at: {0: at} if at in kept or at == 0 else {} for at in range(len(shape))}
     return Links((0,), axes, tuple({0: at} for at in range(1, len(shape)) if at not in kept))
@@ -350,9 +350,9 @@ def _times(size: Dim, of: Sequence[Dim]) -> Dim | None:
     ratio = sympy.cancel(sympy.sympify(size) / sympy.sympify(sympy.prod(of)))
     terms = (term.as_coeff_Mul() for term in sympy.Add.make_args(sympy.expand(ratio)))
     is_whole = all(number.is_Integer and rest.is_polynomial() for number, rest in terms)
-    return house.normal_form(ratio) if is_whole else None
+    return graphs.normal_form(ratio) if is_whole else None
 
 
 def _counts(size: Dim, frames: Dim) -> bool:
     """Whether a size counts frames, and what may lie in front of them."""
-    return house.mentions(size, str(frames))
+    return graphs.mentions(size, str(frames))

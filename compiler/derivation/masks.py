@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.shape_only import ShapeOnly
 from compiler.derivation.contents import Contents, Tables, beginning_behind, combined, moved, triangle, uniform
 from compiler.derivation.dependence import Dependence, Kind, Outside
@@ -68,7 +68,7 @@ class Masks:
         unbounded: why nothing is known of a value that is computed of places.
     """
 
-    def __init__(self, judging: Known, frames: house.Dim, longest: int, most: Mapping[str, int]) -> None:
+    def __init__(self, judging: Known, frames: graphs.Dim, longest: int, most: Mapping[str, int]) -> None:
         self.judging, self.frames, self.longest, self.most = judging, frames, longest, most
         self.tables: dict[ir.Value, Placed] = {}
         self.unbounded: dict[ir.Value, str] = {}
@@ -83,7 +83,7 @@ class Masks:
         return self._known[value]
 
     def _first_seen(self, value: ir.Value) -> Contents:
-        array, rank = house.array_of(value), len(dims(value))
+        array, rank = graphs.array_of(value), len(dims(value))
         if array is not None:
             return uniform(_span_of(array), rank)
         if self.judging.of(value).is_data:
@@ -111,14 +111,14 @@ class Masks:
             return None
         return tables.contents()
 
-    def _arrays(self, value: ir.Value, before: Mapping[int, house.Dim]) -> Iterator[tuple[Array, dict[int, int]]]:
+    def _arrays(self, value: ir.Value, before: Mapping[int, graphs.Dim]) -> Iterator[tuple[Array, dict[int, int]]]:
         """The entries of a value for the longest sequence, and those in front of its frames, for every other size."""
         table = self.tables.get(value)
         if table is not None and all(isinstance(each, int) for each in table.prefixes.values()):
             yield table.array, {axis: int(table.prefixes.get(axis, 0)) for axis in before}
             return
         made = ShapeOnly([value])
-        for sizes in sizes_of(made, house.symbol(str(self.frames)), self.most):
+        for sizes in sizes_of(made, graphs.symbol(str(self.frames)), self.most):
             lengths = {name: sizes.get(name, self.longest) for name in made.names}
             counts = {axis: each if isinstance(each, int) else each.subs(sizes) for axis, each in before.items()}
             if not all(isinstance(each, int) or each.is_number for each in counts.values()):
@@ -134,7 +134,7 @@ class Masks:
                 self._known[value] = self._followed(node, value) or self._of_data(node, value)
 
     def _of_data(self, node: ir.Node, value: ir.Value) -> Contents:
-        rank, is_truth = len(house.dims_of(value) or ()), value.dtype == ir.DataType.BOOL
+        rank, is_truth = len(graphs.dims_of(value) or ()), value.dtype == ir.DataType.BOOL
         if node.op_type in MIXING:
             return uniform(SCORE, rank)
         if node.op_type in ("Softmax", "Sigmoid"):
@@ -199,11 +199,11 @@ class Masks:
 
     def _cut_to_triangle(self, node: ir.Node, given: Contents, rank: int) -> Contents | None:
         along = self.judging.of(node.outputs[0]).along
-        diagonal = house.integers_of(node.inputs[1]) if len(node.inputs) > 1 and node.inputs[1] is not None else (0,)
+        diagonal = graphs.integers_of(node.inputs[1]) if len(node.inputs) > 1 and node.inputs[1] is not None else (0,)
         are_frames = all(at in along and along[at].is_alone and along[at].before == 0 for at in (rank - 2, rank - 1))
         if not are_frames or diagonal is None or not isinstance(diagonal[0], int):
             return None
-        kept = triangle(self.longest, rank, diagonal[0], upper=bool(house.int_attribute(node, "upper", 1)))
+        kept = triangle(self.longest, rank, diagonal[0], upper=bool(graphs.int_attribute(node, "upper", 1)))
         return combined(lambda span, is_kept: span if is_kept != ZERO else ZERO, [given, kept], rank)
 
     # What masks leave
@@ -215,7 +215,7 @@ class Masks:
             value: masked.
             kind: what has to lie there.
         """
-        if value is None or house.array_of(value) is not None:
+        if value is None or graphs.array_of(value) is not None:
             return None
         if (value, kind) not in self._outsides:
             self._outsides[value, kind] = self._outside(value, kind)

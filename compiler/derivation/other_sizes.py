@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import onnx_ir as ir
 import sympy
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.known_sizes import numbers_of
 from compiler.analysis.shape_only import ShapeOnly
 from compiler.operator_traits import ENTRYWISE
@@ -58,7 +58,7 @@ def sizes_of(made: ShapeOnly, frames: sympy.Symbol, most: Mapping[str, int]) -> 
 
 def is_repeated(made: ShapeOnly, name: sympy.Symbol) -> bool:
     """Whether a value holds the same at all places of the axis of a name, for each of its sizes."""
-    carrying = {value for value, dims in made.read.items() if any(house.mentions(dim, str(name)) for dim in dims)}
+    carrying = {value for value, dims in made.read.items() if any(graphs.mentions(dim, str(name)) for dim in dims)}
     for node in made.nodes:
         given = [value for at, value in enumerate(node.inputs) if at != SHAPES.get(node.op_type)]
         is_carried = any(value in carrying for value in given)
@@ -66,16 +66,16 @@ def is_repeated(made: ShapeOnly, name: sympy.Symbol) -> bool:
             if not _is_along(value, name, node):
                 return False
             numbers = numbers_of(value)
-            if is_carried if numbers is None else any(house.mentions(each, str(name)) for each in numbers):
+            if is_carried if numbers is None else any(graphs.mentions(each, str(name)) for each in numbers):
                 carrying.add(value)
     return not carrying & set(made.values)
 
 
 def _is_along(value: ir.Value, name: sympy.Symbol, node: ir.Node) -> bool:
     """Whether an axis of that size is its own, and the operator treats all of its places alike."""
-    shape = house.dims_of(value)
-    given = [house.dims_of(each) or () for each in node.inputs if each is not None]
-    sized = [dim for dims in (shape or (), *given) for dim in dims if house.mentions(dim, str(name))]
+    shape = graphs.dims_of(value)
+    given = [graphs.dims_of(each) or () for each in node.inputs if each is not None]
+    sized = [dim for dims in (shape or (), *given) for dim in dims if graphs.mentions(dim, str(name))]
     if shape is None or not sized:
         return shape is not None
     if node.op_type == "Reshape":

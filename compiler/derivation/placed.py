@@ -21,7 +21,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 import sympy
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.shape_only import ShapeOnly
 from compiler.derivation.links import dims
 from compiler.derivation.other_sizes import NotBounded, sizes_of
@@ -99,7 +99,7 @@ def _befores(value: ir.Value, frames: sympy.Symbol) -> dict[int, Dim]:
     """What lies in front of the frames, by axis."""
     found: dict[int, Dim] = {}
     for axis, dim in enumerate(dims(value)):
-        if house.mentions(dim, str(frames)):
+        if graphs.mentions(dim, str(frames)):
             before = before_frames(dim, frames)
             if before is None:
                 raise NotPlaced(f"an axis of {dim} entries is made")

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.derivation.links import dims
 from compiler.derivation.placed import Array, Placed
 from compiler.derivation.written_sizes import STAMP, Part, Sizes, written_size
@@ -107,7 +107,7 @@ class Placing:
             parts: what is asked for along each of its time axes.
             shape: of the part, in the axes of the derived graph.
         """
-        insert = house.Inserter(self.model, STAMP, source=house.source_of(value.producer()))
+        insert = graphs.Inserter(self.model, STAMP, source=graphs.source_of(value.producer()))
         moving, array, name = varying(table), table.array, str(value.name)
         asked = {at: (part, table.prefixes.get(at, 0), table.repeated.get(at)) for at, part in parts.items()}
         for at in table.along:
@@ -132,7 +132,7 @@ class Placing:
             part: what is asked for.
             before: entries of the axis in front of its frames.
         """
-        insert = house.Inserter(self.model, STAMP, source=house.source_of(value.producer()))
+        insert = graphs.Inserter(self.model, STAMP, source=graphs.source_of(value.producer()))
         kind, name = value.dtype or ir.DataType.INT64, str(value.name)
         found = self.sizes.places(part, insert.source, before)
         if kind != ir.DataType.INT64:
@@ -141,7 +141,7 @@ class Placing:
             return found
         return insert.op("Add", [found, self.sizes.scalar(start, kind)], name=name, shape=found.shape, dtype=kind)
 
-    def _along_one(self, insert: house.Inserter, array: Array, axis: int, asked: Asked, name: str) -> ir.Value:
+    def _along_one(self, insert: graphs.Inserter, array: Array, axis: int, asked: Asked, name: str) -> ir.Value:
         longest = array.shape[axis]
         start = int(array.flat[0]) if array.dtype.kind in "iu" else 0
         places = self._places(insert, asked, axis, 1, 0)
@@ -154,7 +154,7 @@ class Placing:
         )
 
     def _along_two(
-        self, insert: house.Inserter, array: Array, axes: tuple[int, ...], asked: Asked, name: str
+        self, insert: graphs.Inserter, array: Array, axes: tuple[int, ...], asked: Asked, name: str
     ) -> ir.Value:
         row, column = axes
         distances = by_distance(array, row, column)
@@ -179,7 +179,7 @@ class Placing:
 
     def _compared(
         self,
-        insert: house.Inserter,
+        insert: graphs.Inserter,
         bounds: Compared,
         rank: int,
         axes: tuple[int, ...],
@@ -201,7 +201,7 @@ class Placing:
         return insert.op("Where", [found, *numbers], name=name, dtype=numbers[0].dtype)
 
     def _looked_up(
-        self, insert: house.Inserter, table: Array, places: ir.Value, axes: tuple[int, ...], name: str
+        self, insert: graphs.Inserter, table: Array, places: ir.Value, axes: tuple[int, ...], name: str
     ) -> ir.Value:
         """Rows of a table, with the axes of what it is looked up by at theirs."""
         rank = len(axes) + table.ndim - 1
@@ -211,11 +211,11 @@ class Placing:
         return looked if turned == sorted(turned) else insert.op("Transpose", [looked], {"perm": turned}, name=name)
 
     @staticmethod
-    def _bounded(insert: house.Inserter, places: ir.Value, longest: int) -> ir.Value:
+    def _bounded(insert: graphs.Inserter, places: ir.Value, longest: int) -> ir.Value:
         """Places within the table: frames behind the end of a chunk, which are padding, may lie behind it."""
         return insert.op("Min", [places, insert.int64s(longest - 1)], name="places_within")
 
-    def _places(self, insert: house.Inserter, asked: Asked, axis: int, rank: int, to: int | None = None) -> ir.Value:
+    def _places(self, insert: graphs.Inserter, asked: Asked, axis: int, rank: int, to: int | None = None) -> ir.Value:
         """Places along an axis, of a rank, at that axis or another."""
         part, before, repeated = asked[axis]
         places = self.sizes.places(part, insert.source, before, repeated)

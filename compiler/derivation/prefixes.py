@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import sympy
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.known_sizes import numbers_of
 from compiler.derivation.dependence import Along
 from compiler.derivation.links import NotLinked, dims
@@ -37,8 +37,8 @@ def before_frames(size: Dim, frames: sympy.Symbol) -> Dim | None:
     """
     if size == frames:
         return 0
-    rest = house.normal_form(size - frames)
-    return rest if is_count(rest) and not house.mentions(rest, str(frames)) else None
+    rest = graphs.normal_form(size - frames)
+    return rest if is_count(rest) and not graphs.mentions(rest, str(frames)) else None
 
 
 def joined_along(node: ir.Node, joined: Sequence[Along | None], axis: int, frames: sympy.Symbol) -> Along:
@@ -80,9 +80,9 @@ def kept_along(node: ir.Node, along: Along, axis: int, frames: sympy.Symbol) -> 
     if cut.step != 1:
         raise NotLinked("Slice leaves out frames")
     before = before_frames(left, frames)
-    if before is not None and house.normal_form(along.before - before - start) == 0:
+    if before is not None and graphs.normal_form(along.before - before - start) == 0:
         return Along((left,), along.reach, before)
-    if not house.mentions(left, str(frames)) and is_count(house.normal_form(along.before - start - left)):
+    if not graphs.mentions(left, str(frames)) and is_count(graphs.normal_form(along.before - start - left)):
         return None
     raise NotLinked("Slice leaves out frames")
 
@@ -97,4 +97,4 @@ def start_of(node: ir.Node, axis: int) -> Dim:
     cut = None if view is None else view.only_cut(numbers_of)
     if cut is None or cut.axis != axis or cut.start is None:
         raise NotLinked("Slice cuts several axes at once, or begins where data say")
-    return cut.start if is_count(cut.start) else house.normal_form(cut.start + dims(node.inputs[0])[axis])
+    return cut.start if is_count(cut.start) else graphs.normal_form(cut.start + dims(node.inputs[0])[axis])

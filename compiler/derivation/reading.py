@@ -10,7 +10,7 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.place_numbers import pad_value
 from compiler.derivation.dependence import EVERYWHERE, HERE, Along, Reach
 from compiler.derivation.first_states import first_state
@@ -41,27 +41,27 @@ def reach_along(node: ir.Node, axis: int) -> Reach:
     """
     if node.op_type in FOURIER:
         return EVERYWHERE
-    if house.is_op(node, "Pad"):
+    if graphs.is_op(node, "Pad"):
         return _moved_back(node, axis)
     if node.op_type in RECURRENT:
         ways = {"forward": Reach(-math.inf, 0), "reverse": Reach(0, math.inf), "bidirectional": EVERYWHERE}
-        if axis or house.int_attribute(node, "layout", 0):
+        if axis or graphs.int_attribute(node, "layout", 0):
             raise NotLinked(f"{node.op_type} goes along another axis than time")
-        return ways[str(house.attribute(node, "direction", "forward"))]
+        return ways[str(graphs.attribute(node, "direction", "forward"))]
     at, count = axis - 2, len(dims(node.inputs[0])) - 2
     if at < 0:
         raise NotLinked(f"{node.op_type} reads all channels, and frames are among them")
-    kernel = dims(node.inputs[1])[2:] if node.op_type == "Conv" else house.ints_attribute(node, "kernel_shape")
+    kernel = dims(node.inputs[1])[2:] if node.op_type == "Conv" else graphs.ints_attribute(node, "kernel_shape")
     taps = kernel[at]
     if taps == 1 and dims(node.inputs[0])[axis] == dims(node.outputs[0])[axis]:
         return HERE
-    strides, dilations = (house.ints_attribute(node, name) or (1,) * count for name in ("strides", "dilations"))
+    strides, dilations = (graphs.ints_attribute(node, name) or (1,) * count for name in ("strides", "dilations"))
     if not isinstance(taps, int) or strides[at] != 1 or dims(node.inputs[0])[axis] != dims(node.outputs[0])[axis]:
         raise NotLinked(f"{node.op_type} makes another number of frames")
     reach = dilations[at] * (taps - 1)
-    pads = house.ints_attribute(node, "pads") or (0,) * 2 * count
+    pads = graphs.ints_attribute(node, "pads") or (0,) * 2 * count
     same = {"SAME_UPPER": reach // 2, "SAME_LOWER": reach - reach // 2}
-    before = same.get(str(house.attribute(node, "auto_pad", "NOTSET")), pads[at])
+    before = same.get(str(graphs.attribute(node, "auto_pad", "NOTSET")), pads[at])
     return Reach(-before, reach - before)
 
 
@@ -80,7 +80,7 @@ def pads_of(node: ir.Node) -> dict[int, tuple[int, int]] | None:
     Args:
         node: a Pad; one that repeats or mirrors what lies at the edge adds no entries that are known.
     """
-    pad = pad_of(node, house.integers_of)
+    pad = pad_of(node, graphs.integers_of)
     return None if pad is None or pad.mode != "constant" or pad.numbers is None else dict(pad.numbers)
 
 
@@ -94,11 +94,11 @@ def require_kept(node: ir.Node, along: Along) -> None:
     Raises:
         NotLinked: with the reason.
     """
-    is_plain = str(house.attribute(node, "auto_pad", "NOTSET")) == "NOTSET"
+    is_plain = str(graphs.attribute(node, "auto_pad", "NOTSET")) == "NOTSET"
     weights = node.inputs[1:4] if node.op_type in RECURRENT else node.inputs[1:2]
     if node.op_type not in {"Conv", "Pad", *RECURRENT} or not is_plain:
         raise NotLinked(f"no rule says what steps of {node.op_type} along time keep")
-    if any(each is not None and house.array_of(each) is None for each in weights):
+    if any(each is not None and graphs.array_of(each) is None for each in weights):
         raise NotLinked(f"{node.op_type} has weights that are computed")
     if node.op_type in RECURRENT and any(each is not None for each in node.inputs[4:5]):
         raise NotLinked(f"{node.op_type} is given lengths")
@@ -129,7 +129,7 @@ def without_pads(node: ir.Node, axis: int) -> list[ir.Attr]:
         node: a Conv.
         axis: of frames.
     """
-    pads = list(house.ints_attribute(node, "pads"))
+    pads = list(graphs.ints_attribute(node, "pads"))
     half = len(pads) // 2
     pads = [0 if at % half == axis - 2 else each for at, each in enumerate(pads)]
     others = [each for each in node.attributes.values() if each.name != "pads"]

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.derivation.links import dims
 from compiler.derivation.written_sizes import STAMP
 from compiler.ir import Dim
@@ -141,7 +141,7 @@ class RowPositions:
         return self.moved[value]
 
     def _unsqueezed(self, node: ir.Node, output: ir.Value) -> ir.Value:
-        axes = changed_axes(node, house.integers_of)
+        axes = changed_axes(node, graphs.integers_of)
         if axes is None:
             raise NotByRow(self._text(node))
         behind = self._insert(node).int64s(*(axis + 1 for axis in axes))
@@ -162,7 +162,7 @@ class RowPositions:
                 parts.append(insert.op("Slice", [shape, *bounds], name="sizes", dtype=ir.DataType.INT64))
             parts, start = [*parts, one], axis + 1
         if start < len(dims(output)):
-            bounds = [insert.int64s(each) for each in (start, house.END)]
+            bounds = [insert.int64s(each) for each in (start, graphs.END)]
             parts.append(insert.op("Slice", [shape, *bounds], name="sizes", dtype=ir.DataType.INT64))
         sizes = insert.op("Concat", parts, {"axis": 0}, name="sizes_of_rows", dtype=ir.DataType.INT64)
         return self._same(node, [self._aligned(node, node.inputs[0], len(dims(output))), sizes])
@@ -203,14 +203,14 @@ class RowPositions:
         return self._same(node, [self.moved[value] for value in node.inputs if value is not None], {"axis": axis + 1})
 
     def _cut(self, node: ir.Node, output: ir.Value) -> ir.Value:
-        axes = house.integers_of(node.inputs[3]) if len(node.inputs) > 3 and node.inputs[3] is not None else None
+        axes = graphs.integers_of(node.inputs[3]) if len(node.inputs) > 3 and node.inputs[3] is not None else None
         if axes is None:
             raise NotByRow(self._text(node))
         behind = self._insert(node).int64s(*(int(axis) % len(dims(output)) + 1 for axis in axes))
         return self._same(node, [self._first(node), *node.inputs[1:3], behind, *node.inputs[4:5]])
 
-    def _insert(self, node: ir.Node) -> house.Inserter:
-        return house.Inserter(self.model, STAMP, node, house.source_of(node))
+    def _insert(self, node: ir.Node) -> graphs.Inserter:
+        return graphs.Inserter(self.model, STAMP, node, graphs.source_of(node))
 
     @staticmethod
     def _text(node: ir.Node) -> str:

@@ -26,7 +26,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 import sympy
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.index_map import FRAMES, ROWS, derive, never_negative
 from compiler.analysis.place_numbers import STEPS, uniform
 from compiler.analysis.rules.relative_shift import followers
@@ -120,7 +120,7 @@ def in_terms_of_movements(
 def restore(model: ir.Model, lookups: Sequence[Lookup]) -> None:
     """Let the movements be read again."""
     for each in lookups:
-        house.take_over(model, each.looked_up, each.moved)
+        graphs.take_over(model, each.looked_up, each.moved)
         model.graph.remove({node for value in each.made if (node := value.producer()) is not None}, safe=True)
 
 
@@ -143,7 +143,7 @@ def require_not_carried(carried: Iterable[ir.Value], lookups: Sequence[Lookup]) 
                 "no steps can be derived: later rows read scores of earlier rows that were moved by distance, and "
                 "those are not cached",
                 cure="let every row read its own scores alone, or look scores up by distance",
-                place=Place(node=str(maker.name), op=maker.op_type, source=house.source_of(maker)),
+                place=Place(node=str(maker.name), op=maker.op_type, source=graphs.source_of(maker)),
             )
 
 
@@ -166,7 +166,7 @@ def require_masked(judging: Judging, lookups: Sequence[Lookup]) -> set[ir.Value]
         while waiting:
             value = waiting.pop()
             found.add(value)
-            for node in house.consumers_of(value):
+            for node in graphs.consumers_of(value):
                 made = node.outputs[0]
                 outsides = (judging.masks.outside(made, kind) for kind in KINDS)
                 if any(_hides(each, len(dims(made)), lookup) for each in outsides):
@@ -200,7 +200,7 @@ def _unmasked(node: ir.Node, why: str) -> Refused:
     return Refused(
         f"no steps can be derived: scores that were moved by distance have entries of other rows, and {why}",
         cure="mask what comes later behind the movements, or look scores up by distance",
-        place=Place(node=str(node.name), op=node.op_type, source=house.source_of(node)),
+        place=Place(node=str(node.name), op=node.op_type, source=graphs.source_of(node)),
     )
 
 
@@ -211,7 +211,7 @@ def _shift_at(node: ir.Node, frames: sympy.Symbol) -> _Shift | None:
         return None
     try:
         shape = dims(scores)
-        if len(shape) < 2 or shape[-2] != frames or not house.mentions(shape[-1], str(frames)):
+        if len(shape) < 2 or shape[-2] != frames or not graphs.mentions(shape[-1], str(frames)):
             return None
         found: _Shift | None = None
         nodes = list(followers(node))
@@ -225,7 +225,7 @@ def _shift_at(node: ir.Node, frames: sympy.Symbol) -> _Shift | None:
 
 
 def _moved_operand(node: ir.Node) -> ir.Value | None:
-    if not house.is_op(node, *STEPS):
+    if not graphs.is_op(node, *STEPS):
         return None
     given = [each for each in (node.inputs if node.op_type == "Concat" else node.inputs[:1]) if each is not None]
     moving = [each for each in given if uniform(each) is None]
@@ -259,7 +259,7 @@ def _first(nodes: Sequence[ir.Node], shape: Sequence[Dim], frames: sympy.Symbol)
         beyond = (sympy.expand(place - size), sympy.expand(-1 - place))
         if not is_by_distance and not any(never_negative(each, source.guards, found.box) for each in beyond):
             return None
-    return house.normal_form(first.subs({FRAMES: frames}))
+    return graphs.normal_form(first.subs({FRAMES: frames}))
 
 
 class _Widening:
@@ -279,7 +279,7 @@ class _Widening:
         self.model, self.shift, self.frames, self.longest = model, shift, frames, longest
         maker = shift.moved.producer()
         assert maker is not None
-        self.insert = house.Inserter(model, STAMP, before=maker)
+        self.insert = graphs.Inserter(model, STAMP, before=maker)
         self.before = set(model.graph)
         self.size = dims(shift.scores)[-1]
         self.entries = self._at(self.size, longest)
@@ -318,7 +318,7 @@ class _Widening:
                     shape=shape, dtype=moved.dtype)  # fmt: skip
         made = looked.producer()
         assert made is not None
-        house.take_over(self.model, moved, looked, except_in=[made])
+        graphs.take_over(self.model, moved, looked, except_in=[made])
         written = [value for node in self.model.graph if node not in self.before for value in node.outputs]
         ends = np.arange(self.longest)
         by_pair = ends[None, :] - ends[:, None] + self.first
@@ -326,7 +326,7 @@ class _Widening:
 
     @staticmethod
     def _written(size: Dim) -> int | str:
-        return size if isinstance(size, int) else house.written(size)
+        return size if isinstance(size, int) else graphs.written(size)
 
     def _wide(self, value: ir.Value, axis: int) -> ir.Value:
         """A value with every distance of the longest sequence along an axis."""
@@ -398,7 +398,7 @@ class _Widening:
             return
         along = self._along(links_of(node), axis)
         for at, operand in enumerate(node.inputs):
-            if operand is None or house.array_of(operand) is not None:
+            if operand is None or graphs.array_of(operand) is not None:
                 continue
             if at not in along:
                 raise NotShifted("what lies along distances changes with the length")

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 import sympy
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.known_sizes import numbers_of
 from compiler.derivation.links import RULE_CURE, dims
 from compiler.errors import Refused
@@ -49,7 +49,7 @@ class Sizes:
 
     def scalar(self, size: Dim, kind: ir.DataType = ir.DataType.INT64) -> ir.Value:
         """A size as a scalar of a type."""
-        insert = house.Inserter(self.model, STAMP)
+        insert = graphs.Inserter(self.model, STAMP)
         value = insert.op("Squeeze", [self.one(size)], name="length", shape=[], dtype=ir.DataType.INT64)
         if kind == ir.DataType.INT64:
             return value
@@ -62,11 +62,11 @@ class Sizes:
         return self.known[size]
 
     def _one(self, size: Dim) -> ir.Value:
-        insert = house.Inserter(self.model, STAMP)
+        insert = graphs.Inserter(self.model, STAMP)
         if isinstance(size, int) or size.is_Integer:
             return insert.int64s(int(size))
         if size in (self.past, self.total):  # of a cache, and none may have been found yet
-            return ir.Value(name=house.fresh_name(self.graph, "length"), shape=ir.Shape([1]), type=INT64S)
+            return ir.Value(name=graphs.fresh_name(self.graph, "length"), shape=ir.Shape([1]), type=INT64S)
         if size.is_Symbol:
             return self._read(size)
         if size.is_Add or size.is_Mul:
@@ -83,7 +83,7 @@ class Sizes:
             for at, dim in enumerate(dims(value)):
                 if dim == name:
                     attributes = {"start": at, "end": at + 1}
-                    insert = house.Inserter(self.model, STAMP)
+                    insert = graphs.Inserter(self.model, STAMP)
                     return insert.op(
                         "Shape", [value], attributes, name=f"{name}_size", shape=[1], dtype=ir.DataType.INT64
                     )
@@ -91,7 +91,7 @@ class Sizes:
 
     def several(self, sizes: Sequence[Dim], name: str) -> ir.Value:
         """Sizes as int64 [count]."""
-        insert = house.Inserter(self.model, STAMP)
+        insert = graphs.Inserter(self.model, STAMP)
         if all(isinstance(size, int) for size in sizes):
             return insert.int64s(*(int(size) for size in sizes))
         parts = [self.one(size) for size in sizes]
@@ -99,7 +99,7 @@ class Sizes:
 
     def number(self, value: ir.Value) -> ir.Value:
         """A number that is computed of sizes, none of them the length."""
-        known, insert, name = numbers_of(value), house.Inserter(self.model, STAMP), str(value.name)
+        known, insert, name = numbers_of(value), graphs.Inserter(self.model, STAMP), str(value.name)
         assert known is not None
         parts = [self.one(each) for each in known]
         found = parts[0] if len(parts) == 1 else insert.op("Concat", parts, {"axis": 0}, name=name)
@@ -123,7 +123,7 @@ class Sizes:
             Part.FIRST: before,
             Part.SINCE: self.total,
         }
-        return counts.get(part, house.normal_form(before + self.total))
+        return counts.get(part, graphs.normal_form(before + self.total))
 
     def places(self, part: Part, source: str, before: Dim = 0, repeated: Dim | None = None) -> ir.Value:
         """The places of a part, int64 [entries]; those of frames are counted from behind their prefix.
@@ -136,7 +136,7 @@ class Sizes:
             before: places of the prefix.
             repeated: how many entries have the only place of the prefix; None where every entry has its own.
         """
-        insert = house.Inserter(self.model, STAMP, source=source)
+        insert = graphs.Inserter(self.model, STAMP, source=source)
         if part is Part.ALL and before != 0:  # counted apart, as each may be padded on another side
             both = [self.places(each, source, before, repeated) for each in (Part.FIRST, Part.SINCE)]
             shape = [written_size(self.count(part, before if repeated is None else repeated))]
@@ -158,7 +158,7 @@ class Sizes:
 
     def heard(self, source: str) -> ir.Value:
         """Of the frames of `RECENT`, which are frames of the stream: bool [entries]."""
-        insert = house.Inserter(self.model, STAMP, source=source)
+        insert = graphs.Inserter(self.model, STAMP, source=source)
         zero, one = insert.constant(np.array(0, np.int64), "zero"), insert.constant(np.array(1, np.int64), "one")
         count = self.count(Part.RECENT)
         shape = [written_size(count)]
@@ -203,7 +203,7 @@ class Sizes:
 
 def written_size(size: Dim) -> int | str:
     """A size as shapes have it."""
-    return size if isinstance(size, int) else house.written(size)
+    return size if isinstance(size, int) else graphs.written(size)
 
 
 def _hangs_on(value: ir.Value, size: ir.Value) -> bool:

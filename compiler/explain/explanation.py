@@ -10,7 +10,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.certificate import fact_of
 from compiler.analysis.facts import Fact
 from compiler.analysis.layout import Side, symbols_of
@@ -152,7 +152,7 @@ def explain(lowered: Lowered, passes: Sequence[Pass]) -> Explanation:
         passes: those of a build, ending with pad_axes.
     """
     for made in passes:
-        before = dataclasses.replace(lowered, model=house.clone(lowered.model))
+        before = dataclasses.replace(lowered, model=graphs.clone(lowered.model))
         try:
             outcome = made.apply(lowered)
         except Refused as refused:
@@ -169,8 +169,8 @@ def _proved(before: Lowered, outcome: Outcome) -> Explanation:
     records, after = proof["records"], outcome.lowered
     facts = _facts(records)
     facts |= {new: facts[old] for old, new in proof["becomes"].items() if old in facts}
-    written = [node for node in after.model.graph if node.metadata_props.get(house.PASS_KEY) == PadAxes.name]
-    fills = [node for node in written if house.is_op(node, "Where")]
+    written = [node for node in after.model.graph if node.metadata_props.get(graphs.PASS_KEY) == PadAxes.name]
+    fills = [node for node in written if graphs.is_op(node, "Where")]
     shown = _explanation(before, after.model, facts, records)
     most = {each.axis: each.maximum for each in after.padded_axes}
     replayed, rejected = _replay(before, outcome)
@@ -208,7 +208,7 @@ def _replay(before: Lowered, outcome: Outcome) -> tuple[int, str]:
 
 def _refused(before: Lowered, refused: Refused, *, derive: bool) -> Explanation:
     derivation, records = Derivation({}, ()), tuple[dict[str, Any], ...]()
-    work = dataclasses.replace(before, model=house.clone(before.model))
+    work = dataclasses.replace(before, model=graphs.clone(before.model))
     if derive:
         try:
             derivation, records = derive_tolerantly(work)
@@ -242,7 +242,7 @@ def _explanation(
     steps = sorted(map(_step, records), key=lambda step: order.get(step.node, len(order)))
     axes = _axes(lowered)
     taken = {axis.name for axis in axes} | {lowered.batch_axis}
-    names = {str(name) for value in lowered.model.graph.inputs for dim in house.dims_of(value) or ()
+    names = {str(name) for value in lowered.model.graph.inputs for dim in graphs.dims_of(value) or ()
              for name in symbols_of(dim) if not name.is_Dummy}  # fmt: skip
     return Explanation(
         graph=lowered.graph,
@@ -264,10 +264,10 @@ def _axes(lowered: Lowered) -> tuple[ShownAxis, ...]:
     inputs: dict[str, list[str]] = {name: [] for name in sides}
     for value in lowered.model.graph.inputs:
         for name in sides:
-            if any(house.mentions(dim, name) for dim in house.dims_of(value) or ()):
+            if any(graphs.mentions(dim, name) for dim in graphs.dims_of(value) or ()):
                 inputs[name].append(f"{value.name} {shape_text(value)}")
     for each in lowered.padded_axes:
-        present = house.inputs_named(lowered.model)
+        present = graphs.inputs_named(lowered.model)
         inputs[each.axis] += [f"{name}: made from the lengths" for name in each.masks if name not in present]
     return tuple(ShownAxis(name, SIDES[side.value], tuple(inputs[name])) for name, side in sides.items())
 
@@ -313,9 +313,9 @@ def _chain(model: ir.Model, derivation: Derivation, refused: Refused) -> tuple[L
     first = next((value for value in nodes[0].inputs if value is not None and derivation.fact(value).axes), None)
     links = [] if first is None else [_input_link(first, derivation)]
     for each in nodes[:-1]:
-        links.append(Link(str(each.name), each.op_type, _words(each, derivation), house.source_of(each)))
+        links.append(Link(str(each.name), each.op_type, _words(each, derivation), graphs.source_of(each)))
     refused_words = _words(node, derivation) if node.outputs[0] in derivation.facts else "refused"
-    return (*links, Link(str(node.name), node.op_type, refused_words, house.source_of(node)))
+    return (*links, Link(str(node.name), node.op_type, refused_words, graphs.source_of(node)))
 
 
 def _input_link(value: ir.Value, derivation: Derivation) -> Link:
@@ -351,7 +351,7 @@ def _boxes(
             kind, words = Kind.REFUSED, "refused"
         elif not known and not lost.isdisjoint(inputs):
             kind, words = Kind.UNKNOWN, "not derived"
-        elif node.metadata_props.get(house.PASS_KEY) == PadAxes.name:
+        elif node.metadata_props.get(graphs.PASS_KEY) == PadAxes.name:
             kind, words = Kind.INSERTED, padding_words(known[0]) if known else "inserted"
         else:
             kind, words = kind_of(known), padding_words(known[0]) if known else "no padding"
@@ -369,5 +369,5 @@ def _notes(node: ir.Node, known: Sequence[Fact], step: ReachedNode | None) -> tu
     lines += [str(fact) for fact in known]
     if step is not None:
         lines += [f"rule {step.rule}: {step.reason}", *step.inserted]
-    source = house.source_of(node)
+    source = graphs.source_of(node)
     return (*lines, source) if source else tuple(lines)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.layout import symbols_of
 from compiler.cache.store import StageCache
 from compiler.capture.initial_graph import step_frames
@@ -88,7 +88,7 @@ def from_file(path: Path, request: Request) -> tuple[Lowered, tuple[Pass, ...]]:
     elif BATCH in known and BATCH not in request.axes:
         batch = BATCH
     require_runnable(model, shown, place)
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     states = tuple(_states(model, request))
     lowered = Lowered(
         graph=path.stem,
@@ -97,7 +97,7 @@ def from_file(path: Path, request: Request) -> tuple[Lowered, tuple[Pass, ...]]:
         caches=_caches(model, states, request, known),
         batch_axis=batch,
         data_outputs=tuple(
-            name for name in house.outputs_named(model) if name not in {state.output for state in states}
+            name for name in graphs.outputs_named(model) if name not in {state.output for state in states}
         ),
         padded_axes=padded_axes(model, request),
     )
@@ -148,7 +148,7 @@ def padded_axes(model: ir.Model, request: Request) -> tuple[PaddedAxis, ...]:
     Raises:
         RecipeError: a mask or length names an input or axis that is not there.
     """
-    inputs = house.inputs_named(model)
+    inputs = graphs.inputs_named(model)
     masks = _pairs("--mask", request.masks, inputs, request.axes)
     pad_masks = _pairs("--pad-mask", request.pad_masks, inputs, request.axes)
     lengths = _pairs("--length", request.lengths, inputs, request.axes)
@@ -173,10 +173,10 @@ def _free_name(wanted: str, taken: Iterable[str]) -> str:
 def _states(model: ir.Model, request: Request) -> list[State]:
     """Along the axis with a window, if there is one."""
     windows = {text.split("=", 1)[0] for text in request.windows}
-    inputs = house.inputs_named(model)
+    inputs = graphs.inputs_named(model)
     found = []
-    for name, output in _pairs("--state", request.states, inputs, house.outputs_named(model)):
-        names = [str(dim) for dim in house.dims_of(inputs[name]) or ()]
+    for name, output in _pairs("--state", request.states, inputs, graphs.outputs_named(model)):
+        names = [str(dim) for dim in graphs.dims_of(inputs[name]) or ()]
         at, cache = next(((at, dim) for at, dim in enumerate(names) if dim in windows), (None, None))
         found.append(State(name, output, at, cache))
     return found
@@ -195,20 +195,20 @@ def _caches(model: ir.Model, states: Sequence[State], request: Request, known: S
                 f"--window {axis}: expected the caches that have this axis, got no --state with it",
                 cure="write --state INPUT=OUTPUT for each cache, e.g. --state cache=next_cache",
             )
-        length = _free_name(f"{axis}_length", house.inputs_named(model))
+        length = _free_name(f"{axis}_length", graphs.inputs_named(model))
         frames = step_frames(model, states, (), axis, "explain")
         if isinstance(frames, int):
             found.append(CacheAxis(axis, int(slots), frames, length, None))
             continue
         along = {state.output: state.frames_axis for state in states if state.cache == axis}
         keep_newest(model, int(slots), {output: at for output, at in along.items() if at is not None})
-        found.append(CacheAxis(axis, int(slots), 1, length, None, added=house.written(frames)))
+        found.append(CacheAxis(axis, int(slots), 1, length, None, added=graphs.written(frames)))
     return tuple(found)
 
 
 def _axis_names(model: ir.Model) -> tuple[str, ...]:
     """The named axes of the inputs, in order."""
-    dims = (dim for value in model.graph.inputs for dim in house.dims_of(value) or ())
+    dims = (dim for value in model.graph.inputs for dim in graphs.dims_of(value) or ())
     names = (symbol for dim in dims for symbol in sorted(symbols_of(dim), key=str) if not symbol.is_Dummy)
     return tuple(dict.fromkeys(map(str, names)))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.facts import Fact
 from compiler.analysis.interval import Interval
 
@@ -61,7 +61,7 @@ def _content_words(content: Interval) -> str:
 
 def shape_text(value: ir.Value) -> str:
     """A shape as `[batch, time, 80]`; `?` where nothing is known."""
-    dims = house.dims_of(value)
+    dims = graphs.dims_of(value)
     if dims is None:
         return "[?]"
     return f"[{', '.join('?' if getattr(dim, 'is_Dummy', False) else str(dim) for dim in dims)}]"

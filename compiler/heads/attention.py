@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Place
 from compiler.ir import Dim
 from compiler.operator_views.axes import axis_of
@@ -117,7 +117,7 @@ class _NotFoundError(Exception):
 
     def __init__(self, reason: str, node: ir.Node) -> None:
         super().__init__(reason)
-        self.refusal = Refusal(reason, Place(node=str(node.name), op=node.op_type, source=house.source_of(node)))
+        self.refusal = Refusal(reason, Place(node=str(node.name), op=node.op_type, source=graphs.source_of(node)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,15 +151,15 @@ def find_attentions(model: ir.Model, states: Sequence[State] = ()) -> Found:
         states: that it carries; those that lie along frames may be joined to keys and values.
     """
     order = {node: at for at, node in enumerate(model.graph)}
-    inputs = house.inputs_named(model)
+    inputs = graphs.inputs_named(model)
     caches = {inputs[state.input]: state for state in states if state.frames_axis is not None}
     found, refused, shared = [], [], 0
     for node in model.graph:
-        if house.is_op(node, "Attention"):
+        if graphs.is_op(node, "Attention"):
             refused.append(
                 _NotFoundError("attention is one operator, which canonicalize_attention leaves as it is", node).refusal
             )
-        if not house.is_op(node, "Softmax"):
+        if not graphs.is_op(node, "Softmax"):
             continue
         try:
             attention = _attention(node, order, caches)
@@ -186,7 +186,7 @@ def _attention(softmax: ir.Node, order: Mapping[ir.Node, int], caches: Caches) -
     left, right = scores[0].inputs
     values = contexts[0].inputs[1]
     assert left is not None and right is not None and values is not None
-    dims = [house.dims_of(each) or () for each in (left, right, values)]
+    dims = [graphs.dims_of(each) or () for each in (left, right, values)]
     if [len(each) for each in dims] == [AXES + 1] * 3 and dims[1][2] == 1 == dims[2][2]:
         raise _SharedError
     if any(len(each) != AXES for each in dims):
@@ -217,7 +217,7 @@ def _through(softmax: ir.Node, step: Callable[[ir.Node], Iterable[ir.Node]]) -> 
         node = waiting.pop()
         if node in passed or node in products:
             continue
-        if house.is_op(node, "MatMul"):
+        if graphs.is_op(node, "MatMul"):
             products.append(node)
         elif node.op_type in ELEMENTWISE:
             passed.add(node)
@@ -231,17 +231,17 @@ def _makers(node: ir.Node) -> list[ir.Node]:
 
 
 def _readers(node: ir.Node) -> list[ir.Node]:
-    return house.consumers_of(node.outputs[0])
+    return graphs.consumers_of(node.outputs[0])
 
 
 def _is_product_of_data(node: ir.Node) -> bool:
-    return house.is_op(node, "MatMul") and all(
-        value is not None and house.array_of(value) is None for value in node.inputs
+    return graphs.is_op(node, "MatMul") and all(
+        value is not None and graphs.array_of(value) is None for value in node.inputs
     )
 
 
 def _is_projection(node: ir.Node) -> bool:
-    weights = house.array_of(node.inputs[1]) if house.is_op(node, "MatMul", "Gemm") else None
+    weights = graphs.array_of(node.inputs[1]) if graphs.is_op(node, "MatMul", "Gemm") else None
     return weights is not None and weights.ndim == 2
 
 
@@ -256,7 +256,7 @@ def _heads(operand: ir.Value, heads: int, size: int, order: Mapping[ir.Node, int
     waiting = [maker]
     while waiting:
         node = waiting.pop()
-        if node in behind or node in projections or house.is_op(node, "Shape"):
+        if node in behind or node in projections or graphs.is_op(node, "Shape"):
             continue  # sizes hang on no number
         if _is_projection(node):
             projections.add(node)
@@ -267,10 +267,10 @@ def _heads(operand: ir.Value, heads: int, size: int, order: Mapping[ir.Node, int
         got = f"{len(projections)}: {', '.join(sorted(str(node.name) for node in projections)) or 'none'}"
         raise _NotFoundError(f"expected one product with constant weights in front of {operand.name}, got {got}", maker)
     (product,) = projections
-    width = (house.dims_of(product.outputs[0]) or (None,))[-1]
+    width = (graphs.dims_of(product.outputs[0]) or (None,))[-1]
     if isinstance(width, int) and width < heads * size and heads * size % width == 0:
         raise _SharedError
-    reached, batch = _reached(product, behind), (house.dims_of(operand) or (1,))[0]
+    reached, batch = _reached(product, behind), (graphs.dims_of(operand) or (1,))[0]
     for node in sorted(reached, key=order.__getitem__):
         value = node.outputs[0]
         axes = _axes(value, heads, size, batch)
@@ -281,7 +281,7 @@ def _heads(operand: ir.Value, heads: int, size: int, order: Mapping[ir.Node, int
             cache = _joined(behind, path, caches)
             _only_for(path, operand, cache)
             return Heads(product, value, *axes, path, operand, cache)
-    dims = [house.dims_of(node.outputs[0]) for node in sorted(reached, key=order.__getitem__)]
+    dims = [graphs.dims_of(node.outputs[0]) for node in sorted(reached, key=order.__getitem__)]
     reason = f"expected a value [batch, time, {heads}, {size}] between {product.name} and {operand.name}, got {dims}"
     raise _NotFoundError(reason, maker)
 
@@ -292,7 +292,7 @@ def _reached(start: ir.Node, within: set[ir.Node]) -> set[ir.Node]:
     waiting = [start]
     while waiting:
         for output in waiting.pop().outputs:
-            for reader in house.consumers_of(output):
+            for reader in graphs.consumers_of(output):
                 if reader in within and reader not in found:
                     found.add(reader)
                     waiting.append(reader)
@@ -301,7 +301,7 @@ def _reached(start: ir.Node, within: set[ir.Node]) -> set[ir.Node]:
 
 def _axes(value: ir.Value, heads: int, size: int, batch: Dim) -> tuple[int, int, int] | None:
     """Where a value has batch, time and heads, its channels being last; None where it is laid out in another way."""
-    dims = house.dims_of(value)
+    dims = graphs.dims_of(value)
     if dims is None or len(dims) != AXES or dims[3] != size:
         return None
     if (dims[1] == heads) == (dims[2] == heads):
@@ -317,10 +317,10 @@ def _joined(behind: Iterable[ir.Node], path: Sequence[ir.Node], caches: Caches) 
     for node in behind:
         for value in node.inputs:
             source, moved = _moved_from(value)
-            if source not in caches or source is None or node in moved or house.is_op(node, *MOVED):
+            if source not in caches or source is None or node in moved or graphs.is_op(node, *MOVED):
                 continue
             others = [each for each in node.inputs if each is not value]
-            axis = axis_of(node, len(value.shape or ())) if house.is_op(node, "Concat") and value is not None else None
+            axis = axis_of(node, len(value.shape or ())) if graphs.is_op(node, "Concat") and value is not None else None
             if node not in path or axis != caches[source].frames_axis or len(others) != 1 or others[0] is None:
                 reason = f"expected {source.name} to be joined to new frames behind where heads are apart"
                 raise _NotFoundError(reason, node)
@@ -334,7 +334,7 @@ def _joined(behind: Iterable[ir.Node], path: Sequence[ir.Node], caches: Caches) 
 def _moved_from(value: ir.Value | None) -> tuple[ir.Value | None, tuple[ir.Node, ...]]:
     """What a value is a part of, and the nodes between."""
     moved: tuple[ir.Node, ...] = ()
-    while value is not None and house.is_op(value.producer(), *MOVED):
+    while value is not None and graphs.is_op(value.producer(), *MOVED):
         node = value.producer()
         assert node is not None
         value, moved = node.inputs[0], (node, *moved)
@@ -344,9 +344,9 @@ def _moved_from(value: ir.Value | None) -> tuple[ir.Value | None, tuple[ir.Node,
 def _moved_to(value: ir.Value) -> tuple[ir.Node, ...]:
     """The nodes that make of a value what leaves the graph."""
     found = []
-    for node in house.consumers_of(value):
-        behind = _moved_to(node.outputs[0]) if house.is_op(node, *MOVED) else ()
-        if behind or (house.is_op(node, *MOVED) and node.outputs[0].is_graph_output()):
+    for node in graphs.consumers_of(value):
+        behind = _moved_to(node.outputs[0]) if graphs.is_op(node, *MOVED) else ()
+        if behind or (graphs.is_op(node, *MOVED) and node.outputs[0].is_graph_output()):
             found += [node, *behind]
     return tuple(found)
 
@@ -361,8 +361,8 @@ def _only_for(path: Sequence[ir.Node], operand: ir.Value, cache: Cache | None) -
         raise _NotFoundError(f"{operand.name} is read by more than this attention: it leaves as {names}", path[-1])
     for node in path:
         for output in node.outputs:
-            readers = (each for each in house.consumers_of(output) if each not in moved and each not in path)
-            others = [reader for reader in readers if not house.is_op(reader, "Shape")]
+            readers = (each for each in graphs.consumers_of(output) if each not in moved and each not in path)
+            others = [reader for reader in readers if not graphs.is_op(reader, "Shape")]
             if (others and output is not operand) or len(others) > 1:
                 raise _NotFoundError(f"{output.name} is read by more than this attention", node)
 
@@ -371,11 +371,11 @@ def _output(context: ir.Node) -> ir.Node:
     """The projection behind, reached by nodes that move numbers alone."""
     node = context
     while True:
-        readers = house.consumers_of(node.outputs[0])
+        readers = graphs.consumers_of(node.outputs[0])
         if len(readers) != 1 or node.outputs[0].is_graph_output():
             raise _NotFoundError("the result is read by more than a projection", node)
         (node,) = readers
         if _is_projection(node):
             return node
-        if not house.is_op(node, "Transpose", "Reshape", "Identity", "Cast", "Flatten", "Squeeze", "Unsqueeze"):
+        if not graphs.is_op(node, "Transpose", "Reshape", "Identity", "Cast", "Flatten", "Squeeze", "Unsqueeze"):
             raise _NotFoundError(f"expected a projection behind, got {node.op_type}", node)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Refused
 from compiler.heads.attention import AXES, Heads
 from compiler.operator_views.axes import axis_of, perm_of
@@ -32,10 +32,10 @@ def _followed(node: ir.Node, axes: Mapping[ir.Value, int]) -> int:
         Refused: it is not known.
     """
     read, axis = next((value, axes[value]) for value in node.inputs if value is not None and value in axes)
-    before, after = house.dims_of(read), house.dims_of(node.outputs[0])
+    before, after = graphs.dims_of(read), graphs.dims_of(node.outputs[0])
     if before is None or after is None:
         raise Refused(f"expected {node.name} to give known axes, got {node.outputs[0].shape}")
-    if house.is_op(node, "Transpose"):
+    if graphs.is_op(node, "Transpose"):
         return perm_of(node, len(before)).index(axis)
     if before[: axis + 1] == after[: axis + 1] or _joins_elsewhere(node, axis):
         return axis
@@ -44,7 +44,7 @@ def _followed(node: ir.Node, axes: Mapping[ir.Value, int]) -> int:
 
 def _joins_elsewhere(node: ir.Node, axis: int) -> bool:
     """Whether a node joins along another axis."""
-    return house.is_op(node, "Concat") and axis_of(node, AXES) != axis
+    return graphs.is_op(node, "Concat") and axis_of(node, AXES) != axis
 
 
 def axes_of_cache(heads: Heads) -> tuple[int, int, int]:
@@ -57,7 +57,7 @@ def axes_of_cache(heads: Heads) -> tuple[int, int, int]:
     name, frames = heads.cache.state.input, heads.cache.state.frames_axis
     along = dict(heads_along(heads))[heads.cache.join]
     rest = {1, 2, 3} - {along, frames}
-    dims = house.dims_of(heads.cache.value) or ()
+    dims = graphs.dims_of(heads.cache.value) or ()
     if len(dims) != AXES or len(rest) != 1 or frames is None or frames == along:
         raise Refused(f"expected {name} to have axes for heads, frames and channels, got {heads.cache.value.shape}")
     return along, frames, rest.pop()

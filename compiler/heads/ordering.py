@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.heads.attention import ELEMENTWISE
 from compiler.operator_views.axes import axis_of, changed_axes, perm_of
 
@@ -28,19 +28,21 @@ def in_order(
     """
     if list(order) == list(range(len(order))):
         return value
-    return _Ordering(house.Inserter(model, stamp, before=reader, source=house.source_of(reader)), order).of(value, axis)
+    return _Ordering(graphs.Inserter(model, stamp, before=reader, source=graphs.source_of(reader)), order).of(
+        value, axis
+    )
 
 
 class _Ordering:
-    def __init__(self, insert: house.Inserter, order: Sequence[int]) -> None:
+    def __init__(self, insert: graphs.Inserter, order: Sequence[int]) -> None:
         self.insert, self.order = insert, np.array(order, np.int64)
 
     def of(self, value: ir.Value, axis: int) -> ir.Value:
-        array = house.array_of(value)
+        array = graphs.array_of(value)
         if array is not None:
             return self.insert.constant(np.take(array, self.order, axis), f"{value.name}_ordered")
         node = value.producer()
-        operands = None if node is None else self._operands(node, len(house.dims_of(value) or ()), axis)
+        operands = None if node is None else self._operands(node, len(graphs.dims_of(value) or ()), axis)
         if node is None or operands is None:
             index = self.insert.int64s(*self.order.tolist())
             return self.insert.op("Gather", [value, index], {"axis": axis}, name=f"{value.name}_ordered")
@@ -48,7 +50,7 @@ class _Ordering:
             self.of(each, operands[at]) if at in operands and each is not None else each
             for at, each in enumerate(node.inputs)
         ]
-        name = house.fresh_name(self.insert.graph, f"{value.name}_ordered")
+        name = graphs.fresh_name(self.insert.graph, f"{value.name}_ordered")
         output = ir.Value(name=name, shape=value.shape, type=value.type)
         self.insert.place(
             ir.Node(
@@ -65,18 +67,18 @@ class _Ordering:
 
     def _operands(self, node: ir.Node, rank: int, axis: int) -> dict[int, int] | None:
         """Operands in which the heads lie, and where; None where that is not known."""
-        first = [house.dims_of(each) if each is not None else None for each in node.inputs]
+        first = [graphs.dims_of(each) if each is not None else None for each in node.inputs]
         if node.op_type in ELEMENTWISE and None not in first:
             places = {at: axis - rank + len(dims) for at, dims in enumerate(first) if dims is not None}
             return {
                 at: place for at, place in places.items() if place >= 0 and (first[at] or ())[place] == len(self.order)
             }
-        if house.is_op(node, "Transpose"):
+        if graphs.is_op(node, "Transpose"):
             return {0: perm_of(node, rank)[axis]}
-        if house.is_op(node, "Unsqueeze"):
-            gone = changed_axes(node, house.integers_of)
+        if graphs.is_op(node, "Unsqueeze"):
+            gone = changed_axes(node, graphs.integers_of)
             return None if gone is None or axis in gone else {0: axis - sum(each < axis for each in gone)}
-        if house.is_op(node, "Gather") and first[0] and first[1] is not None and axis_of(node, len(first[0])) == 0:
+        if graphs.is_op(node, "Gather") and first[0] and first[1] is not None and axis_of(node, len(first[0])) == 0:
             place = axis - len(first[1]) + 1
             return {0: place} if place > 0 else None
         return None

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Refused
 from compiler.heads.attention import Attention, Heads
 from compiler.heads.rows import rows_projected
@@ -41,7 +41,7 @@ class Part:
     def __init__(self, model: ir.Model, given: str, wanted: str, feed: Feed) -> None:
         self.given, self.feed = given, feed
         self.shape = _shape_in(model, values_named(model, [given])[given], feed)
-        copy = house.clone(model)
+        copy = graphs.clone(model)
         values = values_named(copy, [given, wanted])
         stand_in = ir.Value(name=f"given.{given}", type=values[given].type, shape=values[given].shape)
         copy.graph.inputs.append(stand_in)
@@ -50,7 +50,7 @@ class Part:
         shown = stand_in if wanted == given else values[wanted]
         self.wanted = str(shown.name)
         copy.graph.outputs[:] = [shown]
-        house.prune(copy)
+        graphs.prune(copy)
         self.session = session_of(copy)
         self.inputs = {str(value.name) for value in copy.graph.inputs}
 
@@ -65,14 +65,14 @@ class Part:
 def _shape_in(model: ir.Model, value: ir.Value, feed: Feed) -> tuple[int, ...]:
     """The shape of a value for one feed."""
     sizes: dict[Dim, int] = {}
-    for name, given in house.inputs_named(model).items():
+    for name, given in graphs.inputs_named(model).items():
         if name in feed:
             sizes |= {
                 dim: size
-                for dim, size in zip(house.dims_of(given) or (), feed[name].shape, strict=False)
+                for dim, size in zip(graphs.dims_of(given) or (), feed[name].shape, strict=False)
                 if not isinstance(dim, int) and dim.is_Symbol
             }
-    dims = house.dims_of(value)
+    dims = graphs.dims_of(value)
     found = () if dims is None else tuple(dim if isinstance(dim, int) else dim.subs(sizes) for dim in dims)
     if dims is None or not all(isinstance(size, int) or size.is_Integer for size in found):
         raise Refused(f"expected the size of {value.name} to follow from the inputs, got {value.shape}")

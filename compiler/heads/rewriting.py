@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Refused
 from compiler.heads.attention import Attention, Heads
 from compiler.heads.layout import axes_of_cache, heads_along
@@ -102,7 +102,7 @@ def require_rewritable(attention: Attention) -> None:
     inside = {attention.scores, *attention.between, attention.context}
     for node in inside - {attention.context}:
         for output in node.outputs:
-            if output.is_graph_output() or any(reader not in inside for reader in house.consumers_of(output)):
+            if output.is_graph_output() or any(reader not in inside for reader in graphs.consumers_of(output)):
                 raise Refused(f"{output.name} is read by more than this attention")
     for heads in (attention.query, attention.key, attention.value):
         rows_projected(heads)
@@ -110,7 +110,7 @@ def require_rewritable(attention: Attention) -> None:
     for heads in (attention.key, attention.value):
         _require_sizes_elsewhere(heads)
         for node, _ in heads_along(heads):
-            if house.is_op(node, "Reshape", "Expand"):
+            if graphs.is_op(node, "Reshape", "Expand"):
                 _parts_of_sizes(node)
         if heads.cache is not None:
             axes_of_cache(heads)
@@ -125,34 +125,34 @@ def _require_sizes_elsewhere(heads: Heads) -> None:
     """Refuse a path whose number of heads is asked for."""
     axes = {heads.value: heads.heads_axis, **{node.outputs[0]: axis for node, axis in heads_along(heads)}}
     for value, axis in axes.items():
-        for node in house.consumers_of(value):
-            if house.is_op(node, "Shape") and _counts(node, axis, len(house.dims_of(value) or ())):
+        for node in graphs.consumers_of(value):
+            if graphs.is_op(node, "Shape") and _counts(node, axis, len(graphs.dims_of(value) or ())):
                 raise Refused(f"expected {node.name} to leave the heads of {value.name} alone, got their number")
 
 
 def _counts(shape: ir.Node, axis: int, rank: int) -> bool:
     """Whether the size of an axis is read of a shape: it is among the entries, and not all readers cut others out."""
-    start, end = house.int_attribute(shape, "start", 0), house.int_attribute(shape, "end", rank)
+    start, end = graphs.int_attribute(shape, "start", 0), graphs.int_attribute(shape, "end", rank)
     entries = list(range(rank))[start:end]
     if axis not in entries:
         return False
-    read = [_cut_out(node, entries) for node in house.consumers_of(shape.outputs[0])]
+    read = [_cut_out(node, entries) for node in graphs.consumers_of(shape.outputs[0])]
     return shape.outputs[0].is_graph_output() or any(cut is None or axis in cut for cut in read)
 
 
 def _cut_out(node: ir.Node, entries: list[int]) -> list[int] | None:
     """The entries of a vector that a node gives; None where it is not known."""
-    if house.is_op(node, "Gather"):
-        places = house.array_of(node.inputs[1])
+    if graphs.is_op(node, "Gather"):
+        places = graphs.array_of(node.inputs[1])
         return None if places is None else [entries[at] for at in places.reshape(-1).tolist()]
     view = slice_of(node)
-    picked = None if view is None else view.picked(entries, house.integers_of)
+    picked = None if view is None else view.picked(entries, graphs.integers_of)
     return None if picked is None else list(picked)
 
 
 def _head_axis(value: ir.Value, heads: int) -> int | None:
     """Where an operand of the scores has the heads; None where all heads get the same."""
-    dims = house.dims_of(value)
+    dims = graphs.dims_of(value)
     if dims is None or len(dims) > 4:
         raise Refused(f"expected {value.name} to be laid out as the scores are, got {value.shape}")
     if len(dims) < 3 or dims[-3] == 1:
@@ -172,14 +172,14 @@ def _parts_of_sizes(node: ir.Node) -> list[tuple[ir.Value, int]]:
     joined = None if stated is None else stated.producer()
     parts = (
         [stated]
-        if house.array_of(stated) is not None
+        if graphs.array_of(stated) is not None
         else [*joined.inputs]
-        if house.is_op(joined, "Concat") and joined
+        if graphs.is_op(joined, "Concat") and joined
         else []
     )
     found = []
     for part in parts:
-        dims = None if part is None else house.dims_of(part)
+        dims = None if part is None else graphs.dims_of(part)
         if part is None or dims is None or len(dims) != 1 or not isinstance(dims[0], int):
             break
         found.append((part, dims[0]))
@@ -223,8 +223,8 @@ class Rewriter:
         return self._finish()
 
     def _project(self, heads: Heads, affine: Affine, count: int) -> None:
-        first = min(house.consumers_of(heads.value), key=list(self.model.graph).index)
-        insert = house.Inserter(self.model, self.stamp, before=first, source=house.source_of(heads.product))
+        first = min(graphs.consumers_of(heads.value), key=list(self.model.graph).index)
+        insert = graphs.Inserter(self.model, self.stamp, before=first, source=graphs.source_of(heads.product))
         stem = f"{heads.value.name}_merged"
         rows = rows_projected(heads)
         _, found = _projected(insert, rows.value, affine, stem)
@@ -235,13 +235,13 @@ class Rewriter:
         perm = [laid_out.get(axis, axis if axis == 3 else 2) for axis in range(4)]
         if perm != sorted(perm):
             found = insert.op("Transpose", [found], {"perm": perm}, name=f"{stem}_turned")
-        house.take_over(self.model, heads.value, found)
+        graphs.take_over(self.model, heads.value, found)
 
     def _resize(self, heads: Heads) -> None:
         """Write the number of groups for that of heads into the sizes that the path states."""
         for node, axis in heads_along(heads):
-            if house.is_op(node, "Reshape", "Expand"):
-                insert = house.Inserter(self.model, self.stamp, before=node)
+            if graphs.is_op(node, "Reshape", "Expand"):
+                insert = graphs.Inserter(self.model, self.stamp, before=node)
                 node.replace_input_with(1, self._sizes(insert, node, axis))
         for node in heads.path:
             for output in node.outputs:
@@ -251,18 +251,18 @@ class Rewriter:
         """Let the cache along a path hold groups."""
         if heads.cache is None:
             return
-        dims = list(house.dims_of(heads.cache.value) or ())
+        dims = list(graphs.dims_of(heads.cache.value) or ())
         dims[axes_of_cache(heads)[0]] = self.groups
-        heads.cache.value.shape = ir.Shape([dim if isinstance(dim, int) else house.written(dim) for dim in dims])
+        heads.cache.value.shape = ir.Shape([dim if isinstance(dim, int) else graphs.written(dim) for dim in dims])
         for node in heads.cache.moved:
             for output in node.outputs:
                 output.shape = None
 
-    def _sizes(self, insert: house.Inserter, node: ir.Node, axis: int) -> ir.Value:
+    def _sizes(self, insert: graphs.Inserter, node: ir.Node, axis: int) -> ir.Value:
         """The sizes that a node states, with the number of groups at an axis; 0 and -1 stay."""
         parts, at = [], 0
         for part, length in _parts_of_sizes(node):
-            array = house.array_of(part)
+            array = graphs.array_of(part)
             if array is not None and at <= axis < at + length and array[axis - at] == self.attention.heads:
                 changed = array.copy()
                 changed[axis - at] = self.groups
@@ -277,7 +277,7 @@ class Rewriter:
         """Give an operand of a product its axis of the heads of a group: one for all of them, or each its own."""
         operand = reader.inputs[at]
         assert operand is not None
-        insert = house.Inserter(self.model, self.stamp, before=reader)
+        insert = graphs.Inserter(self.model, self.stamp, before=reader)
         name = f"{operand.name}_grouped"
         if shared:
             found = insert.op("Unsqueeze", [operand, insert.int64s(2)], name=name)
@@ -290,7 +290,7 @@ class Rewriter:
         inside = {self.attention.scores, *self.attention.between}
         made = {output for node in inside for output in node.outputs}
         for node in self.attention.between:
-            if house.is_op(node, "Softmax"):
+            if graphs.is_op(node, "Softmax"):
                 node.attributes["axis"] = ir.AttrInt64("axis", -1)
             for at, value in enumerate(node.inputs):
                 if value is not None and value not in made:
@@ -299,9 +299,9 @@ class Rewriter:
                 output.shape = None
 
     def _ordered(self, reader: ir.Node, value: ir.Value) -> ir.Value:
-        dims = house.dims_of(value) or ()
+        dims = graphs.dims_of(value) or ()
         axis = _head_axis(value, self.attention.heads)
-        insert = house.Inserter(self.model, self.stamp, before=reader)
+        insert = graphs.Inserter(self.model, self.stamp, before=reader)
         name = f"{value.name}_grouped"
         if axis is None:
             return value if len(dims) < 4 else insert.op("Unsqueeze", [value, insert.int64s(1)], name=name)
@@ -313,7 +313,7 @@ class Rewriter:
     def _finish(self) -> Merged:
         attention = self.attention
         output = attention.output
-        insert = house.Inserter(self.model, self.stamp, before=output)
+        insert = graphs.Inserter(self.model, self.stamp, before=output)
         size, heads = attention.size, attention.heads
         context = attention.context.outputs[0]
         context.shape = attention.scores.outputs[0].shape = None
@@ -328,11 +328,11 @@ class Rewriter:
         if rows.merged:
             sizes = insert.int64s(-1, self.weights.output.bias.size)
             result = insert.op("Reshape", [result, sizes], name=f"{stem}_rows")
-        house.take_over(self.model, output.outputs[0], result)
+        graphs.take_over(self.model, output.outputs[0], result)
         return Merged(flat, made)
 
 
-def _projected(insert: house.Inserter, source: ir.Value, affine: Affine, stem: str) -> tuple[ir.Node, ir.Value]:
+def _projected(insert: graphs.Inserter, source: ir.Value, affine: Affine, stem: str) -> tuple[ir.Node, ir.Value]:
     """The product with the weights, and what it gives with the bias."""
     weights = insert.constant(affine.weights.astype(np.float32), f"{stem}_weights")
     found = insert.op("MatMul", [source, weights], name=stem)

@@ -10,7 +10,7 @@ import math
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Refused
 from compiler.heads.attention import Attention, Heads
 from compiler.ir import Dim
@@ -49,12 +49,12 @@ def rows_of(operand: ir.Value, batch: Dim, time: Dim) -> Rows:
         Refused: it is none of these, or the axes are not known to be merged in front of it.
     """
     apart = operand
-    while len(house.dims_of(apart) or ()) == 2 and house.is_op(apart.producer(), *KEEP_ORDER):
+    while len(graphs.dims_of(apart) or ()) == 2 and graphs.is_op(apart.producer(), *KEEP_ORDER):
         maker = apart.producer()
         assert maker is not None and maker.inputs[0] is not None
         apart = maker.inputs[0]
-    dims = house.dims_of(apart) or ()
-    if len(dims) > 2 and math.prod(dims[2:]) == (house.dims_of(operand) or ())[-1]:
+    dims = graphs.dims_of(apart) or ()
+    if len(dims) > 2 and math.prod(dims[2:]) == (graphs.dims_of(operand) or ())[-1]:
         batch_first = dims[0] == batch or dims[1] == time  # one of both may be unknown
         if batch_first or dims[0] == time or dims[1] == batch:
             return Rows(apart, not batch_first, apart is not operand)
@@ -68,10 +68,10 @@ def rows_projected(heads: Heads) -> Rows:
     Raises:
         Refused: they are laid out in another way.
     """
-    operand, dims = heads.product.inputs[0], house.dims_of(heads.value)
+    operand, dims = heads.product.inputs[0], graphs.dims_of(heads.value)
     assert operand is not None and dims is not None
     rows = rows_of(operand, dims[heads.batch_axis], dims[heads.time_axis])
-    if len(house.dims_of(rows.value) or ()) != 3:
+    if len(graphs.dims_of(rows.value) or ()) != 3:
         raise Refused(f"expected {rows.value.name} to be [batch, time, width], got {rows.value.shape}")
     return rows
 
@@ -82,6 +82,6 @@ def rows_behind(attention: Attention) -> Rows:
     Raises:
         Refused: they are laid out in another way.
     """
-    operand, dims = attention.output.inputs[0], house.dims_of(attention.query.value)
+    operand, dims = attention.output.inputs[0], graphs.dims_of(attention.query.value)
     assert operand is not None and dims is not None
     return rows_of(operand, dims[attention.query.batch_axis], dims[attention.query.time_axis])

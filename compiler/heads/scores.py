@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_views.axes import axis_of
 
 HIDES = -1e9
@@ -42,7 +42,7 @@ class Step:
     @property
     def number(self) -> float:
         """What a factor multiplies with, or what hidden places get."""
-        array = house.array_of(self.node.inputs[2] if self.is_mask else self.other)
+        array = graphs.array_of(self.node.inputs[2] if self.is_mask else self.other)
         assert array is not None
         number = float(array.reshape(()))
         return 1.0 / number if self.node.op_type == "Div" else number
@@ -102,10 +102,10 @@ def weights_for_values(softmax: ir.Node) -> ir.Node | None:
     waiting, seen = [softmax], {softmax}
     while waiting:
         node = waiting.pop()
-        for reader in (each for value in node.outputs for each in house.consumers_of(value)):
-            if house.is_op(reader, "MatMul") and reader.inputs[0] in node.outputs:
-                return None if house.array_of(reader.inputs[1]) is not None else reader
-            if house.is_op(reader, *BEHIND) and reader not in seen:
+        for reader in (each for value in node.outputs for each in graphs.consumers_of(value)):
+            if graphs.is_op(reader, "MatMul") and reader.inputs[0] in node.outputs:
+                return None if graphs.array_of(reader.inputs[1]) is not None else reader
+            if graphs.is_op(reader, *BEHIND) and reader not in seen:
                 seen.add(reader)
                 waiting.append(reader)
     return None
@@ -114,7 +114,7 @@ def weights_for_values(softmax: ir.Node) -> ir.Node | None:
 def read_scores(softmax: ir.Node) -> Scores | str:
     """What lies around a softmax, or why it is no attention of this form."""
     weights = softmax.outputs[0]
-    rank = len(house.dims_of(weights) or ())
+    rank = len(graphs.dims_of(weights) or ())
     if not rank or axis_of(softmax, rank) != rank - 1:
         return "expected a softmax along the last axis"
     found = _steps(softmax.inputs[0])
@@ -123,12 +123,12 @@ def read_scores(softmax: ir.Node) -> Scores | str:
     product, steps = found
     if weights.dtype != ir.DataType.FLOAT:
         return f"expected float32, got {weights.dtype}"
-    clears = next((node for node in house.consumers_of(weights) if _clears(node, weights, steps)), None)
-    if clears is not None and len(house.consumers_of(weights)) == 1:
+    clears = next((node for node in graphs.consumers_of(weights) if _clears(node, weights, steps)), None)
+    if clears is not None and len(graphs.consumers_of(weights)) == 1:
         weights = clears.outputs[0]
-    context = house.only_reader(weights)
-    if context is None or not house.is_op(context, "MatMul") or context.inputs[0] is not weights:
-        readers = ", ".join(node.op_type for node in house.consumers_of(weights)) or "the caller"
+    context = graphs.only_reader(weights)
+    if context is None or not graphs.is_op(context, "MatMul") or context.inputs[0] is not weights:
+        readers = ", ".join(node.op_type for node in graphs.consumers_of(weights)) or "the caller"
         return f"expected weights to be read by the product with values alone, got {readers}"
     return _unquantised(Scores(product, tuple(steps), softmax, clears, context))
 
@@ -138,10 +138,10 @@ def _steps(value: ir.Value | None) -> tuple[ir.Node, list[Step]] | str:
     node = None if value is None else value.producer()
     if value is None or node is None:
         return "expected a product of queries and keys, got none"
-    if house.only_reader(value) is None:
+    if graphs.only_reader(value) is None:
         return f"{value.name} is read by more than the softmax"
-    if house.is_op(node, "MatMul"):
-        constant = any(house.array_of(operand) is not None for operand in node.inputs)
+    if graphs.is_op(node, "MatMul"):
+        constant = any(graphs.array_of(operand) is not None for operand in node.inputs)
         return "expected a product of queries and keys, got one with a constant" if constant else (node, [])
     reason = f"{node.op_type} lies between scores and softmax"
     for step in _read(node):
@@ -154,23 +154,23 @@ def _steps(value: ir.Value | None) -> tuple[ir.Node, list[Step]] | str:
 
 def _read(node: ir.Node) -> list[Step]:
     """The ways to see a node as a step."""
-    if house.is_op(node, "Add"):
+    if graphs.is_op(node, "Add"):
         return [Step(node, at) for at in (0, 1)]
-    if house.is_op(node, "Div"):
+    if graphs.is_op(node, "Div"):
         return [Step(node, 0)] if _is_number(node.inputs[1]) else []
-    if house.is_op(node, "Mul"):
+    if graphs.is_op(node, "Mul"):
         return [Step(node, at) for at in (0, 1) if _is_number(node.inputs[1 - at])]
-    return [Step(node, 1)] if house.is_op(node, "Where") and _is_number(node.inputs[2]) else []
+    return [Step(node, 1)] if graphs.is_op(node, "Where") and _is_number(node.inputs[2]) else []
 
 
 def _is_number(value: ir.Value | None) -> bool:
-    array = house.array_of(value)
+    array = graphs.array_of(value)
     return array is not None and array.size == 1 and array.ndim <= 1
 
 
 def _clears(node: ir.Node, weights: ir.Value, steps: Sequence[Step]) -> bool:
     """Whether a node gives rows in which nothing is seen weights of 0, by the only condition that hides scores."""
-    if not house.is_op(node, "Where") or node.inputs[1] is not weights or not _is_number(node.inputs[2]):
+    if not graphs.is_op(node, "Where") or node.inputs[1] is not weights or not _is_number(node.inputs[2]):
         return False
     seen = [step.other for step in steps if step.is_mask]
     return Step(node, 1).number == 0.0 and len(seen) == 1 and seen[0] is node.inputs[0]
@@ -180,5 +180,5 @@ def _unquantised(scores: Scores) -> Scores | str:
     operands = [*scores.product.inputs, scores.context.inputs[1]]
     makers = [value.producer() for value in operands if value is not None]
     return (
-        "a product of dequantised values" if any(house.is_op(node, "DequantizeLinear") for node in makers) else scores
+        "a product of dequantised values" if any(graphs.is_op(node, "DequantizeLinear") for node in makers) else scores
     )

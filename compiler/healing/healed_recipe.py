@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.cache.results import StageResults
 from compiler.cache.store import StageCache
 from compiler.capture.captured_graphs import hashes_of, source_files
@@ -135,7 +135,7 @@ class _Healing:
 
         whole = self.given.model_copy(update={"derive_steps": None, "share_heads": None})
         captured = Original(self.loaded, self.name, whole, self.cache, self.progress, with_data=False).start()
-        lowered = in_plain_form(dataclasses.replace(captured, model=house.clone(captured.model)))
+        lowered = in_plain_form(dataclasses.replace(captured, model=graphs.clone(captured.model)))
         along = _axes_of_time(captured, self._time())
         sequences = [joined(stream, along) for stream in self.data.drawn("healing")]
         apart = [feed for at, feed in enumerate(sequences) if at % APART == APART - 1]

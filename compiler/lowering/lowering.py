@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.bundle.proof_files import Proof, proof_of
 from compiler.capture.original import Original
 from compiler.errors import GateFailed, SlipwayError
@@ -336,8 +336,8 @@ def _report_of_form(graph: str, done: FormOutcome) -> StageReport:
 
 def _copy_of(lowered: Lowered) -> Lowered:
     """The same with graphs of its own: a pass rewrites in place."""
-    first = None if lowered.first_call is None else house.clone(lowered.first_call)
-    return dataclasses.replace(lowered, model=house.clone(lowered.model), first_call=first)
+    first = None if lowered.first_call is None else graphs.clone(lowered.first_call)
+    return dataclasses.replace(lowered, model=graphs.clone(lowered.model), first_call=first)
 
 
 def _is_same(before: Lowered, after: Lowered) -> bool:

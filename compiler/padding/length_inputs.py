@@ -11,7 +11,7 @@ lengths have one entry, which holds for all of it.
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.facts import refuse
 from compiler.ir import Dim
 from compiler.padding.valid_slots import Length, ValidSlots
@@ -34,7 +34,7 @@ def with_length_inputs(lowered: Lowered, stamp: str) -> ValidSlots:
     for each in lowered.padded_axes:
         lengths.append(Length(each.axis, _input(lowered.model, each.length_input, ir.DataType.INT64, [batch])))
     for cache in lowered.caches:
-        size = house.symbol(cache.axis) + frames_of_call(cache)
+        size = graphs.symbol(cache.axis) + frames_of_call(cache)
         value = _input(lowered.model, cache.length_input, ir.DataType.INT64, [batch])
         mask = None
         if cache.mask_input is not None:
@@ -55,10 +55,10 @@ def _input(model: ir.Model, name: str, dtype: ir.DataType, shape: list[int | str
     value = ir.Value(name=name, shape=ir.Shape(shape))
     value.dtype = dtype
     model.graph.inputs.append(value)
-    house.names_taken(model.graph).add(name)
+    graphs.names_taken(model.graph).add(name)
     return value
 
 
 def frames_of_call(cache: CacheAxis) -> Dim:
     """Frames that a call adds."""
-    return cache.step if cache.added is None else house.expression(cache.added)
+    return cache.step if cache.added is None else graphs.expression(cache.added)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.facts import Fact, refuse
 from compiler.analysis.layout import Frames
 from compiler.analysis.lengths import keeps_all_counted
@@ -21,12 +21,12 @@ from runtime_lite.format.cache_axis import CacheAxis
 def check_outputs(derivation: Derivation, lowered: Lowered) -> None:
     """Callers can cut suffix padding away; states hold [cached ++ new], perhaps cut to the newest."""
     states = {state.output: state for state in lowered.states}
-    inputs = house.inputs_named(lowered.model)
-    for name, value in house.outputs_named(lowered.model).items():
+    inputs = graphs.inputs_named(lowered.model)
+    for name, value in graphs.outputs_named(lowered.model).items():
         fact = derivation.fact(value)
         node = value.producer()
         place = {"tensor": name, "node": str(node.name) if node else "", "op": node.op_type if node else ""}
-        place["source"] = house.source_of(node)
+        place["source"] = graphs.source_of(node)
         _check_rows(fact, lowered.batch_axis, place)
         if fact.is_number:
             raise refuse(
@@ -77,7 +77,7 @@ def _check_cached(fact: Fact, state: State, value: ir.Value, cache: CacheAxis, p
     assert axis is not None
     frames = fact.frames(axis)
     fixed = None if value.shape is None else value.shape[axis]
-    counted = house.symbol(cache.axis) + frames_of_call(cache)
+    counted = graphs.symbol(cache.axis) + frames_of_call(cache)
     if frames is None:
         if isinstance(fixed, int) and keeps_all_counted(fixed, counted, cache.axis, cache.slots):
             return

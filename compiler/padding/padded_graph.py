@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.certificate import records
 from compiler.analysis.facts import VALID, Clamp, Fact, Fill, Rewrite
 from compiler.analysis.interval import Interval
@@ -55,8 +55,8 @@ class PaddedGraph:
         self.filled: dict[tuple[ir.Value, int, float], ir.Value] = {}
         self.steps: list[dict[str, Any]] = []
         self.becomes: dict[str, str] = {}
-        self.at_least_one: dict[house.Dim, None] = {}
-        self.order = {str(node.name): at for at, node in enumerate(house.nodes_of(self.model))}
+        self.at_least_one: dict[graphs.Dim, None] = {}
+        self.order = {str(node.name): at for at, node in enumerate(graphs.nodes_of(self.model))}
 
     def derive(self, *, tolerant: bool = False) -> Derivation:
         """The facts of every value, after everything that gives shared values a batch axis has been written.
@@ -72,7 +72,7 @@ class PaddedGraph:
             InternalError: it would be repeated for ever; names the node.
         """
         for name in sorted(self.axes.clean):
-            self._clean(house.inputs_named(self.model)[name])
+            self._clean(graphs.inputs_named(self.model)[name])
         for _ in range(len(self.order) + 1):  # every round but the last writes a node that shared its values
             refused = None
             try:
@@ -92,22 +92,22 @@ class PaddedGraph:
             self.steps += records(dataclasses.replace(derivation, judged=gone))  # the others are judged again
             for each in first:
                 self._write_node(each)
-            house.prune(self.model)
-            house.forget_shapes(self.model)
+            graphs.prune(self.model)
+            graphs.forget_shapes(self.model)
             infer_settled(self.model, self.axes.behind)
             self.valid_slots.settle()
             self.filled = {key: value for key, value in self.filled.items() if not is_removed(value)}
         node = first[0].node
         raise InternalError(
             f"gave up after {len(self.order) + 1} rounds: values that all rows share are given rows again and again",
-            place=Place(node=str(node.name), op=node.op_type, source=house.source_of(node)),
+            place=Place(node=str(node.name), op=node.op_type, source=graphs.source_of(node)),
         )
 
     def _gives_rows(self, judged: Judged) -> bool:
         if self.axes.batch is None:
             return any(need.kind in SHARED_FORMS for need in judged.verdict.needs if isinstance(need, Rewrite))
         for output, fact in zip(judged.node.outputs, judged.verdict.outputs, strict=True):
-            if fact.rows_axis is not None and (house.dims_of(output) or ())[fact.rows_axis] == 1:
+            if fact.rows_axis is not None and (graphs.dims_of(output) or ())[fact.rows_axis] == 1:
                 return True
         return any(
             isinstance(need, Fill)
@@ -125,7 +125,7 @@ class PaddedGraph:
 
     def _write_node(self, judged: Judged) -> None:
         node = judged.node
-        insert = house.Inserter(self.model, self.stamp, before=node)
+        insert = graphs.Inserter(self.model, self.stamp, before=node)
         facts = list(judged.given)
         try:
             for need in judged.verdict.needs:
@@ -151,7 +151,7 @@ class PaddedGraph:
                         old: str(new.name) for old, new in zip(names, site.replaced, strict=False) if new is not None
                     }
         except Refused as refused:
-            raise refused.at(node=str(node.name), op=node.op_type, source=house.source_of(node)) from None
+            raise refused.at(node=str(node.name), op=node.op_type, source=graphs.source_of(node)) from None
 
     def _number(self, node: ir.Node, need: Rewrite) -> Fact | None:
         """The fact of an operand that the form "number" is about to write."""
@@ -162,7 +162,7 @@ class PaddedGraph:
         assert value is not None and value.dtype is not None
         return fact_at(value.dtype, value, place)
 
-    def _fill(self, insert: house.Inserter, node: ir.Node, need: Fill, given: Fact) -> Fact:
+    def _fill(self, insert: graphs.Inserter, node: ir.Node, need: Fill, given: Fact) -> Fact:
         """Overwrite the padding of one operand by selection: whatever was there, NaN included, is gone."""
         value = node.inputs[need.operand]
         assert value is not None
@@ -174,7 +174,7 @@ class PaddedGraph:
         node.replace_input_with(need.operand, self.filled[key])
         return after
 
-    def _clamp(self, insert: house.Inserter, node: ir.Node, need: Clamp, given: Fact) -> Fact:
+    def _clamp(self, insert: graphs.Inserter, node: ir.Node, need: Clamp, given: Fact) -> Fact:
         """Legal indices choose the entry that they chose, all others become legal.
 
         The remainder, and not Clip, which compares int64 wrongly (see `compiler.analysis.transfer.ordered`).
@@ -194,8 +194,8 @@ class PaddedGraph:
         node.replace_input_with(need.operand, self.filled[key])
         return after
 
-    def _select(self, insert: house.Inserter, value: ir.Value, fact: Fact, axis: int, fill: float) -> ir.Value:
-        dims = house.dims_of(value)
+    def _select(self, insert: graphs.Inserter, value: ir.Value, fact: Fact, axis: int, fill: float) -> ir.Value:
+        dims = graphs.dims_of(value)
         assert dims is not None and value.dtype is not None
         condition = self.valid_slots.mask(fact, axis, dims)
         constant = insert.constant(np.array(fill, value.dtype.numpy()), "padding")
@@ -213,15 +213,15 @@ class PaddedGraph:
         for axis in fact.padded:
             clean = self._select(self.valid_slots.insert, value, fact, axis, 0.0)
             for use in uses:
-                if not house.is_op(use.node, "Shape"):
+                if not graphs.is_op(use.node, "Shape"):
                     use.node.replace_input_with(use.idx, clean)
             self.known[clean] = fact
         self.known[value] = dataclasses.replace(fact, contents=((VALID, fact.valid),))  # for those that read its shape
 
-    def _behind(self, value: ir.Value, otherwise: house.Inserter) -> house.Inserter:
+    def _behind(self, value: ir.Value, otherwise: graphs.Inserter) -> graphs.Inserter:
         """Behind the producer of a value, so that later readers may share what is inserted."""
         producer = value.producer()
-        return otherwise if producer is None else house.Inserter(self.model, self.stamp, after=producer)
+        return otherwise if producer is None else graphs.Inserter(self.model, self.stamp, after=producer)
 
 
 SHARED_FORMS = frozenset({"look_up_positions"})
@@ -232,5 +232,5 @@ def _with_rows(fact: Fact, batch: str | None) -> Fact:
     """A shared value of leading size 1 gets the batch there when it is masked per row."""
     if batch is None or fact.rows_axis is not None:
         return fact
-    rows = (0, (Rows(house.symbol(batch)),))
+    rows = (0, (Rows(graphs.symbol(batch)),))
     return dataclasses.replace(fact, axes=(rows, *fact.axes))

@@ -8,7 +8,7 @@ After:
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.rules.row_values import sizes_held
 from compiler.ir import Dim
 from compiler.operator_traits import OF_POSITIONS
@@ -37,7 +37,7 @@ class RowValues:
         return self.valid_slots.made[key]
 
     def _made(self, value: ir.Value) -> ir.Value:
-        array = house.array_of(value)
+        array = graphs.array_of(value)
         if array is not None:
             return self.insert.constant(array[None], "for_all_rows")
         sizes = sizes_held(value)
@@ -52,14 +52,14 @@ class RowValues:
             case "Range":
                 return self._range(node)
             case "Reshape":
-                return self._shaped(self._first(node), [0, *(house.dims_of(value) or ())], name)
+                return self._shaped(self._first(node), [0, *(graphs.dims_of(value) or ())], name)
             case "Expand":
                 first = self._aligned(self._input(node, 0), self._rank(value))
                 return self.insert.op(
-                    "Expand", [first, self._sizes_of_slots([1, *(house.dims_of(value) or ())])], name=name
+                    "Expand", [first, self._sizes_of_slots([1, *(graphs.dims_of(value) or ())])], name=name
                 )
             case "Squeeze" | "Unsqueeze":
-                behind = self.insert.int64s(*(axis + 1 for axis in changed_axes(node, house.integers_of) or ()))
+                behind = self.insert.int64s(*(axis + 1 for axis in changed_axes(node, graphs.integers_of) or ()))
                 return self.insert.op(node.op_type, [self._first(node), behind], name=name)
             case "Transpose":
                 perm = perm_of(node, self._rank(value))
@@ -80,7 +80,7 @@ class RowValues:
         return self.of(self._input(node, 0))
 
     def _rank(self, value: ir.Value) -> int:
-        dims = house.dims_of(value)
+        dims = graphs.dims_of(value)
         assert dims is not None
         return len(dims)
 
@@ -93,7 +93,7 @@ class RowValues:
             for each, size in zip(counts, sizes, strict=True)
         ]
         joined = rows[0] if len(rows) == 1 else self._side_by_side(rows, 1)
-        shaped = self._shaped(joined, [0, *(house.dims_of(value) or ())], "true_sizes")
+        shaped = self._shaped(joined, [0, *(graphs.dims_of(value) or ())], "true_sizes")
         if value.dtype == ir.DataType.INT64:
             return shaped
         return self.insert.op("Cast", [shaped], {"to": value.dtype}, name="true_sizes", dtype=value.dtype)
@@ -126,7 +126,7 @@ class RowValues:
     def _range(self, node: ir.Node) -> ir.Value:
         """Start + number * step, of as many numbers as there are slots."""
         (output,) = node.outputs
-        dims = house.dims_of(output)
+        dims = graphs.dims_of(output)
         assert dims is not None and output.dtype is not None
         start, step = (self._aligned(self._input(node, at), 1) for at in (0, 2))
         numbers = self.valid_slots.iota(dims[0])

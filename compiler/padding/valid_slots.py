@@ -11,7 +11,7 @@ import numpy as np
 import onnx_ir as ir
 import sympy
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.facts import Fact, refuse
 from compiler.analysis.layout import Axis, Factor, Frames, Rows, Side, size_of
 from compiler.ir import Dim, Inserter
@@ -63,7 +63,7 @@ class ValidSlots:
             arithmetic.made = {key: value for key, value in arithmetic.made.items() if not is_removed(value)}
         self.slots.symbols = _Slots(self)
         stamp = self.insert.stamp
-        own = (node for node in self.model.graph if node.metadata_props.get(house.PASS_KEY) != stamp)
+        own = (node for node in self.model.graph if node.metadata_props.get(graphs.PASS_KEY) != stamp)
         self.insert.before = next(own, None)
 
     def count(self, size: Dim, rank: int = 1, rows_axis: int = 0, dtype: ir.DataType = ir.DataType.INT64) -> ir.Value:
@@ -101,7 +101,7 @@ class ValidSlots:
         """The number of slots of an axis where it is fixed already, else None."""
         if isinstance(size, int):
             return size
-        known = {house.symbol(name): length.slots for name, length in self.lengths.items() if length.slots is not None}
+        known = {graphs.symbol(name): length.slots for name, length in self.lengths.items() if length.slots is not None}
         value = size.subs(known)
         return int(value) if value.is_Integer else None
 
@@ -285,7 +285,7 @@ def _inputs_by_axis(model: ir.Model) -> dict[str, tuple[ir.Value, int]]:
     """An input and an axis of it for every axis name that is a dimension by itself."""
     found: dict[str, tuple[ir.Value, int]] = {}
     for value in model.graph.inputs:
-        for axis, dim in enumerate(house.dims_of(value) or ()):
+        for axis, dim in enumerate(graphs.dims_of(value) or ()):
             if not isinstance(dim, int) and dim.is_Symbol:
                 found.setdefault(str(dim), (value, axis))
     return found

@@ -25,7 +25,7 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.facts import refuse
 from compiler.batching.form import Form, moved
 from compiler.batching.lifter import LiftedNode, Lifter
@@ -68,7 +68,7 @@ class AddBatchAxis:
 
 def _has_rows(model: ir.Model, batch: str) -> bool:
     """Whether the graph is written for many rows."""
-    return any(house.symbol(batch) in (house.dims_of(value) or ()) for value in model.graph.inputs)
+    return any(graphs.symbol(batch) in (graphs.dims_of(value) or ()) for value in model.graph.inputs)
 
 
 def _move(model: ir.Model, batch: str, places: Mapping[str, RowPlace]) -> int:
@@ -78,7 +78,7 @@ def _move(model: ir.Model, batch: str, places: Mapping[str, RowPlace]) -> int:
     for value in [each for each in model.graph.inputs if str(each.name) in places]:
         place, dims = places[str(value.name)], list(value.shape or ())
         assert place.axis is not None
-        uses, insert = list(value.uses()), house.Inserter(model, AddBatchAxis.name, before=first)
+        uses, insert = list(value.uses()), graphs.Inserter(model, AddBatchAxis.name, before=first)
         back = insert.op(
             "Transpose", [value], {"perm": moved(len(dims), 0, place.axis)}, name=f"{value.name}_rows", shape=dims
         )
@@ -98,13 +98,13 @@ def _move(model: ir.Model, batch: str, places: Mapping[str, RowPlace]) -> int:
                 cure="give it a shape in the file, or transpose it before the model returns it",
                 place=Place(tensor=name, axis=batch),
             )
-        insert = house.Inserter(model, AddBatchAxis.name, source=house.source_of(value.producer()))
+        insert = graphs.Inserter(model, AddBatchAxis.name, source=graphs.source_of(value.producer()))
         front = insert.op("Transpose", [value], {"perm": moved(rank, place.axis, 0)}, name=f"{name}_in_front")
-        value.name = house.fresh_name(model.graph, f"{name}_as_made")
+        value.name = graphs.fresh_name(model.graph, f"{name}_as_made")
         model.graph.outputs[index], front.name = front, name
         count += 1
-    house.forget_shapes(model)
-    house.infer_shapes(model)
+    graphs.forget_shapes(model)
+    graphs.infer_shapes(model)
     return count
 
 
@@ -115,21 +115,21 @@ def _add(model: ir.Model, batch: str, forms: dict[str, Form]) -> int:
         raise Refused(
             f"the graph is of operator set {opset}", cure=f"export the model with opset {OLDEST_OPSET} or newer"
         )
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     inputs = {value: forms[str(value.name)] for value in model.graph.inputs if str(value.name) in forms}
     for value, form in inputs.items():
-        _require_one(value, house.dims_of(value), form)
+        _require_one(value, graphs.dims_of(value), form)
     lifter = Lifter(model, batch, AddBatchAxis.name, inputs)
     count = len(inputs)
-    for node in house.nodes_of(model):
+    for node in graphs.nodes_of(model):
         if any(lifter.has_rows(value) for value in node.inputs) or _reads_rows_inside(lifter, node):
             _lift(lifter, node)
             count += 1
     for index, value in enumerate(list(model.graph.outputs)):
         _write_output(lifter, index, value, forms[str(value.name)])
-    house.prune(model)
-    house.forget_shapes(model)
-    house.infer_shapes(model)
+    graphs.prune(model)
+    graphs.forget_shapes(model)
+    graphs.infer_shapes(model)
     return count
 
 
@@ -145,13 +145,13 @@ def _lift(lifter: Lifter, node: ir.Node) -> None:
         rule(LiftedNode(lifter, node))
     except Refused as refused:
         raise refused.at(
-            node=str(node.name), op=node.op_type, axis=lifter.batch, source=house.source_of(node)
+            node=str(node.name), op=node.op_type, axis=lifter.batch, source=graphs.source_of(node)
         ) from None
 
 
 def _reads_rows_inside(lifter: Lifter, node: ir.Node) -> bool:
     """Whether a body of the node reads values with rows of the graph around it."""
-    return any(lifter.has_rows(value) for value in house.read_inside(node))
+    return any(lifter.has_rows(value) for value in graphs.read_inside(node))
 
 
 def _require_one(value: ir.Value, dims: tuple[Dim, ...] | None, form: Form) -> None:
@@ -159,7 +159,7 @@ def _require_one(value: ir.Value, dims: tuple[Dim, ...] | None, form: Form) -> N
         raise Refused(
             f"expected a 1 at axis {form.dropped} of {value.name!r}, got {None if dims is None else [*map(str, dims)]}",
             cure="give inputs one row, and feed states back in the shape in which they go in",
-            place=Place(tensor=str(value.name), source=house.source_of(value.producer())),
+            place=Place(tensor=str(value.name), source=graphs.source_of(value.producer())),
         )
 
 
@@ -167,13 +167,13 @@ def _write_output(lifter: Lifter, index: int, value: ir.Value, form: Form) -> No
     """The graph output of this name has the batch in front."""
     model, name = lifter.model, str(value.name)
     producer = value.producer()
-    insert = house.Inserter(model, AddBatchAxis.name, source=house.source_of(producer))
+    insert = graphs.Inserter(model, AddBatchAxis.name, source=graphs.source_of(producer))
     _require_one(value, lifter.dims_of(value), form)
     tensor = lifter.convert(insert, value, form)
     if tensor is value:
         return
     if tensor in model.graph.outputs or tensor in model.graph.inputs:
         tensor = insert.op("Identity", [tensor], name=f"{name}_copy")
-    value.name = house.fresh_name(model.graph, f"{name}_of_one_row")
+    value.name = graphs.fresh_name(model.graph, f"{name}_of_one_row")
     model.graph.outputs[index] = tensor
     tensor.name = name

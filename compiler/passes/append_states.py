@@ -28,7 +28,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.appending.evidence import CURE, require_new_frames, says_where_frames_lie
 from compiler.appending.order import Cached, write_apart
 from compiler.errors import Place, Refused
@@ -62,12 +62,12 @@ class AppendStates:
             require_new_frames(lowered, cache, state, each.new)
         for state, each in zip(lowered.states, cached, strict=True):
             _give(lowered.model, state.output, each.new)
-        house.prune(lowered.model)
+        graphs.prune(lowered.model)
         lies = functools.cache(functools.partial(says_where_frames_lie, lowered, cache))
         write_apart(lowered.model, cache, cached, lies, self.name)
-        house.prune(lowered.model)
-        house.infer_shapes(lowered.model)
-        house.fold_sizes(lowered.model)
+        graphs.prune(lowered.model)
+        graphs.infer_shapes(lowered.model)
+        graphs.fold_sizes(lowered.model)
         done = dataclasses.replace(
             lowered,
             caches=(dataclasses.replace(cache, side="left", update="append"),),
@@ -127,12 +127,12 @@ def _cached(lowered: Lowered, state: State) -> Cached:
     Raises:
         Refused: it joins none to it as it comes in, or with its free slots cleaned.
     """
-    value = house.inputs_named(lowered.model)[state.input]
+    value = graphs.inputs_named(lowered.model)[state.input]
     assert state.frames_axis is not None
-    clean = [node.outputs[0] for node in house.consumers_of(value) if house.is_op(node, "Where")]
+    clean = [node.outputs[0] for node in graphs.consumers_of(value) if graphs.is_op(node, "Where")]
     for source in (value, *clean):
-        for node in house.consumers_of(source):
-            joins = house.is_op(node, "Concat") and axis_of(node, len(value.shape or ())) == state.frames_axis
+        for node in graphs.consumers_of(source):
+            joins = graphs.is_op(node, "Concat") and axis_of(node, len(value.shape or ())) == state.frames_axis
             if joins and len(node.inputs) == 2 and node.inputs[0] is source and node.inputs[1] is not None:
                 return Cached(value, node.inputs[1], state.frames_axis)
     raise Refused(
@@ -144,6 +144,6 @@ def _cached(lowered: Lowered, state: State) -> Cached:
 
 def _give(model: ir.Model, output: str, new: ir.Value) -> None:
     """Let the graph give the new frames in the place of the whole state."""
-    insert = house.Inserter(model, AppendStates.name, source=house.source_of(new.producer()))
+    insert = graphs.Inserter(model, AppendStates.name, source=graphs.source_of(new.producer()))
     given = insert.op("Identity", [new], name=f"{output}_new", shape=new.shape, dtype=new.dtype)
-    rename_output(model, house.outputs_named(model)[output], given, output)
+    rename_output(model, graphs.outputs_named(model)[output], given, output)

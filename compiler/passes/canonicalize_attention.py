@@ -31,7 +31,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Place
 from compiler.stages import Lowered, Outcome, Refusal
 
@@ -56,21 +56,21 @@ class CanonicalizeAttention:
         refused: list[Refusal] = []
         for model in lowered.models:
             count = 0
-            for node in house.nodes_of(model):
-                if not house.is_op(node, "Attention"):
+            for node in graphs.nodes_of(model):
+                if not graphs.is_op(node, "Attention"):
                     continue
                 matched += 1
-                house.infer_shapes(model)  # what the ones in front have become has shapes only now
+                graphs.infer_shapes(model)  # what the ones in front have become has shapes only now
                 form = _form(model, node)
                 if isinstance(form, str):
-                    place = Place(node=str(node.name), op="Attention", source=house.source_of(node))
+                    place = Place(node=str(node.name), op="Attention", source=graphs.source_of(node))
                     refused.append(Refusal(form, place))
                 else:
                     _Writer(model, node, form).write()
                     count += 1
             if count:
-                house.prune(model)
-                house.infer_shapes(model)
+                graphs.prune(model)
+                graphs.infer_shapes(model)
             rewritten += count
         return Outcome(lowered, matched, rewritten, tuple(refused))
 
@@ -106,7 +106,7 @@ def _form(model: ir.Model, node: ir.Node) -> _Form | str:
     dtype = query.dtype
     if dtype not in TYPES or {key.dtype, value.dtype} != {dtype}:
         return f"expected one type of {[each.name for each in TYPES]}, got {query.dtype}, {key.dtype}, {value.dtype}"
-    if house.int_attribute(node, "softmax_precision", dtype.value) != dtype.value:
+    if graphs.int_attribute(node, "softmax_precision", dtype.value) != dtype.value:
         return "its softmax has another type than its operands"
     if mask is not None and (mask.dtype not in (ir.DataType.BOOL, dtype) or mask.shape is None):
         return f"expected a mask of bool or {dtype.name} with known axes, got {mask.dtype}"
@@ -114,19 +114,19 @@ def _form(model: ir.Model, node: ir.Node) -> _Form | str:
 
 
 def _heads(node: ir.Node, query: ir.Value, key: ir.Value, value: ir.Value, dtype: ir.DataType) -> _Form | str:
-    dims = [house.dims_of(each) or () for each in (query, key, value)]
+    dims = [graphs.dims_of(each) or () for each in (query, key, value)]
     wide = len(dims[0]) == 3
     if any(len(each) != (3 if wide else 4) for each in dims):
         return "expected operands of 3 or of 4 axes"
     if wide:
-        heads = [house.int_attribute(node, name, 0) for name in ("q_num_heads", "kv_num_heads")]
+        heads = [graphs.int_attribute(node, name, 0) for name in ("q_num_heads", "kv_num_heads")]
     else:
         heads = [each[1] if isinstance(each[1], int) else 0 for each in dims[:2]]
     width = dims[0][-1]
     if min(heads) < 1 or heads[0] % heads[1] or not isinstance(width, int):
         return f"expected known heads of one size, got {heads} heads of {width}"
     size = width // heads[0] if wide else width
-    scale = house.attribute(node, "scale", 1.0 / math.sqrt(size))
+    scale = graphs.attribute(node, "scale", 1.0 / math.sqrt(size))
     if not isinstance(scale, float) or not scale > 0:
         return f"expected a scale above 0, got {scale}"
     return _Form((heads[0], heads[1]), wide, math.sqrt(scale), dtype)
@@ -139,7 +139,7 @@ class _Writer:
         self.model = model
         self.node = node
         self.form = form
-        self.insert = house.Inserter(model, CanonicalizeAttention.name, before=node)
+        self.insert = graphs.Inserter(model, CanonicalizeAttention.name, before=node)
 
     def op(
         self,
@@ -170,7 +170,7 @@ class _Writer:
         if form.wide:
             merged = self.op("Transpose", [result], {"perm": (0, 2, 1, 3)})
             result = self.op("Reshape", [merged, self.insert.int64s(0, 0, -1)])
-        house.take_over(self.model, node.outputs[0], result)
+        graphs.take_over(self.model, node.outputs[0], result)
 
     def parted(self, operand: ir.Value | None, heads: int) -> ir.Value:
         """[batch, time, heads * size] -> [batch, heads, time, size]; an operand of 4 axes as it is."""
@@ -190,7 +190,7 @@ class _Writer:
 
     def capped(self, scores: ir.Value) -> ir.Value:
         """Scores between -softcap and softcap."""
-        cap = house.attribute(self.node, "softcap", 0.0)
+        cap = graphs.attribute(self.node, "softcap", 0.0)
         assert isinstance(cap, float)
         if not cap:
             return scores
@@ -201,7 +201,7 @@ class _Writer:
         """Softmax over the scores that are seen."""
         mask = self.node.inputs[3] if len(self.node.inputs) > 3 else None
         seen = []
-        if house.int_attribute(self.node, "is_causal", 0):
+        if graphs.int_attribute(self.node, "is_causal", 0):
             seen.append(self.op("LessOrEqual", [self.slots(key, 0), self.slots(query, 1)], dtype=ir.DataType.BOOL))
         lowest = self.number(float(np.finfo(self.form.dtype.numpy()).min))
         hides = False
@@ -230,5 +230,5 @@ class _Writer:
 
 def _may_hide(mask: ir.Value) -> bool:
     """Whether numbers that are added may be the lowest of their type."""
-    array = house.array_of(mask)
+    array = graphs.array_of(mask)
     return array is None or not np.all(array > np.finfo(array.dtype).min)

@@ -36,7 +36,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.entries import counted_axis
 from compiler.errors import Place
 from compiler.operator_traits import BASIC_ARITHMETIC
@@ -65,10 +65,10 @@ class CanonicalizePositions:
         refused: list[Refusal] = []
         least = _least_numbers(lowered)
         for model in lowered.models:
-            house.infer_shapes(model)
+            graphs.infer_shapes(model)
             counted = count_plainly(model, least)
             matched, rewritten = matched + counted, rewritten + counted
-            for node in house.nodes_of(model):
+            for node in graphs.nodes_of(model):
                 if _choose_in_row(model, node, lowered.batch_axis):
                     matched, rewritten = matched + 1, rewritten + 1
                     continue
@@ -79,11 +79,11 @@ class CanonicalizePositions:
                 if _lift(model, node, end):
                     rewritten += 1
                 else:
-                    place = Place(node=str(node.name), op=node.op_type, source=house.source_of(node))
+                    place = Place(node=str(node.name), op=node.op_type, source=graphs.source_of(node))
                     refused.append(Refusal("the rows reach an operator that would see a leading axis", place))
             if rewritten:
-                house.prune(model)
-                house.infer_shapes(model)
+                graphs.prune(model)
+                graphs.infer_shapes(model)
         return Outcome(lowered, matched, rewritten, tuple(refused))
 
 
@@ -103,44 +103,44 @@ def count_plainly(model: ir.Model, least: Mapping[str, int] = MappingProxyType({
     """
     found = 0
     for rule in (count_whole_numbers, count_from_zero, functools.partial(look_up_run, least=least)):
-        count = sum(rule(model, node, CanonicalizePositions.name) for node in house.nodes_of(model))
+        count = sum(rule(model, node, CanonicalizePositions.name) for node in graphs.nodes_of(model))
         if count:
-            house.prune(model)
-            house.forget_shapes(model)
-            house.infer_shapes(model)
+            graphs.prune(model)
+            graphs.forget_shapes(model)
+            graphs.infer_shapes(model)
         found += count
     return found
 
 
 def _choose_in_row(model: ir.Model, node: ir.Node, batch: str | None) -> bool:
     """Look [row, at] up as `at` with the rows in common; whether the node was such a lookup."""
-    joined = node.inputs[1].producer() if house.is_op(node, "GatherND") and node.inputs[1] is not None else None
-    if batch is None or joined is None or not house.is_op(joined, "Concat") or len(joined.inputs) != 2:
+    joined = node.inputs[1].producer() if graphs.is_op(node, "GatherND") and node.inputs[1] is not None else None
+    if batch is None or joined is None or not graphs.is_op(joined, "Concat") or len(joined.inputs) != 2:
         return False
     data, (rows, at) = node.inputs[0], joined.inputs
-    if data is None or rows is None or at is None or house.int_attribute(node, "batch_dims", 0) != 0:
+    if data is None or rows is None or at is None or graphs.int_attribute(node, "batch_dims", 0) != 0:
         return False
-    alone = (house.symbol(batch), 1)
-    in_rows = house.dims_of(rows) == alone == house.dims_of(at) and (house.dims_of(data) or ())[:1] == alone[:1]
+    alone = (graphs.symbol(batch), 1)
+    in_rows = graphs.dims_of(rows) == alone == graphs.dims_of(at) and (graphs.dims_of(data) or ())[:1] == alone[:1]
     if not in_rows or counted_axis(rows) != 0:
         return False
-    insert = house.Inserter(model, CanonicalizePositions.name, before=node)
+    insert = graphs.Inserter(model, CanonicalizePositions.name, before=node)
     output = node.outputs[0]
     chosen = insert.op("GatherND", [data, at], {"batch_dims": 1}, name="chosen", dtype=output.dtype, shape=output.shape)
-    house.take_over(model, output, chosen)
+    graphs.take_over(model, output, chosen)
     return True
 
 
 def _prefix_length(node: ir.Node) -> ir.Value | None:
     """The length, an int64 [1] or scalar value, when a node takes the first rows of a constant matrix."""
-    table = house.array_of(node.inputs[0]) if node.inputs else None
+    table = graphs.array_of(node.inputs[0]) if node.inputs else None
     if table is None or table.ndim != 2 or not np.issubdtype(table.dtype, np.floating):
         return None
-    if house.is_op(node, "Gather") and axis_of(node, table.ndim) == 0:
+    if graphs.is_op(node, "Gather") and axis_of(node, table.ndim) == 0:
         return _range_end(node.inputs[1])
     view = slice_of(node)
-    cut = None if view is None else view.only_cut(house.integers_of)
-    if view is None or cut is None or cut.end is None or house.array_of(view.ends) is not None:
+    cut = None if view is None else view.only_cut(graphs.integers_of)
+    if view is None or cut is None or cut.end is None or graphs.array_of(view.ends) is not None:
         return None
     return view.ends if (cut.axis, cut.start, cut.step) == (0, 0, 1) else None
 
@@ -148,11 +148,11 @@ def _prefix_length(node: ir.Node) -> ir.Value | None:
 def _range_end(indices: ir.Value | None) -> ir.Value | None:
     """The end of Range(0, end, 1)."""
     node = None if indices is None else indices.producer()
-    while house.is_op(node, "Cast", "Identity") and node is not None and node.inputs[0] is not None:
+    while graphs.is_op(node, "Cast", "Identity") and node is not None and node.inputs[0] is not None:
         node = node.inputs[0].producer()
-    if node is None or not house.is_op(node, "Range"):
+    if node is None or not graphs.is_op(node, "Range"):
         return None
-    start, step = house.integers_of(node.inputs[0]), house.integers_of(node.inputs[2])
+    start, step = graphs.integers_of(node.inputs[0]), graphs.integers_of(node.inputs[2])
     end = node.inputs[1]
     whole = end is not None and end.dtype == ir.DataType.INT64
     return end if start == (0,) and step == (1,) and whole else None
@@ -164,9 +164,9 @@ def _lift(model: ir.Model, node: ir.Node, end: ir.Value) -> bool:
     plan: list[tuple[ir.Node, ir.Value]] = []
     if not _allows(output, plan):
         return False
-    table = house.array_of(node.inputs[0])
+    table = graphs.array_of(node.inputs[0])
     assert table is not None and node.inputs[0] is not None
-    insert = house.Inserter(model, CanonicalizePositions.name, before=node)
+    insert = graphs.Inserter(model, CanonicalizePositions.name, before=node)
     lifted = insert.constant(table[None], f"{node.inputs[0].name}_lifted")
     if end.shape is None or len(end.shape) != 1:
         end = insert.op("Reshape", [end, insert.int64s(-1)], name=f"{output.name}_end", shape=[1])
@@ -185,18 +185,18 @@ def _allows(value: ir.Value, plan: list[tuple[ir.Node, ir.Value]]) -> bool:
     """Whether every reader means the same with one more leading axis; Unsqueeze(0) readers go away."""
     if value.is_graph_output():
         return False
-    for reader in house.consumers_of(value):
+    for reader in graphs.consumers_of(value):
         others = [other for other in reader.inputs if other is not None and other is not value]
-        if house.is_op(reader, "Unsqueeze") and changed_axes(reader, house.integers_of) == (0,):
+        if graphs.is_op(reader, "Unsqueeze") and changed_axes(reader, graphs.integers_of) == (0,):
             plan.append((reader, value))
-        elif house.is_op(reader, *BASIC_ARITHMETIC) and any(len(other.shape or ()) >= 3 for other in others):
+        elif graphs.is_op(reader, *BASIC_ARITHMETIC) and any(len(other.shape or ()) >= 3 for other in others):
             continue
-        elif house.is_op(reader, "LayerNormalization") and counts_from_the_front(reader):
+        elif graphs.is_op(reader, "LayerNormalization") and counts_from_the_front(reader):
             return False  # where the new axis comes
-        elif house.is_op(reader, *BASIC_ARITHMETIC, *LEADING_FREE) or (
-            house.is_op(reader, "MatMul") and reader.inputs[0] is value and len(others[0].shape or ()) == 2
+        elif graphs.is_op(reader, *BASIC_ARITHMETIC, *LEADING_FREE) or (
+            graphs.is_op(reader, "MatMul") and reader.inputs[0] is value and len(others[0].shape or ()) == 2
         ):
-            if any(house.array_of(other) is None for other in others) or not _allows(reader.outputs[0], plan):
+            if any(graphs.array_of(other) is None for other in others) or not _allows(reader.outputs[0], plan):
                 return False
         else:
             return False

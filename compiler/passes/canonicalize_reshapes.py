@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Place
 from compiler.ir import Dim
 from compiler.operator_views.reshapes import copies_zeros
@@ -39,26 +39,26 @@ class CanonicalizeReshapes:
         matched = rewritten = 0
         refused: list[Refusal] = []
         for model in lowered.models:
-            house.infer_shapes(model)
-            for node in house.nodes_of(model):
-                if not house.is_op(node, "Reshape"):
+            graphs.infer_shapes(model)
+            for node in graphs.nodes_of(model):
+                if not graphs.is_op(node, "Reshape"):
                     continue
                 matched += 1
                 target = _target(node)
                 if target is None:
-                    place = Place(node=str(node.name), op="Reshape", source=house.source_of(node))
+                    place = Place(node=str(node.name), op="Reshape", source=graphs.source_of(node))
                     refused.append(Refusal("the target needs more than copies and one inferred dimension", place))
                 elif _current(node) != target:
                     _write(model, node, target)
                     rewritten += 1
             if rewritten:
-                house.prune(model)
+                graphs.prune(model)
         return Outcome(lowered, matched, rewritten, tuple(refused))
 
 
 def _target(node: ir.Node) -> tuple[int, ...] | None:
-    before = house.dims_of(node.inputs[0]) if node.inputs[0] is not None else None
-    after = house.dims_of(node.outputs[0])
+    before = graphs.dims_of(node.inputs[0]) if node.inputs[0] is not None else None
+    after = graphs.dims_of(node.outputs[0])
     if before is None or after is None:
         return None
     target: list[int] = []
@@ -78,11 +78,11 @@ def _agree(before: tuple[Dim, ...], after: tuple[Dim, ...], index: int) -> bool:
 
 
 def _current(node: ir.Node) -> tuple[int, ...] | None:
-    array = house.array_of(node.inputs[1])
+    array = graphs.array_of(node.inputs[1])
     return tuple(int(x) for x in array) if array is not None and copies_zeros(node) else None
 
 
 def _write(model: ir.Model, node: ir.Node, target: tuple[int, ...]) -> None:
-    insert = house.Inserter(model, CanonicalizeReshapes.name, before=node)
+    insert = graphs.Inserter(model, CanonicalizeReshapes.name, before=node)
     node.replace_input_with(1, insert.int64s(*target))
     node.attributes.pop("allowzero", None)

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_views.axes import perm_of
 from compiler.passes.window_states import rename_output
 from compiler.stages import Lowered, Outcome
@@ -38,28 +38,28 @@ class CanonicalizeTransposes:
         """Rewrite the graph and the first-call graph."""
         count = 0
         for model in lowered.models:
-            house.infer_shapes(model)
-            for node in house.nodes_of(model):
+            graphs.infer_shapes(model)
+            for node in graphs.nodes_of(model):
                 value = _swapped(node)
                 if value is not None:
                     _write(model, node, value)
                     count += 1
             if count:
-                house.prune(model)
+                graphs.prune(model)
         return Outcome(lowered, matched=count, rewritten=count)
 
 
 def _swapped(last: ir.Node) -> ir.Value | None:
     """The value whose last two axes the chain ending in `last` swaps."""
     turn = _only_producer(last, "Reshape")
-    if turn is None or not house.is_op(turn, "Transpose") or perm_of(turn, 3) != (0, 2, 1):
+    if turn is None or not graphs.is_op(turn, "Transpose") or perm_of(turn, 3) != (0, 2, 1):
         return None
     merge = _only_producer(turn, "Transpose")
-    if merge is None or not house.is_op(merge, "Reshape"):
+    if merge is None or not graphs.is_op(merge, "Reshape"):
         return None
     value = merge.inputs[0]
-    before = None if value is None else house.dims_of(value)
-    merged, after = house.dims_of(merge.outputs[0]), house.dims_of(last.outputs[0])
+    before = None if value is None else graphs.dims_of(value)
+    merged, after = graphs.dims_of(merge.outputs[0]), graphs.dims_of(last.outputs[0])
     if before is None or merged is None or after is None or len(before) < 3 or len(merged) != 3:
         return None
     same = merged[1:] == before[-2:] and after == (*before[:-2], before[-1], before[-2])
@@ -68,7 +68,7 @@ def _swapped(last: ir.Node) -> ir.Value | None:
 
 def _only_producer(node: ir.Node, op: str) -> ir.Node | None:
     """What makes the first input of a node of this type, if nothing else reads it."""
-    value = node.inputs[0] if house.is_op(node, op) else None
+    value = node.inputs[0] if graphs.is_op(node, op) else None
     if value is None or len(value.uses()) != 1 or value.is_graph_output():
         return None
     return value.producer()
@@ -78,7 +78,7 @@ def _write(model: ir.Model, last: ir.Node, value: ir.Value) -> None:
     assert value.shape is not None
     rank = len(value.shape)
     output = last.outputs[0]
-    insert = house.Inserter(model, CanonicalizeTransposes.name, before=last)
+    insert = graphs.Inserter(model, CanonicalizeTransposes.name, before=last)
     perm = (*range(rank - 2), rank - 1, rank - 2)
     dims = list(value.shape)
     turned = insert.op(

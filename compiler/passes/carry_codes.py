@@ -23,7 +23,7 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.rows_alone import prove_rows
 from compiler.errors import Place
 from compiler.passes.window_states import rename_output
@@ -44,7 +44,7 @@ class CarryCodes:
     def apply(self, lowered: Lowered) -> Outcome:
         """See the module docstring."""
         model = lowered.model
-        inputs, outputs = house.inputs_named(model), house.outputs_named(model)
+        inputs, outputs = graphs.inputs_named(model), graphs.outputs_named(model)
         sources: list[tuple[ir.Value, State | None]] = [(inputs[state.input], state) for state in lowered.states]
         sources += [(value, None) for value in model.graph.initializers.values()]
         matched, rewritten, refused, coded = 0, 0, list[Refusal](), dict[str, State]()
@@ -63,8 +63,8 @@ class CarryCodes:
             _write(model, moved, kept)
             rewritten += 1
         if rewritten:
-            house.prune(model)
-            house.infer_shapes(model)
+            graphs.prune(model)
+            graphs.infer_shapes(model)
         new = dataclasses.replace(lowered, states=tuple(coded.get(state.input, state) for state in lowered.states))
         proof = (prove_rows(new),) if rewritten and new.batch_axis is not None else ()
         detail = f"{len(coded)} states and {rewritten - len(coded)} constants" if rewritten else ""
@@ -87,7 +87,7 @@ class _Moved:
         self.values, self.moves = [source], list[ir.Node]()
         self.quantised, self.others = list[ir.Node](), list[ir.Node]()
         for value in self.values:  # which grows
-            for node in house.consumers_of(value):
+            for node in graphs.consumers_of(value):
                 self._sort(node, value)
 
     def _sort(self, node: ir.Node, value: ir.Value) -> None:
@@ -135,8 +135,8 @@ class _Moved:
     def _keeps_axis(self, node: ir.Node) -> bool:
         """Whether the axis of the scales stays where it is, and as it is."""
         axis = self.grid.axis
-        sizes = {str((house.dims_of(value) or ())[axis : axis + 1]) for value in (*moved_by(node), *node.outputs)}
-        return house.is_op(node, *ALONG_AXES) and len(sizes) == 1
+        sizes = {str((graphs.dims_of(value) or ())[axis : axis + 1]) for value in (*moved_by(node), *node.outputs)}
+        return graphs.is_op(node, *ALONG_AXES) and len(sizes) == 1
 
 
 def _initial_codes(state: State, moved: _Moved) -> Initial:
@@ -149,7 +149,7 @@ def _initial_codes(state: State, moved: _Moved) -> Initial:
 
 def _refusal(reason: str, nodes: Iterable[ir.Node]) -> Refusal:
     node = next(iter(nodes))
-    place = Place(node=str(node.name), op=node.op_type, source=house.source_of(node))
+    place = Place(node=str(node.name), op=node.op_type, source=graphs.source_of(node))
     return Refusal(reason, place)
 
 
@@ -174,7 +174,7 @@ def _write(model: ir.Model, moved: _Moved, kept: ir.Value | None) -> None:
     for node in moved.quantised:
         (read,) = node.inputs[:1]
         assert read is not None
-        house.take_over(model, node.outputs[0], read)
+        graphs.take_over(model, node.outputs[0], read)
 
 
 def _let_be_read(moved: _Moved, codes: ir.Value) -> None:
@@ -188,19 +188,19 @@ def _let_be_read(moved: _Moved, codes: ir.Value) -> None:
 
 def _quantised(model: ir.Model, value: ir.Value, like: ir.Node) -> ir.Value:
     """The codes of a value, by the parameters of a node that quantises, once for all that read them; or a constant."""
-    insert = house.Inserter.behind(model, CarryCodes.name, value)
-    array, grid = house.array_of(value), grid_of(like)
+    insert = graphs.Inserter.behind(model, CarryCodes.name, value)
+    array, grid = graphs.array_of(value), grid_of(like)
     assert grid is not None
     if array is not None:
         return insert.constant(grid.codes(array), f"{value.name}_codes")
-    same = [node for node in house.consumers_of(value) if _quantises(node, value, grid)]
+    same = [node for node in graphs.consumers_of(value) if _quantises(node, value, grid)]
     attributes = {"axis": grid.axis} if grid.scales.ndim else {}
     codes = insert.op(
         "QuantizeLinear", [value, *like.inputs[1:]], attributes, name=f"{value.name}_codes", shape=value.shape,
         dtype=like.outputs[0].dtype,
     )  # fmt: skip
     for node in same:
-        house.take_over(model, node.outputs[0], codes)
+        graphs.take_over(model, node.outputs[0], codes)
     return codes
 
 
@@ -211,5 +211,5 @@ def _quantises(node: ir.Node, value: ir.Value, grid: Codes) -> bool:
 
 def _is_quantised(node: ir.Node, value: ir.Value) -> bool:
     """Whether a node gives the codes of a value to the graph alone."""
-    is_quantising = house.is_op(node, "QuantizeLinear") and node.inputs[0] is value
+    is_quantising = graphs.is_op(node, "QuantizeLinear") and node.inputs[0] is value
     return is_quantising and list(node.inputs).count(value) == 1 and not node.outputs[0].is_graph_output()

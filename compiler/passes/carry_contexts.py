@@ -25,7 +25,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.operator_costs import Rates
 from compiler.analysis.streaming.carrying_cut import Choice, choose
 from compiler.analysis.streaming.contexts import find_context
@@ -56,7 +56,7 @@ class CarryContexts:
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph in place, context by context."""
-        house.infer_shapes(lowered.model)
+        graphs.infer_shapes(lowered.model)
         matched, done, refused = 0, list[_Work](), list[Refusal]()
         for state in [state for state in lowered.states if state.frames_axis is None]:
             context = find_context(lowered, state)

@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.lookup_ranges import told_ranges
 from compiler.analysis.same_every_call import SameEveryCall, same_every_call
 from compiler.errors import Place, RecipeError, Refused
@@ -86,7 +86,7 @@ class ComputeOnce:
                 cure=f"write slots: N beside inputs, with the largest bucket of {', '.join(axes)}",
                 place=Place(graph=lowered.graph, axis=next(iter(axes))),
             )
-        inputs = house.inputs_named(model)
+        inputs = graphs.inputs_named(model)
         lengths = {inputs[each.length_input] for each in axes.values() if each.length_input in inputs}
         same = same_every_call(model, {*given, *lengths}, {str(lowered.batch_axis), *axes})
         found = same.read_by_others()
@@ -100,8 +100,8 @@ class ComputeOnce:
             )
         writing = _Writing(lowered, self.slots, axes)
         states = writing.write(given, kept)
-        house.prune(model)
-        house.infer_shapes(model)
+        graphs.prune(model)
+        graphs.infer_shapes(model)
         done = dataclasses.replace(
             lowered,
             states=(*lowered.states, *states),
@@ -116,13 +116,13 @@ class ComputeOnce:
 
     def _named(self, lowered: Lowered, name: str) -> ir.Value:
         """An input of the recipe's, with rows in front."""
-        value = house.inputs_named(lowered.model).get(name)
+        value = graphs.inputs_named(lowered.model).get(name)
         held = {state.input for state in lowered.states}
         wrong = {
             "the name of an input that callers feed": value is None or name in held,
             "an axis of rows, which are proved": not lowered.rows_independent,
             "a graph that carries states": not lowered.states,
-            "rows in front": value is not None and (house.dims_of(value) or (0,))[0] != _rows(lowered),
+            "rows in front": value is not None and (graphs.dims_of(value) or (0,))[0] != _rows(lowered),
         }
         for expected, is_so in wrong.items():
             if is_so:
@@ -147,7 +147,7 @@ class ComputeOnce:
 
     def _size(self, lowered: Lowered, value: ir.Value, axes: Mapping[str, PaddedAxis]) -> int | None:
         """Entries of a row of a value; None where it has rows elsewhere than in front, or sizes that are computed."""
-        dims, names = house.dims_of(value) or (), {house.symbol(name) for name in axes}
+        dims, names = graphs.dims_of(value) or (), {graphs.symbol(name) for name in axes}
         if len(dims) < 2 or dims[0] != _rows(lowered):
             return None
         if any(not isinstance(dim, int) and dim not in names for dim in dims[1:]):
@@ -166,7 +166,7 @@ class _Writing:
 
     def __init__(self, lowered: Lowered, slots: int, axes: Mapping[str, PaddedAxis]) -> None:
         self.lowered, self.model, self.slots, self.axes = lowered, lowered.model, slots, axes
-        self.insert = house.Inserter(self.model, ComputeOnce.name)
+        self.insert = graphs.Inserter(self.model, ComputeOnce.name)
         self.given: Sequence[ir.Value] = ()
         self.stands: dict[str, str] = {}
 
@@ -211,7 +211,7 @@ class _Writing:
             name, stands = str(value.name), self._cut(value, whole)
             if value.is_graph_output():
                 stands = self._op("Identity", [stands], f"{name}_kept", value.shape, value.dtype)
-            house.take_over(self.model, value, stands)
+            graphs.take_over(self.model, value, stands)
             self.stands[name] = str(stands.name)
         next_begun = self._op("Max", [begun, each_new], f"next_{begun.name}", begun.shape)
         self.model.graph.outputs.extend([*left, next_begun])
@@ -221,12 +221,12 @@ class _Writing:
 
     def _computed(self, kept: Sequence[ir.Value], states: Sequence[ir.Value], is_new: ir.Value) -> list[ir.Value]:
         """What the states are in a call in which some row is new: computed for those rows, as before for others."""
-        nodes = house.makers_of(kept)
+        nodes = graphs.makers_of(kept)
         copies = {value: self._filled(value) for value in (*self.given, *self._measured(nodes))}
         for node in _reached(self.model, nodes, copies):
             outputs = [
                 ir.Value(
-                    name=house.fresh_name(self.model.graph, f"{each.name}_once"),
+                    name=graphs.fresh_name(self.model.graph, f"{each.name}_once"),
                     type=each.type,
                     shape=self._at_slots(each),
                 )
@@ -251,7 +251,7 @@ class _Writing:
 
     def _at_slots(self, value: ir.Value) -> ir.Shape | None:
         """The shape of a value where inputs are filled up to all slots."""
-        dims, all_slots = house.dims_of(value), {house.symbol(axis): self.slots for axis in self.axes}
+        dims, all_slots = graphs.dims_of(value), {graphs.symbol(axis): self.slots for axis in self.axes}
         if dims is None:
             return None
         sizes = [dim if isinstance(dim, int) else dim.subs(all_slots) for dim in dims]
@@ -261,7 +261,7 @@ class _Writing:
         """An input with zeros behind its true length, up to all slots: what lies there is nobody's, and is kept."""
         shape = list(value.shape or ())
         for axis in self._places(value):
-            length = house.inputs_named(self.model)[self.axes[str(shape[axis])].length_input]
+            length = graphs.inputs_named(self.model)[self.axes[str(shape[axis])].length_input]
             size = self._op("Shape", [value], "size", [1], ir.DataType.INT64, start=axis, end=axis + 1)
             free = self._op("Sub", [self.insert.int64s(self.slots), size], "free", [1])
             pads = self._op("Concat", [self.insert.int64s(0), free], "pads", [2], axis=0)
@@ -296,14 +296,14 @@ class _Writing:
         return ir.Graph([], results, nodes=nodes, name=name, opset_imports=dict(self.model.graph.opset_imports))
 
     def _carried(self, stem: str, shape: Iterable[int | str | None], kind: ir.DataType | None) -> ir.Value:
-        name = house.fresh_name(self.model.graph, stem)
+        name = graphs.fresh_name(self.model.graph, stem)
         assert kind is not None
         value = ir.Value(name=name, shape=ir.Shape(shape), type=ir.TensorType(kind))
         self.model.graph.inputs.append(value)
         return value
 
     def _left(self, state: ir.Value) -> ir.Value:
-        name = house.fresh_name(self.model.graph, f"next_{state.name}")
+        name = graphs.fresh_name(self.model.graph, f"next_{state.name}")
         return ir.Value(name=name, shape=state.shape, type=state.type)
 
     def _places(self, value: ir.Value) -> list[int]:
@@ -354,4 +354,4 @@ def _reached(model: ir.Model, nodes: Collection[ir.Node], begun: Iterable[ir.Val
 
 
 def _rows(lowered: Lowered) -> Dim:
-    return house.symbol(str(lowered.batch_axis))
+    return graphs.symbol(str(lowered.batch_axis))

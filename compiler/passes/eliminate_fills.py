@@ -18,7 +18,7 @@ Source: evaluation of conditions at every length, and compiler/analysis/free_slo
 import dataclasses
 from typing import ClassVar
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.every_length import EveryLength
 from compiler.analysis.free_slots import fills
 from compiler.stages import Lowered, Outcome
@@ -36,13 +36,13 @@ class EliminateFills:
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph in place."""
         model, matched, rewritten = lowered.model, 0, 0
-        house.infer_shapes(model)
+        graphs.infer_shapes(model)
         for cache in lowered.caches if lowered.is_padded else ():
             for node, is_needless in fills(lowered, EveryLength(model, cache, {})):
                 matched += 1
                 if is_needless and node.inputs[1] is not None and not node.outputs[0].is_graph_output():
-                    house.take_over(model, node.outputs[0], node.inputs[1])
+                    graphs.take_over(model, node.outputs[0], node.inputs[1])
                     rewritten += 1
         if rewritten:
-            house.prune(model)
+            graphs.prune(model)
         return Outcome(lowered, matched, rewritten)

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.stages import Lowered, Outcome
 
 
@@ -35,7 +35,7 @@ class EliminateOutputs:
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph in place."""
         before = _values(lowered.model)
-        house.prune(lowered.model)
+        graphs.prune(lowered.model)
         dropped = before - _values(lowered.model)
         return Outcome(lowered, dropped, dropped)
 

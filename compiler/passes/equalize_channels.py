@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.calib.grid import Array
 from compiler.calib.watched_streams import calibration_of
 from compiler.quantization.recording import Wanted, record
@@ -51,11 +51,11 @@ class EqualizeChannels:
         Raises:
             Refused: there are no calibration data, or the first call is a graph of its own.
         """
-        house.infer_shapes(lowered.model)
+        graphs.infer_shapes(lowered.model)
         layers = {layer.node: layer for layer in find_layers(lowered.model)}
         found, refused = [], []
         for node in lowered.model.graph:
-            if not house.is_op(node, "LayerNormalization") or len(node.inputs) < 2:
+            if not graphs.is_op(node, "LayerNormalization") or len(node.inputs) < 2:
                 continue
             readers = [layers.get(use.node) for use in node.outputs[0].uses()]
             products = [layer for layer in readers if layer is not None and not layer.is_convolution]
@@ -74,7 +74,7 @@ class EqualizeChannels:
             if np.any(factors != 1):
                 _fold(lowered.model, node, products, factors)
                 changed += 1
-        house.prune(lowered.model)
+        graphs.prune(lowered.model)
         return Outcome(
             lowered,
             matched=len(found),
@@ -97,9 +97,9 @@ def _factors(largest: Array, products: Sequence[WeightedLayer], strength: float)
 
 
 def _fold(model: ir.Model, node: ir.Node, products: Sequence[WeightedLayer], factors: Array) -> None:
-    insert = house.Inserter(model, EqualizeChannels.name, before=node)
+    insert = graphs.Inserter(model, EqualizeChannels.name, before=node)
     for index, label in ((1, "gain"), (2, "shift")):
-        array = house.array_of(node.inputs[index]) if len(node.inputs) > index else None
+        array = graphs.array_of(node.inputs[index]) if len(node.inputs) > index else None
         if array is not None:
             name = f"{node.name}_{label}"
             node.replace_input_with(index, insert.constant((array / factors).astype(np.float32), name))

@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_traits import ACTIVATIONS
 from compiler.operator_views.axes import perm_of
 from compiler.stages import Lowered, Outcome
@@ -42,27 +42,27 @@ class FlattenChannelsLast:
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph in place."""
         model, count = lowered.model, 0
-        house.infer_shapes(model)
-        for node in house.nodes_of(model):
+        graphs.infer_shapes(model)
+        for node in graphs.nodes_of(model):
             turn = _turn_in_front(node)
             if turn is not None:
                 _write(model, node, turn)
                 count += 1
         if count:
-            house.prune(model)
-            house.infer_shapes(model)
+            graphs.prune(model)
+            graphs.infer_shapes(model)
         return Outcome(lowered, count, count)
 
 
 def _turn_in_front(product: ir.Node) -> ir.Node | None:
     """The Transpose of an image whose channels and bins a product multiplies together."""
-    weights = house.array_of(product.inputs[1]) if house.is_op(product, "MatMul") else None
+    weights = graphs.array_of(product.inputs[1]) if graphs.is_op(product, "MatMul") else None
     flat = _alone(product, "Reshape") if weights is not None and weights.ndim == 2 else None
     turn = None if flat is None else _alone(flat, "Transpose")
     if flat is None or turn is None or perm_of(turn, len(FRAMES_THEN_CHANNELS)) != FRAMES_THEN_CHANNELS:
         return None
-    before, after = house.dims_of(turn.outputs[0]), house.dims_of(flat.outputs[0])
-    target = house.integers_of(flat.inputs[1])
+    before, after = graphs.dims_of(turn.outputs[0]), graphs.dims_of(flat.outputs[0])
+    target = graphs.integers_of(flat.inputs[1])
     if before is None or after is None or not target or not all(isinstance(dim, int) for dim in before[2:]):
         return None
     if after != (*before[:2], before[2] * before[3]) or target[2] == 0 or not _is_of_a_convolution(turn.inputs[0]):
@@ -73,26 +73,26 @@ def _turn_in_front(product: ir.Node) -> ir.Node | None:
 def _alone(node: ir.Node, op: str) -> ir.Node | None:
     """What makes the first operand of a node, if it is this operator and nothing else reads the operand."""
     value = node.inputs[0]
-    maker = None if value is None or house.only_reader(value) is not node else value.producer()
-    return maker if maker is not None and house.is_op(maker, op) else None
+    maker = None if value is None or graphs.only_reader(value) is not node else value.producer()
+    return maker if maker is not None and graphs.is_op(maker, op) else None
 
 
 def _is_of_a_convolution(value: ir.Value | None) -> bool:
     """Whether an image is the result of a convolution, perhaps behind activations."""
     node = None if value is None else value.producer()
-    while node is not None and house.is_op(node, *ACTIVATIONS) and node.inputs[0] is not None:
+    while node is not None and graphs.is_op(node, *ACTIVATIONS) and node.inputs[0] is not None:
         node = node.inputs[0].producer()
-    return house.is_op(node, "Conv")
+    return graphs.is_op(node, "Conv")
 
 
 def _write(model: ir.Model, product: ir.Node, turn: ir.Node) -> None:
-    channels, bins = (house.dims_of(turn.outputs[0]) or ())[2:]
-    weights, flat = house.array_of(product.inputs[1]), product.inputs[0]
+    channels, bins = (graphs.dims_of(turn.outputs[0]) or ())[2:]
+    weights, flat = graphs.array_of(product.inputs[1]), product.inputs[0]
     assert weights is not None and flat is not None and isinstance(channels, int) and isinstance(bins, int)
     moved = weights.reshape(channels, bins, -1).swapaxes(0, 1).reshape(weights.shape)
     reshape = flat.producer()
     assert reshape is not None
-    insert = house.Inserter(model, FlattenChannelsLast.name, before=turn)
+    insert = graphs.Inserter(model, FlattenChannelsLast.name, before=turn)
     last = insert.op("Transpose", [turn.inputs[0]], {"perm": CHANNELS_LAST}, name=f"{flat.name}_channels_last")
     reshape.replace_input_with(0, last)
     product.replace_input_with(1, insert.constant(np.ascontiguousarray(moved), f"{flat.name}_weights"))

@@ -23,7 +23,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.every_length import EveryLength
 from compiler.analysis.free_slots import Slots, selected_slots
 from compiler.operator_views.axes import axis_of, order_of
@@ -57,7 +57,7 @@ class FoldChunkLengths:
         work = _Folding(lowered.model, EveryLength(lowered.model, cache, settled), self.name)
         matched, changed = work.cut()
         wrote, dropped = work.drop_selections()
-        house.prune(lowered.model)
+        graphs.prune(lowered.model)
         return Outcome(lowered, matched + wrote, changed + dropped)
 
 
@@ -68,12 +68,12 @@ class _Folding:
 
     def cut(self) -> tuple[int, int]:
         """Fixed cuts in place of lookups of frames; how many lookups there are, and how many have gone."""
-        nodes = [node for node in self.model.graph if house.is_op(node, "GatherND")]
+        nodes = [node for node in self.model.graph if graphs.is_op(node, "GatherND")]
         return len(nodes), sum(self._cut(node) for node in nodes)
 
     def _cut(self, node: ir.Node) -> bool:
         data, places = node.inputs[0], node.inputs[1]
-        if house.int_attribute(node, "batch_dims", 0) != 1 or data is None or places is None:
+        if graphs.int_attribute(node, "batch_dims", 0) != 1 or data is None or places is None:
             return False
         found = self.at_every_length.of(places)
         if found is None or found.ndim != 3 or found.shape[2] != 1:
@@ -81,11 +81,16 @@ class _Folding:
         first, count = int(found.flat[0]), found.shape[1]
         if not np.array_equal(found[..., 0], np.broadcast_to(first + np.arange(count), found.shape[:2])):
             return False
-        turn, back = data.producer(), house.consumers_of(node.outputs[0])
-        insert = house.Inserter(self.model, self.stamp, before=node, source=house.source_of(node))
+        turn, back = data.producer(), graphs.consumers_of(node.outputs[0])
+        insert = graphs.Inserter(self.model, self.stamp, before=node, source=graphs.source_of(node))
         bounds = [insert.int64s(first), insert.int64s(first + count)]
         name = f"{node.outputs[0].name}_cut"
-        if turn is not None and house.is_op(turn, "Transpose") and len(back) == 1 and house.is_op(back[0], "Transpose"):
+        if (
+            turn is not None
+            and graphs.is_op(turn, "Transpose")
+            and len(back) == 1
+            and graphs.is_op(back[0], "Transpose")
+        ):
             order, again = order_of(turn), order_of(back[0])
             if order and again and [order[at] for at in again] == list(range(len(order))):
                 old = back[0].outputs[0]
@@ -93,12 +98,12 @@ class _Folding:
                     "Slice", [turn.inputs[0], *bounds, insert.int64s(order[1])], name=name, dtype=old.dtype
                 )
                 kept.shape = old.shape
-                house.take_over(self.model, old, kept)
+                graphs.take_over(self.model, old, kept)
                 return True
         old = node.outputs[0]
         kept = insert.op("Slice", [data, *bounds, insert.int64s(1)], name=name, dtype=old.dtype)
         kept.shape = old.shape
-        house.take_over(self.model, old, kept)
+        graphs.take_over(self.model, old, kept)
         return True
 
     def drop_selections(self) -> tuple[int, int]:
@@ -113,14 +118,14 @@ class _Folding:
             assert value is not None
             before = self.zeros(value)
             if before is not None and before.axis == own.axis and bool((before.which | ~own.which).all()):
-                house.take_over(self.model, node.outputs[0], value)
+                graphs.take_over(self.model, node.outputs[0], value)
                 dropped += 1
         return matched, dropped
 
     def _selected(self, node: ir.Node | None) -> Slots | None:
         """Where a selection writes zeros."""
         found = None if node is None else selected_slots(node, self.at_every_length)
-        zero = None if found is None or node is None else house.array_of(node.inputs[2])
+        zero = None if found is None or node is None else graphs.array_of(node.inputs[2])
         return None if zero is None or np.any(zero != 0) or np.any(np.signbit(zero)) else found
 
     def zeros(self, value: ir.Value) -> Slots | None:
@@ -134,12 +139,12 @@ class _Folding:
         own = self._selected(node)
         if own is not None or node is None:
             return own
-        if house.is_op(node, "Concat"):
+        if graphs.is_op(node, "Concat"):
             return self._joined(node)
-        if house.is_op(node, "Slice") and node.inputs[0] is not None:
+        if graphs.is_op(node, "Slice") and node.inputs[0] is not None:
             given = self.zeros(node.inputs[0])
             view = slice_of(node)
-            cut = None if view is None else view.only_cut(house.integers_of)
+            cut = None if view is None else view.only_cut(graphs.integers_of)
             if given is None or cut is None or cut.numbers is None:
                 return None
             return Slots(given.axis, given.which[:, cut.numbers]) if cut.axis == given.axis else given
@@ -148,7 +153,7 @@ class _Folding:
     def _joined(self, node: ir.Node) -> Slots | None:
         axis, parts, count = 0, [], self.at_every_length.count
         for value in node.inputs:
-            dims = None if value is None else house.dims_of(value)
+            dims = None if value is None else graphs.dims_of(value)
             given = None if value is None else self.zeros(value)
             if not dims or not isinstance(dims[axis := axis_of(node, len(dims))], int):
                 return None

@@ -22,7 +22,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_traits import PICKING
 from compiler.stages import Array, Lowered, Outcome
 
@@ -54,28 +54,28 @@ class FoldFactors:
 def _fold_all(model: ir.Model) -> tuple[int, int]:
     """Factors of one graph, and how many of them are in weights now."""
     matched, rewritten = 0, 0
-    house.infer_shapes(model)
-    for node in house.nodes_of(model):
+    graphs.infer_shapes(model)
+    for node in graphs.nodes_of(model):
         found = _factor(node)
         if found is not None:
             matched += 1
             rewritten += _fold(model, node, *found)
     if rewritten:
-        house.prune(model)
+        graphs.prune(model)
     return matched, rewritten
 
 
 def _factor(node: ir.Node) -> tuple[ir.Value, float] | None:
     """What a node multiplies, and by which number."""
-    if not house.is_op(node, "Mul", "Div") or node.outputs[0].dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE):
+    if not graphs.is_op(node, "Mul", "Div") or node.outputs[0].dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE):
         return None
     for at, value in enumerate(node.inputs[: 1 if node.op_type == "Div" else 2]):
-        array = house.array_of(node.inputs[1 - at])
-        dims = None if value is None else house.dims_of(value)
+        array = graphs.array_of(node.inputs[1 - at])
+        dims = None if value is None else graphs.dims_of(value)
         if value is None or array is None or array.size != 1 or dims is None or array.ndim > len(dims):
             continue
         number = float(array.reshape(()))
-        if number == 0 or not np.isfinite(number) or house.array_of(value) is not None:
+        if number == 0 or not np.isfinite(number) or graphs.array_of(value) is not None:
             continue
         return value, 1.0 / number if node.op_type == "Div" else number
     return None
@@ -89,9 +89,9 @@ def _fold(model: ir.Model, node: ir.Node, value: ir.Value, factor: float) -> boo
             for (reader, at), array in way.scaled.items():
                 old = reader.inputs[at]
                 assert old is not None
-                insert = house.Inserter(model, FoldFactors.name, before=reader)
+                insert = graphs.Inserter(model, FoldFactors.name, before=reader)
                 reader.replace_input_with(at, insert.constant(array, f"{str(old.name).split('_scaled_')[0]}_scaled"))
-            house.take_over(model, node.outputs[0], value)
+            graphs.take_over(model, node.outputs[0], value)
             model.graph.remove(node, safe=True)  # it is no reader of the value any more
             return True
     return False
@@ -120,22 +120,22 @@ class _Way:
         if node is None or value.is_graph_output() or len(node.outputs) != 1:
             return False
         self.values.add(value)
-        if house.is_op(node, "Add", "Sub", "Concat"):
+        if graphs.is_op(node, "Add", "Sub", "Concat"):
             return all(self._through(node, at) for at in range(len(node.inputs)))
-        if house.is_op(node, "Neg", *MOVED):
+        if graphs.is_op(node, "Neg", *MOVED):
             return self._through(node, 0)
-        if house.is_op(node, "Conv", "Gemm"):
+        if graphs.is_op(node, "Conv", "Gemm"):
             rest = range(2, len(node.inputs))
             return self._constant(node, 1) and all(self._constant(node, at) for at in rest if node.inputs[at])
-        if house.is_op(node, "Div"):
+        if graphs.is_op(node, "Div"):
             return self._through(node, 0)
-        return house.is_op(node, "MatMul", "Mul") and any(self._attempt(node, at) for at in self._operands(node))
+        return graphs.is_op(node, "MatMul", "Mul") and any(self._attempt(node, at) for at in self._operands(node))
 
     def _operands(self, node: ir.Node) -> Iterator[int]:
         """Which operand of a product to try first."""
         order = (0, 1) if node.inputs[0] is not node.inputs[1] else ()
         known = [at for at in order if node.inputs[at] in self.values]
-        constants = [at for at in order if house.array_of(node.inputs[at]) is not None]
+        constants = [at for at in order if graphs.array_of(node.inputs[at]) is not None]
         yield from dict.fromkeys([*known, *(constants if self.constants_first else ()), *order])
 
     def _attempt(self, node: ir.Node, at: int) -> bool:
@@ -150,7 +150,7 @@ class _Way:
         value = node.inputs[at]
         if value is None:
             return False
-        if house.array_of(value) is not None:
+        if graphs.array_of(value) is not None:
             return self._constant(node, at)
         self.uses.add((node, at))
         return self.scale(value)
@@ -158,7 +158,7 @@ class _Way:
     def _constant(self, node: ir.Node, at: int) -> bool:
         """Multiply a constant operand of a node."""
         value = node.inputs[at]
-        array = house.array_of(value)
+        array = graphs.array_of(value)
         if value is None or array is None or not np.issubdtype(array.dtype, np.floating):
             return False
         if array.nbytes > SHARED_BYTES and len(value.uses()) > 1:

@@ -24,7 +24,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.entries import uniform_values
 from compiler.analysis.layout import symbols_of
 from compiler.analysis.lengths import infer_settled
@@ -66,17 +66,17 @@ class FoldMaskInputs:
 
 def _folded(model: ir.Model, axes: Sequence[PaddedAxis]) -> int:
     """Take the masks and lengths of these axes out of a graph; the number of nodes changed."""
-    inputs = house.inputs_named(model)
+    inputs = graphs.inputs_named(model)
     filled: dict[ir.Value, Dim] = {}
     for axis in axes:
         filled |= {inputs[name]: number for name, number in axis.masks.items() if name in inputs}
-        filled |= {inputs[name]: house.symbol(axis.axis) for name in axis.length_inputs if name in inputs}
-    infer = infer_settled if axes else house.infer_shapes
+        filled |= {inputs[name]: graphs.symbol(axis.axis) for name in axis.length_inputs if name in inputs}
+    infer = infer_settled if axes else graphs.infer_shapes
     infer(model)
     rewritten = _Folding(model, filled, frozenset(axis.axis for axis in axes)).run()
     if rewritten:
-        house.prune(model)
-        house.forget_shapes(model)
+        graphs.prune(model)
+        graphs.forget_shapes(model)
         infer(model)
     return rewritten
 
@@ -95,12 +95,13 @@ class _Folding:
         fed: set[ir.Value] = set(self.filled)
         alone: set[ir.Value] = set(self.filled)
         wanted: list[ir.Value] = []
-        for node in house.nodes_of(self.model):
+        for node in graphs.nodes_of(self.model):
             operands = [value for value in node.inputs if value is not None]
             fixed = [
-                house.is_op(node, "Shape") or value in alone or house.array_of(value) is not None for value in operands
+                graphs.is_op(node, "Shape") or value in alone or graphs.array_of(value) is not None
+                for value in operands
             ]
-            if not all(fixed) or node.op_type in RANDOM or house.array_of(node.outputs[0]) is not None:
+            if not all(fixed) or node.op_type in RANDOM or graphs.array_of(node.outputs[0]) is not None:
                 continue
             alone.update(node.outputs)
             if any(value in fed for value in operands):
@@ -113,7 +114,7 @@ class _Folding:
     def run(self) -> int:
         """Take every mask and length out; the number of nodes changed."""
         changed = 0
-        for node in house.nodes_of(self.model):
+        for node in graphs.nodes_of(self.model):
             known = False
             for output in node.outputs:
                 number = self.derived.get(output)
@@ -128,11 +129,11 @@ class _Folding:
                 self.uniform |= dict.fromkeys(node.outputs, found)
             elif self._is_neutral(node) or self._is_count(node):
                 changed += 1
-        house.prune(self.model)
+        graphs.prune(self.model)
         for value in [*self.uniform]:
             if value in self.derived and self._is_read_by_others(value):
                 changed += self._materialise_where_known(value)
-        house.prune(self.model)
+        graphs.prune(self.model)
         for value in self.filled:
             if value.uses():
                 self._materialise(value)
@@ -143,14 +144,14 @@ class _Folding:
     def _is_read_by_others(self, value: ir.Value) -> bool:
         """Whether something reads a value that is not known itself."""
         known = self.uniform.keys() | self.empty
-        readers = house.consumers_of(value)
+        readers = graphs.consumers_of(value)
         return any(output not in known for node in readers for output in node.outputs)
 
     def _number(self, value: ir.Value | None) -> np.ndarray | None:
         """The one number a value holds everywhere, or None."""
         if value in self.uniform:
             return self.uniform[value]
-        array = house.array_of(value)
+        array = graphs.array_of(value)
         if array is None or array.size == 0 or not bool(np.all(array == array.reshape(-1)[0])):
             return None
         return np.asarray(array.reshape(-1)[0])
@@ -178,11 +179,11 @@ class _Folding:
         if kept is None or node.outputs[0].is_graph_output():
             return False
         output = node.outputs[0]
-        wanted, have = house.dims_of(output), house.dims_of(kept)
+        wanted, have = graphs.dims_of(output), graphs.dims_of(kept)
         if wanted is None or have is None:
             return False
         if have != wanted:
-            insert = house.Inserter(self.model, FoldMaskInputs.name, before=node)
+            insert = graphs.Inserter(self.model, FoldMaskInputs.name, before=node)
             shape = self._shape(insert, output)
             kept = insert.op(
                 "Expand", [kept, shape], name=f"{output.name}_spread", shape=output.shape, dtype=kept.dtype
@@ -193,15 +194,15 @@ class _Folding:
     def _is_count(self, node: ir.Node) -> bool:
         """Let readers of a sum of equal numbers, as of a mask along its frames, read the number times the size."""
         output = node.outputs[0]
-        number = self._number(node.inputs[0]) if house.is_op(node, "ReduceSum") and node.inputs[0] else None
-        dims = house.dims_of(node.inputs[0]) if node.inputs[0] is not None else None
-        axes = house.array_of(node.inputs[1]) if len(node.inputs) > 1 else None
-        if number is None or dims is None or axes is None or output.is_graph_output() or house.dims_of(output) is None:
+        number = self._number(node.inputs[0]) if graphs.is_op(node, "ReduceSum") and node.inputs[0] else None
+        dims = graphs.dims_of(node.inputs[0]) if node.inputs[0] is not None else None
+        axes = graphs.array_of(node.inputs[1]) if len(node.inputs) > 1 else None
+        if number is None or dims is None or axes is None or output.is_graph_output() or graphs.dims_of(output) is None:
             return False
         size: Dim = math.prod(dims[int(at)] for at in axes.reshape(-1))
         if number != 1 or any(str(name) not in self.lengths for name in symbols_of(size)):
             return False
-        insert = house.Inserter(self.model, FoldMaskInputs.name, before=node)
+        insert = graphs.Inserter(self.model, FoldMaskInputs.name, before=node)
         count = insert.op(
             "Cast", [self._size(insert, output, size)], {"to": output.dtype or ir.DataType.INT64}, name="count"
         )
@@ -215,7 +216,7 @@ class _Folding:
 
     def _kept(self, node: ir.Node) -> ir.Value | None:
         """The operand that the node passes on."""
-        if house.is_op(node, "ScatterND", "ScatterElements") and node.inputs[1] in self.empty:
+        if graphs.is_op(node, "ScatterND", "ScatterElements") and node.inputs[1] in self.empty:
             return node.inputs[0]
         numbers = [self._number(value) if value in self.uniform else None for value in node.inputs]
         if node.op_type == "Where" and numbers[0] is not None:
@@ -231,8 +232,8 @@ class _Folding:
 
     def _materialise_where_known(self, value: ir.Value) -> int:
         """A tensor of the one number, where the shape follows from inputs that stay; how many nodes that changes."""
-        dims = house.dims_of(value)
-        known = {symbol for at in self._axes_left() for symbol in [house.symbol(at)]}
+        dims = graphs.dims_of(value)
+        known = {symbol for at in self._axes_left() for symbol in [graphs.symbol(at)]}
         if dims is None or any(not symbols_of(dim) <= known for dim in dims) or value.is_graph_output():
             return 0
         self._materialise(value)
@@ -243,7 +244,7 @@ class _Folding:
         found: dict[str, tuple[ir.Value, int]] = {}
         for value in self.model.graph.inputs:
             if value not in self.filled:
-                for axis, dim in enumerate(house.dims_of(value) or ()):
+                for axis, dim in enumerate(graphs.dims_of(value) or ()):
                     if not isinstance(dim, int) and dim.is_Symbol:
                         found.setdefault(str(dim), (value, axis))
         return found
@@ -251,7 +252,7 @@ class _Folding:
     def _materialise(self, value: ir.Value) -> None:
         """A tensor of the one number, shaped from what is left of the graph."""
         readers = list(value.uses())
-        insert = house.Inserter(self.model, FoldMaskInputs.name, before=next(iter(self.model.graph)))
+        insert = graphs.Inserter(self.model, FoldMaskInputs.name, before=next(iter(self.model.graph)))
         shape = self._shape(insert, value)
         number = self.filled.get(value, 1)
         if isinstance(number, int):
@@ -275,13 +276,13 @@ class _Folding:
         A mask is often made of as many entries as `lengths.max()` says: of one unpadded row those are its own.
         """
         alike = {lengths: single}
-        for node in house.nodes_of(self.model):
+        for node in graphs.nodes_of(self.model):
             numbers = [value if value is None else alike.get(value, value) for value in node.inputs]
             if not any(value in alike for value in node.inputs) or node.outputs[0].is_graph_output():
                 continue
-            output, insert = node.outputs[0], house.Inserter(self.model, FoldMaskInputs.name, before=node)
-            if house.is_op(node, "ReduceMax", "ReduceMin") and all(dim == 1 for dim in house.dims_of(output) or ()):
-                shape = insert.int64s(*(1 for _ in house.dims_of(output) or ()))
+            output, insert = node.outputs[0], graphs.Inserter(self.model, FoldMaskInputs.name, before=node)
+            if graphs.is_op(node, "ReduceMax", "ReduceMin") and all(dim == 1 for dim in graphs.dims_of(output) or ()):
+                shape = insert.int64s(*(1 for _ in graphs.dims_of(output) or ()))
                 kept = insert.op("Reshape", [numbers[0], shape], name="longest", shape=output.shape, dtype=output.dtype)
                 ir.convenience.replace_all_uses_with(output, kept)
             elif node.op_type in OF_POSITIONS and all(each in alike.values() or _is_single(each) for each in numbers):
@@ -291,15 +292,15 @@ class _Folding:
                 alike[output] = single_node.outputs[0]
                 alike[output].shape, alike[output].type = ir.Shape([1]), output.type
 
-    def _shape(self, insert: house.Inserter, value: ir.Value) -> ir.Value:
-        dims = house.dims_of(value)
+    def _shape(self, insert: graphs.Inserter, value: ir.Value) -> ir.Value:
+        dims = graphs.dims_of(value)
         assert dims is not None
         sizes = [self._size(insert, value, dim) for dim in dims]
         if not sizes:
             return insert.constant(np.zeros(0, np.int64), "scalar")
         return insert.op("Concat", sizes, {"axis": 0}, name=f"{value.name}_shape", dtype=ir.DataType.INT64)
 
-    def _size(self, insert: house.Inserter, value: ir.Value, dim: Dim) -> ir.Value:
+    def _size(self, insert: graphs.Inserter, value: ir.Value, dim: Dim) -> ir.Value:
         """A size, int64 [1].
 
         Raises:
@@ -328,7 +329,7 @@ class _Folding:
 
 def _is_single(value: ir.Value | None) -> bool:
     """Whether a value is one number, which stands for all where it meets a row of equal ones."""
-    return value is not None and house.dims_of(value) in ((), (1,))
+    return value is not None and graphs.dims_of(value) in ((), (1,))
 
 
 def _numpy(value: ir.Value) -> np.dtype[np.generic]:

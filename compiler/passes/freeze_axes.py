@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes.simplify import simplify_model
 from compiler.stages import Lowered, Outcome
 
@@ -46,8 +46,8 @@ class FreezeAxes:
             frozen += dims != list(value.shape)
             value.shape = ir.Shape(dims)
         if frozen:
-            house.forget_shapes(lowered.model)
-            house.infer_shapes(lowered.model)
-            house.fold_sizes(lowered.model)
+            graphs.forget_shapes(lowered.model)
+            graphs.infer_shapes(lowered.model)
+            graphs.fold_sizes(lowered.model)
             simplify_model(lowered.model)
         return Outcome(lowered, matched=len(lowered.model.graph.inputs), rewritten=frozen)

@@ -31,7 +31,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Place
 from compiler.heads.repeated_heads import before_repeats
 from compiler.heads.scores import HIDES, Scores, Step, read_scores, weights_for_values
@@ -59,15 +59,15 @@ class FuseAttention:
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph in place."""
         model = lowered.model
-        house.infer_shapes(model)
+        graphs.infer_shapes(model)
         work = _Fusing(model, _padded_inputs(lowered))
-        for node in house.nodes_of(model):
-            if house.is_op(node, "Softmax") and weights_for_values(node) is not None:
+        for node in graphs.nodes_of(model):
+            if graphs.is_op(node, "Softmax") and weights_for_values(node) is not None:
                 work.visit(node)
         if work.rewritten:
             model.graph.opset_imports[""] = max(OPSET, model.graph.opset_imports[""])
-            house.prune(model)
-            house.infer_shapes(model)
+            graphs.prune(model)
+            graphs.infer_shapes(model)
         return Outcome(lowered, work.rewritten + len(work.refused), work.rewritten, tuple(work.refused))
 
 
@@ -127,7 +127,7 @@ class _Fusing:
         self.masks: dict[tuple[object, ...], ir.Value] = {}
         self.rewritten = 0
         self.refused: list[Refusal] = []
-        kept = sorted({node.op_type for node in model.graph if house.is_op(node, *READ_OTHERWISE)})
+        kept = sorted({node.op_type for node in model.graph if graphs.is_op(node, *READ_OTHERWISE)})
         is_old = model.graph.opset_imports.get("", 0) < OPSET
         self.unraised = f"opset {OPSET} reads {', '.join(kept)} otherwise" if kept and is_old else ""
 
@@ -137,7 +137,7 @@ class _Fusing:
         site = scores if isinstance(scores, str) else _site(scores, self.padded)
         site = self.unraised or site
         if isinstance(site, str):
-            place = Place(node=str(softmax.name), op=softmax.op_type, source=house.source_of(softmax))
+            place = Place(node=str(softmax.name), op=softmax.op_type, source=graphs.source_of(softmax))
             self.refused.append(Refusal(site, place))
         else:
             self._write(site)
@@ -156,7 +156,7 @@ class _Fusing:
             target = write.insert.int64s(0, site.groups, each, site.times[0], width)
             found = write.op("Reshape", [found, target])
         found.shape = old.shape
-        house.take_over(self.model, old, found)
+        graphs.take_over(self.model, old, found)
 
 
 class _Writer:
@@ -164,7 +164,7 @@ class _Writer:
 
     def __init__(self, model: ir.Model, site: _Site) -> None:
         self.site = site
-        self.insert = house.Inserter(model, FuseAttention.name, before=site.scores.context)
+        self.insert = graphs.Inserter(model, FuseAttention.name, before=site.scores.context)
 
     def op(
         self,
@@ -195,7 +195,7 @@ class _Writer:
         source = self.site.repeated[0] if self.site.repeated else source
         found = source if order == (0, 1, 2, 3) else self.op("Transpose", [source], {"perm": order})
         for seen in self.site.guards:
-            first = 0 if len(house.dims_of(seen) or ()) > 3 else 1
+            first = 0 if len(graphs.dims_of(seen) or ()) > 3 else 1
             along = self.op("Reshape", [seen, self.insert.int64s(first, 1, -1, 1)], dtype=ir.DataType.BOOL)
             found = self.op("Where", [along, found, self.number(0.0)])
         return found
@@ -209,7 +209,9 @@ class _Writer:
         if not self.site.apart:
             return value
         maker = value.producer()
-        added = maker is not None and house.is_op(maker, "Unsqueeze") and changed_axes(maker, house.integers_of) == (2,)
+        added = (
+            maker is not None and graphs.is_op(maker, "Unsqueeze") and changed_axes(maker, graphs.integers_of) == (2,)
+        )
         if added and maker is not None and maker.inputs[0] is not None:
             return maker.inputs[0]
         return self.op("Squeeze", [value, self.insert.int64s(2)])
@@ -271,7 +273,7 @@ def _site(scores: Scores, padded: frozenset[ir.Value]) -> _Site | str:
     values = scores.context.inputs[1]
     if query is None or keys is None or values is None:
         return "expected queries, keys and values"
-    dims = [house.dims_of(value) or () for value in (query, keys, values)]
+    dims = [graphs.dims_of(value) or () for value in (query, keys, values)]
     apart = len(dims[0]) == 5
     if any(len(each) != (5 if apart else 4) for each in dims):
         return f"expected heads apart, [batch, heads, time, d], got {[len(each) for each in dims]} axes"
@@ -297,7 +299,7 @@ def _without_repeats(site: _Site) -> _Site:
     found = before_repeats(source), before_repeats(values)
     if order[:2] != (0, 1) or found[0] is None or found[1] is None:
         return site
-    groups = [(house.dims_of(value) or (0, 0))[1] for value in found if value is not None]
+    groups = [(graphs.dims_of(value) or (0, 0))[1] for value in found if value is not None]
     if groups[0] != groups[1] or not isinstance(groups[0], int):
         return site
     return dataclasses.replace(site, groups=groups[0], repeated=(found[0], found[1]))
@@ -306,7 +308,7 @@ def _without_repeats(site: _Site) -> _Site:
 def _turned_back(turned: ir.Value) -> tuple[ir.Value, tuple[int, ...]]:
     """What a value is with its last two axes swapped: another one, in an order of its axes."""
     maker = turned.producer()
-    perm = perm_of(maker, 4) if maker is not None and house.is_op(maker, "Transpose") else ()
+    perm = perm_of(maker, 4) if maker is not None and graphs.is_op(maker, "Transpose") else ()
     source = maker.inputs[0] if maker is not None and perm else turned
     assert source is not None
     return source, tuple(perm[axis] if perm else axis for axis in (0, 1, 3, 2))
@@ -314,7 +316,7 @@ def _turned_back(turned: ir.Value) -> tuple[ir.Value, tuple[int, ...]]:
 
 def _reason(scores: Scores, heads: Sequence[int], times: tuple[int, int]) -> str:
     """Why what lies between the products cannot be told the operator; empty where it can."""
-    if house.dims_of(scores.softmax.outputs[0]) != house.dims_of(scores.product.outputs[0]):
+    if graphs.dims_of(scores.softmax.outputs[0]) != graphs.dims_of(scores.product.outputs[0]):
         return "a term spreads the scores"
     if not 0 < scores.scale < math.inf:
         return f"expected a scale above 0, got {scores.scale}"
@@ -331,7 +333,7 @@ def _reason(scores: Scores, heads: Sequence[int], times: tuple[int, int]) -> str
 def _mask_dims(scores: Scores, times: tuple[int, int]) -> tuple[Dim, ...]:
     """The shape of what is added to the scores, before it is spread to all places."""
     steps = [step for step in scores.steps if not step.is_factor]
-    others = [house.dims_of(step.other) or () for step in steps]
+    others = [graphs.dims_of(step.other) or () for step in steps]
     if steps and steps[0].is_mask:
         others.append((times[0], 1))
     turned = itertools.zip_longest(*(reversed(dims) for dims in others), fillvalue=1)
@@ -343,7 +345,7 @@ def _guards(scores: Scores, keys: ir.Value, padded: frozenset[ir.Value]) -> tupl
     if not scores.masks or not _may_be_padding(keys, padded):
         return ()
     for step in scores.masks:
-        dims = house.dims_of(step.other) or ()
+        dims = graphs.dims_of(step.other) or ()
         if any(size != 1 for size in dims[1 if len(dims) > 3 else 0 : -1]):
             return "keys may hold padding, and are hidden from one query and not from another"
     return tuple(step.other for step in scores.masks)
@@ -360,15 +362,15 @@ def _may_be_padding(value: ir.Value, padded: frozenset[ir.Value]) -> bool:
         if value in passed or node is None:
             continue
         passed.add(value)
-        fill = house.array_of(node.inputs[2]) if house.is_op(node, "Where") else None
+        fill = graphs.array_of(node.inputs[2]) if graphs.is_op(node, "Where") else None
         if fill is None or not np.all(np.isfinite(fill)):
-            waiting += [each for each in (*node.inputs, *house.read_inside(node)) if each is not None]
+            waiting += [each for each in (*node.inputs, *graphs.read_inside(node)) if each is not None]
     return False
 
 
 def _ends(value: ir.Value) -> tuple[int, int]:
     """The last two sizes, which are numbers."""
-    dims = house.dims_of(value)
+    dims = graphs.dims_of(value)
     assert dims is not None
     rows, columns = dims[-2:]
     assert isinstance(rows, int) and isinstance(columns, int)

@@ -22,7 +22,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.seen_rows import SeenRows, infinite_constants
 from compiler.errors import Place
 from compiler.passes.freeze_axes import FreezeAxes
@@ -45,42 +45,42 @@ class LegalizeScores:
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph in place."""
-        house.infer_shapes(lowered.model)
+        graphs.infer_shapes(lowered.model)
         nodes = [node for node in ir.traversal.RecursiveGraphIterator(lowered.model.graph) if _is_infinite(node)]
         if not nodes:
             return Outcome(lowered)
         sizes = dict(self.sizes) | ({lowered.batch_axis: 1} if lowered.batch_axis is not None else {})
-        copy = dataclasses.replace(lowered, model=house.clone(lowered.model))
+        copy = dataclasses.replace(lowered, model=graphs.clone(lowered.model))
         rows = SeenRows(lowered, FreezeAxes(tuple(sizes.items())).apply(copy).lowered.model, sizes)
         refused = []
         for node in nodes:
             reason = rows.why_not(node)
             if reason:
-                place = Place(node=str(node.name), op=node.op_type, source=house.source_of(node))
+                place = Place(node=str(node.name), op=node.op_type, source=graphs.source_of(node))
                 refused.append(Refusal(f"scores stay -inf: {reason}", place))
                 continue
-            insert = house.Inserter(lowered.model, self.name, before=node)
+            insert = graphs.Inserter(lowered.model, self.name, before=node)
             node.replace_input_with(0, _bounded(insert, node.inputs[0]))
-        house.prune(lowered.model)
+        graphs.prune(lowered.model)
         return Outcome(lowered, len(nodes), len(nodes) - len(refused), tuple(refused))
 
 
 def _is_infinite(node: ir.Node) -> bool:
-    scores = node.inputs[0] if house.is_op(node, "Softmax") else None
+    scores = node.inputs[0] if graphs.is_op(node, "Softmax") else None
     return scores is not None and bool(infinite_constants(scores))
 
 
-def _bounded(insert: house.Inserter, value: ir.Value | None) -> ir.Value:
+def _bounded(insert: graphs.Inserter, value: ir.Value | None) -> ir.Value:
     """A value with nothing below the lowest number: where selections choose it the constant itself is another."""
     assert value is not None and value.dtype is not None
     if not infinite_constants(value):
         return value
-    kind, array, node = value.dtype.numpy(), house.array_of(value), value.producer()
+    kind, array, node = value.dtype.numpy(), graphs.array_of(value), value.producer()
     lowest = np.array(value.dtype.min, kind)
     name = f"{value.name}_bounded"
     if array is not None:
         return insert.constant(np.maximum(array, lowest), name)
-    if node is not None and house.is_op(node, "Where"):
+    if node is not None and graphs.is_op(node, "Where"):
         chosen = [node.inputs[0], *(_bounded(insert, each) for each in node.inputs[1:])]
         return insert.op("Where", chosen, name=name, shape=value.shape, dtype=value.dtype)
     return insert.op("Max", [value, insert.constant(lowest, "lowest")], name=name, shape=value.shape)

@@ -20,7 +20,7 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.stages import Lowered, Outcome
 
 WHOLE = frozenset({ir.DataType.INT32, ir.DataType.INT64})
@@ -38,7 +38,7 @@ class LowerClip:
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph in place."""
         nodes = ir.traversal.RecursiveGraphIterator(lowered.model.graph)
-        found = [node for node in nodes if house.is_op(node, "Clip") and node.outputs[0].dtype in WHOLE]
+        found = [node for node in nodes if graphs.is_op(node, "Clip") and node.outputs[0].dtype in WHOLE]
         for node in found:
             self._write(lowered.model, node)
         return Outcome(lowered, len(found), len(found))
@@ -49,11 +49,11 @@ class LowerClip:
         assert data is not None
         bounds = zip(("Max", "Min"), [*node.inputs[1:], None, None], strict=False)
         steps = [(name, bound) for name, bound in bounds if bound is not None]
-        insert = house.Inserter(model, self.name, before=node)
+        insert = graphs.Inserter(model, self.name, before=node)
         for name, bound in steps[:-1]:
             data = insert.op(name, [data, bound], name=f"{old.name}_{name.lower()}", shape=old.shape)
         name, operands = (steps[-1][0], [data, steps[-1][1]]) if steps else ("Identity", [data])
-        node.metadata_props[house.PASS_KEY] = self.name
+        node.metadata_props[graphs.PASS_KEY] = self.name
         node.op_type = name
         node.resize_inputs(len(operands))
         for index, value in enumerate(operands):

@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_traits import RECURRENCES
 from compiler.stages import Lowered, Outcome
 
@@ -38,8 +38,8 @@ class LowerElu:
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph in place."""
         nodes = list(ir.traversal.RecursiveGraphIterator(lowered.model.graph))
-        loops = any(house.is_op(node, *RECURRENCES, "Loop", "Scan") for node in nodes)
-        found = [node for node in nodes if loops and house.is_op(node, "Elu")]
+        loops = any(graphs.is_op(node, *RECURRENCES, "Loop", "Scan") for node in nodes)
+        found = [node for node in nodes if loops and graphs.is_op(node, "Elu")]
         for node in found:
             self._write(lowered.model, node)
         return Outcome(lowered, len(found), len(found))
@@ -48,7 +48,7 @@ class LowerElu:
         """The same node as a sum of its two halves, in whatever graph it lies."""
         data, alpha, old = node.inputs[0], node.attributes.pop("alpha", None), node.outputs[0]
         assert data is not None and data.dtype is not None
-        kind, insert = data.dtype.numpy(), house.Inserter(model, self.name, before=node)
+        kind, insert = data.dtype.numpy(), graphs.Inserter(model, self.name, before=node)
 
         def op(name: str, *operands: ir.Value) -> ir.Value:
             return insert.op(name, list(operands), name=f"{old.name}_{name.lower()}", shape=data.shape)
@@ -58,7 +58,7 @@ class LowerElu:
         if alpha is not None and alpha.as_float() != 1.0:
             below = op("Mul", below, insert.constant(np.array(alpha.as_float(), kind), "alpha"))
         above = op("Relu", data)
-        node.metadata_props[house.PASS_KEY] = self.name
+        node.metadata_props[graphs.PASS_KEY] = self.name
         node.op_type = "Add"
         node.resize_inputs(2)
         for index, value in enumerate((above, below)):

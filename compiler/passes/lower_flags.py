@@ -26,7 +26,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.stages import Lowered, Outcome
 
 TRUTH_OPERANDS = {
@@ -70,18 +70,18 @@ class LowerFlags:
 
     def _write(self, model: ir.Model, node: ir.Node, kind: ir.DataType) -> None:
         """The same node over numbers, or as the Cast of a copy where something else comes out of it."""
-        insert, old = house.Inserter(model, self.name, before=node), node.outputs[0]
+        insert, old = graphs.Inserter(model, self.name, before=node), node.outputs[0]
         operands = list(node.inputs)
         for index in (TRUTH_OPERANDS | COUNT)[node.op_type]:
             value = operands[index] if index < len(operands) else None
             if value is not None:
                 operands[index] = _as_number(insert, value, kind)
-        node.metadata_props[house.PASS_KEY] = self.name
+        node.metadata_props[graphs.PASS_KEY] = self.name
         if node.op_type != "Equal":
             assert old.dtype is not None
             copy = ir.Node("", node.op_type, operands, list(node.attributes.values()), num_outputs=1)
             number = copy.outputs[0]
-            copy.name = number.name = house.fresh_name(model.graph, f"{old.name}_number")
+            copy.name = number.name = graphs.fresh_name(model.graph, f"{old.name}_number")
             number.shape, number.dtype = old.shape, kind
             insert.place(copy)
             node.op_type, operands = "Cast", [number]
@@ -94,21 +94,21 @@ class LowerFlags:
 
 def _number_type(node: ir.Node) -> Iterator[ir.DataType]:
     """In which type an operator over truth values is written; none where it stays."""
-    data = node.inputs[0] if house.is_op(node, *TRUTH_OPERANDS, *COUNT) else None
+    data = node.inputs[0] if graphs.is_op(node, *TRUTH_OPERANDS, *COUNT) else None
     if data is None:
         return
-    reduces = house.attribute(node, "reduction") not in (None, "none")
+    reduces = graphs.attribute(node, "reduction") not in (None, "none")
     if node.op_type in TRUTH_OPERANDS and data.dtype == ir.DataType.BOOL and not reduces:
         yield ir.DataType.INT32
     is_count = node.op_type in COUNT and data.dtype in WHOLE and _holds_truth(data)
-    if is_count and _length(data, house.array_of(node.inputs[1])) < EXACT:
+    if is_count and _length(data, graphs.array_of(node.inputs[1])) < EXACT:
         yield ir.DataType.FLOAT
 
 
 def _holds_truth(value: ir.Value) -> bool:
     """Whether whole numbers are truth values, 0 and 1."""
     maker = value.producer()
-    while value.dtype != ir.DataType.BOOL and maker is not None and house.is_op(maker, *KEEPING):
+    while value.dtype != ir.DataType.BOOL and maker is not None and graphs.is_op(maker, *KEEPING):
         source = maker.inputs[0]
         assert source is not None
         value, maker = source, source.producer()
@@ -123,9 +123,9 @@ def _length(value: ir.Value, axis: np.ndarray | None) -> float:
     return size if isinstance(size, int) else math.inf
 
 
-def _as_number(insert: house.Inserter, value: ir.Value, kind: ir.DataType) -> ir.Value:
+def _as_number(insert: graphs.Inserter, value: ir.Value, kind: ir.DataType) -> ir.Value:
     """A truth value as 0 or 1; constants stay constants, which parsers want of some operands."""
-    array = house.array_of(value)
+    array = graphs.array_of(value)
     if array is not None:
         return insert.constant(array.astype(kind.numpy()), f"{value.name}_number")
     return insert.op("Cast", [value], {"to": kind}, name=f"{value.name}_number", shape=value.shape)

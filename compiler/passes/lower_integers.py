@@ -22,7 +22,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Place
 from compiler.quantization.held_weights import INTEGER_PRODUCT, held_weights, require_same_weights
 from compiler.quantization.integer_products import Factor, IntegerProduct, products_of
@@ -54,7 +54,7 @@ class LowerIntegers:
         before = held_weights(model)
         for product in free:
             _write(model, product)
-        house.prune(model)
+        graphs.prune(model)
         model.graph.opset_imports[DOMAIN] = 1
         require_same_weights(before, model)
         biased = sum(product.bias is not None for product in free)
@@ -66,7 +66,7 @@ def _refused(products: list[IntegerProduct]) -> tuple[Refusal, ...]:
     return tuple(
         Refusal(
             product.hindrance,
-            Place(node=str(product.node.name), op=product.node.op_type, source=house.source_of(product.node)),
+            Place(node=str(product.node.name), op=product.node.op_type, source=graphs.source_of(product.node)),
         )
         for product in products
         if product.hindrance is not None
@@ -76,19 +76,19 @@ def _refused(products: list[IntegerProduct]) -> tuple[Refusal, ...]:
 def _write(model: ir.Model, product: IntegerProduct) -> None:
     """Put the operator in the place of a product and its bias."""
     maker = product.result.producer()
-    insert = house.Inserter(model, LowerIntegers.name, after=maker, source=house.source_of(product.node))
+    insert = graphs.Inserter(model, LowerIntegers.name, after=maker, source=graphs.source_of(product.node))
     first, second = (_parameters(insert, factor) for factor in (product.first, product.second))
     inputs = [product.first.codes, product.second.codes, first[0], second[0], first[1], second[1]]
     if product.bias is not None:
         inputs.append(insert.constant(np.ascontiguousarray(product.bias), "bias"))
     result = ir.Value(
-        name=house.fresh_name(model.graph, f"{product.node.name}_integers"),
+        name=graphs.fresh_name(model.graph, f"{product.node.name}_integers"),
         shape=product.result.shape,
         type=ir.TensorType(ir.DataType.FLOAT),
     )
     insert.place(ir.Node(DOMAIN, INTEGER_PRODUCT, inputs, outputs=[result], name=f"{result.name}_node"))
-    house.take_over(model, product.result, result)
+    graphs.take_over(model, product.result, result)
 
 
-def _parameters(insert: house.Inserter, factor: Factor) -> tuple[ir.Value, ir.Value]:
+def _parameters(insert: graphs.Inserter, factor: Factor) -> tuple[ir.Value, ir.Value]:
     return insert.constant(factor.scales, "scales"), insert.constant(factor.zeros, "zeros")

@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.stages import Lowered, Outcome
 
 
@@ -36,37 +36,37 @@ class LowerPointwiseConvolutions:
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph in place."""
-        house.infer_shapes(lowered.model)
+        graphs.infer_shapes(lowered.model)
         count = 0
-        for node in house.nodes_of(lowered.model):
+        for node in graphs.nodes_of(lowered.model):
             weights = _weights(node)
             if weights is not None:
                 _write(lowered.model, node, weights)
                 count += 1
         if count:
-            house.prune(lowered.model)
-            house.infer_shapes(lowered.model)
+            graphs.prune(lowered.model)
+            graphs.infer_shapes(lowered.model)
         return Outcome(lowered, count, count)
 
 
 def _weights(node: ir.Node) -> np.ndarray | None:
     """The matrix [inputs, outputs] of a convolution over one place."""
-    if not house.is_op(node, "Conv") or house.int_attribute(node, "group", 1) != 1:
+    if not graphs.is_op(node, "Conv") or graphs.int_attribute(node, "group", 1) != 1:
         return None
-    weights = house.array_of(node.inputs[1])
+    weights = graphs.array_of(node.inputs[1])
     if weights is None or weights.ndim < 3 or set(weights.shape[2:]) != {1}:
         return None
-    if any(amount != 0 for amount in house.ints_attribute(node, "pads")):
+    if any(amount != 0 for amount in graphs.ints_attribute(node, "pads")):
         return None
-    if any(stride != 1 for stride in house.ints_attribute(node, "strides")):
+    if any(stride != 1 for stride in graphs.ints_attribute(node, "strides")):
         return None
     return np.ascontiguousarray(weights.reshape(weights.shape[:2]).T)
 
 
 def _write(model: ir.Model, node: ir.Node, weights: np.ndarray) -> None:
     old, data = node.outputs[0], node.inputs[0]
-    rank = len(house.array_of(node.inputs[1]).shape)  # type: ignore[union-attr]
-    insert = house.Inserter(model, LowerPointwiseConvolutions.name, before=node)
+    rank = len(graphs.array_of(node.inputs[1]).shape)  # type: ignore[union-attr]
+    insert = graphs.Inserter(model, LowerPointwiseConvolutions.name, before=node)
     channels_last = (0, *range(2, rank), 1)
     turned = insert.op("Transpose", [data], {"perm": channels_last}, name=f"{old.name}_channels_last")
     found = insert.op("MatMul", [turned, insert.constant(weights, f"{old.name}_matrix")], name=f"{old.name}_product")
@@ -75,4 +75,4 @@ def _write(model: ir.Model, node: ir.Node, weights: np.ndarray) -> None:
     channels_first = (0, rank - 1, *range(1, rank - 1))
     back = insert.op("Transpose", [found], {"perm": channels_first}, name=f"{old.name}_channels_first", dtype=old.dtype)
     back.shape = old.shape
-    house.take_over(model, old, back)
+    graphs.take_over(model, old, back)

@@ -26,7 +26,7 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.calib.magnitudes import largest_magnitudes
 from compiler.calib.noise import decibels, share_of
 from compiler.calib.quantized_pairs import without_quantized_pairs
@@ -118,7 +118,7 @@ class LowerPrecision:
         return distance is None or distance <= self.max_task_increase
 
     def _outcome(self, rounded: Lowered, planner: Planner, plan: Plan, measured: float, tries: int) -> Outcome:
-        casts = sum(node.op_type == "Cast" and node.metadata_props.get(house.PASS_KEY) == self.name
+        casts = sum(node.op_type == "Cast" and node.metadata_props.get(graphs.PASS_KEY) == self.name
                     for node in rounded.model.graph)  # fmt: skip
         total = len(planner.graph_nodes)
         detail = (

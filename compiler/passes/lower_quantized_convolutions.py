@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_views.axes import axis_of
 from compiler.stages import Lowered, Outcome
 
@@ -37,13 +37,13 @@ class LowerQuantizedConvolutions:
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph in place."""
-        house.infer_shapes(lowered.model)
-        found = [each for each in map(_quantized, house.nodes_of(lowered.model)) if each is not None]
+        graphs.infer_shapes(lowered.model)
+        found = [each for each in map(_quantized, graphs.nodes_of(lowered.model)) if each is not None]
         for each in found:
             _write(lowered.model, each)
         if found:
-            house.prune(lowered.model)
-            house.infer_shapes(lowered.model)
+            graphs.prune(lowered.model)
+            graphs.infer_shapes(lowered.model)
         return Outcome(lowered, len(found), len(found))
 
 
@@ -59,17 +59,23 @@ class _Quantized:
 
 
 def _quantized(node: ir.Node) -> _Quantized | None:
-    if not house.is_op(node, "Conv") or house.int_attribute(node, "group", 1) != 1 or len(node.inputs) < 2:
+    if not graphs.is_op(node, "Conv") or graphs.int_attribute(node, "group", 1) != 1 or len(node.inputs) < 2:
         return None
-    moved = (house.ints_attribute(node, "pads"), house.ints_attribute(node, "strides"))
+    moved = (graphs.ints_attribute(node, "pads"), graphs.ints_attribute(node, "strides"))
     if any(moved[0]) or any(stride != 1 for stride in moved[1]):
         return None
     data, weights = (None if value is None else value.producer() for value in node.inputs[:2])
-    if data is None or weights is None or not all(house.is_op(each, "DequantizeLinear") for each in (data, weights)):
+    if data is None or weights is None or not all(graphs.is_op(each, "DequantizeLinear") for each in (data, weights)):
         return None
     rounds = None if data.inputs[0] is None else data.inputs[0].producer()
-    codes, scale = house.array_of(weights.inputs[0]), house.array_of(data.inputs[1])
-    if rounds is None or not house.is_op(rounds, "QuantizeLinear") or codes is None or scale is None or scale.size != 1:
+    codes, scale = graphs.array_of(weights.inputs[0]), graphs.array_of(data.inputs[1])
+    if (
+        rounds is None
+        or not graphs.is_op(rounds, "QuantizeLinear")
+        or codes is None
+        or scale is None
+        or scale.size != 1
+    ):
         return None
     if codes.ndim < 3 or set(codes.shape[2:]) != {1} or axis_of(weights, codes.ndim):
         return None
@@ -78,12 +84,12 @@ def _quantized(node: ir.Node) -> _Quantized | None:
 
 def _write(model: ir.Model, found: _Quantized) -> None:
     node, rank, old = found.node, found.rank, found.node.outputs[0]
-    insert = house.Inserter(model, LowerQuantizedConvolutions.name, before=node)
+    insert = graphs.Inserter(model, LowerQuantizedConvolutions.name, before=node)
     name, read, kind = str(old.name), found.rounds.inputs[0], ir.DataType.INT8
     turned = insert.op("Transpose", [read], {"perm": (0, *range(2, rank), 1)}, name=f"{name}_channels_last")
     codes = insert.op("QuantizeLinear", [turned, *found.rounds.inputs[1:]], name=f"{name}_codes", dtype=kind)
     data = insert.op("DequantizeLinear", [codes, *found.data.inputs[1:]], name=f"{name}_data", dtype=old.dtype)
-    array = house.array_of(found.weights.inputs[0])
+    array = graphs.array_of(found.weights.inputs[0])
     assert array is not None
     matrix = insert.constant(np.ascontiguousarray(array.reshape(array.shape[:2]).T), f"{name}_matrix")
     weights = insert.op(
@@ -96,4 +102,4 @@ def _write(model: ir.Model, found: _Quantized) -> None:
         "Transpose", [product], {"perm": (0, rank - 1, *range(1, rank - 1))}, name=f"{name}_first", dtype=old.dtype
     )
     back.shape = old.shape
-    house.take_over(model, old, back)
+    graphs.take_over(model, old, back)

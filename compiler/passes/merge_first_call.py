@@ -25,7 +25,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.equal_rows import EqualRows
 from compiler.errors import Place, Refused
 from compiler.operator_traits import BROADCASTING, ENTRYWISE, PICKING, REARRANGING
@@ -58,7 +58,7 @@ class MergeFirstCall:
             return Outcome(lowered)
         zeros = [state.input for state in lowered.states if _is_zero(np.asarray(state.initial, np.float64))]
         started = _started(lowered, zeros)
-        first = _canonical(house.clone(lowered.first_call), lowered)
+        first = _canonical(graphs.clone(lowered.first_call), lowered)
         keys, first_keys = _Keys(started, zeros), _Keys(first)
         for later, other in zip(started.graph.outputs, first.graph.outputs, strict=True):
             if keys.of(later) != first_keys.of(other):
@@ -73,8 +73,8 @@ def _started(lowered: Lowered, zeros: Collection[str]) -> ir.Model:
         lowered: the graph.
         zeros: states that begin with zeros; a first call, which is given none, has nothing like others.
     """
-    model = house.clone(lowered.model)
-    inputs = house.inputs_named(model)
+    model = graphs.clone(lowered.model)
+    inputs = graphs.inputs_named(model)
     caches = [state for state in lowered.states if state.frames_axis is not None]
     for state in caches:
         shape = inputs[state.input].shape
@@ -82,13 +82,13 @@ def _started(lowered: Lowered, zeros: Collection[str]) -> ir.Model:
         inputs[state.input].shape = ir.Shape([0 if at == state.frames_axis else dim for at, dim in enumerate(shape)])
     for value in (value for node in model.graph for value in node.outputs):
         value.shape = None
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     _drop_empty(model)
     for state in lowered.states:
-        for node in house.consumers_of(inputs[state.input]):
-            if house.is_op(node, "Shape"):
+        for node in graphs.consumers_of(inputs[state.input]):
+            if graphs.is_op(node, "Shape"):
                 _batch_from_elsewhere(model, inputs[state.input], node)
-    house.prune(model)
+    graphs.prune(model)
     for state in caches:
         _require_unread(inputs[state.input])
         model.graph.inputs.remove(inputs[state.input])
@@ -97,34 +97,34 @@ def _started(lowered: Lowered, zeros: Collection[str]) -> ir.Model:
 
 def _canonical(model: ir.Model, lowered: Lowered, zeros: Collection[str] = ()) -> ir.Model:
     """One spelling for what is cut to as much as there is, for zeros in front of something, and for equal rows."""
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     _pad_instead(model, _zeros_of(model, zeros))
     if lowered.batch_axis is not None:
         _OneRow(model, EqualRows(model, zeros, lowered.batch_axis)).serve()
-    house.forget_shapes(model)
+    graphs.forget_shapes(model)
     simplify_model(model)
     CanonicalizeReshapes().apply(Lowered(lowered.graph, model))
     simplify_model(model)
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     for node in list(model.graph):
-        if house.is_op(node, "Slice") and _keeps_all(node):
-            house.take_over(model, node.outputs[0], node.inputs[0])  # type: ignore[arg-type]
-    house.prune(model)
+        if graphs.is_op(node, "Slice") and _keeps_all(node):
+            graphs.take_over(model, node.outputs[0], node.inputs[0])  # type: ignore[arg-type]
+    graphs.prune(model)
     return model
 
 
 def _keeps_all(node: ir.Node) -> bool:
     """Whether a Slice forwards gives as many entries as it is given."""
     view, kept = slice_of(node), node.outputs[0]
-    cuts = None if view is None else view.cuts(house.integers_of)
+    cuts = None if view is None else view.cuts(graphs.integers_of)
     forwards = cuts is not None and all(cut.step == 1 for cut in cuts)
-    sizes = None if view is None else house.dims_of(view.data)
-    return forwards and sizes is not None and sizes == house.dims_of(kept) and not kept.is_graph_output()
+    sizes = None if view is None else graphs.dims_of(view.data)
+    return forwards and sizes is not None and sizes == graphs.dims_of(kept) and not kept.is_graph_output()
 
 
 def _is_empty(value: ir.Value | None, axis: int | None = None) -> bool:
     """Whether a value has no entries, or none along an axis."""
-    dims = None if value is None else house.dims_of(value)
+    dims = None if value is None else graphs.dims_of(value)
     if dims is None:
         return False
     return 0 in dims if axis is None else dims[axis] == 0
@@ -133,9 +133,9 @@ def _is_empty(value: ir.Value | None, axis: int | None = None) -> bool:
 def _drop_empty(model: ir.Model) -> None:
     """Take what has no entries out of concatenations, and read known lengths from nothing."""
     for node in list(model.graph):
-        insert = house.Inserter(model, MergeFirstCall.name, before=node)
-        dims = house.dims_of(node.inputs[0]) if node.inputs and node.inputs[0] is not None else None
-        if house.is_op(node, "Concat") and dims is not None:
+        insert = graphs.Inserter(model, MergeFirstCall.name, before=node)
+        dims = graphs.dims_of(node.inputs[0]) if node.inputs and node.inputs[0] is not None else None
+        if graphs.is_op(node, "Concat") and dims is not None:
             axis = axis_of(node, len(dims))
             kept = [value for value in node.inputs if not _is_empty(value, axis)]
             if kept and len(kept) < len(node.inputs):
@@ -143,13 +143,13 @@ def _drop_empty(model: ir.Model) -> None:
                 joined = insert.op("Identity", kept, name=whole) if len(kept) == 1 else None
                 joined = joined or insert.op("Concat", kept, {"axis": axis}, name=whole)
                 joined.shape = node.outputs[0].shape
-                house.take_over(model, node.outputs[0], joined)
-        elif house.is_op(node, "Shape") and dims is not None and _is_empty(node.inputs[0]):
-            read = [dims[at] for at in house.dims_read(node, len(dims))]
+                graphs.take_over(model, node.outputs[0], joined)
+        elif graphs.is_op(node, "Shape") and dims is not None and _is_empty(node.inputs[0]):
+            read = [dims[at] for at in graphs.dims_read(node, len(dims))]
             known = [each for each in read if isinstance(each, int)]
             if len(known) == len(read):
-                house.take_over(model, node.outputs[0], insert.int64s(*known))
-    house.prune(model)
+                graphs.take_over(model, node.outputs[0], insert.int64s(*known))
+    graphs.prune(model)
 
 
 def _require_unread(value: ir.Value) -> None:
@@ -161,14 +161,14 @@ def _require_unread(value: ir.Value) -> None:
     front, seen = [value], set()
     while front:
         each = front.pop()
-        for node in house.consumers_of(each):
+        for node in graphs.consumers_of(each):
             for output in node.outputs:
                 if not _is_empty(output):
                     raise _unsupported(node, f"reads the cache {value.name!r} otherwise than by concatenation")
                 front += [] if output in seen else [output]
                 seen.add(output)
         if each.is_graph_output():
-            raise _unsupported(each.producer() or next(iter(house.consumers_of(value))), f"gives {value.name!r} back")
+            raise _unsupported(each.producer() or next(iter(graphs.consumers_of(value))), f"gives {value.name!r} back")
 
 
 def _zeros_of(model: ir.Model, names: Collection[str]) -> set[ir.Value]:
@@ -181,15 +181,15 @@ def _zeros_of(model: ir.Model, names: Collection[str]) -> set[ir.Value]:
     found = {value for value in model.graph.inputs if value.name in names}
     for node in model.graph:
         operands = [value for value in node.inputs if value is not None]
-        if house.has_body(node) or not operands:
+        if graphs.has_body(node) or not operands:
             continue
-        if house.is_op(node, "ConstantOfShape"):
+        if graphs.is_op(node, "ConstantOfShape"):
             value = node.attributes.get("value")
             if value is None or _is_zero(value.as_tensor().numpy()):
                 found.update(node.outputs)
             continue
-        moved = operands if house.is_op(node, "Concat") else operands[:1]
-        if node.op_type in MOVES and all(value in found or _is_zero(house.array_of(value)) for value in moved):
+        moved = operands if graphs.is_op(node, "Concat") else operands[:1]
+        if node.op_type in MOVES and all(value in found or _is_zero(graphs.array_of(value)) for value in moved):
             found.update(node.outputs)
     return found
 
@@ -201,19 +201,19 @@ def _is_zero(array: np.ndarray | None) -> bool:
 def _pad_instead(model: ir.Model, zeros: Collection[ir.Value]) -> None:
     """Zeros in front: Concat(zeros, x) is Pad(x)."""
     for node in list(model.graph):
-        if not (house.is_op(node, "Concat") and len(node.inputs) == 2 and node.inputs[0] in zeros):
+        if not (graphs.is_op(node, "Concat") and len(node.inputs) == 2 and node.inputs[0] in zeros):
             continue
         first, other = node.inputs
-        dims = None if first is None else house.dims_of(first)
+        dims = None if first is None else graphs.dims_of(first)
         axis = axis_of(node, len(dims or ()))
         if dims is None or other is None or other in zeros or not isinstance(dims[axis], int):
             continue
         pads = [0] * (2 * len(dims))
         pads[axis] = int(dims[axis])
-        insert = house.Inserter(model, MergeFirstCall.name, before=node)
+        insert = graphs.Inserter(model, MergeFirstCall.name, before=node)
         padded = insert.op("Pad", [other, insert.int64s(*pads)], {"mode": "constant"}, name=f"{other.name}_zeros")
         padded.shape = node.outputs[0].shape
-        house.take_over(model, node.outputs[0], padded)
+        graphs.take_over(model, node.outputs[0], padded)
 
 
 class _OneRow:
@@ -242,21 +242,23 @@ class _OneRow:
     def _is_repeated(self, node: ir.Node, value: ir.Value) -> bool:
         """Whether another operand has all rows where the rows of this one would be."""
         behind = len(value.shape or ()) - self.equal.axes[value]
-        others = [house.dims_of(each) or () for each in node.inputs if each is not None and each not in self.equal.axes]
+        others = [
+            graphs.dims_of(each) or () for each in node.inputs if each is not None and each not in self.equal.axes
+        ]
         return any(len(dims) >= behind and dims[-behind] == self.equal.batch for dims in others)
 
     def _one(self, value: ir.Value, before: ir.Node | None) -> ir.Value:
         """One row of a value, as a constant or computed of one, in front of who reads it."""
         if value in self.made:
             return self.made[value]
-        insert = house.Inserter(self.model, MergeFirstCall.name, before=before)
+        insert = graphs.Inserter(self.model, MergeFirstCall.name, before=before)
         if value in self.equal.contents:
             self.made[value] = insert.constant(self.equal.contents[value], "one_row")
             return self.made[value]
         node = value.producer()
         assert node is not None
         read = [self._one(each, before) if each in self.equal.axes else each for each in node.inputs]
-        outputs = [ir.Value(name=house.fresh_name(self.model.graph, f"{each.name}_once"), type=each.type)
+        outputs = [ir.Value(name=graphs.fresh_name(self.model.graph, f"{each.name}_once"), type=each.type)
                    for each in node.outputs]  # fmt: skip
         insert.place(ir.Node(node.domain, node.op_type, read, list(node.attributes.values()), outputs=outputs))
         self.made |= zip(node.outputs, outputs, strict=True)
@@ -265,10 +267,10 @@ class _OneRow:
     def _all(self, value: ir.Value) -> ir.Value:
         """A graph output, repeated for the rows of an input."""
         dims, at = list(value.shape or ()), self.equal.axes[value]
-        rows = [(each, (house.dims_of(each) or ()).index(self.equal.batch))
+        rows = [(each, (graphs.dims_of(each) or ()).index(self.equal.batch))
                 for each in self.model.graph.inputs
-                if each not in self.equal.axes and self.equal.batch in (house.dims_of(each) or ())]  # fmt: skip
-        insert = house.Inserter(self.model, MergeFirstCall.name)
+                if each not in self.equal.axes and self.equal.batch in (graphs.dims_of(each) or ())]  # fmt: skip
+        insert = graphs.Inserter(self.model, MergeFirstCall.name)
         given, place = rows[0]
         count = insert.op("Shape", [given], {"start": place, "end": place + 1}, name="rows", dtype=ir.DataType.INT64)
         sizes = [count if each == at else insert.int64s(int(dim)) for each, dim in enumerate(dims)]  # type: ignore[arg-type]
@@ -277,7 +279,7 @@ class _OneRow:
             "Expand", [self._one(value, None), shape], name=f"{value.name}_rows", shape=dims, dtype=value.dtype
         )
         old = str(value.name)
-        value.name = house.fresh_name(self.model.graph, f"{old}_inside")
+        value.name = graphs.fresh_name(self.model.graph, f"{old}_inside")
         made.name = old
         return made
 
@@ -285,10 +287,10 @@ class _OneRow:
 def _batch_from_elsewhere(model: ir.Model, value: ir.Value, node: ir.Node) -> None:
     """Read a leading dimension from another input that has the same one in the same place."""
     own = list(value.shape or ())
-    read = house.dims_read(node, len(own))
+    read = graphs.dims_read(node, len(own))
     for candidate in model.graph.inputs:
         others = list(candidate.shape or ())
-        reads_same = house.dims_read(node, len(others)) == read
+        reads_same = graphs.dims_read(node, len(others)) == read
         if candidate is not value and reads_same and [others[at] for at in read] == [own[at] for at in read]:
             node.replace_input_with(0, candidate)
             return
@@ -296,7 +298,7 @@ def _batch_from_elsewhere(model: ir.Model, value: ir.Value, node: ir.Node) -> No
 
 
 def _unsupported(node: ir.Node, reason: str) -> Refused:
-    place = Place(node=str(node.name), op=node.op_type, source=house.source_of(node))
+    place = Place(node=str(node.name), op=node.op_type, source=graphs.source_of(node))
     return Refused(
         reason, cure="remove merge_first_call from the recipe and build two graphs, or join caches first", place=place
     )
@@ -311,11 +313,11 @@ class _Keys:
     """
 
     def __init__(self, model: ir.Model, zeros: Collection[str] = ()) -> None:
-        house.infer_shapes(model)
+        graphs.infer_shapes(model)
         self.bare: dict[ir.Value, str] = {}
         self.keys: dict[ir.Value, str] = {value: f"input {value.name}" for value in model.graph.inputs}
         for value in _zeros_of(model, zeros):
-            dims = house.dims_of(value)
+            dims = graphs.dims_of(value)
             if dims is not None:
                 self.keys[value] = f"zeros {value.dtype} {list(map(str, dims))}"
         self.turned: dict[ir.Value, tuple[ir.Value, tuple[int, ...]]] = {}
@@ -329,13 +331,13 @@ class _Keys:
         if value is None:
             return "absent"
         if value not in self.keys:
-            array = house.array_of(value)
+            array = graphs.array_of(value)
             assert array is not None
             self.keys[value] = _digest(f"{array.dtype}{array.shape}", np.ascontiguousarray(array).tobytes())
         return self.keys[value]
 
     def _node_key(self, node: ir.Node) -> str:
-        if house.has_body(node):
+        if graphs.has_body(node):
             return _digest(f"{id(self)} {node.name}")  # a body may read values that are no inputs: equal to no other
         attributes = sorted((name, str(attribute.value)) for name, attribute in node.attributes.items())
         operands = [self.of(value) for value in node.inputs]
@@ -356,11 +358,11 @@ class _Keys:
         if node.op_type not in REARRANGING or node.domain not in ("", "ai.onnx"):
             return ""
         given, made = node.inputs[0], node.outputs[0]
-        before, after = (None if each is None else house.dims_of(each) for each in (given, made))
+        before, after = (None if each is None else graphs.dims_of(each) for each in (given, made))
         if given is None or before is None or after is None:
             return ""
         root, order = self.turned.get(given, (given, tuple(at for at, dim in enumerate(before) if dim != 1)))
-        if house.is_op(node, "Transpose"):
+        if graphs.is_op(node, "Transpose"):
             wide = [at for at, dim in enumerate(before) if dim != 1]
             perm = perm_of(node, len(before))
             order = tuple(order[wide.index(at)] for at in perm if before[at] != 1)
@@ -371,11 +373,11 @@ class _Keys:
         return _digest(repr(("turned", self.of(root), order, len(after), ones)))
 
     def _is_of_constants(self, value: ir.Value | None) -> bool:
-        return value in self.bare or house.array_of(value) is not None
+        return value in self.bare or graphs.array_of(value) is not None
 
     def _bare(self, value: ir.Value | None) -> str:
         """The key of an operand without axes of size 1 in front, which broadcasting adds by itself."""
-        array = house.array_of(value)
+        array = graphs.array_of(value)
         if value is None or array is None:
             return self.of(value) if value is None or value not in self.bare else self.bare[value]
         sizes = list(array.shape)
@@ -405,9 +407,12 @@ def _difference(keys: _Keys, first_keys: _Keys, later: ir.Value, other: ir.Value
     a, b = later.producer(), other.producer()
     at = a or b  # an input of the later call is made by no node
     place = Place(
-        node=str(at.name) if at else "", op=at.op_type if at else "", tensor=str(later.name), source=house.source_of(at)
+        node=str(at.name) if at else "",
+        op=at.op_type if at else "",
+        tensor=str(later.name),
+        source=graphs.source_of(at),
     )
-    got = f"{b.op_type if b else 'input or constant'} ({house.source_of(b) or other.name})"
+    got = f"{b.op_type if b else 'input or constant'} ({graphs.source_of(b) or other.name})"
     if a is not None and b is not None and a.op_type == b.op_type:
         got += " with other attributes, weights or inputs"
     return Refused(

@@ -29,7 +29,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.lengths import infer_settled
 from compiler.calib.watched_streams import calibration_of, run_streams
 from compiler.errors import Place, RecipeError, Refused
@@ -98,7 +98,7 @@ class MergeKvHeads:
         Raises:
             Refused: there are no calibration data, the graph is padded, or it has no attention that can be merged.
         """
-        plain = in_plain_form(dataclasses.replace(lowered, model=house.clone(lowered.model), first_call=None))
+        plain = in_plain_form(dataclasses.replace(lowered, model=graphs.clone(lowered.model), first_call=None))
         found = self.merges(plain)
         if not found.merges:
             return Outcome(lowered, found.matched, 0, tuple(found.refused))
@@ -132,7 +132,7 @@ class MergeKvHeads:
         if not sites:
             return Merges((), 0, tuple(refused))
         budgets = self._budgets(lowered, sites, streams)
-        original = dataclasses.replace(lowered, model=house.clone(lowered.model))
+        original = dataclasses.replace(lowered, model=graphs.clone(lowered.model))
         merges = tuple(
             _Merging(self, lowered, original, site, groups, streams).merge()
             for site, groups in zip(sites, budgets, strict=True)
@@ -154,7 +154,7 @@ class MergeKvHeads:
                 sites.append(site_of(lowered.model, attention, feed))
             except Refused as error:
                 node = attention.softmax
-                place = Place(node=attention.name, op="Softmax", source=house.source_of(node))
+                place = Place(node=attention.name, op="Softmax", source=graphs.source_of(node))
                 refused.append(Refusal(str(error.args[0]) if error.args else str(error), place))
         return sites, found.shared, refused
 
@@ -273,7 +273,7 @@ class _Merging:
         caches = self._caches(partition, keys, values)
         model = self.lowered.model
         written = Rewriter(model, attention, partition, weights, self.options.name).write()
-        house.prune(model)
+        graphs.prune(model)
         infer_settled(model)
         folded, bias = weights.output.weights, weights.output.bias
         context = str(written.context.name)
@@ -281,10 +281,10 @@ class _Merging:
         every = fitted + kept
         chosen = refitted(fitted, kept, folded) if self.options.refit else folded
         if chosen is not folded:
-            insert = house.Inserter(model, self.options.name, before=written.output)
+            insert = graphs.Inserter(model, self.options.name, before=written.output)
             name = f"{written.output.name}_refit"
             written.output.replace_input_with(1, insert.constant(chosen.astype(np.float32), name))
-            house.prune(model)
+            graphs.prune(model)
         lost_by = {name: losses_of(site, moments, partition, name) for name in METHODS}
         losses = Losses(
             attention.heads,

@@ -22,7 +22,7 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.ir import Dim
 from compiler.operator_traits import OF_ALIKE_SHAPES
 from compiler.operator_views.axes import axis_of
@@ -44,14 +44,14 @@ class MergeRows:
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph in place."""
-        house.infer_shapes(lowered.model)
+        graphs.infer_shapes(lowered.model)
         work = _Merging(lowered.model)
-        products = [node for node in house.nodes_of(lowered.model) if _is_product(node)]
-        for node in house.nodes_of(lowered.model) if products else ():
+        products = [node for node in graphs.nodes_of(lowered.model) if _is_product(node)]
+        for node in graphs.nodes_of(lowered.model) if products else ():
             work.visit(node)
         if work.merged:
-            house.prune(lowered.model)
-            house.infer_shapes(lowered.model)
+            graphs.prune(lowered.model)
+            graphs.infer_shapes(lowered.model)
         return Outcome(lowered, len(products), work.merged)
 
 
@@ -74,7 +74,7 @@ class _Merging:
             operand = self._undone(node)
             self._replace(node, [self._rows_of(node, operand), node.inputs[1]])
             self.merged += 1
-        elif house.is_op(node, "Reshape"):
+        elif graphs.is_op(node, "Reshape"):
             self._reshape(node)
         elif any(value in self.rows for value in node.inputs):
             operands = self._operands(node)
@@ -96,10 +96,10 @@ class _Merging:
         """A value with its leading axes merged, in front of a node that reads it."""
         if value not in self.rows:
             maker = value.producer()
-            source = maker.inputs[0] if maker is not None and house.is_op(maker, "Reshape") else value
-            dims = house.dims_of(value)
+            source = maker.inputs[0] if maker is not None and graphs.is_op(maker, "Reshape") else value
+            dims = graphs.dims_of(value)
             assert dims is not None and isinstance(dims[-1], int)
-            insert = house.Inserter(self.model, MergeRows.name, before=node)
+            insert = graphs.Inserter(self.model, MergeRows.name, before=node)
             self.rows[value] = insert.op(
                 "Reshape", [source, insert.int64s(-1, dims[-1])], name=f"{value.name}_rows", dtype=value.dtype
             )
@@ -112,7 +112,7 @@ class _Merging:
             return None
         dims = shapes[0]
         assert dims is not None
-        if house.is_op(node, *ALONG_THE_LAST):
+        if graphs.is_op(node, *ALONG_THE_LAST):
             if axis_of(node, len(dims)) != len(dims) - 1:
                 return None
             data = len(node.inputs) if node.op_type == "Concat" else 1
@@ -121,7 +121,7 @@ class _Merging:
         if has_one_grid(node):
             rows = self._over_rows(node, node.inputs[0], dims[:-1])
             return None if rows is None else [rows, *node.inputs[1:]]
-        if not house.is_op(node, *OF_ALIKE_SHAPES):
+        if not graphs.is_op(node, *OF_ALIKE_SHAPES):
             return None
         read = [value if value is None else self._entries(node, value, dims) for value in node.inputs]
         return None if any(a is None and b is not None for a, b in zip(read, node.inputs, strict=True)) else read
@@ -133,50 +133,50 @@ class _Merging:
 
     def _entries(self, node: ir.Node, value: ir.Value, dims: tuple[Dim, ...]) -> ir.Value | None:
         """An operand that is as large as the result, or spread along the rows."""
-        if house.dims_of(value) == dims:
+        if graphs.dims_of(value) == dims:
             return self._rows_of(node, value)
-        array = house.array_of(value)
+        array = graphs.array_of(value)
         if array is None or array.size != (array.shape or (1,))[-1] or array.ndim > len(dims):
             return None
         if array.ndim < 2:
             return value
-        return house.Inserter(self.model, MergeRows.name, before=node).constant(array.reshape(-1), "spread")
+        return graphs.Inserter(self.model, MergeRows.name, before=node).constant(array.reshape(-1), "spread")
 
     def _replace(self, node: ir.Node, operands: Sequence[ir.Value | None]) -> None:
         """The same operator over rows, and its results in their old shapes for whoever wants them so."""
-        insert = house.Inserter(self.model, MergeRows.name, before=node)
+        insert = graphs.Inserter(self.model, MergeRows.name, before=node)
         outputs = [
-            ir.Value(name=house.fresh_name(self.model.graph, f"{old.name}_merged"), type=old.type)
+            ir.Value(name=graphs.fresh_name(self.model.graph, f"{old.name}_merged"), type=old.type)
             for old in node.outputs
         ]
         attributes = {name: value for name, value in node.attributes.items() if name != "axis"}
-        if house.is_op(node, *ALONG_THE_LAST):
+        if graphs.is_op(node, *ALONG_THE_LAST):
             attributes["axis"] = ir.AttrInt64("axis", -1)
         made = ir.Node(
             "", node.op_type, operands, list(attributes.values()), outputs=outputs, name=f"{outputs[0].name}_node"
         )
         insert.place(made)
         for old, new in zip(node.outputs, outputs, strict=True):
-            target = _target(house.dims_of(old) or ())
+            target = _target(graphs.dims_of(old) or ())
             assert target is not None
             back = insert.op("Reshape", [new, insert.int64s(*target)], name=f"{old.name}_parted", dtype=old.dtype)
             back.shape = old.shape
             self.rows[back] = new
-            house.take_over(self.model, old, back)
+            graphs.take_over(self.model, old, back)
 
     def _reshape(self, node: ir.Node) -> None:
         """A reshape of what is over rows now reads the rows."""
         value = node.inputs[0]
-        target = _target(house.dims_of(node.outputs[0]) or ())
+        target = _target(graphs.dims_of(node.outputs[0]) or ())
         if value in self.rows and value is not None and target is not None:
             node.replace_input_with(0, self.rows[value])
-            node.replace_input_with(1, house.Inserter(self.model, MergeRows.name, before=node).int64s(*target))
+            node.replace_input_with(1, graphs.Inserter(self.model, MergeRows.name, before=node).int64s(*target))
             node.attributes.pop("allowzero", None)
 
 
 def _is_product(node: ir.Node) -> bool:
     """A product of something with more than two axes and a constant matrix."""
-    if not house.is_op(node, "MatMul") or node.inputs[0] is None or _mergeable(node.inputs[0]) is None:
+    if not graphs.is_op(node, "MatMul") or node.inputs[0] is None or _mergeable(node.inputs[0]) is None:
         return False
     return _is_matrix(node.inputs[1]) and _mergeable(node.outputs[0]) is not None
 
@@ -184,15 +184,15 @@ def _is_product(node: ir.Node) -> bool:
 def _is_matrix(value: ir.Value | None) -> bool:
     """Whether a value is a constant matrix, of numbers or of codes that are dequantised."""
     maker = None if value is None else value.producer()
-    if maker is not None and house.is_op(maker, "DequantizeLinear"):
+    if maker is not None and graphs.is_op(maker, "DequantizeLinear"):
         value = maker.inputs[0]
-    array = house.array_of(value)
+    array = graphs.array_of(value)
     return array is not None and array.ndim == 2
 
 
 def _mergeable(value: ir.Value) -> tuple[Dim, ...] | None:
     """The sizes of a value with more than two axes that a Reshape can give; None of any other."""
-    dims = house.dims_of(value)
+    dims = graphs.dims_of(value)
     if dims is None or len(dims) < 3 or _target(dims) is None or not isinstance(dims[-1], int):
         return None
     return dims

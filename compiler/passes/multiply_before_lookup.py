@@ -23,7 +23,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_views.axes import axis_of, perm_of
 from compiler.operator_views.reshapes import target_of
 from compiler.stages import Array, Lowered, Outcome
@@ -44,8 +44,8 @@ class MultiplyBeforeLookup:
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph in place."""
         model, matched, rewritten = lowered.model, 0, 0
-        house.infer_shapes(model)
-        for node in house.nodes_of(model):
+        graphs.infer_shapes(model)
+        for node in graphs.nodes_of(model):
             found = _Lookup.behind(node)
             if found is None:
                 continue
@@ -54,8 +54,8 @@ class MultiplyBeforeLookup:
                 found.write(model)
                 rewritten += 1
         if rewritten:
-            house.prune(model)
-            house.infer_shapes(model)
+            graphs.prune(model)
+            graphs.infer_shapes(model)
         return Outcome(lowered, matched, rewritten)
 
 
@@ -78,13 +78,13 @@ class _Lookup:
     @classmethod
     def behind(cls, product: ir.Node) -> "_Lookup | None":
         """The lookup whose result a product reads, with nothing but movement between them."""
-        value, moves = product.inputs[1] if house.is_op(product, "MatMul") else None, list[ir.Node]()
+        value, moves = product.inputs[1] if graphs.is_op(product, "MatMul") else None, list[ir.Node]()
         while value is not None and len(value.uses()) == 1 and not value.is_graph_output():
             node = value.producer()
             if node is None or node.inputs[0] is None:
                 return None
-            if not house.is_op(node, "Reshape", "Transpose"):
-                table, index = (house.array_of(node.inputs[0]), node.inputs[1]) if _is_lookup(node) else (None, None)
+            if not graphs.is_op(node, "Reshape", "Transpose"):
+                table, index = (graphs.array_of(node.inputs[0]), node.inputs[1]) if _is_lookup(node) else (None, None)
                 return None if table is None or index is None else cls(product, moves[::-1], table, index)
             moves.append(node)
             value = node.inputs[0]
@@ -93,8 +93,8 @@ class _Lookup:
     def is_worth_it(self) -> bool:
         """As many places as rows of the table, all sizes known but for the rows, and frames fewer than channels."""
         data, result = self.product.inputs[0], self.product.outputs[0]
-        dims, places = house.dims_of(result), house.dims_of(self.index)
-        operand = None if data is None else house.dims_of(data)
+        dims, places = graphs.dims_of(result), graphs.dims_of(self.index)
+        operand = None if data is None else graphs.dims_of(data)
         if dims is None or places is None or operand is None or len(dims) < 3 or len(operand) != len(dims):
             return False
         if len(places) != 2 or places[1] != len(self.table) or places[0] != dims[0] or dims[-1] != len(self.table):
@@ -107,10 +107,10 @@ class _Lookup:
     def moved(self, rows: Array) -> Array | None:
         """What the product reads, of looked-up rows [batch, places, ...]."""
         for node in self.moves:
-            if house.is_op(node, "Transpose"):
+            if graphs.is_op(node, "Transpose"):
                 rows = np.transpose(rows, perm_of(node, rows.ndim))
                 continue
-            target = None if house.array_of(node.inputs[1]) is None else target_of(node, house.integers_of)
+            target = None if graphs.array_of(node.inputs[1]) is None else target_of(node, graphs.integers_of)
             if target is None or not target.copies:
                 return None
             try:
@@ -125,7 +125,7 @@ class _Lookup:
         Movement does not look at numbers, so entries that are all different show where each goes.
         """
         numbers = np.arange(self.table.size).reshape(self.table.shape)
-        first, places, rng = (house.dims_of(self.index) or (1,))[0], len(self.table), np.random.default_rng(0)
+        first, places, rng = (graphs.dims_of(self.index) or (1,))[0], len(self.table), np.random.default_rng(0)
         count = first if isinstance(first, int) else 3
         whole = self.moved(np.broadcast_to(numbers, (count, *numbers.shape)))
         if whole is None or whole.shape[0] != count:
@@ -140,28 +140,28 @@ class _Lookup:
 
     def write(self, model: ir.Model) -> None:
         """Multiply, then look up."""
-        old, dims = self.product.outputs[0], house.dims_of(self.product.outputs[0])
-        first = (house.dims_of(self.index) or (1,))[0]
+        old, dims = self.product.outputs[0], graphs.dims_of(self.product.outputs[0])
+        first = (graphs.dims_of(self.index) or (1,))[0]
         count = first if isinstance(first, int) else 1
         whole = self.moved(np.broadcast_to(self.table, (count, *self.table.shape)))
         assert dims is not None and whole is not None
-        insert = house.Inserter(model, MultiplyBeforeLookup.name, before=self.product)
+        insert = graphs.Inserter(model, MultiplyBeforeLookup.name, before=self.product)
         table = insert.constant(np.ascontiguousarray(whole[:1]), f"{old.name}_table")
         product = insert.op("MatMul", [self.product.inputs[0], table], name=f"{old.name}_all")
         found = insert.op(
             "GatherElements", [product, self._spread(model, dims[1:-1])], {"axis": -1}, name=f"{old.name}_looked_up"
         )
         found.shape = old.shape
-        house.take_over(model, old, found)
+        graphs.take_over(model, old, found)
 
-    def _spread(self, model: ir.Model, sizes: Sequence[house.Dim]) -> ir.Value:
+    def _spread(self, model: ir.Model, sizes: Sequence[graphs.Dim]) -> ir.Value:
         """The index over the axes between rows and places; one for all lookups that share it."""
         target = (1, *(int(size) for size in sizes), 1)
-        for reader in house.consumers_of(self.index):
-            for spread in house.consumers_of(reader.outputs[0]) if house.is_op(reader, "Unsqueeze") else ():
-                if house.is_op(spread, "Expand") and house.integers_of(spread.inputs[1]) == target:
+        for reader in graphs.consumers_of(self.index):
+            for spread in graphs.consumers_of(reader.outputs[0]) if graphs.is_op(reader, "Unsqueeze") else ():
+                if graphs.is_op(spread, "Expand") and graphs.integers_of(spread.inputs[1]) == target:
                     return spread.outputs[0]
-        insert = house.Inserter.behind(model, MultiplyBeforeLookup.name, self.index)
+        insert = graphs.Inserter.behind(model, MultiplyBeforeLookup.name, self.index)
         axes = insert.int64s(*range(1, len(sizes) + 1))
         apart = insert.op("Unsqueeze", [self.index, axes], name=f"{self.index.name}_apart")
         return insert.op("Expand", [apart, insert.int64s(*target)], name=f"{self.index.name}_spread")
@@ -169,8 +169,8 @@ class _Lookup:
 
 def _is_lookup(node: ir.Node) -> bool:
     """Rows of a constant table."""
-    if not house.is_op(node, "Gather"):
+    if not graphs.is_op(node, "Gather"):
         return False
-    table = house.array_of(node.inputs[0])
+    table = graphs.array_of(node.inputs[0])
     is_of_rows = table is not None and table.ndim > 1 and axis_of(node, table.ndim) == 0
-    return is_of_rows and house.array_of(node.inputs[1]) is None
+    return is_of_rows and graphs.array_of(node.inputs[1]) is None

@@ -22,7 +22,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Place, Refused
 from compiler.operator_views.axes import axis_of
 from compiler.operator_views.slices import slice_of
@@ -63,7 +63,7 @@ class PackStates:
             detail = f"{len(lowered.states)} states stay apart" if lowered.states else ""
             return Outcome(lowered, matched=len(lowered.states), detail=detail)
         coded = {state.input for state in lowered.states if codes_of(lowered, state.input) is not None}
-        inputs = house.inputs_named(lowered.model)
+        inputs = graphs.inputs_named(lowered.model)
         numbers = {
             state.input for state in lowered.states if not inputs[state.input].shape
         }  # have no axis to lie along
@@ -86,13 +86,13 @@ class PackStates:
             if len(members) == 1:
                 packed.extend(members)
                 continue
-            name = house.fresh_name(lowered.model.graph, f"packed_{len(packed)}")
+            name = graphs.fresh_name(lowered.model.graph, f"packed_{len(packed)}")
             packed.append(_pack(lowered.model, members, name))
             maps.append((name, tuple(state.input for state in members)))
         if not maps:
             return Outcome(lowered, matched=len(lowered.states))
-        house.prune(lowered.model)
-        house.infer_shapes(lowered.model)
+        graphs.prune(lowered.model)
+        graphs.infer_shapes(lowered.model)
         new = dataclasses.replace(lowered, states=tuple(packed), state_maps=(*lowered.state_maps, Stacked(tuple(maps))))
         return Outcome(new, matched=len(lowered.states), rewritten=sum(len(members) for _, members in maps))
 
@@ -121,7 +121,7 @@ def _carriers(lowered: Lowered) -> set[str]:
 
 
 def _pack(model: ir.Model, members: list[State], name: str) -> State:
-    inputs, outputs = house.inputs_named(model), house.outputs_named(model)
+    inputs, outputs = graphs.inputs_named(model), graphs.outputs_named(model)
     values = [inputs[state.input] for state in members]
     shape = list(values[0].shape or ())
     carrier = ir.Value(name=name, type=values[0].type, shape=ir.Shape([shape[0], len(members), *shape[1:]]))
@@ -133,7 +133,7 @@ def _pack(model: ir.Model, members: list[State], name: str) -> State:
     frames_axis = members[0].frames_axis
     along = None if frames_axis is None else frames_axis + (frames_axis > 0)  # frames in front of all stay there
     fed = [outputs[state.output] for state in members]
-    insert = house.Inserter(model, PackStates.name, source=house.source_of(fed[0].producer()))
+    insert = graphs.Inserter(model, PackStates.name, source=graphs.source_of(fed[0].producer()))
     kept = next((shift for shift in shifts if shift is not None), None)
     if kept is not None and along is not None and all(s is not None and s.start == kept.start for s in shifts):
         stacked = _stack(insert, [shift.new for shift in shifts if shift is not None], f"{name}_new")
@@ -159,7 +159,7 @@ def _initial(members: list[State], rank: int) -> Initial:
     return initial_of_array(np.stack(np.broadcast_arrays(*full), axis=1))
 
 
-def _stack(insert: house.Inserter, values: list[ir.Value], name: str) -> ir.Value:
+def _stack(insert: graphs.Inserter, values: list[ir.Value], name: str) -> ir.Value:
     """[batch, ...] each -> [batch, count, ...]."""
     axis = insert.int64s(1)
     rows = [insert.op("Unsqueeze", [value, axis], name=f"{value.name}_row") for value in values]
@@ -168,11 +168,11 @@ def _stack(insert: house.Inserter, values: list[ir.Value], name: str) -> ir.Valu
 
 def _clean(model: ir.Model, carrier: ir.Value, values: list[ir.Value]) -> tuple[ir.Value, list[ir.Value]]:
     """If every member is cleaned by the same selection, clean the carrier once instead."""
-    wheres = [readers[0] if len(readers) == 1 else None for readers in map(house.consumers_of, values)]
+    wheres = [readers[0] if len(readers) == 1 else None for readers in map(graphs.consumers_of, values)]
     first = wheres[0]
     same = first is not None and all(
         node is not None
-        and house.is_op(node, "Where")
+        and graphs.is_op(node, "Where")
         and node.inputs[0] is first.inputs[0]
         and node.inputs[1] is value
         and node.inputs[2] is first.inputs[2]
@@ -181,7 +181,7 @@ def _clean(model: ir.Model, carrier: ir.Value, values: list[ir.Value]) -> tuple[
     if not same or first is None or not _spans(first.inputs[0], values[0]):
         return carrier, values
     earliest = next(node for node in model.graph if node in wheres)
-    insert = house.Inserter(model, PackStates.name, before=earliest)
+    insert = graphs.Inserter(model, PackStates.name, before=earliest)
     condition = insert.op(
         "Unsqueeze", [first.inputs[0], insert.int64s(1)], name=f"{carrier.name}_valid", dtype=ir.DataType.BOOL
     )
@@ -203,8 +203,8 @@ def _unpack(model: ir.Model, clean: ir.Value, replaced: list[ir.Value]) -> None:
     """Split the carrier into its members and hand them to the members' readers."""
     producer = clean.producer()
     before = _first_reader(model, replaced) if producer is None else None
-    insert = house.Inserter(model, PackStates.name, before, after=producer)
-    rows = [ir.Value(name=house.fresh_name(model.graph, f"{value.name}_row"), type=clean.type) for value in replaced]
+    insert = graphs.Inserter(model, PackStates.name, before, after=producer)
+    rows = [ir.Value(name=graphs.fresh_name(model.graph, f"{value.name}_row"), type=clean.type) for value in replaced]
     insert.place(
         ir.node("Split", [clean], {"axis": 1, "num_outputs": len(rows)}, outputs=rows, name=f"{clean.name}_split")
     )
@@ -234,12 +234,12 @@ def _shift(output: ir.Value, old: ir.Value, state: State) -> _Shift | None:
     if state.frames_axis is None or view is None:
         return None
     join = view.data.producer()
-    if not house.is_op(join, "Concat") or join is None or len(join.inputs) != 2 or join.inputs[0] is not old:
+    if not graphs.is_op(join, "Concat") or join is None or len(join.inputs) != 2 or join.inputs[0] is not old:
         return None
     frames, new = (old.shape or ())[state.frames_axis], join.inputs[1]
     if new is None or not isinstance(frames, int) or axis_of(join, len(old.shape or ())) != state.frames_axis:
         return None
-    kept = view.only_cut(house.integers_of)
+    kept = view.only_cut(graphs.integers_of)
     if kept is None or not isinstance(kept.start, int) or (kept.axis, kept.step) != (state.frames_axis, 1):
         return None
     start = kept.start

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import onnx_ir as ir
 import sympy
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.certificate import certificate, records
 from compiler.analysis.garbage_collection import paused
 from compiler.analysis.known_sizes import is_placeholder
@@ -63,7 +63,7 @@ class PadAxes:
         axes = _axes(lowered)
         limits = infer_settled(lowered.model, axes.behind)
         _check_axes(lowered.model, axes)
-        original = house.clone(lowered.model)
+        original = graphs.clone(lowered.model)
         before = sum(1 for _ in lowered.model.graph)
         work = PaddedGraph(lowered, axes, PadAxes.name)
         derivation = work.derive()
@@ -76,8 +76,8 @@ class PadAxes:
             check_empty(least[cache.axis], cache)
         if lowered.caches:
             _freeze(lowered.model, lowered.caches)
-        house.prune(lowered.model)
-        house.infer_shapes(lowered.model)
+        graphs.prune(lowered.model)
+        graphs.infer_shapes(lowered.model)
         after = sum(1 for _ in lowered.model.graph)
         maps = lowered.state_maps
         if lowered.caches:
@@ -108,9 +108,9 @@ class PadAxes:
 def _least_lengths(
     original: ir.Model,
     axes: Axes,
-    at_least_one: dict[house.Dim, None],
+    at_least_one: dict[graphs.Dim, None],
     limits: Collection[Limit],
-    named: Mapping[sympy.Symbol, house.Dim],
+    named: Mapping[sympy.Symbol, graphs.Dim],
 ) -> dict[str, int]:
     """The smallest length per padded axis at which the original means something, and the proof holds from there on.
 
@@ -132,13 +132,13 @@ def _least_lengths(
     )
 
 
-def _sizes(original: ir.Model, derivation: Derivation) -> dict[sympy.Symbol, house.Dim]:
+def _sizes(original: ir.Model, derivation: Derivation) -> dict[sympy.Symbol, graphs.Dim]:
     """What lengths make of the sizes that shape inference does not know, as far as padding has found it."""
     facts = {value.name: fact for value, fact in derivation.facts.items()}
-    found: dict[sympy.Symbol, house.Dim] = {}
+    found: dict[sympy.Symbol, graphs.Dim] = {}
     for value in (output for node in original.graph for output in node.outputs if output.name in facts):
         for at, axis in facts[value.name].axes:
-            dim = (house.dims_of(value) or ())[at]
+            dim = (graphs.dims_of(value) or ())[at]
             if isinstance(dim, sympy.Symbol) and is_placeholder(dim):
                 found.setdefault(dim, size_of(axis))
     return found
@@ -257,7 +257,7 @@ def _axes(lowered: Lowered) -> Axes:
         clean |= {
             str(value.name)
             for value in lowered.model.graph.inputs
-            if any(house.mentions(dim, cache.axis) for dim in house.dims_of(value) or ())
+            if any(graphs.mentions(dim, cache.axis) for dim in graphs.dims_of(value) or ())
         }
     masks = frozenset(name for each in lowered.padded_axes for name in each.mask_inputs)
     return Axes(lowered.batch_axis, sides, masks, frozenset(clean))
@@ -272,7 +272,7 @@ def _check_opset(model: ir.Model) -> None:
 
 def _check_axes(model: ir.Model, axes: Axes) -> None:
     """Every tracked axis is a dimension of an input by itself, so that its size can be read."""
-    single = {str(dim) for value in model.graph.inputs for dim in house.dims_of(value) or ()}
+    single = {str(dim) for value in model.graph.inputs for dim in graphs.dims_of(value) or ()}
     for axis in axes.sides:
         if axis not in single:
             raise Refused(
@@ -284,14 +284,14 @@ def _check_axes(model: ir.Model, axes: Axes) -> None:
 
 def _freeze(model: ir.Model, caches: Sequence[CacheAxis]) -> None:
     """Write the slots into the input shapes and let all other shapes follow."""
-    slots = {house.symbol(cache.axis): cache.slots for cache in caches}
+    slots = {graphs.symbol(cache.axis): cache.slots for cache in caches}
     for value in model.graph.inputs:
-        dims = house.dims_of(value) or ()
+        dims = graphs.dims_of(value) or ()
         value.shape = ir.Shape([dim if isinstance(dim, int) else _number_or_text(dim.subs(slots)) for dim in dims])
-    house.prune(model)
-    house.forget_shapes(model)
-    house.infer_shapes(model)
-    house.fold_sizes(model)
+    graphs.prune(model)
+    graphs.forget_shapes(model)
+    graphs.infer_shapes(model)
+    graphs.fold_sizes(model)
 
 
 def _number_or_text(size: sympy.Expr) -> int | str:

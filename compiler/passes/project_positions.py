@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.pointwise import pointwise_axes
 from compiler.operator_views.axes import axis_of
 from compiler.passes.window_states import rename_output
@@ -44,49 +44,49 @@ class ProjectPositions:
     def apply(self, lowered: Lowered) -> Outcome:
         """Fold until no consumer of a lookup is a row-wise function of constants."""
         model, matched, rewritten = lowered.model, 0, 0
-        lookups = [node for node in house.nodes_of(model) if _is_lookup(node)]
+        lookups = [node for node in graphs.nodes_of(model) if _is_lookup(node)]
         while lookups:  # every fold leaves one node less between a lookup and the end of the graph
             lookup = lookups.pop()
-            for consumer in house.consumers_of(lookup.outputs[0]):
+            for consumer in graphs.consumers_of(lookup.outputs[0]):
                 matched += 1
                 folded = _fold(model, lookup, consumer)
                 if folded is not None:
                     lookups.append(folded)
                     rewritten += 1
         if rewritten:
-            house.prune(model)
-            house.infer_shapes(model)
+            graphs.prune(model)
+            graphs.infer_shapes(model)
         return Outcome(lowered, matched, rewritten)
 
 
 def _is_lookup(node: ir.Node) -> bool:
     """A constant matrix [rows, channels] whose rows are gathered by computed indices."""
-    if not house.is_op(node, "Gather"):
+    if not graphs.is_op(node, "Gather"):
         return False
-    table, index = house.array_of(node.inputs[0]), house.array_of(node.inputs[1])
+    table, index = graphs.array_of(node.inputs[0]), graphs.array_of(node.inputs[1])
     is_of_rows = table is not None and table.ndim == 2 and axis_of(node, table.ndim) == 0
     return table is not None and is_of_rows and np.issubdtype(table.dtype, np.floating) and index is None
 
 
 def _fold(model: ir.Model, lookup: ir.Node, consumer: ir.Node) -> ir.Node | None:
     """The lookup of the table after `consumer`, or None when `consumer` is not a row-wise function of it alone."""
-    table = house.array_of(lookup.inputs[0])
+    table = graphs.array_of(lookup.inputs[0])
     rows = lookup.outputs[0]
     assert table is not None
     if len(consumer.outputs) != 1 or rows.shape is None or len(rows.shape) != 3:
         return None
-    if not _is_rowwise(consumer, rows) or house.is_op(consumer, *MAY_MIX_STREAMS):
+    if not _is_rowwise(consumer, rows) or graphs.is_op(consumer, *MAY_MIX_STREAMS):
         return None
-    if house.is_op(consumer, "Softmax") and axis_of(consumer, 3) != 2:
+    if graphs.is_op(consumer, "Softmax") and axis_of(consumer, 3) != 2:
         return None
-    constants = [house.array_of(value) for value in consumer.inputs]
+    constants = [graphs.array_of(value) for value in consumer.inputs]
     operands = [table[None] if value is rows else constants[i] for i, value in enumerate(consumer.inputs)]
     if any(operand is None for operand in operands):
         return None
     projected = evaluate_node(consumer, [operand for operand in operands if operand is not None])[0]
     if projected.ndim != 3 or projected.shape[:2] != (1, table.shape[0]):
         return None
-    insert = house.Inserter(model, ProjectPositions.name, before=consumer)
+    insert = graphs.Inserter(model, ProjectPositions.name, before=consumer)
     output = consumer.outputs[0]
     constant = insert.constant(np.ascontiguousarray(projected[0]), f"{output.name}_table")
     shape = [*list(rows.shape)[:2], projected.shape[2]]

@@ -21,7 +21,7 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.rows_alone import prove_rows
 from compiler.calib.noise import decibels
 from compiler.calib.watched_streams import calibration_of, noise_between
@@ -57,7 +57,7 @@ class QuantizeAttention:
             Refused: there are no calibration data, or the first call is a graph of its own.
             DataError: the calibration data show nothing of some value.
         """
-        house.infer_shapes(lowered.model)
+        graphs.infer_shapes(lowered.model)
         products = cached_products(lowered)
         if not products:
             return Outcome(lowered)
@@ -67,7 +67,7 @@ class QuantizeAttention:
         missed = "nothing tried"
         for chosen in [products, without_shares] if len(without_shares) < len(products) else [products]:
             names = frozenset(str(product.node.name) for product in chosen)
-            rounded = dataclasses.replace(lowered, model=house.clone(lowered.model))
+            rounded = dataclasses.replace(lowered, model=graphs.clone(lowered.model))
             _write(rounded.model, cached_products(rounded), names, grids)
             worst, fails = self._misses(lowered, rounded, calibration)
             if names and fails is None:
@@ -100,12 +100,12 @@ def _write(model: ir.Model, products: Iterable[CachedProduct], names: frozenset[
         if str(product.node.name) in names:
             for at, value in enumerate((product.first, product.second)):
                 product.node.replace_input_with(at, writer.on_grid(value, grids[str(value.name)]))
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
 
 
 def _left(products: Iterable[CachedProduct], names: frozenset[str], reason: str) -> tuple[Refusal, ...]:
     return tuple(
-        Refusal(reason, Place(node=str(product.node.name), op="MatMul", source=house.source_of(product.node)))
+        Refusal(reason, Place(node=str(product.node.name), op="MatMul", source=graphs.source_of(product.node)))
         for product in products
         if str(product.node.name) not in names
     )

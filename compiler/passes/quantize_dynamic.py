@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.rows_alone import prove_rows
 from compiler.calib.grid import Array, quantize_weights
 from compiler.passes.quantize_static import check_pins
@@ -61,7 +61,7 @@ class QuantizeDynamic:
             Refused: rows would depend on each other.
         """
         check_pins(self.pins)
-        house.infer_shapes(lowered.model)
+        graphs.infer_shapes(lowered.model)
         placement = self.placement
         layers = [layer for layer in find_layers(lowered.model) if not layer.is_convolution]
         pins = pinned_layers(find_layers(lowered.model), lowered.data_outputs, placement, self.pins, self.keep_float)
@@ -71,7 +71,7 @@ class QuantizeDynamic:
         written = _Tokens(lowered.model, placement)
         for layer in free:
             written.write(layer)
-        house.prune(lowered.model)
+        graphs.prune(lowered.model)
         proof = () if lowered.batch_axis is None else (prove_rows(lowered),)
         return Outcome(lowered, matched=len(layers), rewritten=len(free), records=proof, precision=tuple(pins.values()))
 
@@ -88,7 +88,7 @@ class _Tokens:
         """Put the quantised form in the place of a product."""
         weights = quantize_weights(layer.weights, layer.weight_axis)
         codes, scale = self._coded(layer.data)
-        insert = house.Inserter(self.model, QuantizeDynamic.name, before=layer.node)
+        insert = graphs.Inserter(self.model, QuantizeDynamic.name, before=layer.node)
         name, shape = f"{layer.name}_int8", layer.node.outputs[0].shape
         inputs = [codes, insert.constant(weights.codes, f"{layer.name}_weights")]
         if not self.placement.signed:
@@ -99,12 +99,12 @@ class _Tokens:
         scaled = insert.op("Mul", [numbers, scale], name=f"{name}_scaled", shape=shape)
         channels = insert.constant(weights.scales, f"{layer.name}_scales")
         result = insert.op("Mul", [scaled, channels], name=name, shape=shape)
-        house.take_over(self.model, layer.node.outputs[0], result)
+        graphs.take_over(self.model, layer.node.outputs[0], result)
 
     def _coded(self, value: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Codes and scale per token."""
         if value not in self.codes:
-            insert = house.Inserter.behind(self.model, QuantizeDynamic.name, value)
+            insert = graphs.Inserter.behind(self.model, QuantizeDynamic.name, value)
             shape = list(value.shape or ())
             one = [*shape[:-1], 1] if shape else None
             sizes = insert.op("Abs", [value], name=f"{value.name}_sizes", shape=value.shape)

@@ -25,7 +25,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.rows_alone import prove_rows
 from compiler.calib.noise import decibels
 from compiler.calib.watched_streams import calibration_of, noise_between, run_streams
@@ -68,7 +68,7 @@ class QuantizeStates:
             DataError: the calibration data leave a cache empty.
         """
         cached = [state for state in lowered.states if lowered.cache_of(state) is not None]
-        inputs = house.inputs_named(lowered.model)
+        inputs = graphs.inputs_named(lowered.model)
         chosen = [state for state in cached if inputs[state.input].dtype == ir.DataType.FLOAT]
         left = tuple(
             Refusal(f"expected float32, got {inputs[state.input].dtype}", Place(tensor=state.input))
@@ -83,10 +83,10 @@ class QuantizeStates:
             )
         streams = calibration_of(lowered).streams
         grids = _grids(lowered, chosen, streams, self.headroom)
-        before = dataclasses.replace(lowered, model=house.clone(lowered.model))
+        before = dataclasses.replace(lowered, model=graphs.clone(lowered.model))
         for state in chosen:
             _write(lowered.model, state, grids[state.input])
-        house.infer_shapes(lowered.model)
+        graphs.infer_shapes(lowered.model)
         noise = noise_between(before, lowered, streams)
         for name in lowered.data_outputs:
             if decibels(noise[name]) < self.sqnr_db:
@@ -145,11 +145,11 @@ def grid_of(largest: Array, headroom: float = 1.0) -> Codes:
 
 def _write(model: ir.Model, state: State, grid: Codes) -> None:
     """Let a state come in and leave as codes."""
-    value, left = house.inputs_named(model)[state.input], house.outputs_named(model)[state.output]
-    readers = house.consumers_of(value)
+    value, left = graphs.inputs_named(model)[state.input], graphs.outputs_named(model)[state.output]
+    readers = graphs.consumers_of(value)
     attributes = {"axis": grid.axis} if grid.scales.ndim else {}
     first = next((node for node in model.graph if node in readers), None)
-    insert = house.Inserter(model, QuantizeStates.name, first, house.source_of(first))
+    insert = graphs.Inserter(model, QuantizeStates.name, first, graphs.source_of(first))
     scales = insert.constant(grid.scales, f"{value.name}_scales")
     zeros = insert.constant(np.zeros(grid.scales.shape, np.int8), f"{value.name}_zeros")
     numbers = insert.op(
@@ -162,7 +162,7 @@ def _write(model: ir.Model, state: State, grid: Codes) -> None:
                 node.replace_input_with(at, numbers)
     source = numbers if left is value else left
     value.type = ir.TensorType(ir.DataType.INT8)  # of its own: values may share the record of their type
-    insert = house.Inserter(model, QuantizeStates.name, source=house.source_of(left.producer()))
+    insert = graphs.Inserter(model, QuantizeStates.name, source=graphs.source_of(left.producer()))
     codes = insert.op(
         "QuantizeLinear", [source, scales, zeros], attributes, name=f"{state.output}_codes", shape=left.shape,
         dtype=ir.DataType.INT8,

@@ -20,7 +20,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import ClassVar
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.rows_alone import prove_rows
 from compiler.calib.noise import decibels
 from compiler.calib.watched_streams import calibration_of
@@ -65,7 +65,7 @@ class QuantizeStatic:
             DataError: the calibration data show nothing of some value.
         """
         check_pins(self.pins)
-        house.infer_shapes(lowered.model)
+        graphs.infer_shapes(lowered.model)
         placement = self.placement
         layers = find_layers(lowered.model)
         pins = pinned_layers(layers, lowered.data_outputs, placement, self.pins, self.keep_float)
@@ -80,7 +80,7 @@ class QuantizeStatic:
             return sensitivities(lowered, plans, placement, calibration.streams)
 
         def distance_of(names: frozenset[str]) -> float | None:
-            copy = dataclasses.replace(lowered, model=house.clone(lowered.model))
+            copy = dataclasses.replace(lowered, model=graphs.clone(lowered.model))
             _write(copy, names, placement, plans)
             return calibration.task_distance(copy)
 

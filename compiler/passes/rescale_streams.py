@@ -24,7 +24,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.calib.magnitudes import HALF_MAX, largest_magnitudes
 from compiler.calib.watched_streams import calibration_of
 from compiler.errors import Place
@@ -108,16 +108,16 @@ class _SharedScale:
         power = math.ceil(math.log2(largest / self.limit))
         for node, index, sign in sorted(self.constants, key=lambda each: (str(each[0].name), each[1])):
             value = node.inputs[index]
-            array = house.array_of(value)
+            array = graphs.array_of(value)
             assert value is not None and array is not None
-            insert = house.Inserter(self.model, RescaleStreams.name, before=node)
+            insert = graphs.Inserter(self.model, RescaleStreams.name, before=node)
             scaled = np.ldexp(array, sign * power).astype(array.dtype)
             node.replace_input_with(index, insert.constant(scaled, f"{value.name}_scaled"))
         for norm in self.norms:
-            epsilon = house.attribute(norm, "epsilon", 1e-5)
+            epsilon = graphs.attribute(norm, "epsilon", 1e-5)
             assert isinstance(epsilon, float)
             norm.attributes["epsilon"] = ir.AttrFloat32("epsilon", math.ldexp(epsilon, -2 * power))
-        house.prune(self.model)
+        graphs.prune(self.model)
         return power
 
     def _grow(self) -> None:
@@ -128,7 +128,7 @@ class _SharedScale:
                 continue
             self.values.add(value)
             waiting += self._towards_makers(value)
-            for node in house.consumers_of(value):
+            for node in graphs.consumers_of(value):
                 waiting += self._towards_readers(value, node)
             if value.is_graph_output():
                 self._stop(value, "it is an output of the graph", value.producer())
@@ -138,19 +138,19 @@ class _SharedScale:
         node = value.producer()
         if node is None:
             return self._stop(value, "it is an input of the graph", None)
-        if house.is_op(node, *SUMS):
+        if graphs.is_op(node, *SUMS):
             return self._operands(node, range(1 if node.op_type == "Where" else 0, len(node.inputs)))
-        if house.is_op(node, *ALONG):
+        if graphs.is_op(node, *ALONG):
             return self._operands(node, range(1))
-        if house.is_op(node, *PRODUCTS) and self._note(node, 1, -1):
+        if graphs.is_op(node, *PRODUCTS) and self._note(node, 1, -1):
             return self._operands(node, range(2, len(node.inputs)))
-        if house.is_op(node, "LayerNormalization", "RMSNormalization") and self._note(node, 1, -1):
+        if graphs.is_op(node, "LayerNormalization", "RMSNormalization") and self._note(node, 1, -1):
             return self._operands(node, range(2, len(node.inputs)))
-        if house.is_op(node, *FACTORS):
-            index = 1 if house.array_of(node.inputs[1]) is not None else 0
+        if graphs.is_op(node, *FACTORS):
+            index = 1 if graphs.array_of(node.inputs[1]) is not None else 0
             other = node.inputs[1 - index]
             over = other is not None and self.magnitudes.get(str(other.name), 0.0) > self.limit
-            is_factor = house.array_of(node.inputs[index]) is not None and (index == 1 or node.op_type == "Mul")
+            is_factor = graphs.array_of(node.inputs[index]) is not None and (index == 1 or node.op_type == "Mul")
             if is_factor and over and other is not None:
                 return [other]
             if is_factor and self._note(node, index, 1 if node.op_type == "Div" else -1):
@@ -160,18 +160,18 @@ class _SharedScale:
     def _towards_readers(self, value: ir.Value, node: ir.Node) -> list[ir.Value]:
         """Values behind that are scaled with this one."""
         first = node.inputs[0] is value
-        if house.is_op(node, *SUMS) and not (node.op_type == "Where" and first):
+        if graphs.is_op(node, *SUMS) and not (node.op_type == "Where" and first):
             return list(node.outputs)
-        if house.is_op(node, *ALONG) and first:
+        if graphs.is_op(node, *ALONG) and first:
             return list(node.outputs)
-        if house.is_op(node, "LayerNormalization", "RMSNormalization") and first and len(node.outputs) == 1:
+        if graphs.is_op(node, "LayerNormalization", "RMSNormalization") and first and len(node.outputs) == 1:
             self.norms.add(node)
             return []
-        if house.is_op(node, *PRODUCTS) and first and self._note(node, 1, 1):
+        if graphs.is_op(node, *PRODUCTS) and first and self._note(node, 1, 1):
             return []
-        if house.is_op(node, *FACTORS):
+        if graphs.is_op(node, *FACTORS):
             index = 1 if first else 0
-            if house.array_of(node.inputs[index]) is not None and (first or node.op_type == "Mul"):
+            if graphs.array_of(node.inputs[index]) is not None and (first or node.op_type == "Mul"):
                 if self.magnitudes.get(str(node.outputs[0].name), 0.0) > self.limit or node.outputs[0] in self.values:
                     return list(node.outputs)
                 self._note(node, index, -1 if node.op_type == "Div" else 1)
@@ -189,7 +189,7 @@ class _SharedScale:
 
     def _note(self, node: ir.Node, index: int, sign: int) -> bool:
         """Whether an operand is a constant, which is then scaled."""
-        if house.array_of(node.inputs[index]) is None:
+        if graphs.array_of(node.inputs[index]) is None:
             return False
         self.constants.add((node, index, sign))
         return True
@@ -200,7 +200,7 @@ class _SharedScale:
             node="" if node is None else str(node.name),
             op="" if node is None else node.op_type,
             tensor=str(value.name),
-            source=house.source_of(node),
+            source=graphs.source_of(node),
         )
         self.obstacle = self.obstacle or Refusal(
             f"{self.start.name} reaches {size:.6g} and cannot be made smaller: {reason}", place

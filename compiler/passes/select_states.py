@@ -25,7 +25,7 @@ import dataclasses
 import math
 from typing import ClassVar
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.operator_costs import Rates, bytes_of
 from compiler.analysis.streaming.carrying_cut import choose
 from compiler.analysis.streaming.stable import Cache, Frames, Stable, find_caches
@@ -86,7 +86,7 @@ class SelectStates:
 
     def _choose(self, lowered: Lowered, along: CacheAxis) -> Outcome:
         """Of the caches along one axis; those along others are states without a choice."""
-        house.infer_shapes(lowered.model)
+        graphs.infer_shapes(lowered.model)
         caches, refused = find_caches(lowered, along)
         fixed = _fixed_bytes(lowered, caches)
         if not caches:
@@ -140,5 +140,5 @@ def _fixed_bytes(lowered: Lowered, caches: tuple[Cache, ...]) -> int:
     """Bytes of the states of one stream that the pass has no say in."""
     chosen = {cache.state.input for cache in caches}
     sizes = {cache.axis: cache.slots for cache in lowered.caches}
-    inputs = house.inputs_named(lowered.model)
+    inputs = graphs.inputs_named(lowered.model)
     return bytes_of([inputs[state.input] for state in lowered.states if state.input not in chosen], sizes)

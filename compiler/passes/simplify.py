@@ -25,7 +25,7 @@ from typing import ClassVar
 import onnx_ir as ir
 import onnx_ir.passes.common
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.known_sizes import Numbers
 from compiler.rounds import Rounds, until_settled
 from compiler.simplification.added_axes import AXES
@@ -65,19 +65,19 @@ class Simplify:
 def simplify_model(model: ir.Model, rounds: int = 4) -> Rounds:
     """Simplify in place; how many nodes and initializers went away or changed."""
     start, before = _text(model), _size(model)
-    house.recount_names(model.graph)
+    graphs.recount_names(model.graph)
     if model.functions:
         onnx_ir.passes.common.InlinePass()(model)
     onnx_ir.passes.common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
 
     def change() -> int:
-        house.infer_shapes(model)
+        graphs.infer_shapes(model)
         changed = sweep(model) + share_initializers(model)
-        house.prune(model)
+        graphs.prune(model)
         return changed
 
     done = until_settled(change, rounds)
-    house.recount_names(model.graph)
+    graphs.recount_names(model.graph)
     return dataclasses.replace(done, changes=0 if _text(model) == start else max(before - _size(model), 1))
 
 
@@ -85,7 +85,7 @@ def sweep(model: ir.Model) -> int:
     """Visit every node once, operands first, so that a rule sees what the rules before it have made; the changes."""
     numbers: Numbers = {}
     kept: dict[Key, ir.Node] = {}
-    return sum(_visit(Candidate(model, node, Simplify.name, numbers), kept) for node in house.nodes_of(model))
+    return sum(_visit(Candidate(model, node, Simplify.name, numbers), kept) for node in graphs.nodes_of(model))
 
 
 def _visit(candidate: Candidate, kept: dict[Key, ir.Node]) -> bool:
@@ -102,7 +102,7 @@ def _visit(candidate: Candidate, kept: dict[Key, ir.Node]) -> bool:
     if arrays is not None:
         constants = [candidate.insert.constant(array, "folded") for array in arrays]
         return _take_over(candidate, node.outputs, constants)
-    rule = EVERY.get(node.op_type) if house.is_op(node, node.op_type) else None
+    rule = EVERY.get(node.op_type) if graphs.is_op(node, node.op_type) else None
     simpler = (None if rule is None else rule(candidate)) or known_integers(candidate)
     if simpler is not None:
         return _take_over(candidate, node.outputs[:1], [simpler])

@@ -23,7 +23,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.carrying.turned import Order, in_front, order_alone, turn_states
 from compiler.ir import Dim
 from compiler.operator_traits import OF_ALIKE_SHAPES
@@ -56,14 +56,14 @@ class SinkTransposes:
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph in place."""
         model = lowered.model
-        house.infer_shapes(model)
+        graphs.infer_shapes(model)
         matched = sum(order_of(node) is not None for node in model.graph)
         rounds, turned = [_sunk(model)], 0
         if self.turns_states:
             lowered, turned = turn_states(lowered, self.name)
         if turned:
-            house.prune(model)
-            house.infer_shapes(model)
+            graphs.prune(model)
+            graphs.infer_shapes(model)
             rounds.append(_sunk(model))
         count = turned + sum(each.changes for each in rounds)
         detail = f"{turned} states turned" if turned else ""
@@ -78,10 +78,10 @@ def _sunk(model: ir.Model) -> Rounds:
     """
 
     def change() -> int:
-        moved = sum(_join(model, node) or _sink(model, node) for node in house.nodes_of(model))
+        moved = sum(_join(model, node) or _sink(model, node) for node in graphs.nodes_of(model))
         if moved:
-            house.prune(model)
-            house.infer_shapes(model)
+            graphs.prune(model)
+            graphs.infer_shapes(model)
         return moved
 
     return until_settled(change)
@@ -99,9 +99,9 @@ def _join(model: ir.Model, node: ir.Node) -> bool:
     if joined == tuple(range(len(joined))):
         if old.is_graph_output() and (source.is_graph_input() or source.is_graph_output() or source.is_initializer()):
             return False
-        house.take_over(model, old, source)
+        graphs.take_over(model, old, source)
     else:
-        house.take_over(model, old, _turned(model, node, source, joined, old))
+        graphs.take_over(model, old, _turned(model, node, source, joined, old))
     _forget(model, node)
     return True
 
@@ -118,7 +118,7 @@ def _forget(model: ir.Model, node: ir.Node) -> None:
 
 def _turned(model: ir.Model, behind: ir.Node, source: ir.Value, order: Order, old: ir.Value) -> ir.Value:
     """A transpose right behind a node, in the place of a value."""
-    insert = house.Inserter(model, SinkTransposes.name, after=behind)
+    insert = graphs.Inserter(model, SinkTransposes.name, after=behind)
     turned = insert.op("Transpose", [source], {"perm": order}, name=f"{old.name}_turned", dtype=old.dtype)
     turned.shape = old.shape
     return turned
@@ -126,26 +126,26 @@ def _turned(model: ir.Model, behind: ir.Node, source: ir.Value, order: Order, ol
 
 def _sink(model: ir.Model, node: ir.Node) -> bool:
     """Compute in the order in front of the transposes, and transpose what comes of it."""
-    if not house.is_op(node, *ALONG_AN_AXIS, *OF_ALIKE_SHAPES):
+    if not graphs.is_op(node, *ALONG_AN_AXIS, *OF_ALIKE_SHAPES):
         return False
     order = next((found for value in node.inputs if value is not None and (found := order_alone(value, node))), None)
-    if order is None or any(len(house.dims_of(value) or ()) != len(order) for value in node.outputs):
+    if order is None or any(len(graphs.dims_of(value) or ()) != len(order) for value in node.outputs):
         return False
     operands = _operands(model, node, order)
     if operands is None:
         return False
     outputs = [_before(model, old, order) for old in node.outputs]
     attributes = {name: value for name, value in node.attributes.items() if name != "axis"}
-    if house.is_op(node, "Concat", "Split"):
+    if graphs.is_op(node, "Concat", "Split"):
         attributes["axis"] = ir.AttrInt64("axis", order[axis_of(node, len(order))])
     made = ir.Node(
         "", node.op_type, operands, list(attributes.values()), outputs=outputs, name=f"{outputs[0].name}_node"
     )
-    house.Inserter(model, SinkTransposes.name, before=node).place(made)
+    graphs.Inserter(model, SinkTransposes.name, before=node).place(made)
     for old, new in zip(node.outputs, outputs, strict=True):
         turned = _turned(model, node, new, order, old)
-        house.take_over(model, old, turned)
-        if house.is_op(node, "Concat"):
+        graphs.take_over(model, old, turned)
+        if graphs.is_op(node, "Concat"):
             _meet(model, turned)
     _forget(model, node)
     return True
@@ -153,10 +153,10 @@ def _sink(model: ir.Model, node: ir.Node) -> bool:
 
 def _meet(model: ir.Model, turned: ir.Value) -> None:
     """Let what reads a turned Concat have what `_saved_behind` has promised it."""
-    for reader in house.consumers_of(turned):
+    for reader in graphs.consumers_of(turned):
         _join(model, reader)
-    left = house.only_reader(turned)
-    if left is not None and house.is_op(left, "Slice"):
+    left = graphs.only_reader(turned)
+    if left is not None and graphs.is_op(left, "Slice"):
         _sink(model, left)
 
 
@@ -164,35 +164,35 @@ def _before(model: ir.Model, old: ir.Value, order: Order) -> ir.Value:
     """What a value is in front of its transpose."""
     assert old.shape is not None
     shape = ir.Shape([old.shape[at] for at in np.argsort(order)])
-    return ir.Value(name=house.fresh_name(model.graph, f"{old.name}_before"), type=old.type, shape=shape)
+    return ir.Value(name=graphs.fresh_name(model.graph, f"{old.name}_before"), type=old.type, shape=shape)
 
 
 def _operands(model: ir.Model, node: ir.Node, order: Order) -> list[ir.Value | None] | None:
     """What a node reads as it was in front of the transposes; None where they differ, or more were turned behind it."""
-    insert = house.Inserter(model, SinkTransposes.name, before=node)
-    if house.is_op(node, "Slice"):
+    insert = graphs.Inserter(model, SinkTransposes.name, before=node)
+    if graphs.is_op(node, "Slice"):
         view, axes = slice_of(node), _axes_of(node)
         if view is None or axes is None:
             return None
         return view.along(in_front(view.data), insert.integers(view.kind, (order[axis] for axis in axes)))
-    if house.is_op(node, "Clip", "Split"):
+    if graphs.is_op(node, "Clip", "Split"):
         return [in_front(node.inputs[0]), *node.inputs[1:]]
     values = [value for value in node.inputs if value is not None]
     turned = {value for value in values if order_alone(value, node) == order}
     rest = {value for value in values if value not in turned}
     if len(values) < len(node.inputs):
         return None
-    if house.is_op(node, "Concat"):
+    if graphs.is_op(node, "Concat"):
         if rest and _entries(turned) + _saved_behind(node, order) <= _entries(rest):
             return None
         back = tuple(int(at) for at in np.argsort(order))
         return [in_front(value) if value in turned else _turned_part(insert, value, back) for value in values]
-    if _entries(node.outputs) > _entries(turned) or any(house.array_of(value) is None for value in rest):
+    if _entries(node.outputs) > _entries(turned) or any(graphs.array_of(value) is None for value in rest):
         return None
     return [in_front(value) if value in turned else _spread(insert, value, order) for value in values]
 
 
-def _turned_part(insert: house.Inserter, value: ir.Value, back: Order) -> ir.Value:
+def _turned_part(insert: graphs.Inserter, value: ir.Value, back: Order) -> ir.Value:
     """A part of a Concat as it is in front of the transpose of the other parts."""
     turned = insert.op("Transpose", [value], {"perm": back}, name=f"{value.name}_turned", dtype=value.dtype)
     turned.shape = None if value.shape is None else ir.Shape([value.shape[at] for at in back])
@@ -202,12 +202,12 @@ def _turned_part(insert: house.Inserter, value: ir.Value, back: Order) -> ir.Val
 def _axes_of(node: ir.Node) -> tuple[int, ...] | None:
     """The axes of a Slice, where they are known."""
     view = slice_of(node)
-    return None if view is None else view.axes_cut(house.integers_of)
+    return None if view is None else view.axes_cut(graphs.integers_of)
 
 
-def _spread(insert: house.Inserter, value: ir.Value, order: Order) -> ir.Value:
+def _spread(insert: graphs.Inserter, value: ir.Value, order: Order) -> ir.Value:
     """A constant as it is spread over values in front of their transpose."""
-    array = house.array_of(value)
+    array = graphs.array_of(value)
     assert array is not None
     if array.size == 1:
         return value
@@ -222,19 +222,24 @@ def _saved_behind(node: ir.Node, order: Order) -> int:
     what it takes of it, as it is computed in that order, too.
     """
     back, result = tuple(int(at) for at in np.argsort(order)), node.outputs[0]
-    turns = [reader for reader in house.consumers_of(result) if order_of(reader) == back]
-    others = [reader for reader in house.consumers_of(result) if reader not in turns]
+    turns = [reader for reader in graphs.consumers_of(result) if order_of(reader) == back]
+    others = [reader for reader in graphs.consumers_of(result) if reader not in turns]
     saved = _entries({turn.outputs[0] for turn in turns})
     if result.is_graph_output() or len(others) > 1:
         return saved - _entries([result])
-    if others and house.is_op(others[0], "Slice") and others[0].inputs[0] is result and _axes_of(others[0]) is not None:
+    if (
+        others
+        and graphs.is_op(others[0], "Slice")
+        and others[0].inputs[0] is result
+        and _axes_of(others[0]) is not None
+    ):
         return saved - _entries([others[0].outputs[0]])
     return saved - _entries([result] if others else [])
 
 
 def _entries(values: Collection[ir.Value]) -> int:
     """Entries of some values; sizes that are no numbers count as `OF_A_NAME`."""
-    return sum(math.prod(map(_number, house.dims_of(value) or ())) for value in values)
+    return sum(math.prod(map(_number, graphs.dims_of(value) or ())) for value in values)
 
 
 def _number(size: Dim) -> int:

@@ -25,7 +25,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.every_length import EveryLength
 from compiler.operator_traits import BROADCASTING, REARRANGING
 from compiler.operator_views.axes import axis_of
@@ -52,9 +52,9 @@ class SpecializeFullCaches:
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph in place."""
         model = lowered.model
-        house.infer_shapes(model)
+        graphs.infer_shapes(model)
         found = {each.node: each for each in _settled(lowered)}
-        asking = house.makers_of((*(each.asked for each in found.values()), *_conditions(model)))
+        asking = graphs.makers_of((*(each.asked for each in found.values()), *_conditions(model)))
         settled = {node: each for node, each in found.items() if not asking.intersection((node, *each.behind))}
         regions = [_Region(nodes, settled) for nodes in _regions(model, settled, asking)]
         is_full, written = _condition(model, settled.values()), list[_Region]()
@@ -63,7 +63,7 @@ class SpecializeFullCaches:
                 region.write(model, is_full)
                 written.append(region)
         if settled:
-            house.prune(model)
+            graphs.prune(model)
         count = sum(len(region.settled) for region in written)
         detail = f"{count} in {len(written)} branches" if count else ""
         return Outcome(lowered, len(found), count, detail=detail)
@@ -93,7 +93,7 @@ def _settled(lowered: Lowered) -> Iterator[_Settled]:
         if not _makes_room(cache):
             continue
         at_every_length = EveryLength(lowered.model, cache, {})
-        for node in house.nodes_of(lowered.model):
+        for node in graphs.nodes_of(lowered.model):
             settled = _selection(node, at_every_length) or _lookup(node, at_every_length, lowered)
             if settled is not None and _is_read(node.outputs[0]):
                 yield settled
@@ -101,7 +101,7 @@ def _settled(lowered: Lowered) -> Iterator[_Settled]:
 
 def _conditions(model: ir.Model) -> Iterator[ir.Value]:
     """What says which branch is taken, of branches that are there already."""
-    ifs = (node for node in house.nodes_of(model) if house.is_op(node, "If"))
+    ifs = (node for node in graphs.nodes_of(model) if graphs.is_op(node, "If"))
     return (value for node in ifs for value in node.inputs if value is not None)
 
 
@@ -116,7 +116,7 @@ def _makes_room(cache: CacheAxis) -> bool:
 
 def _when_full(value: ir.Value | None, at_every_length: EveryLength) -> Array | None:
     """Of a row of a value [rows, ...] that follows from the length of a cache: what it is when that is full."""
-    if value is None or len(house.dims_of(value) or ()) < 2 or house.array_of(value) is not None:
+    if value is None or len(graphs.dims_of(value) or ()) < 2 or graphs.array_of(value) is not None:
         return None
     found = at_every_length.of(value)
     if found is None or found.ndim != len(value.shape or ()) or (found == found[-1:]).all():
@@ -126,38 +126,38 @@ def _when_full(value: ir.Value | None, at_every_length: EveryLength) -> Array | 
 
 def _selection(node: ir.Node, at_every_length: EveryLength) -> _Settled | None:
     """A selection that takes everything from one of its operands."""
-    if not house.is_op(node, "Where"):
+    if not graphs.is_op(node, "Where"):
         return None
-    asked, dims = node.inputs[0], house.dims_of(node.outputs[0])
+    asked, dims = node.inputs[0], graphs.dims_of(node.outputs[0])
     holds = _when_full(asked, at_every_length)
     if asked is None or holds is None or holds.min() != holds.max():
         return None
     gives = node.inputs[1 if holds.all() else 2]
-    if gives is None or house.array_of(gives) is not None or dims is None or house.dims_of(gives) != dims:
+    if gives is None or graphs.array_of(gives) is not None or dims is None or graphs.dims_of(gives) != dims:
         return None
     return _Settled(node, asked, holds[(slice(0, 1),) * holds.ndim], gives)
 
 
 def _lookup(node: ir.Node, at_every_length: EveryLength, lowered: Lowered) -> _Settled | None:
     """A lookup of every entry at its own place, or of entries of a constant, which are spread over rows behind."""
-    if not house.is_op(node, "Gather", "GatherElements") or None in node.inputs:
+    if not graphs.is_op(node, "Gather", "GatherElements") or None in node.inputs:
         return None
     data, places = node.inputs
     assert data is not None and places is not None
     asked = _in_front_of_spreading(places)
     holds = _when_full(asked, at_every_length)
-    dims = house.dims_of(node.outputs[0])
+    dims = graphs.dims_of(node.outputs[0])
     if holds is None or dims is None:
         return None
-    if house.is_op(node, "GatherElements"):
-        is_own = house.dims_of(data) == dims and _are_own(holds, axis_of(node, len(dims)) - len(dims), dims)
+    if graphs.is_op(node, "GatherElements"):
+        is_own = graphs.dims_of(data) == dims and _are_own(holds, axis_of(node, len(dims)) - len(dims), dims)
         return _Settled(node, asked, holds, data) if is_own else None
-    rows = house.symbol(str(lowered.batch_axis))
-    behind = _moves(node, rows) if asked is places and house.array_of(data) is not None else None
+    rows = graphs.symbol(str(lowered.batch_axis))
+    behind = _moves(node, rows) if asked is places and graphs.array_of(data) is not None else None
     return None if behind is None else _Settled(node, asked, holds, None, behind)
 
 
-def _are_own(places: Array, axis: int, dims: Sequence[house.Dim]) -> bool:
+def _are_own(places: Array, axis: int, dims: Sequence[graphs.Dim]) -> bool:
     """Whether places, spread over a shape, are those of the entries themselves along an axis counted from the end."""
     if places.ndim < -axis or places.shape[axis] != dims[axis]:
         return False
@@ -167,18 +167,18 @@ def _are_own(places: Array, axis: int, dims: Sequence[house.Dim]) -> bool:
 
 def _in_front_of_spreading(value: ir.Value) -> ir.Value:
     maker = value.producer()
-    return maker.inputs[0] or value if maker is not None and house.is_op(maker, "Expand") else value
+    return maker.inputs[0] or value if maker is not None and graphs.is_op(maker, "Expand") else value
 
 
-def _moves(lookup: ir.Node, rows: house.Dim) -> tuple[ir.Node, ...] | None:
+def _moves(lookup: ir.Node, rows: graphs.Dim) -> tuple[ir.Node, ...] | None:
     """The nodes that only move what was looked up, row by row; None where what reads it does not spread it."""
     moving, behind = [lookup], list[ir.Node]()
     for node in moving:
         value = node.outputs[0]
-        if value.is_graph_output() or (house.dims_of(value) or (0,))[0] != rows:
+        if value.is_graph_output() or (graphs.dims_of(value) or (0,))[0] != rows:
             return None
-        for reader in house.consumers_of(value):
-            if house.is_op(reader, *REARRANGING) and reader.inputs[0] is value:
+        for reader in graphs.consumers_of(value):
+            if graphs.is_op(reader, *REARRANGING) and reader.inputs[0] is value:
                 moving.append(reader)
                 behind.append(reader)
             elif not _spreads(reader, value):
@@ -188,10 +188,10 @@ def _moves(lookup: ir.Node, rows: house.Dim) -> tuple[ir.Node, ...] | None:
 
 def _spreads(node: ir.Node, value: ir.Value) -> bool:
     """Whether an operand with one row gives what the same operand gives in every row."""
-    if node.op_type not in PRODUCTS and not house.is_op(node, *BROADCASTING):
+    if node.op_type not in PRODUCTS and not graphs.is_op(node, *BROADCASTING):
         return False
-    dims = house.dims_of(node.outputs[0])
-    others = [house.dims_of(each) for each in node.inputs if each is not None and each is not value]
+    dims = graphs.dims_of(node.outputs[0])
+    others = [graphs.dims_of(each) for each in node.inputs if each is not None and each is not value]
     return dims is not None and any(
         each is not None and each[:1] == dims[:1] and len(each) == len(dims) for each in others
     )
@@ -203,18 +203,18 @@ def _regions(model: ir.Model, settled: Mapping[ir.Node, _Settled], asking: Colle
     for node, each in settled.items():
         found.join(node, *each.behind)
         for value in (node.outputs[0], *(move.outputs[0] for move in each.behind)):
-            for reader in house.consumers_of(value):
+            for reader in graphs.consumers_of(value):
                 if reader in settled or _may_join(model, reader, asking):
                     found.join(node, reader)
-    for node in house.nodes_of(model):
+    for node in graphs.nodes_of(model):
         around = [maker for value in node.inputs if value is not None and (maker := value.producer()) in found.parent]
-        readers = [reader for value in node.outputs for reader in house.consumers_of(value) if reader in found.parent]
+        readers = [reader for value in node.outputs for reader in graphs.consumers_of(value) if reader in found.parent]
         parts = {found.first(maker) for maker in around if maker is not None}
         joins = node in found.parent or ((len(parts) > 1 or (parts and readers)) and _may_join(model, node, asking))
         if joins:
             found.join(node, *parts, *readers)
     groups: dict[ir.Node, list[ir.Node]] = {}
-    for node in house.nodes_of(model):
+    for node in graphs.nodes_of(model):
         if node in found.parent:
             groups.setdefault(found.first(node), []).append(node)
     return list(groups.values())
@@ -225,9 +225,14 @@ def _may_join(model: ir.Model, node: ir.Node, asking: Collection[ir.Node]) -> bo
 
     Integers and their scale stay where a runtime sees both.
     """
-    if node.graph is not model.graph or node in asking or house.has_body(node) or house.is_op(node, "DequantizeLinear"):
+    if (
+        node.graph is not model.graph
+        or node in asking
+        or graphs.has_body(node)
+        or graphs.is_op(node, "DequantizeLinear")
+    ):
         return False
-    return all(array.size <= SMALL for value in node.inputs if (array := house.array_of(value)) is not None)
+    return all(array.size <= SMALL for value in node.inputs if (array := graphs.array_of(value)) is not None)
 
 
 class _Groups:
@@ -272,7 +277,7 @@ class _Region:
         """Whether nothing outside is computed of it that it reads."""
         inside, behind = set(self.nodes), set(self.results)
         for node in model.graph:
-            if node not in inside and behind.intersection((*node.inputs, *house.read_inside(node))):
+            if node not in inside and behind.intersection((*node.inputs, *graphs.read_inside(node))):
                 behind |= set(node.outputs)
         read = {value for node in self.nodes for value in node.inputs}
         return not read & (behind - set(self.results))
@@ -284,13 +289,13 @@ class _Region:
             ir.AttrGraph("else_branch", self._branch(model, "filling", {})),
         ]
         chosen = [
-            ir.Value(name=house.fresh_name(model.graph, f"{old.name}_chosen"), type=old.type, shape=old.shape)
+            ir.Value(name=graphs.fresh_name(model.graph, f"{old.name}_chosen"), type=old.type, shape=old.shape)
             for old in self.results
         ]
-        insert = house.Inserter(model, SpecializeFullCaches.name, source=house.source_of(self.nodes[-1]))
+        insert = graphs.Inserter(model, SpecializeFullCaches.name, source=graphs.source_of(self.nodes[-1]))
         insert.place(ir.Node("", "If", [is_full], branches, outputs=chosen, name=f"{chosen[0].name}_node"))
         for old, new in zip(self.results, chosen, strict=True):
-            house.take_over(model, old, new, except_in=self.nodes)
+            graphs.take_over(model, old, new, except_in=self.nodes)
         model.graph.remove(self.nodes, safe=True)
         model.graph.sort()
 
@@ -307,7 +312,7 @@ class _Region:
             folded = fold(copy) if settled else None
             if folded is not None:
                 model.graph.remove(copy, safe=True)  # so that its operands count as unread
-                constants = house.Inserter(model, SpecializeFullCaches.name)
+                constants = graphs.Inserter(model, SpecializeFullCaches.name)
                 new = [constants.constant(array, "when_full") for array in folded]
             else:
                 nodes.append(copy)
@@ -331,7 +336,7 @@ def _copied(model: ir.Model, node: ir.Node, made: Mapping[ir.Value, ir.Value], k
     """A node once more, at the end of the graph; a lookup whose places are known has them as a constant."""
     operands = [None if value is None else made.get(value, value) for value in node.inputs]
     if known is not None:
-        operands[1] = house.Inserter(model, SpecializeFullCaches.name).constant(known.holds, "places")
+        operands[1] = graphs.Inserter(model, SpecializeFullCaches.name).constant(known.holds, "places")
     outputs = [_fresh(model, old) for old in node.outputs]
     copy = ir.Node(node.domain, node.op_type, operands, list(node.attributes.values()), outputs=outputs,
                    version=node.version)  # fmt: skip
@@ -339,12 +344,12 @@ def _copied(model: ir.Model, node: ir.Node, made: Mapping[ir.Value, ir.Value], k
 
 
 def _fresh(model: ir.Model, old: ir.Value) -> ir.Value:
-    return ir.Value(name=house.fresh_name(model.graph, f"{old.name}_in_branch"), type=old.type, shape=old.shape)
+    return ir.Value(name=graphs.fresh_name(model.graph, f"{old.name}_in_branch"), type=old.type, shape=old.shape)
 
 
 def _placed(model: ir.Model, node: ir.Node, like: ir.Node) -> ir.Node:
     node.name = f"{node.outputs[0].name}_node"
-    house.Inserter(model, SpecializeFullCaches.name, source=house.source_of(like)).place(node)
+    graphs.Inserter(model, SpecializeFullCaches.name, source=graphs.source_of(like)).place(node)
     return node
 
 
@@ -352,12 +357,12 @@ def _condition(model: ir.Model, settled: Collection[_Settled]) -> ir.Value | Non
     """Whether all that settles a node is, in every row, what it is where caches are full; None of no node."""
     is_full: ir.Value | None = None
     for value, (holds, node) in {each.asked: (each.holds, each.node) for each in settled}.items():
-        source = house.source_of(value.producer() or node)
-        insert = house.Inserter(model, SpecializeFullCaches.name, source=source)
+        source = graphs.source_of(value.producer() or node)
+        insert = graphs.Inserter(model, SpecializeFullCaches.name, source=source)
         same = insert.op("Equal", [value, insert.constant(holds, "when_full")], name="same", dtype=ir.DataType.BOOL)
         number = insert.op("Cast", [same], {"to": ir.DataType.FLOAT}, name="same_number")
         least = insert.op("ReduceMin", [number], {"keepdims": 0}, name="least_same", shape=[])
         held = insert.op("Cast", [least], {"to": ir.DataType.BOOL}, name="all_same", shape=[])
         is_full = held if is_full is None else insert.op("And", [is_full, held], name="is_full", shape=[])
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     return is_full

@@ -20,7 +20,7 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_traits import BROADCASTING
 from compiler.stages import Lowered, Outcome
 
@@ -47,20 +47,20 @@ class SplitConstants:
 def _shared(node: ir.Node) -> list[int]:
     """The operands of a node behind a convolution that are constants of other nodes as well."""
     makers = [value.producer() for value in node.inputs if value is not None]
-    if not house.is_op(node, *BROADCASTING) or not any(house.is_op(each, "Conv", "ConvTranspose") for each in makers):
+    if not graphs.is_op(node, *BROADCASTING) or not any(graphs.is_op(each, "Conv", "ConvTranspose") for each in makers):
         return []
     constants = (
-        (index, value) for index, value in enumerate(node.inputs) if value and house.array_of(value) is not None
+        (index, value) for index, value in enumerate(node.inputs) if value and graphs.array_of(value) is not None
     )
-    return [index for index, value in constants if len(house.consumers_of(value)) > 1]
+    return [index for index, value in constants if len(graphs.consumers_of(value)) > 1]
 
 
 def _copied(model: ir.Model, node: ir.Node, index: int) -> ir.Value:
     """Another constant of the same content."""
     value = node.inputs[index]
-    array = house.array_of(value)
+    array = graphs.array_of(value)
     assert value is not None and array is not None
-    name = house.fresh_name(model.graph, f"{value.name}_own")
+    name = graphs.fresh_name(model.graph, f"{value.name}_own")
     copy = ir.Value(name=name, shape=value.shape, type=value.type, const_value=ir.tensor(array, name=name))
     model.graph.register_initializer(copy)
     return copy

@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_traits import ENTRYWISE
 from compiler.stages import Array, Lowered, Outcome
 
@@ -43,15 +43,15 @@ class SplitHiddenChannels:
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph in place."""
         model, count = lowered.model, 0
-        house.infer_shapes(model)
-        for node in house.nodes_of(model):
+        graphs.infer_shapes(model)
+        for node in graphs.nodes_of(model):
             layer = _Layer.behind(node)
             if layer is not None and layer.channels > BLOCK and layer.channels % BLOCK == 0:
                 layer.write(model)
                 count += 1
         if count:
-            house.prune(model)
-            house.infer_shapes(model)
+            graphs.prune(model)
+            graphs.infer_shapes(model)
         return Outcome(lowered, count, count)
 
 
@@ -83,10 +83,10 @@ class _Layer:
             return False
         if node in self.nodes:
             return True
-        dims = house.dims_of(value)
+        dims = graphs.dims_of(value)
         if dims is None or len(dims) != 2 or dims[1] != self.channels:
             return False
-        entrywise = house.is_op(node, *ENTRY_BY_ENTRY)
+        entrywise = graphs.is_op(node, *ENTRY_BY_ENTRY)
         if _matrix(node) is None and not (entrywise and all(self._is_read(each) for each in node.inputs)):
             return False
         self.nodes[node] = None
@@ -94,7 +94,7 @@ class _Layer:
 
     def _is_read(self, value: ir.Value | None) -> bool:
         """A constant that can be cut, or a part of the layer."""
-        array = house.array_of(value)
+        array = graphs.array_of(value)
         if array is not None:
             return (
                 array.ndim < 3 and array.size in (1, self.channels) and array.shape[-1:] in ((), (1,), (self.channels,))
@@ -103,16 +103,16 @@ class _Layer:
 
     def _is_closed(self) -> bool:
         inside = {*self.nodes, self.product}
-        return all(reader in inside for node in self.nodes for reader in house.consumers_of(node.outputs[0]))
+        return all(reader in inside for node in self.nodes for reader in graphs.consumers_of(node.outputs[0]))
 
     def write(self, model: ir.Model) -> None:
         """Block by block; a bias behind is what the first one is added to."""
         old, weights = self.product.outputs[0], _matrix(self.product)
         assert weights is not None
-        readers = house.consumers_of(old)
+        readers = graphs.consumers_of(old)
         bias = _bias(readers[0], old) if len(readers) == 1 and not old.is_graph_output() else None
         last = self.product if bias is None else readers[0]
-        insert = house.Inserter(model, SplitHiddenChannels.name, before=last)
+        insert = graphs.Inserter(model, SplitHiddenChannels.name, before=last)
         total = bias
         for start in range(0, self.channels, BLOCK):
             place = slice(start, start + BLOCK)
@@ -122,9 +122,9 @@ class _Layer:
             total = insert.op("Gemm", operands, name=f"{old.name}_sum", dtype=old.dtype)
         assert total is not None
         total.shape = last.outputs[0].shape
-        house.take_over(model, last.outputs[0], total)
+        graphs.take_over(model, last.outputs[0], total)
 
-    def _cut(self, insert: house.Inserter, place: slice) -> ir.Value:
+    def _cut(self, insert: graphs.Inserter, place: slice) -> ir.Value:
         """The layer's channels at some places."""
         made: dict[ir.Value, ir.Value] = {}
         for node in self.nodes:
@@ -132,16 +132,16 @@ class _Layer:
                 None if value is None else self._operand(insert, node, value, place, made) for value in node.inputs
             ]
             old = node.outputs[0]
-            new = ir.Value(name=house.fresh_name(insert.graph, f"{old.name}_part"), type=old.type)
+            new = ir.Value(name=graphs.fresh_name(insert.graph, f"{old.name}_part"), type=old.type)
             attributes = list(node.attributes.values())
             insert.place(ir.Node("", node.op_type, operands, attributes, outputs=[new], name=f"{new.name}_node"))
             made[old] = new
         return made[next(reversed(made))]
 
     def _operand(
-        self, insert: house.Inserter, node: ir.Node, value: ir.Value, place: slice, made: Mapping[ir.Value, ir.Value]
+        self, insert: graphs.Inserter, node: ir.Node, value: ir.Value, place: slice, made: Mapping[ir.Value, ir.Value]
     ) -> ir.Value:
-        array = house.array_of(value)
+        array = graphs.array_of(value)
         is_data = _matrix(node) is not None and value is node.inputs[0]
         if array is None or is_data or array.shape[-1:] != (self.channels,):
             return made.get(value, value)
@@ -151,16 +151,16 @@ class _Layer:
 
 def _matrix(node: ir.Node) -> Array | None:
     """The constant matrix that a node multiplies a value of two axes by."""
-    if not house.is_op(node, "MatMul") or node.inputs[0] is None or len(house.dims_of(node.inputs[0]) or ()) != 2:
+    if not graphs.is_op(node, "MatMul") or node.inputs[0] is None or len(graphs.dims_of(node.inputs[0]) or ()) != 2:
         return None
-    array = house.array_of(node.inputs[1])
+    array = graphs.array_of(node.inputs[1])
     return array if array is not None and array.ndim == 2 and np.issubdtype(array.dtype, np.floating) else None
 
 
 def _bias(node: ir.Node, product: ir.Value) -> ir.Value | None:
     """What is added to a product, if it is one number per column."""
-    if not house.is_op(node, "Add") or node.inputs[0] is node.inputs[1]:
+    if not graphs.is_op(node, "Add") or node.inputs[0] is node.inputs[1]:
         return None
     other = node.inputs[1] if node.inputs[0] is product else node.inputs[0]
-    array, dims = house.array_of(other), house.dims_of(product)
+    array, dims = graphs.array_of(other), graphs.dims_of(product)
     return other if array is not None and dims is not None and array.shape == (dims[-1],) else None

@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Place, RecipeError
 from compiler.operator_views.axes import axis_of, changed_axes, perm_of
 from compiler.operator_views.slices import slice_of
@@ -50,7 +50,7 @@ class UnstackStates:
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph in place, stack by stack."""
-        house.infer_shapes(lowered.model)
+        graphs.infer_shapes(lowered.model)
         states = lowered.states if lowered.first_call is None else ()
         found = {state.input: _stack(lowered, state) for state in states}
         stacks = [stack for stack in found.values() if isinstance(stack, _Stack)]
@@ -64,9 +64,9 @@ class UnstackStates:
         maps = [Unstacked(stack.state.input, stack.axis, members[stack.state.input]) for stack in stacks]
         if not apart:
             return Outcome(lowered, matched, refused=tuple(refused))
-        house.prune(lowered.model)
-        house.forget_shapes(lowered.model)
-        house.infer_shapes(lowered.model)
+        graphs.prune(lowered.model)
+        graphs.forget_shapes(lowered.model)
+        graphs.infer_shapes(lowered.model)
         states = tuple(each for state in lowered.states for each in apart.get(state.input, (state,)))
         new = dataclasses.replace(lowered, states=states, state_maps=(*lowered.state_maps, *maps))
         detail = f"{sum(map(len, apart.values()))} states in the place of {len(apart)}"
@@ -128,21 +128,21 @@ class _Stack:
 
 def _stack(lowered: Lowered, state: State) -> _Stack | Refusal | None:
     """A state as a stack, or why it is none although its members are put together; None where they are not."""
-    old = house.inputs_named(lowered.model)[state.input]
-    fed = house.outputs_named(lowered.model)[state.output]
+    old = graphs.inputs_named(lowered.model)[state.input]
+    fed = graphs.outputs_named(lowered.model)[state.output]
     found = _put_together(fed)
-    dims = house.dims_of(old)
+    dims = graphs.dims_of(old)
     if found is None or dims is None:
         return None
     axis, parts = found
     if axis in (0, state.frames_axis) or dims[axis] != len(parts):
         return None
     reads, sizes = list[tuple[ir.Value, int, int | None]](), list[ir.Node]()
-    for node in house.consumers_of(old):
-        read_sizes = house.is_op(node, "Shape") and axis not in house.dims_read(node, len(dims))
+    for node in graphs.consumers_of(old):
+        read_sizes = graphs.is_op(node, "Shape") and axis not in graphs.dims_read(node, len(dims))
         taken = () if read_sizes or node.graph is not lowered.model.graph else tuple(_taken(node, old, axis))
         if not read_sizes and not taken:
-            place = Place(node=str(node.name), op=node.op_type, tensor=state.input, source=house.source_of(node))
+            place = Place(node=str(node.name), op=node.op_type, tensor=state.input, source=graphs.source_of(node))
             return Refusal("more than one member of the stack is read at once, and it is carried as it is", place)
         reads += taken
         sizes += [node] if read_sizes else []
@@ -152,10 +152,10 @@ def _stack(lowered: Lowered, state: State) -> _Stack | Refusal | None:
 def _put_together(fed: ir.Value) -> tuple[int, tuple[ir.Value, ...]] | None:
     """The axis along which single entries are put together to what is fed back, and the entries without it."""
     join, axes = fed.producer(), None
-    if join is not None and house.is_op(join, "Transpose") and join.inputs[0] is not None:
+    if join is not None and graphs.is_op(join, "Transpose") and join.inputs[0] is not None:
         axes = perm_of(join, len(fed.shape or ()))
-        join = join.inputs[0].producer() if len(house.consumers_of(join.inputs[0])) == 1 else None
-    if join is None or not house.is_op(join, "Concat") or len(join.inputs) < 2 or house.consumers_of(fed):
+        join = join.inputs[0].producer() if len(graphs.consumers_of(join.inputs[0])) == 1 else None
+    if join is None or not graphs.is_op(join, "Concat") or len(join.inputs) < 2 or graphs.consumers_of(fed):
         return None
     along = axis_of(join, len(join.outputs[0].shape or (0,)))
     if axes is not None and not _keeps_order(axes, along):
@@ -173,9 +173,9 @@ def _keeps_order(perm: tuple[int, ...], axis: int) -> bool:
 def _entry(value: ir.Value | None, axis: int) -> ir.Value | None:
     """What an Unsqueeze has given one axis."""
     node = None if value is None else value.producer()
-    if node is None or not house.is_op(node, "Unsqueeze"):
+    if node is None or not graphs.is_op(node, "Unsqueeze"):
         return None
-    return node.inputs[0] if changed_axes(node, house.integers_of) == (axis,) else None
+    return node.inputs[0] if changed_axes(node, graphs.integers_of) == (axis,) else None
 
 
 def _taken(node: ir.Node, value: ir.Value, axis: int) -> Iterator[tuple[ir.Value, int, int | None]]:
@@ -186,9 +186,9 @@ def _taken(node: ir.Node, value: ir.Value, axis: int) -> Iterator[tuple[ir.Value
         value: which is the stack, or the stack turned.
         axis: of the members, there.
     """
-    if house.is_op(node, "Transpose"):
+    if graphs.is_op(node, "Transpose"):
         perm = perm_of(node, len(value.shape or ()))
-        readers = house.consumers_of(node.outputs[0])
+        readers = graphs.consumers_of(node.outputs[0])
         turned = perm.index(axis) if perm and _keeps_order(perm, axis) else None
         taken = [list(_taken(each, node.outputs[0], turned)) for each in readers if turned is not None]
         if taken and all(taken) and not node.outputs[0].is_graph_output():
@@ -196,18 +196,18 @@ def _taken(node: ir.Node, value: ir.Value, axis: int) -> Iterator[tuple[ir.Value
                 yield from each
         return
     rank = len(value.shape or ())
-    if house.is_op(node, "Gather") and node.inputs[0] is value and axis_of(node, rank) == axis:
-        index = house.array_of(node.inputs[1])
+    if graphs.is_op(node, "Gather") and node.inputs[0] is value and axis_of(node, rank) == axis:
+        index = graphs.array_of(node.inputs[1])
         if index is not None and index.size == 1 and index.ndim < 2:
             yield node.outputs[0], int(index.reshape(())), axis if index.ndim else None
-    elif house.is_op(node, "Slice") and (start := _single(node, axis)) is not None:
+    elif graphs.is_op(node, "Slice") and (start := _single(node, axis)) is not None:
         yield node.outputs[0], start, axis
 
 
 def _single(node: ir.Node, axis: int) -> int | None:
     """The place of the one entry that a slice along an axis keeps."""
     view = slice_of(node)
-    cut = None if view is None else view.only_cut(house.integers_of)
+    cut = None if view is None else view.only_cut(graphs.integers_of)
     if cut is None or not isinstance(cut.start, int) or cut.start < 0:
         return None
     return cut.start if (cut.axis, cut.step, cut.end) == (axis, 1, cut.start + 1) else None
@@ -218,19 +218,19 @@ def _write(model: ir.Model, stack: _Stack) -> Iterator[State]:
     dims = [dim for at, dim in enumerate(stack.old.shape or ()) if at != stack.axis]
     members = [
         ir.Value(
-            name=house.fresh_name(model.graph, f"{stack.state.input}_{at}"), type=stack.old.type, shape=ir.Shape(dims)
+            name=graphs.fresh_name(model.graph, f"{stack.state.input}_{at}"), type=stack.old.type, shape=ir.Shape(dims)
         )
         for at in range(len(stack.parts))
     ]
     place = list(model.graph.inputs).index(stack.old)
     model.graph.inputs[place : place + 1] = members
     for value, at, axis in stack.reads:
-        member, insert = members[at], house.Inserter(model, UnstackStates.name, before=value.producer())
+        member, insert = members[at], graphs.Inserter(model, UnstackStates.name, before=value.producer())
         if axis is None and value.is_graph_output():
             member = insert.op("Identity", [member], name=f"{member.name}_given")
         if axis is not None:
             member = insert.op("Unsqueeze", [member, insert.int64s(axis)], name=f"{member.name}_wide")
-        house.take_over(model, value, member)
+        graphs.take_over(model, value, member)
     for node in stack.sizes:
         _read_size(model, node, members[0], stack.axis)
     outputs = _given(model, stack)
@@ -243,20 +243,20 @@ def _write(model: ir.Model, stack: _Stack) -> Iterator[State]:
 
 def _read_size(model: ir.Model, node: ir.Node, member: ir.Value, axis: int) -> None:
     """Read sizes of the stack, but for the number of its members, from a member."""
-    insert = house.Inserter(model, UnstackStates.name, before=node)
-    read = [at - (at > axis) for at in house.dims_read(node, len(member.shape or ()) + 1)]
+    insert = graphs.Inserter(model, UnstackStates.name, before=node)
+    read = [at - (at > axis) for at in graphs.dims_read(node, len(member.shape or ()) + 1)]
     sizes = [insert.op("Shape", [member], {"start": at, "end": at + 1}, name="size", dtype=ir.DataType.INT64)
              for at in read]  # fmt: skip
     whole = sizes[0] if len(sizes) == 1 else insert.op("Concat", sizes, {"axis": 0}, name="sizes")
-    house.take_over(model, node.outputs[0], whole)
+    graphs.take_over(model, node.outputs[0], whole)
 
 
 def _given(model: ir.Model, stack: _Stack) -> list[ir.Value]:
     """What feeds every member, as outputs of the graph in the place of the stack."""
     place = list(model.graph.outputs).index(stack.fed)
-    insert, given = house.Inserter(model, UnstackStates.name, source=house.source_of(stack.fed.producer())), []
+    insert, given = graphs.Inserter(model, UnstackStates.name, source=graphs.source_of(stack.fed.producer())), []
     for at, part in enumerate(stack.parts):
-        name = house.fresh_name(model.graph, f"{stack.state.output}_{at}")
+        name = graphs.fresh_name(model.graph, f"{stack.state.output}_{at}")
         if part.producer() is None or part.is_graph_output() or part in given:
             part = insert.op("Identity", [part], name=name, shape=part.shape, dtype=part.dtype)
         part.name = name

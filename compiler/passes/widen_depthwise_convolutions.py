@@ -23,7 +23,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.stages import Lowered, Outcome
 
 ONE_BY_ONE = ("dilations", "kernel_shape", "strides")
@@ -45,27 +45,27 @@ class WidenDepthwiseConvolutions:
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph in place."""
         count = 0
-        for node in house.nodes_of(lowered.model):
-            weights = house.array_of(node.inputs[1]) if house.is_op(node, "Conv") else None
+        for node in graphs.nodes_of(lowered.model):
+            weights = graphs.array_of(node.inputs[1]) if graphs.is_op(node, "Conv") else None
             if weights is not None and _is_depthwise(node, weights):
                 _write(lowered.model, node, weights)
                 count += 1
         if count:
-            house.prune(lowered.model)
-            house.infer_shapes(lowered.model)
+            graphs.prune(lowered.model)
+            graphs.infer_shapes(lowered.model)
         return Outcome(lowered, count, count)
 
 
 def _is_depthwise(node: ir.Node, weights: np.ndarray) -> bool:
-    if weights.ndim != 3 or weights.shape[1] != 1 or house.attribute(node, "auto_pad", "NOTSET") != "NOTSET":
+    if weights.ndim != 3 or weights.shape[1] != 1 or graphs.attribute(node, "auto_pad", "NOTSET") != "NOTSET":
         return False
     channels = int(weights.shape[0])
-    return channels > 1 and house.int_attribute(node, "group", 1) == channels
+    return channels > 1 and graphs.int_attribute(node, "group", 1) == channels
 
 
 def _write(model: ir.Model, node: ir.Node, weights: np.ndarray) -> None:
     old = node.outputs[0]
-    insert = house.Inserter(model, WidenDepthwiseConvolutions.name, before=node)
+    insert = graphs.Inserter(model, WidenDepthwiseConvolutions.name, before=node)
     frames = insert.op("Transpose", [node.inputs[0]], {"perm": SWAPPED}, name=f"{old.name}_in_frames")
     line = insert.op("Unsqueeze", [frames, insert.int64s(1)], name=f"{old.name}_line")
     image = insert.op("Transpose", [line], {"perm": (0, 3, 1, 2)}, name=f"{old.name}_in_channels")
@@ -75,15 +75,15 @@ def _write(model: ir.Model, node: ir.Node, weights: np.ndarray) -> None:
     found = insert.op("Squeeze", [found, insert.int64s(1)], name=f"{old.name}_out_line")
     found = insert.op("Transpose", [found], {"perm": SWAPPED}, name=f"{old.name}_out_frames", dtype=old.dtype)
     found.shape = old.shape
-    house.take_over(model, old, found)
+    graphs.take_over(model, old, found)
 
 
 def _attributes(node: ir.Node) -> dict[str, int | tuple[int, ...]]:
     """Those of the same convolution with a dimension of one line in front."""
-    pads = house.ints_attribute(node, "pads") or (0, 0)
+    pads = graphs.ints_attribute(node, "pads") or (0, 0)
     stated = [name for name in ONE_BY_ONE if name in node.attributes]
     return {
-        "group": house.int_attribute(node, "group", 1),
+        "group": graphs.int_attribute(node, "group", 1),
         "pads": (0, pads[0], 0, pads[1]),
-        **{name: (1, *house.ints_attribute(node, name)) for name in stated},
+        **{name: (1, *graphs.ints_attribute(node, name)) for name in stated},
     }

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.lengths import smallest
 from compiler.errors import Place, Refused
 from compiler.stages import Lowered, Outcome
@@ -39,7 +39,7 @@ class WindowStates:
         Raises:
             Refused: the model keeps fewer frames of a state than the window has.
         """
-        inputs, matched, rewritten = house.inputs_named(lowered.model), 0, 0
+        inputs, matched, rewritten = graphs.inputs_named(lowered.model), 0, 0
         for state in lowered.states:
             if state.frames_axis is None or lowered.cache_of(state) is None:
                 continue
@@ -50,9 +50,9 @@ class WindowStates:
 
 def _cut(lowered: Lowered, output: str, axis: int, fed: ir.Value) -> int:
     model = lowered.model
-    value = house.outputs_named(model)[output]
+    value = graphs.outputs_named(model)[output]
     assert value.shape is not None and fed.shape is not None
-    have, want = (house.dims_of(value) or ())[axis], fed.shape[axis]
+    have, want = (graphs.dims_of(value) or ())[axis], fed.shape[axis]
     if have == want:
         return 0
     assert isinstance(want, int)
@@ -61,16 +61,16 @@ def _cut(lowered: Lowered, output: str, axis: int, fed: ir.Value) -> int:
         raise Refused(
             f"the model keeps {have} frames of {output!r}, which can be fewer than the window of {want}",
             cure=f"make the window {least} frames, or let the model keep more" if least else f"let it keep {want}",
-            place=Place(tensor=output, source=house.source_of(value.producer())),
+            place=Place(tensor=output, source=graphs.source_of(value.producer())),
         )
-    insert = house.Inserter(model, WindowStates.name, source=house.source_of(value.producer()))
+    insert = graphs.Inserter(model, WindowStates.name, source=graphs.source_of(value.producer()))
     shape = list(value.shape)
     shape[axis] = want
     kept = insert.op(
         "Slice",
         [value, insert.int64s(least - want), insert.int64s(least), insert.int64s(axis)]
         if isinstance(have, int)
-        else [value, insert.int64s(-want), insert.int64s(house.END), insert.int64s(axis)],
+        else [value, insert.int64s(-want), insert.int64s(graphs.END), insert.int64s(axis)],
         name=f"{output}_newest",
         shape=shape,
         dtype=value.dtype,
@@ -83,5 +83,5 @@ def rename_output(model: ir.Model, old: ir.Value, new: ir.Value, name: str) -> N
     """Make `new` the graph output called `name` in the place of `old`."""
     outputs = list(model.graph.outputs)
     model.graph.outputs[outputs.index(old)] = new
-    old.name = house.fresh_name(model.graph, f"{name}_whole")
+    old.name = graphs.fresh_name(model.graph, f"{name}_whole")
     new.name = name

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import onnx
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.operator_costs import Rates, bytes_of, multiply_adds
 from compiler.calib.magnitudes import HALF_MAX
 from compiler.operator_traits import MAKING
@@ -51,9 +51,9 @@ def typed_operands(node: ir.Node, kind: ir.DataType) -> Operands | None:
     """The float32 operands and results that may be of another type, or None where one of them may not."""
     inputs = [i for i, value in enumerate(node.inputs) if value is not None and value.dtype == ir.DataType.FLOAT]
     outputs = [i for i, value in enumerate(node.outputs) if value.dtype == ir.DataType.FLOAT]
-    if house.is_op(node, "Cast"):
+    if graphs.is_op(node, "Cast"):
         return Operands(tuple(inputs), tuple(outputs))
-    if house.is_op(node, *SPECTRA):
+    if graphs.is_op(node, *SPECTRA):
         return None
     try:
         schema = onnx.defs.get_schema(node.op_type, node.version or 20, node.domain)
@@ -66,7 +66,7 @@ def typed_operands(node: ir.Node, kind: ir.DataType) -> Operands | None:
             formal = sides[min(position, len(sides) - 1)]
             if half not in allowed.get(formal.type_str, {formal.type_str}):
                 return None
-    made_of_attribute = house.is_op(node, *MAKING) or "dtype" in node.attributes
+    made_of_attribute = graphs.is_op(node, *MAKING) or "dtype" in node.attributes
     return None if made_of_attribute else Operands(tuple(inputs), tuple(outputs))
 
 
@@ -167,8 +167,8 @@ class Planner:
                 side = "gives" if value in node.outputs else "reads"
                 limit = f"{self.limit:.6g}"
                 return self._pin(node, f"{side} {value.name}, which reaches {found:.6g}, above {limit}", value, found)
-        if house.is_op(node, "DequantizeLinear", "QuantizeLinear"):
-            scale = house.array_of(node.inputs[1])
+        if graphs.is_op(node, "DequantizeLinear", "QuantizeLinear"):
+            scale = graphs.array_of(node.inputs[1])
             if scale is not None and scale.min() < SMALLEST_NORMAL[self.kind]:
                 smallest = float(scale.min())
                 return self._pin(node, f"its smallest scale, {smallest:.3g}, would lose bits", node.inputs[1], smallest)
@@ -178,10 +178,10 @@ class Planner:
         """The magnitude of a value that half precision cannot hold."""
         if value.dtype != ir.DataType.FLOAT:
             return None
-        array = house.array_of(value)
+        array = graphs.array_of(value)
         if array is None:
             size = self.magnitudes.get(str(value.name), _largest_dequantized(value))
-        elif house.is_op(node, "Where") and array.size == 1:
+        elif graphs.is_op(node, "Where") and array.size == 1:
             return None  # a mask's fill: written as the lowest number of the type
         else:
             size = float(abs(array).max(initial=0.0))
@@ -191,7 +191,7 @@ class Planner:
     def _pin(self, node: ir.Node, reason: str, tensor: ir.Value | None = None, value: float | None = None) -> Pin:
         name = "" if tensor is None else str(tensor.name)
         cost = self._gain(node) / 1e6
-        return Pin(str(node.name), node.op_type, reason, name, value, house.source_of(node), cost, "us")
+        return Pin(str(node.name), node.op_type, reason, name, value, graphs.source_of(node), cost, "us")
 
     def _gain(self, node: ir.Node) -> int:
         """Picoseconds that half precision saves: half of the arithmetic and half of the bytes, weights included."""
@@ -237,7 +237,7 @@ class Planner:
             name = str(value.name)
             producer = value.producer()
             maker = by_input.get(name, DATA + name) if producer is None else str(producer.name)
-            readers = [str(node.name) for node in house.consumers_of(value)]
+            readers = [str(node.name) for node in graphs.consumers_of(value)]
             if value.is_graph_output():
                 readers.append(by_output.get(name, DATA + name))
             if readers:
@@ -247,7 +247,7 @@ class Planner:
 def _largest_dequantized(value: ir.Value) -> float:
     """The largest number that a DequantizeLinear can give; 0 for anything else."""
     node = value.producer()
-    scale = house.array_of(node.inputs[1]) if node is not None and house.is_op(node, "DequantizeLinear") else None
+    scale = graphs.array_of(node.inputs[1]) if node is not None and graphs.is_op(node, "DequantizeLinear") else None
     return 0.0 if scale is None else MOST_LEVELS * float(scale.max())
 
 

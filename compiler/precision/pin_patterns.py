@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.did_you_mean import did_you_mean
 from compiler.errors import RecipeError
 
@@ -28,7 +28,9 @@ def pinned_by(nodes: Sequence[ir.Node], patterns: Sequence[str], option: str) ->
             raise RecipeError(f"{option}: expected name, op:... or scope:..., got {pattern!r}", cure="mend the pattern")
         fitting = [node for node in nodes if _fits(node, key, wanted)]
         if not fitting:
-            known = {node.op_type if key == "op" else house.scope_of(node) if key else str(node.name) for node in nodes}
+            known = {
+                node.op_type if key == "op" else graphs.scope_of(node) if key else str(node.name) for node in nodes
+            }
             near = did_you_mean(wanted, known).split(" known:")[0]
             raise RecipeError(f"{option}: expected a pattern that fits a node, got {pattern!r}", cure=near[:300])
         found |= {str(node.name): pattern for node in fitting}
@@ -39,6 +41,6 @@ def _fits(node: ir.Node, key: str, wanted: str) -> bool:
     if key == "op":
         return node.op_type == wanted
     if key == "scope":
-        scope = house.scope_of(node)
+        scope = graphs.scope_of(node)
         return fnmatch.fnmatchcase(scope, wanted) or fnmatch.fnmatchcase(scope, f"{wanted}.*")
     return fnmatch.fnmatchcase(str(node.name), wanted)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.precision.float32_nodes import LARGEST, STATE, touches_float, typed_operands
 from compiler.stages import Lowered
 
@@ -21,9 +21,9 @@ def write_types(lowered: Lowered, float32: Collection[str], kind: ir.DataType) -
         float32: names of nodes, and of states behind `state `.
         kind: FLOAT16 or BFLOAT16.
     """
-    copy = house.clone(lowered.model)
+    copy = graphs.clone(lowered.model)
     _Writer(dataclasses.replace(lowered, model=copy), frozenset(float32), kind).run()
-    house.infer_shapes(copy)
+    graphs.infer_shapes(copy)
     return dataclasses.replace(lowered, model=copy)
 
 
@@ -39,7 +39,7 @@ class _Writer:
     def run(self) -> None:
         typed = {
             node: operands
-            for node in house.nodes_of(self.model)
+            for node in graphs.nodes_of(self.model)
             if touches_float(node) and (operands := typed_operands(node, self.kind)) is not None
         }
         halves = {node: operands for node, operands in typed.items() if node.name not in self.float32}
@@ -50,28 +50,28 @@ class _Writer:
         for node, operands in halves.items():
             for index in operands.outputs:
                 node.outputs[index].type = ir.TensorType(self.kind)
-            if house.is_op(node, "Cast") and operands.outputs:
+            if graphs.is_op(node, "Cast") and operands.outputs:
                 node.attributes["to"] = ir.AttrInt64("to", int(self.kind))
         for node in list(self.graph):
             operands = halves.get(node)
             for index, value in enumerate(node.inputs):
                 if value is None or value.dtype not in (ir.DataType.FLOAT, self.kind):
                     continue
-                if house.is_op(node, "Cast"):
+                if graphs.is_op(node, "Cast"):
                     continue  # reads any type
                 if operands is not None and index in operands.inputs:
-                    node.replace_input_with(index, self._as(value, self.kind, fill=house.is_op(node, "Where")))
+                    node.replace_input_with(index, self._as(value, self.kind, fill=graphs.is_op(node, "Where")))
                 elif value.dtype == self.kind:
                     node.replace_input_with(index, self._as(value, ir.DataType.FLOAT))
         for index, output in enumerate(list(self.graph.outputs)):
             kind = wanted.get(str(output.name))
             if kind is not None and output.dtype != kind:
                 name = str(output.name)
-                output.name = house.fresh_name(self.graph, f"{name}_{str(output.dtype).lower()}")
+                output.name = graphs.fresh_name(self.graph, f"{name}_{str(output.dtype).lower()}")
                 cast = self._as(output, kind)
                 cast.name = name
                 self.graph.outputs[index] = cast
-        house.prune(self.model)
+        graphs.prune(self.model)
 
     def _interface(self) -> dict[str, ir.DataType]:
         """The type of every input and output that is float32 now."""
@@ -91,13 +91,13 @@ class _Writer:
             return value
         if (value, kind) in self.casts:
             return self.casts[value, kind]
-        array = house.array_of(value)
+        array = graphs.array_of(value)
         producer = value.producer()
         if array is not None and producer is None:
-            insert = house.Inserter(self.model, STAMP)
+            insert = graphs.Inserter(self.model, STAMP)
             made = insert.constant(_rounded(array, kind, saturate=fill), f"{value.name}_{kind.name.lower()}")
         else:
-            insert = house.Inserter.behind(self.model, STAMP, value)
+            insert = graphs.Inserter.behind(self.model, STAMP, value)
             name = f"{value.name}_{kind.name.lower()}"
             made = insert.op("Cast", [value], {"to": int(kind)}, name=name, shape=value.shape, dtype=kind)
         self.casts[value, kind] = made

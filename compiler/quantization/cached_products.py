@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.runners.coded_states import moved_by
 from compiler.stages import Lowered
 
@@ -39,15 +39,15 @@ class CachedProduct:
 def cached_products(lowered: Lowered) -> list[CachedProduct]:
     """All of them, in graph order. Nodes in subgraphs are left out, and so are packed states, which share no grid."""
     model, packed = lowered.model, lowered.parts
-    states = {house.inputs_named(model)[state.input] for state in lowered.states if state.input not in packed}
+    states = {graphs.inputs_named(model)[state.input] for state in lowered.states if state.input not in packed}
     return [found for node in model.graph if (found := _product(node, states)) is not None]
 
 
 def _product(node: ir.Node, states: Collection[ir.Value]) -> CachedProduct | None:
-    if not house.is_op(node, "MatMul"):
+    if not graphs.is_op(node, "MatMul"):
         return None
     first, second = node.inputs[:2]
-    if first is None or second is None or house.array_of(first) is not None:
+    if first is None or second is None or graphs.array_of(first) is not None:
         return None
     if {first.dtype, second.dtype} != {ir.DataType.FLOAT} or len(second.shape or ()) < 3:
         return None
@@ -60,7 +60,7 @@ def _held(value: ir.Value, states: Collection[ir.Value]) -> ir.Value | None:
     pending, seen = [value], {value}
     while pending:
         value = pending.pop()
-        array = house.array_of(value)
+        array = graphs.array_of(value)
         if value in states or (array is not None and array.size > 1):
             return value
         maker = value.producer()
@@ -73,6 +73,6 @@ def _held(value: ir.Value, states: Collection[ir.Value]) -> ir.Value | None:
 def _origin_of(value: ir.Value) -> str:
     """The operator whose results a value holds, moved and masked."""
     maker = value.producer()
-    while maker is not None and (moved := [each for each in moved_by(maker) if house.array_of(each) is None]):
+    while maker is not None and (moved := [each for each in moved_by(maker) if graphs.array_of(each) is None]):
         maker = moved[0].producer()
     return "" if maker is None else maker.op_type

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.calib.noise import decibels
 from compiler.errors import Refused
 from compiler.precision.pin_patterns import pinned_by
@@ -52,7 +52,7 @@ def pinned_layers(
 
 
 def _pin(layer: WeightedLayer, reason: str, cost: float | None = None) -> Pin:
-    source = house.source_of(layer.node)
+    source = graphs.source_of(layer.node)
     unit = "dB of noise under the signal" if cost is not None else ""
     return Pin(layer.name, layer.node.op_type, reason, str(layer.data.name), source=source, cost=cost, cost_unit=unit)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import InternalError
 from compiler.quantization.integer_products import factor_of
 from compiler.stages import Array
@@ -30,7 +30,7 @@ def held_weights(model: ir.Model) -> collections.Counter[str]:
 
 def _numbers(node: ir.Node) -> Iterator[Array]:
     if node.op_type == INTEGER_PRODUCT:
-        codes, scales, zeros = (house.array_of(node.inputs[at]) for at in (1, 3, 5))
+        codes, scales, zeros = (graphs.array_of(node.inputs[at]) for at in (1, 3, 5))
         if codes is not None and scales is not None and zeros is not None:
             yield (codes.astype(np.int32) - zeros.astype(np.int32)).astype(np.float32) * scales
         return

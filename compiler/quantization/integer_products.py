@@ -12,7 +12,7 @@ import dataclasses
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_views.axes import axis_of
 from compiler.runners.coded_states import CODE_TYPES
 from compiler.stages import Array
@@ -51,12 +51,12 @@ class Factor:
     @property
     def is_constant(self) -> bool:
         """Whether the codes are."""
-        return house.array_of(self.codes) is not None
+        return graphs.array_of(self.codes) is not None
 
     @property
     def numbers(self) -> Array:
         """What constant codes stand for, float32."""
-        codes = house.array_of(self.codes)
+        codes = graphs.array_of(self.codes)
         assert codes is not None
         along = [-1 if at == self.axis else 1 for at in range(codes.ndim)] if self.scales.ndim else []
         zeros, scales = self.zeros.astype(np.int32).reshape(along), self.scales.reshape(along)
@@ -101,14 +101,14 @@ def products_of(model: ir.Model) -> list[IntegerProduct]:
 
 
 def _product(node: ir.Node) -> IntegerProduct | None:
-    if not house.is_op(node, "MatMul"):
+    if not graphs.is_op(node, "MatMul"):
         return None
     first, second = map(factor_of, node.inputs[:2])
     if first is None or second is None or min(first.rank, second.rank) < 2:
         return None
     result = node.outputs[0]
-    width = (house.dims_of(second.codes) or (0,))[-1]
-    adding = house.only_reader(result)
+    width = (graphs.dims_of(second.codes) or (0,))[-1]
+    adding = graphs.only_reader(result)
     bias = None if adding is None or not isinstance(width, int) else _bias(adding, result, width)
     return IntegerProduct(node, first, second, bias, adding.outputs[0] if adding and bias is not None else result)
 
@@ -116,13 +116,13 @@ def _product(node: ir.Node) -> IntegerProduct | None:
 def factor_of(value: ir.Value | None) -> Factor | None:
     """The parts of a dequantised value of 8 bits; None where it is another, or its parameters are computed."""
     node = None if value is None else value.producer()
-    if node is None or not house.is_op(node, "DequantizeLinear") or node.inputs[0] is None:
+    if node is None or not graphs.is_op(node, "DequantizeLinear") or node.inputs[0] is None:
         return None
-    codes, scales = node.inputs[0], house.array_of(node.inputs[1])
+    codes, scales = node.inputs[0], graphs.array_of(node.inputs[1])
     if codes.dtype not in CODE_TYPES or codes.shape is None or scales is None or scales.dtype != np.float32:
         return None
     point = node.inputs[2] if len(node.inputs) > 2 else None
-    zeros = np.zeros(scales.shape, codes.dtype.numpy()) if point is None else house.array_of(point)
+    zeros = np.zeros(scales.shape, codes.dtype.numpy()) if point is None else graphs.array_of(point)
     if zeros is None or scales.ndim > 1:
         return None
     if scales.size == 1:
@@ -132,9 +132,9 @@ def factor_of(value: ir.Value | None) -> Factor | None:
 
 def _bias(node: ir.Node, product: ir.Value, width: int) -> Array | None:
     """What is added to every row of a product, [width]; None where something else is done to it."""
-    if not house.is_op(node, "Add"):
+    if not graphs.is_op(node, "Add"):
         return None
-    others = [house.array_of(value) for value in node.inputs if value is not product]
+    others = [graphs.array_of(value) for value in node.inputs if value is not product]
     rank = len(product.shape or ())
     if len(others) != 1 or others[0] is None or others[0].dtype != np.float32 or others[0].ndim > rank:
         return None

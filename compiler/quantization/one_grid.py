@@ -5,12 +5,12 @@ Source: QuantizeLinear and DequantizeLinear, ONNX opset 13: one scale and one ze
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 
 
 def has_one_grid(node: ir.Node) -> bool:
     """Whether a node turns numbers into codes, or codes into numbers, on one constant grid for all entries."""
-    if not house.is_op(node, "DequantizeLinear", "QuantizeLinear"):
+    if not graphs.is_op(node, "DequantizeLinear", "QuantizeLinear"):
         return False
-    parameters = [house.array_of(value) for value in node.inputs[1:] if value is not None]
+    parameters = [graphs.array_of(value) for value in node.inputs[1:] if value is not None]
     return all(array is not None and array.size == 1 for array in parameters)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.calib.histogram import Histogram, Table
 from compiler.calib.watched_streams import run_streams
 from compiler.errors import DataError
@@ -69,5 +69,5 @@ def record(lowered: Lowered, wanted: Sequence[Wanted], streams: Sequence[Sequenc
     return Table(tensors, calls)
 
 
-def _itself(insert: house.Inserter, value: ir.Value) -> ir.Value:
+def _itself(insert: graphs.Inserter, value: ir.Value) -> ir.Value:
     return insert.op("Identity", [value], name="shown", shape=value.shape)

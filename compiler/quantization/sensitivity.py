@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.calib.deciding_numbers import measured_on, with_deciding
 from compiler.calib.noise import Noise
 from compiler.quantization.placement import Placement
@@ -48,7 +48,7 @@ def sensitivities(
     measured = measured_on(lowered.model)
     names = tuple(dict.fromkeys(each for name in lowered.data_outputs for each in measured[name]))
     (lowered,) = with_deciding(lowered)
-    model = house.clone(lowered.model)
+    model = graphs.clone(lowered.model)
     layers = [layer for layer in find_layers(model) if layer.name in plans]
     switches = Writer(model, "probe", placement, plans).write_switched(layers)
     session = open_model(model, optimize=True)

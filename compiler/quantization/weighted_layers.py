@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.calib.grid import Array
 from compiler.errors import Place
 from compiler.operator_traits import PRODUCTS, REARRANGING
@@ -93,24 +93,24 @@ def find_layers(model: ir.Model) -> list[WeightedLayer]:
 
 
 def _layer(node: ir.Node) -> Iterator[WeightedLayer]:
-    if not house.is_op(node, "MatMul", "Conv") or len(node.inputs) < 2:
+    if not graphs.is_op(node, "MatMul", "Conv") or len(node.inputs) < 2:
         return
-    weights = house.array_of(node.inputs[1])
+    weights = graphs.array_of(node.inputs[1])
     data = node.inputs[0]
-    if weights is None or weights.dtype != np.float32 or data is None or house.array_of(data) is not None:
+    if weights is None or weights.dtype != np.float32 or data is None or graphs.array_of(data) is not None:
         return
     if node.op_type == "Conv":
         groups = node.attributes.get_int("group", 1)
-        bias = house.array_of(node.inputs[2]) if len(node.inputs) > 2 else None
+        bias = graphs.array_of(node.inputs[2]) if len(node.inputs) > 2 else None
         if len(node.inputs) > 2 and node.inputs[2] is not None and bias is None:
             return
         if groups not in (1, weights.shape[0]) or (groups > 1 and weights.shape[1] != 1):
             return
-        follower = house.only_reader(node.outputs[0])
-        parts = (node, follower) if follower is not None and house.is_op(follower, "Relu") else (node,)
+        follower = graphs.only_reader(node.outputs[0])
+        parts = (node, follower) if follower is not None and graphs.is_op(follower, "Relu") else (node,)
         yield WeightedLayer(node, weights, groups, bias, parts)
     elif weights.ndim == 2 and data.shape is not None and len(data.shape) > 2:
-        follower = house.only_reader(node.outputs[0])
+        follower = graphs.only_reader(node.outputs[0])
         bias = None if follower is None else _bias(follower, node, weights.shape[1])
         yield WeightedLayer(node, weights, 1, bias, (node,) if bias is None or follower is None else (node, follower))
 
@@ -122,9 +122,9 @@ def left_out(model: ir.Model) -> list[Refusal]:
         Refusal(f"{node.op_type} {node.name} has no integer form: {_reason(node)}", Place(node=str(node.name)))
         for node in model.graph
         if node not in found
-        and house.is_op(node, *PRODUCTS)
+        and graphs.is_op(node, *PRODUCTS)
         and any(
-            (array := house.array_of(value)) is not None and array.dtype == np.float32 for value in node.inputs[1:2]
+            (array := graphs.array_of(value)) is not None and array.dtype == np.float32 for value in node.inputs[1:2]
         )
     ]
 
@@ -136,9 +136,9 @@ def _reason(node: ir.Node) -> str:
 
 
 def _bias(node: ir.Node, product: ir.Node, width: int) -> Array | None:
-    if not house.is_op(node, "Add"):
+    if not graphs.is_op(node, "Add"):
         return None
-    arrays = [house.array_of(value) for value in node.inputs if value is not product.outputs[0]]
+    arrays = [graphs.array_of(value) for value in node.inputs if value is not product.outputs[0]]
     if len(arrays) != 1 or arrays[0] is None or arrays[0].size != width or arrays[0].shape[-1:] != (width,):
         return None
     return np.asarray(arrays[0].reshape(-1), np.float32)
@@ -147,7 +147,7 @@ def _bias(node: ir.Node, product: ir.Node, width: int) -> Array | None:
 def root_of(value: ir.Value) -> ir.Value:
     """The value whose entries these are, in another shape or order: it has the same grid."""
     node = value.producer()
-    while node is not None and house.is_op(node, *REARRANGING) and node.inputs[0] is not None:
+    while node is not None and graphs.is_op(node, *REARRANGING) and node.inputs[0] is not None:
         value = node.inputs[0]
         node = value.producer()
     return value

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.calib.grid import Grid
 from compiler.quantization.placement import Placement
 from compiler.quantization.plans import Plan
@@ -37,8 +37,8 @@ class Writer:
     def write(self, layers: Iterable[WeightedLayer]) -> None:
         """Put quantised forms in the place of layers, which must come in graph order."""
         for layer in layers:
-            house.take_over(self.model, layer.result, self._quantised(layer))
-        house.prune(self.model)
+            graphs.take_over(self.model, layer.result, self._quantised(layer))
+        graphs.prune(self.model)
 
     def write_switched(self, layers: Iterable[WeightedLayer]) -> dict[str, str]:
         """Add quantised forms beside layers: a graph input per layer, bool [], is true to use it.
@@ -57,7 +57,7 @@ class Writer:
         """The result of the quantised form, written behind the layer's last node."""
         plan = self.plans[layer.name]
         data = self.on_grid(layer.data, plan.data)
-        insert = house.Inserter(self.model, self.stamp, after=layer.parts[-1], source=house.source_of(layer.node))
+        insert = graphs.Inserter(self.model, self.stamp, after=layer.parts[-1], source=graphs.source_of(layer.node))
         name, shape = f"{layer.name}_int8", layer.node.outputs[0].shape
         codes = insert.constant(plan.weights.codes, f"{layer.name}_weights")
         weights = self._numbers(insert, codes, plan.weights.scales, plan.weights.axis, ir.DataType.FLOAT)
@@ -68,7 +68,7 @@ class Writer:
             constant = insert.constant(bias.reshape((1,) * (rank - 1) + (-1,)), f"{layer.name}_bias")
             return insert.op("Add", [product, constant], name=f"{name}_biased", shape=shape)
         inputs = [data, weights, self._bias(insert, layer, plan, bias)]
-        slid = ir.Value(name=house.fresh_name(self.model.graph, name), shape=shape)
+        slid = ir.Value(name=graphs.fresh_name(self.model.graph, name), shape=shape)
         slid.dtype = ir.DataType.FLOAT
         attributes = list(layer.node.attributes.values())
         insert.place(ir.Node("", "Conv", inputs, attributes, outputs=[slid], name=f"{slid.name}_node"))
@@ -76,7 +76,7 @@ class Writer:
             slid = insert.op("Relu", [slid], name=f"{name}_relu", shape=shape)
         return slid if plan.result is None else self.on_grid(slid, plan.result)
 
-    def _bias(self, insert: house.Inserter, layer: WeightedLayer, plan: Plan, bias: np.ndarray) -> ir.Value:
+    def _bias(self, insert: graphs.Inserter, layer: WeightedLayer, plan: Plan, bias: np.ndarray) -> ir.Value:
         """A convolution's bias: int32 in steps of data times weights where the kernel works so, else float."""
         if not self.placement.rounds_convolution_outputs:
             return insert.constant(bias, f"{layer.name}_bias")
@@ -86,7 +86,7 @@ class Writer:
         return self._numbers(insert, insert.constant(codes, f"{layer.name}_bias"), scales, 0, ir.DataType.FLOAT)
 
     def _numbers(
-        self, insert: house.Inserter, codes: ir.Value, scales: np.ndarray, axis: int, dtype: ir.DataType
+        self, insert: graphs.Inserter, codes: ir.Value, scales: np.ndarray, axis: int, dtype: ir.DataType
     ) -> ir.Value:
         assert codes.dtype is not None
         zeros = insert.constant(np.zeros(scales.shape, codes.dtype.numpy()), "zero_points")
@@ -100,7 +100,7 @@ class Writer:
         if self._grids.get(value) == grid:
             return value
         if (value, grid) not in self._rounded:
-            insert = house.Inserter.behind(self.model, self.stamp, value)
+            insert = graphs.Inserter.behind(self.model, self.stamp, value)
             scale = insert.constant(np.array(grid.scale, np.float32), "scale")
             zero = insert.constant(np.array(grid.zero_point, grid.type), "zero_point")
             kind = ir.DataType.from_numpy(np.dtype(grid.type))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.ir import Dim
 from compiler.runners.session import Session
 from compiler.stages import Array, Lowered
@@ -19,7 +19,7 @@ class OneRowSession:
     def __init__(self, session: Session, lowered: Lowered) -> None:
         self.session = session
         self.places = {each.tensor: each for each in lowered.row_places}
-        self.outputs = list(house.outputs_named(lowered.model))
+        self.outputs = list(graphs.outputs_named(lowered.model))
 
     def run(self, names: Sequence[str] | None, feeds: dict[str, Array]) -> list[Array]:
         """Outputs in the order of `names`, or of the graph."""
@@ -40,6 +40,6 @@ def caller_dims(lowered: Lowered) -> dict[str, tuple[Dim, ...]]:
     places = {each.tensor: each for each in lowered.row_places}
     found = {}
     for value in (*lowered.model.graph.inputs, *lowered.model.graph.outputs):
-        name, dims = str(value.name), house.dims_of(value) or ()
+        name, dims = str(value.name), graphs.dims_of(value) or ()
         found[name] = places[name].dims(dims) if name in places else dims
     return found

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_traits import MOVING
 from compiler.operator_views.axes import axis_of
 from compiler.stages import Array, Lowered, State
@@ -64,7 +64,7 @@ def codes_of(lowered: Lowered, name: str) -> Codes | None:
     state = next((state for state in lowered.states if state.input == name), None)
     if state is None:
         return None
-    given, kept = house.inputs_named(lowered.model).get(name), house.outputs_named(lowered.model).get(state.output)
+    given, kept = graphs.inputs_named(lowered.model).get(name), graphs.outputs_named(lowered.model).get(state.output)
     if given is None or kept is None or given.dtype not in CODE_TYPES:
         return None
     return _grid(lowered.model, state, given, kept)
@@ -77,13 +77,13 @@ def _grid(model: ir.Model, state: State, given: ir.Value, kept: ir.Value) -> Cod
     for node in _makers(kept, given):
         if node is None:
             return None
-        (written if house.is_op(node, "QuantizeLinear") else moves).append(node)
+        (written if graphs.is_op(node, "QuantizeLinear") else moves).append(node)
     grids = [grid_of(node) for node in written]
     first = grids[0] if grids else None
     if first is None or any(each is None or not same_grid(each, first) for each in grids):
         return None
-    stays = all(house.is_op(node, *ALONG_AXES) for node in moves)
-    dims = house.dims_of(kept) or ()
+    stays = all(graphs.is_op(node, *ALONG_AXES) for node in moves)
+    dims = graphs.dims_of(kept) or ()
     if first.scales.ndim and not (stays and first.axis < len(dims) and dims[first.axis] == first.scales.size):
         return None
     return first
@@ -95,30 +95,30 @@ def _makers(value: ir.Value, given: ir.Value) -> Iterator[ir.Node | None]:
     while pending:
         value = pending.pop()
         node = value.producer()
-        if value is given or house.array_of(value) is not None:
+        if value is given or graphs.array_of(value) is not None:
             continue
         moved = [] if node is None else moved_by(node)
-        yield node if moved or house.is_op(node, "QuantizeLinear") else None
+        yield node if moved or graphs.is_op(node, "QuantizeLinear") else None
         pending += [each for each in moved if each not in seen]
         seen.update(moved)
 
 
 def moved_by(node: ir.Node) -> list[ir.Value]:
     """The operands of a move whose entries are in its results; empty for a node that is no move."""
-    if house.is_op(node, "Concat"):
+    if graphs.is_op(node, "Concat"):
         operands = list(node.inputs)
-    elif house.is_op(node, "Where"):
+    elif graphs.is_op(node, "Where"):
         operands = list(node.inputs[1:3])
     else:
-        operands = list(node.inputs[:1]) if house.is_op(node, *MOVING - {"Pad"}) else []
+        operands = list(node.inputs[:1]) if graphs.is_op(node, *MOVING - {"Pad"}) else []
     return [value for value in operands if value is not None]
 
 
 def grid_of(node: ir.Node) -> Codes | None:
     """The grid of a node that quantises or dequantises; None where it is computed, or another than of 8 bits."""
-    scales = house.array_of(node.inputs[1]) if len(node.inputs) > 1 else None
+    scales = graphs.array_of(node.inputs[1]) if len(node.inputs) > 1 else None
     point = node.inputs[2] if len(node.inputs) > 2 else None
-    zeros = np.zeros(1, np.uint8) if point is None else house.array_of(point)
+    zeros = np.zeros(1, np.uint8) if point is None else graphs.array_of(point)
     if scales is None or zeros is None or scales.dtype != np.float32 or zeros.dtype not in (np.int8, np.uint8):
         return None
     if scales.ndim > 1 or np.unique(zeros).size != 1:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.runners.choose import runner_of
 from compiler.runners.coded_states import codes_of, outputs_in_numbers
 from compiler.runners.instrumented import FORCED, exposed, forced, values_named
@@ -42,8 +42,8 @@ def _countable(lowered: Lowered) -> list[str]:
 
 def _is_counted(value: ir.Value, lowered: Lowered) -> bool:
     """Whether the size of a value follows from the lengths, so that padding can be cut from it."""
-    known = {house.symbol(name) for name in (lowered.batch_axis, *(each.axis for each in lowered.padded_axes)) if name}
-    dims = house.dims_of(value)
+    known = {graphs.symbol(name) for name in (lowered.batch_axis, *(each.axis for each in lowered.padded_axes)) if name}
+    dims = graphs.dims_of(value)
     return dims is not None and all(isinstance(dim, int) or dim.free_symbols <= known for dim in dims)
 
 
@@ -58,7 +58,7 @@ def region_of(lowered: Lowered, name: str, ends: Iterable[str]) -> tuple[ir.Node
         if node in found:
             continue
         found.add(node)
-        for value in (*node.inputs, *house.read_inside(node)):
+        for value in (*node.inputs, *graphs.read_inside(node)):
             producer = None if value is None or str(value.name) in stop else value.producer()
             if producer is not None:
                 waiting.append(producer)
@@ -71,7 +71,7 @@ def read_by(nodes: Sequence[ir.Node]) -> list[ir.Value]:
     read = dict.fromkeys(
         value
         for node in nodes
-        for value in (*node.inputs, *house.read_inside(node))
+        for value in (*node.inputs, *graphs.read_inside(node))
         if value is not None and value not in made and not value.is_initializer()
     )
     return list(read)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Refused
 from compiler.operator_traits import ROUNDING_NOTHING
 
@@ -35,7 +35,7 @@ def with_rounding(model: ir.Model) -> ir.Model:
     """
     if not uses_half(model):
         return model
-    copy = house.clone(model)
+    copy = graphs.clone(model)
     _Rounding(copy).run()
     return copy
 
@@ -51,8 +51,8 @@ class _Rounding:
         outputs = [(value, str(value.name), value.dtype) for value in self.graph.outputs]
         for value, name, kind in outputs:
             if kind in HALF and value not in self.graph.inputs:
-                value.name = house.fresh_name(self.graph, f"{name}_wide")
-        for node in house.nodes_of(self.model):
+                value.name = graphs.fresh_name(self.graph, f"{name}_wide")
+        for node in graphs.nodes_of(self.model):
             self._node(node)
         for value in list(self.graph.initializers.values()):
             self._widen(value)
@@ -61,14 +61,14 @@ class _Rounding:
                 self._read_wide(value)
         for index, (value, name, kind) in enumerate(outputs):
             if kind is not None and kind in HALF and value not in self.graph.inputs:
-                narrow = self._cast(house.Inserter(self.model, self.stamp), self.graph.outputs[index], kind, "narrow")
+                narrow = self._cast(graphs.Inserter(self.model, self.stamp), self.graph.outputs[index], kind, "narrow")
                 self.graph.outputs[index] = narrow
                 narrow.name = name
 
     def _node(self, node: ir.Node) -> None:
         _check_bodies(node)
         narrow = [output for output in node.outputs if output.dtype in HALF]
-        if house.is_op(node, "Cast") and node.outputs[0].dtype in HALF | {ir.DataType.FLOAT}:
+        if graphs.is_op(node, "Cast") and node.outputs[0].dtype in HALF | {ir.DataType.FLOAT}:
             self._cast_node(node)
             return
         value = node.attributes.get("value")
@@ -93,7 +93,7 @@ class _Rounding:
             self._round(node, output, kind)
 
     def _round(self, node: ir.Node, output: ir.Value, kind: ir.DataType) -> None:
-        insert = house.Inserter(self.model, self.stamp, after=node)
+        insert = graphs.Inserter(self.model, self.stamp, after=node)
         rounded = self._cast(insert, output, kind, "narrow")
         wide = self._cast(insert, rounded, ir.DataType.FLOAT, "wide")
         for use in list(output.uses()):
@@ -103,7 +103,7 @@ class _Rounding:
             if value is output:
                 self.graph.outputs[index] = wide
 
-    def _cast(self, insert: house.Inserter, value: ir.Value, kind: ir.DataType, suffix: str) -> ir.Value:
+    def _cast(self, insert: graphs.Inserter, value: ir.Value, kind: ir.DataType, suffix: str) -> ir.Value:
         to = {"to": int(kind)}
         return insert.op("Cast", [value], to, name=f"{value.name}_{suffix}", shape=value.shape, dtype=kind)
 
@@ -114,14 +114,14 @@ class _Rounding:
             value.type = ir.TensorType(ir.DataType.FLOAT)
 
     def _read_wide(self, value: ir.Value) -> None:
-        wide = self._cast(house.Inserter.behind(self.model, self.stamp, value), value, ir.DataType.FLOAT, "wide")
+        wide = self._cast(graphs.Inserter.behind(self.model, self.stamp, value), value, ir.DataType.FLOAT, "wide")
         for use in list(value.uses()):
             if use.node is not wide.producer():
                 use.node.replace_input_with(use.idx, wide)
 
 
 def _check_bodies(node: ir.Node) -> None:
-    bodies = list(house.bodies_of(node))
+    bodies = list(graphs.bodies_of(node))
     inner = [output for body in bodies for each in body for output in each.outputs]
     if bodies and any(output.dtype in HALF for output in (*inner, *node.outputs)):
         raise Refused(

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.stages import Lowered
 
 FORCED = "forced."
@@ -36,7 +36,7 @@ def values_named(model: ir.Model, names: Iterable[str]) -> dict[str, ir.Value]:
 
 def exposed(lowered: Lowered, names: Iterable[str]) -> Lowered:
     """A copy whose graph returns these computed values besides its outputs; the later calls alone."""
-    model = house.clone(lowered.model)
+    model = graphs.clone(lowered.model)
     _return(model, values_named(model, names).values())
     return dataclasses.replace(lowered, model=model, first_call=None)
 
@@ -47,7 +47,7 @@ def _return(model: ir.Model, values: Iterable[ir.Value]) -> None:
 
 
 def measured(
-    lowered: Lowered, names: Iterable[str], prefix: str, measure: Callable[[house.Inserter, ir.Value], ir.Value]
+    lowered: Lowered, names: Iterable[str], prefix: str, measure: Callable[[graphs.Inserter, ir.Value], ir.Value]
 ) -> Lowered:
     """A copy whose graph returns besides its outputs what is computed of values, named with a prefix.
 
@@ -57,8 +57,8 @@ def measured(
         prefix: begins the names of the new outputs.
         measure: writes what is computed of a value.
     """
-    model = house.clone(lowered.model)
-    insert = house.Inserter(model, STAMP)
+    model = graphs.clone(lowered.model)
+    insert = graphs.Inserter(model, STAMP)
     for name, value in values_named(model, names).items():
         result = measure(insert, value)
         result.name = f"{prefix}{name}"
@@ -68,7 +68,7 @@ def measured(
 
 def forced(lowered: Lowered, names: Iterable[str]) -> Lowered:
     """A copy that reads every one of these values from an input of its own, and returns what it would have been."""
-    model = house.clone(lowered.model)
+    model = graphs.clone(lowered.model)
     values = values_named(model, names)
     _return(model, values.values())
     for name, value in values.items():
@@ -80,7 +80,7 @@ def forced(lowered: Lowered, names: Iterable[str]) -> Lowered:
 
 def correctable(lowered: Lowered, names: Iterable[str]) -> Lowered:
     """A copy in which every one of these computed values can be corrected by two further inputs."""
-    model = house.clone(lowered.model)
+    model = graphs.clone(lowered.model)
     for name, value in values_named(model, names).items():
         added = _input(model, f"{ADDED}{name}", value.type)
         replaced = _input(model, f"{REPLACED}{name}", ir.TensorType(ir.DataType.BOOL))
@@ -89,7 +89,7 @@ def correctable(lowered: Lowered, names: Iterable[str]) -> Lowered:
 
 
 def _corrected(model: ir.Model, added: ir.Value, replaced: ir.Value, value: ir.Value) -> ir.Value:
-    insert = house.Inserter.behind(model, STAMP, value)
+    insert = graphs.Inserter.behind(model, STAMP, value)
     total = insert.op("Add", [value, added], name=f"{value.name}_corrected_all", shape=value.shape)
     operands = [replaced, added, total]
     return insert.op("Where", operands, name=f"{value.name}_corrected", shape=value.shape, dtype=value.dtype)
@@ -97,7 +97,7 @@ def _corrected(model: ir.Model, added: ir.Value, replaced: ir.Value, value: ir.V
 
 def switch(model: ir.Model) -> ir.Value:
     """A further input, bool []: the one that decides in `switched`."""
-    name = house.fresh_name(model.graph, "slipway.switch")
+    name = graphs.fresh_name(model.graph, "slipway.switch")
     return _input(model, name, ir.TensorType(ir.DataType.BOOL), ir.Shape(()))
 
 
@@ -113,7 +113,7 @@ def switched(model: ir.Model, value: ir.Value, by: ir.Value, other: Callable[[ir
 
     def chosen(value: ir.Value) -> ir.Value:
         form = other(value)
-        insert = house.Inserter.behind(model, STAMP, form)
+        insert = graphs.Inserter.behind(model, STAMP, form)
         return insert.op("Where", [by, form, value], name="chosen", shape=value.shape, dtype=value.dtype)
 
     _stand_in(model, value, chosen)
@@ -129,4 +129,4 @@ def _stand_in(model: ir.Model, value: ir.Value, write: Callable[[ir.Value], ir.V
     """Let everything that reads a value read what `write` makes of it; a graph output keeps its name."""
     readers = {use.node for use in value.uses()}
     made = write(value)
-    house.take_over(model, value, made, except_in={use.node for use in value.uses()} - readers)
+    graphs.take_over(model, value, made, except_in={use.node for use in value.uses()} - readers)

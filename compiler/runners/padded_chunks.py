@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.runners.callers_view import caller_dims
 from compiler.runners.padded_rows import SPARE, size_of
 from compiler.runners.session import Session
@@ -38,7 +38,7 @@ class PaddedChunks:
         fill: float = 0.0,
     ) -> None:
         self.lowered, self.dims, self.rows, self.buckets, self.fill = lowered, dims, rows, buckets, fill
-        self.inputs = house.inputs_named(lowered.model)
+        self.inputs = graphs.inputs_named(lowered.model)
 
     def lengths(self, feed: Feed) -> dict[str, Array]:
         """The true length of every row per padded axis, int64 [rows]."""
@@ -52,7 +52,7 @@ class PaddedChunks:
         return found
 
     def _place(self, axis: str, feed: Feed) -> tuple[str, int]:
-        symbol = house.symbol(axis)
+        symbol = graphs.symbol(axis)
         return next((name, dims.index(symbol)) for name in feed if symbol in (dims := list(self.dims.get(name, ()))))
 
     def padded(self, feed: Feed) -> dict[str, Array]:
@@ -113,7 +113,7 @@ class PaddedChunks:
         sizes = {**lengths, **self._rows_by_name()}
         if self.lowered.is_padded:
             for at, dim in enumerate(self.dims.get(name, ())[: array.ndim]):
-                if any(house.mentions(dim, axis) for axis in lengths):
+                if any(graphs.mentions(dim, axis) for axis in lengths):
                     place[at] = slice(max(size_of(dim, sizes), 0))
         return tuple(place)
 
@@ -181,7 +181,7 @@ class SessionOfBuckets:
         self.sessions = sessions
         self.places = []
         for axis in axes:
-            symbol = house.symbol(axis)
+            symbol = graphs.symbol(axis)
             self.places.append(
                 next((name, list(each).index(symbol)) for name, each in dims.items() if symbol in list(each))
             )

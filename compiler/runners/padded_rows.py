@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import DataError, Place, Refused
 from compiler.runners.callers_view import caller_dims, for_callers
 from compiler.runners.session import Session
@@ -56,7 +56,7 @@ class RowsRunner:
         self.lengths: dict[str, Array] = {}
         self.inputs = {str(value.name): value for value in lowered.model.graph.inputs}
         self.dims = caller_dims(lowered)
-        self.formulas = {name: self.dims[name] for name in house.outputs_named(lowered.model)}
+        self.formulas = {name: self.dims[name] for name in graphs.outputs_named(lowered.model)}
         self.batch = lowered.batch_axis
 
     def lengths_of(self, row: Feed) -> dict[str, int]:
@@ -65,7 +65,7 @@ class RowsRunner:
         for each in self.lowered.padded_axes:
             for name, array in row.items():
                 dims = self.dims.get(name, ())
-                places = [at for at, dim in enumerate(dims) if dim == house.symbol(each.axis)]
+                places = [at for at, dim in enumerate(dims) if dim == graphs.symbol(each.axis)]
                 if places:
                     found[each.axis] = array.shape[places[0]]
         return found
@@ -161,7 +161,7 @@ class RowsRunner:
 
     def is_shared(self, name: str) -> bool:
         """Whether an input has no rows: one array for all of them, which each row reads up to its own length."""
-        return self.batch is None or house.symbol(self.batch) not in self.dims[name]
+        return self.batch is None or graphs.symbol(self.batch) not in self.dims[name]
 
     def shares(self, row: Feed, longest: Feed) -> bool:
         """Whether a row can be run beside a longer one: what they share is the same as far as it goes."""
@@ -190,10 +190,10 @@ class RowsRunner:
             try:
                 size = size_of(dim, sizes)
             except Refused as refused:
-                maker = house.outputs_named(self.lowered.model)[name].producer()
+                maker = graphs.outputs_named(self.lowered.model)[name].producer()
                 places = {"node": str(maker.name), "op": maker.op_type} if maker is not None else {}
-                raise refused.at(tensor=name, **places, source=house.source_of(maker)) from None
-            has_rows = self.batch is not None and house.mentions(dim, self.batch)
+                raise refused.at(tensor=name, **places, source=graphs.source_of(maker)) from None
+            has_rows = self.batch is not None and graphs.mentions(dim, self.batch)
             place.append(slice(row * size, (row + 1) * size) if has_rows else slice(size))
         return tuple(place)
 
@@ -216,7 +216,7 @@ def size_of(dim: Dim, sizes: Mapping[str, int]) -> int:
     """
     if isinstance(dim, int):
         return dim
-    size = dim.subs({house.symbol(name): size for name, size in sizes.items()})
+    size = dim.subs({graphs.symbol(name): size for name, size in sizes.items()})
     if not size.is_number:
         raise Refused(
             f"expected sizes that follow from {', '.join(sizes)}, got an axis of {dim} entries",

@@ -9,7 +9,7 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.runners.half_precision import with_rounding
 from compiler.runners.structure import Structure, outside, split, written
 from compiler.stages import Array
@@ -144,16 +144,16 @@ def with_constants_dequantized(model: ir.Model) -> ir.Model:
     """
     if not any(_dequantizes_a_constant(node) for node in model.graph):
         return model
-    copy = house.clone(model)
+    copy = graphs.clone(model)
     for node in [node for node in copy.graph if _dequantizes_a_constant(node)]:
-        operands = [array for array in map(house.array_of, node.inputs) if array is not None]
-        insert = house.Inserter(copy, "with_constants_dequantized", before=node)
-        house.take_over(copy, node.outputs[0], insert.constant(evaluate_node(node, operands)[0], "dequantized"))
-    house.prune(copy)
+        operands = [array for array in map(graphs.array_of, node.inputs) if array is not None]
+        insert = graphs.Inserter(copy, "with_constants_dequantized", before=node)
+        graphs.take_over(copy, node.outputs[0], insert.constant(evaluate_node(node, operands)[0], "dequantized"))
+    graphs.prune(copy)
     return copy
 
 
 def _dequantizes_a_constant(node: ir.Node) -> bool:
-    return house.is_op(node, "DequantizeLinear") and all(
-        house.array_of(value) is not None for value in node.inputs if value is not None
+    return graphs.is_op(node, "DequantizeLinear") and all(
+        graphs.array_of(value) is not None for value in node.inputs if value is not None
     )

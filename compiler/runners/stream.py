@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import DataError, Place
 from compiler.runners.callers_view import caller_dims, for_callers
 from compiler.runners.padded_chunks import PaddedChunks
@@ -128,8 +128,8 @@ class Runner:
     ) -> None:
         self.lowered, self.session, self.batch = lowered, for_callers(session, lowered), batch
         self.first = None if first is None else for_callers(first, lowered)
-        self.inputs = house.inputs_named(lowered.model)
-        self.outputs = list(house.outputs_named(lowered.model))
+        self.inputs = graphs.inputs_named(lowered.model)
+        self.outputs = list(graphs.outputs_named(lowered.model))
         self.dims = caller_dims(lowered)
         self.chunks = PaddedChunks(lowered, self.dims, batch, buckets, fill)
         self.reset()
@@ -312,7 +312,7 @@ def _behind_chunks(
     """Rows in use, and where an input has padding behind the true length of each."""
     dims = caller_dims(lowered).get(name, ())
     for each in lowered.padded_axes:
-        for at in [at for at, dim in enumerate(dims) if dim == house.symbol(each.axis)]:
+        for at in [at for at, dim in enumerate(dims) if dim == graphs.symbol(each.axis)]:
             for row in np.flatnonzero(active):
                 place = _row_place(lowered, int(row), len(dims))
                 place[at] = slice(int(full[each.length_input][row]), None)

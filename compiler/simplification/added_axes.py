@@ -10,7 +10,7 @@ The last is how pieces of a state are taken that was an entry of a stack.
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_views.slices import slice_of
 from compiler.simplification.constants import constant_of
 from compiler.simplification.rules import Candidate, Rule, dtype_of
@@ -35,7 +35,7 @@ def squeeze(candidate: Candidate) -> ir.Value | None:
     removed, cut = _axes(candidate.constant(1)), candidate.alone(0, "Slice")
     wide = candidate.value(0) if cut is None else cut.inputs[0]
     inner = None if wide is None else wide.producer()
-    if not removed or inner is None or not house.is_op(inner, "Unsqueeze") or _added(inner) != removed:
+    if not removed or inner is None or not graphs.is_op(inner, "Unsqueeze") or _added(inner) != removed:
         return None
     return inner.inputs[0] if cut is None else _cut_before(candidate, cut, inner.inputs[0], removed)
 
@@ -43,7 +43,7 @@ def squeeze(candidate: Candidate) -> ir.Value | None:
 def _cut_before(candidate: Candidate, cut: ir.Node, value: ir.Value | None, added: list[int]) -> ir.Value | None:
     """The same entries of what has the axes not yet, where all are counted from the front."""
     view = slice_of(cut)
-    along = None if view is None else view.axes_cut(house.integers_of)
+    along = None if view is None else view.axes_cut(graphs.integers_of)
     if view is None or along is None or min(added) < 0 or set(along) & set(added):
         return None
     axes = candidate.insert.integers(view.kind, (axis - sum(each < axis for each in added) for axis in along))

@@ -7,7 +7,7 @@ The other branch goes with the If, and with it what nothing else reads.
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.simplification.rules import Candidate
 
 
@@ -17,7 +17,7 @@ def chosen_branch(candidate: Candidate) -> list[ir.Value] | None:
     The nodes of the branch are moved in front of the If, and its weights to the graph.
     """
     node = candidate.node
-    chosen = candidate.constant(0) if house.is_op(node, "If") else None
+    chosen = candidate.constant(0) if graphs.is_op(node, "If") else None
     if chosen is None or chosen.size != 1:
         return None
     branch = node.attributes["then_branch" if chosen.reshape(-1)[0] else "else_branch"].as_graph()
@@ -32,7 +32,7 @@ def _move_weights(candidate: Candidate, branch: ir.Graph) -> None:
     graph = candidate.model.graph
     for name in list(branch.initializers):
         value = branch.initializers.pop(name)
-        value.name = house.fresh_name(graph, name)
+        value.name = graphs.fresh_name(graph, name)
         graph.register_initializer(value)
 
 
@@ -42,8 +42,8 @@ def _move_nodes(candidate: Candidate, branch: ir.Graph) -> None:
     branch.remove(nodes)
     for node in nodes:
         for output in node.outputs:
-            output.name = output.name and house.fresh_name(graph, output.name)
+            output.name = output.name and graphs.fresh_name(graph, output.name)
         node.name = f"{around.name}_{node.name or f'{node.op_type}_{node.outputs[0].name}'}"
-        if source := house.source_of(around):
-            node.metadata_props.setdefault(house.SOURCE_KEY, source)
+        if source := graphs.source_of(around):
+            node.metadata_props.setdefault(graphs.SOURCE_KEY, source)
         graph.insert_before(around, node)

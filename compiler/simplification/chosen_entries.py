@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.pointwise import pointwise_axes
 from compiler.simplification.rules import Candidate
 
@@ -59,16 +59,18 @@ class _Computation:
 
     def _followed(self, value: ir.Value) -> int | None:
         node = value.producer()
-        if node is None or house.array_of(value) is not None:
+        if node is None or graphs.array_of(value) is not None:
             return None
-        if house.is_op(node, "GatherND", "NonZero"):
+        if graphs.is_op(node, "GatherND", "NonZero"):
             self.sources[value] = self._require_source(node)
             return 0
         found = {at: self.axis_of(each) for at, each in enumerate(node.inputs) if each is not None}
         operands = {at: axis for at, axis in found.items() if axis is not None}
         if not operands:
             return None
-        others = [house.dims_of(each) for at, each in enumerate(node.inputs) if each is not None and at not in operands]
+        others = [
+            graphs.dims_of(each) for at, each in enumerate(node.inputs) if each is not None and at not in operands
+        ]
         is_sized = all(dims is not None and all(isinstance(dim, int) for dim in dims) for dims in others)
         axes = pointwise_axes(node, operands) if is_sized and node.domain in ("", "ai.onnx") else None
         if axes is None or len(node.outputs) != 1 or not _cannot_fail(value):
@@ -77,8 +79,8 @@ class _Computation:
         return axes[0]
 
     def _require_source(self, node: ir.Node) -> ir.Value:
-        source = self.source(node) if house.is_op(node, "GatherND") else None
-        behind = None if source is None else (house.dims_of(source) or ())[self.count :]
+        source = self.source(node) if graphs.is_op(node, "GatherND") else None
+        behind = None if source is None else (graphs.dims_of(source) or ())[self.count :]
         if source is None or behind is None or not _cannot_fail(source):
             raise NotByEntry
         if not all(isinstance(dim, int) for dim in behind):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_traits import BROADCASTING, ONE_OPERAND, REARRANGING, REDUCTIONS
 from compiler.operator_views.axes import axis_of
 from compiler.runners.session import Session, open_session
@@ -37,7 +37,7 @@ def constant_of(value: ir.Value | None) -> Array | None:
 
     Shape inference notes contents of other values too, computed without the bounds of their types.
     """
-    return house.array_of(value) if value is not None and _is_constant(value) else None
+    return graphs.array_of(value) if value is not None and _is_constant(value) else None
 
 
 def fold(node: ir.Node) -> list[Array] | None:
@@ -65,7 +65,7 @@ def fold(node: ir.Node) -> list[Array] | None:
 
 
 def _is_constant(value: ir.Value) -> bool:
-    given = value.is_initializer() or house.is_op(value.producer(), "Constant")
+    given = value.is_initializer() or graphs.is_op(value.producer(), "Constant")
     return given and not value.is_graph_input() and ir.convenience.get_const_tensor(value) is not None
 
 
@@ -84,7 +84,7 @@ def _run(node: ir.Node, operands: Sequence[Array | None]) -> list[Array]:
         if output.dtype is not None:
             mine.dtype = output.dtype
     graph = ir.Graph(present, outputs, nodes=[copy], opset_imports={"": opset}, name="one_node")
-    session = _session(house.serialized(ir.Model(graph, ir_version=10)))
+    session = _session(graphs.serialized(ir.Model(graph, ir_version=10)))
     feeds = {f"x{at}": operand for at, operand in enumerate(operands) if operand is not None}
     return [np.asarray(array) for array in session.run([str(output.name) for output in outputs], feeds)]
 
@@ -100,7 +100,7 @@ def _depends_on_the_machine(node: ir.Node, operands: Sequence[Array | None]) -> 
     first = operands[0]
     assert first is not None
     if node.op_type == "Cast":
-        to = ir.DataType(house.int_attribute(node, "to", 1))
+        to = ir.DataType(graphs.int_attribute(node, "to", 1))
         return first.dtype.kind == "f" and to.is_integer() and not _fits(first, to)
     if node.op_type == "Range" and first.dtype.kind == "f":
         return not all(operand is not None and np.isfinite(operand).all() for operand in operands)

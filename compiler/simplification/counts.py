@@ -8,14 +8,14 @@ Positions of a chunk behind a cache are counted so; what is added follows from a
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.simplification.rules import Candidate, Rule
 
 
 def fixed_range(candidate: Candidate) -> ir.Value | None:
     """Of a fixed number of integers one behind the other that begin at a number that is not known."""
     output, start = candidate.node.outputs[0], candidate.value(0)
-    dims, step = house.dims_of(output), candidate.constant(2)
+    dims, step = graphs.dims_of(output), candidate.constant(2)
     if dims is None or start is None or step is None or int(step) != 1 or candidate.constant(0) is not None:
         return None
     if output.dtype != ir.DataType.INT64 or not isinstance(dims[0], int):

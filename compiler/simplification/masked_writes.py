@@ -12,7 +12,7 @@ import dataclasses
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.ir import Dim
 from compiler.simplification.chosen_entries import of_all_entries
 from compiler.simplification.rules import Candidate
@@ -36,7 +36,7 @@ class Mask:
 
 def masked(candidate: Candidate, data: ir.Value, indices: ir.Value, new: ir.Value) -> ir.Value | None:
     """The write as a choice; None where its places or what is written are of another kind."""
-    mask, dims = _mask_of(indices), house.dims_of(data)
+    mask, dims = _mask_of(indices), graphs.dims_of(data)
     if mask is None or dims is None or dims[: len(mask.dims)] != mask.dims:
         return None
     source = _source(candidate, mask, new, data)
@@ -51,16 +51,16 @@ def masked(candidate: Candidate, data: ir.Value, indices: ir.Value, new: ir.Valu
 def _mask_of(indices: ir.Value | None) -> Mask | None:
     """The mask whose true places are the rows of the indices."""
     turned = None if indices is None else indices.producer()
-    if turned is None or not house.is_op(turned, "Transpose") or turned.inputs[0] is None:
+    if turned is None or not graphs.is_op(turned, "Transpose") or turned.inputs[0] is None:
         return None
     places = turned.inputs[0].producer()
-    mask = places.inputs[0] if places is not None and house.is_op(places, "NonZero") else None
-    dims = None if mask is None else house.dims_of(mask)
+    mask = places.inputs[0] if places is not None and graphs.is_op(places, "NonZero") else None
+    dims = None if mask is None else graphs.dims_of(mask)
     if mask is None or mask.dtype != ir.DataType.BOOL or not dims:
         return None
     made = mask.producer()
-    inner = made.inputs[0] if made is not None and house.is_op(made, "Expand") else None
-    inside = None if inner is None else house.dims_of(inner)
+    inner = made.inputs[0] if made is not None and graphs.is_op(made, "Expand") else None
+    inside = None if inner is None else graphs.dims_of(inner)
     if inner is None or inside is None or len(inside) != len(dims):
         return Mask(mask, dims, 0)
     repeated = next((at for at, dim in enumerate(reversed(inside)) if dim != 1), len(dims))
@@ -69,21 +69,21 @@ def _mask_of(indices: ir.Value | None) -> Mask | None:
 
 def _source(candidate: Candidate, mask: Mask, new: ir.Value, data: ir.Value) -> ir.Value | None:
     """What all places would hold if all were written; None where that is not known."""
-    number, dims = number_of(candidate, new), house.dims_of(data) or ()
+    number, dims = number_of(candidate, new), graphs.dims_of(data) or ()
     if number is not None:
         return number
     made = new.producer()
-    flat = made is not None and house.is_op(made, "Reshape") and len(house.dims_of(new) or ()) == 1
+    flat = made is not None and graphs.is_op(made, "Reshape") and len(graphs.dims_of(new) or ()) == 1
     rows = made.inputs[0] if flat and made is not None else new
-    written = None if rows is None else house.dims_of(rows)
+    written = None if rows is None else graphs.dims_of(rows)
     last = dims[len(dims) - mask.repeated :] if flat else dims[len(mask.dims) :]
     if rows is None or written is None or (flat and len(mask.dims) < len(dims)) or written[1:] != last:
         return None
     inner = rows.producer()
-    if inner is None or not house.is_op(inner, "Expand"):
+    if inner is None or not graphs.is_op(inner, "Expand"):
         return _of_all(candidate, rows, mask, data, flat=flat)
     source = inner.inputs[0]
-    inside = None if source is None else house.dims_of(source)
+    inside = None if source is None else graphs.dims_of(source)
     if source is None or inside is None:
         return None
     if len(inside) <= len(last):
@@ -94,9 +94,9 @@ def _source(candidate: Candidate, mask: Mask, new: ir.Value, data: ir.Value) -> 
 def _of_all(candidate: Candidate, rows: ir.Value, mask: Mask, data: ir.Value, *, flat: bool) -> ir.Value | None:
     """Of entries that are looked up at the places of the same mask, and what is computed of each, the same of all."""
     made = rows.producer()
-    if made is not None and house.is_op(made, "GatherND"):
+    if made is not None and graphs.is_op(made, "GatherND"):
         source = _looked_up(made, mask, flat=flat)
-        return source if source is not None and house.dims_of(source) == house.dims_of(data) else None
+        return source if source is not None and graphs.dims_of(source) == graphs.dims_of(data) else None
     count = len(mask.dims) - (mask.repeated if flat else 0)
     return of_all_entries(candidate, rows, lambda node: _looked_up(node, mask, flat=flat), data, count)
 
@@ -104,8 +104,8 @@ def _of_all(candidate: Candidate, rows: ir.Value, mask: Mask, data: ir.Value, *,
 def _looked_up(made: ir.Node, mask: Mask, *, flat: bool) -> ir.Value | None:
     """What a GatherND takes entries from, where that is at the places of the mask."""
     source, other = made.inputs[0], _mask_of(made.inputs[1])
-    dims = None if source is None else house.dims_of(source)
-    if source is None or other is None or dims is None or house.int_attribute(made, "batch_dims", 0):
+    dims = None if source is None else graphs.dims_of(source)
+    if source is None or other is None or dims is None or graphs.int_attribute(made, "batch_dims", 0):
         return None
     if dims[: len(other.dims)] != other.dims:
         return None
@@ -121,4 +121,4 @@ def _is_widened(mask: Mask, other: Mask) -> bool:
     if not mask.repeated:
         return other.value is mask.value
     made = mask.value.producer()
-    return made is not None and house.is_op(made, "Unsqueeze") and made.inputs[0] is other.value
+    return made is not None and graphs.is_op(made, "Unsqueeze") and made.inputs[0] is other.value

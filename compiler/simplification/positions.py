@@ -20,7 +20,7 @@ from types import MappingProxyType
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.sums import WHOLE, Sum, sum_of
 from compiler.operator_views.slices import slice_of
 
@@ -28,12 +28,12 @@ from compiler.operator_views.slices import slice_of
 def count_whole_numbers(model: ir.Model, node: ir.Node, stamp: str) -> bool:
     """Count in whole numbers where a Range of floats is of such; whether it was one."""
     output = node.outputs[0]
-    if not house.is_op(node, "Range") or output.dtype is None or not output.dtype.is_floating_point():
+    if not graphs.is_op(node, "Range") or output.dtype is None or not output.dtype.is_floating_point():
         return False
     sources = [_whole_number(value) for value in node.inputs]
     if any(each is None for each in sources):
         return False
-    insert = house.Inserter(model, stamp, before=node)
+    insert = graphs.Inserter(model, stamp, before=node)
     bounds = [
         insert.constant(_scalar(each, ir.DataType.INT64), "bound")
         if isinstance(each, int)
@@ -41,7 +41,7 @@ def count_whole_numbers(model: ir.Model, node: ir.Node, stamp: str) -> bool:
         for each in sources
     ]
     numbers = insert.op("Range", bounds, name=f"{output.name}_whole", dtype=ir.DataType.INT64)
-    house.take_over(
+    graphs.take_over(
         model, output, insert.op("Cast", [numbers], {"to": int(output.dtype)}, name=f"{output.name}_counted")
     )
     return True
@@ -49,23 +49,23 @@ def count_whole_numbers(model: ir.Model, node: ir.Node, stamp: str) -> bool:
 
 def _whole_number(value: ir.Value | None) -> ir.Value | int | None:
     """The whole number that a float is, or the value that it is cast from; None where it may be a fraction."""
-    array = None if value is None else house.array_of(value)
+    array = None if value is None else graphs.array_of(value)
     if array is not None:
         return int(array.item()) if array.size == 1 and float(array.item()).is_integer() else None
     node = None if value is None else value.producer()
-    source = node.inputs[0] if house.is_op(node, "Cast") and node is not None else None
+    source = node.inputs[0] if graphs.is_op(node, "Cast") and node is not None else None
     return source if source is not None and source.dtype in WHOLE else None
 
 
 def count_from_zero(model: ir.Model, node: ir.Node, stamp: str) -> bool:
     """Count from 0 and add the start, where start and end are data that they have in common; whether it was so."""
     output = node.outputs[0]
-    if not house.is_op(node, "Range") or house.integers_of(node.inputs[2]) != (1,):
+    if not graphs.is_op(node, "Range") or graphs.integers_of(node.inputs[2]) != (1,):
         return False
-    run = _run_between(house.Inserter(model, stamp, before=node), node.inputs[0], node.inputs[1], str(output.name))
+    run = _run_between(graphs.Inserter(model, stamp, before=node), node.inputs[0], node.inputs[1], str(output.name))
     if run is None:
         return False
-    house.take_over(model, output, run)
+    graphs.take_over(model, output, run)
     return True
 
 
@@ -79,17 +79,17 @@ def look_up_run(model: ir.Model, node: ir.Node, stamp: str, least: Mapping[str, 
         least: the smallest number of graph inputs that may hold one below 0; others hold none.
     """
     output, view = node.outputs[0], slice_of(node)
-    cut = None if view is None else view.only_cut(house.integers_of)
-    if view is None or cut is None or cut.step != 1 or house.array_of(view.data) is None:
+    cut = None if view is None else view.only_cut(graphs.integers_of)
+    if view is None or cut is None or cut.step != 1 or graphs.array_of(view.data) is None:
         return False
     if view.starts is None or _may_begin_below_zero(view.starts, least):
         return False
-    insert = house.Inserter(model, stamp, before=node)
+    insert = graphs.Inserter(model, stamp, before=node)
     places = _run_between(insert, view.starts, view.ends, str(output.name))
     if places is None:
         return False
     rows = insert.op("Gather", [view.data, places], {"axis": cut.axis}, name=f"{output.name}_rows", dtype=output.dtype)
-    house.take_over(model, output, rows)
+    graphs.take_over(model, output, rows)
     return True
 
 
@@ -100,12 +100,12 @@ def _may_begin_below_zero(start: ir.Value, least: Mapping[str, int]) -> bool:
     return first.constant + sum(below) < 0
 
 
-def _run_between(insert: house.Inserter, start: ir.Value | None, end: ir.Value | None, name: str) -> ir.Value | None:
+def _run_between(insert: graphs.Inserter, start: ir.Value | None, end: ir.Value | None, name: str) -> ir.Value | None:
     """A start that is data and 0, 1, 2 and so on added, as many as sizes say lie between it and the end; else None."""
-    if start is None or end is None or start.dtype not in WHOLE or house.integers_of(start) is not None:
+    if start is None or end is None or start.dtype not in WHOLE or graphs.integers_of(start) is not None:
         return None
     count = sum_of(end).minus(sum_of(start))
-    if any(house.integers_of(term) is None for term in count.terms):
+    if any(graphs.integers_of(term) is None for term in count.terms):
         return None
     numbers = [insert.constant(_scalar(each, start.dtype), "number") for each in (0, 1)]
     size = _written(insert, count, start.dtype)
@@ -113,7 +113,7 @@ def _run_between(insert: house.Inserter, start: ir.Value | None, end: ir.Value |
     return insert.op("Add", [start, run], name=f"{name}_moved", dtype=start.dtype)
 
 
-def _written(insert: house.Inserter, count: Sum, dtype: ir.DataType) -> ir.Value:
+def _written(insert: graphs.Inserter, count: Sum, dtype: ir.DataType) -> ir.Value:
     """A sum of sizes as a scalar."""
     total = insert.constant(_scalar(count.constant, dtype), "entries")
     for term, times in count.terms.items():

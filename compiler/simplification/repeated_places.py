@@ -18,7 +18,7 @@ import numpy as np
 import onnx_ir as ir
 import sympy
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_views.axes import axis_of, changed_axes
 from compiler.simplification.constants import constant_of
 from compiler.simplification.rules import Candidate
@@ -33,7 +33,7 @@ def gathered_apart(candidate: Candidate) -> ir.Value | None:
     repeated = None if places is None or axis_of(candidate.node, 2) != 1 else _repeated(places)
     if merged is None or source is None or places is None or repeated is None or repeated.ndim != 2:
         return None
-    apart, flat, asked = (house.dims_of(value) for value in (source, merged.outputs[0], places))
+    apart, flat, asked = (graphs.dims_of(value) for value in (source, merged.outputs[0], places))
     if apart is None or flat is None or asked is None or len(apart) < 3 or len(flat) != 2:
         return None
     as_many = sympy.expand(math.prod(map(sympy.sympify, apart[:-1])) - asked[0]) == 0
@@ -53,14 +53,14 @@ def _repeated(value: ir.Value) -> np.ndarray | None:
     made = value.producer()
     if made is None or made.inputs[0] is None:
         return None
-    if house.is_op(made, "Tile"):
-        content, counts = constant_of(made.inputs[0]), house.integers_of(made.inputs[1])
+    if graphs.is_op(made, "Tile"):
+        content, counts = constant_of(made.inputs[0]), graphs.integers_of(made.inputs[1])
         along_first = counts is not None and all(count == 1 for count in counts[1:])
         return content if content is not None and along_first and content.dtype.kind == "i" else None
-    if house.is_op(made, "Unsqueeze"):
-        content, at = _repeated(made.inputs[0]), changed_axes(made, house.integers_of)
+    if graphs.is_op(made, "Unsqueeze"):
+        content, at = _repeated(made.inputs[0]), changed_axes(made, graphs.integers_of)
         return None if content is None or at is None or 0 in at else np.expand_dims(content, at)
-    if not house.is_op(made, *COMPUTED) or made.inputs[1] is None:
+    if not graphs.is_op(made, *COMPUTED) or made.inputs[1] is None:
         return None
     is_second = constant_of(made.inputs[0]) is not None
     values = tuple(reversed(made.inputs)) if is_second else tuple(made.inputs)

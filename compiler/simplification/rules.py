@@ -36,7 +36,7 @@ import numpy as np
 import onnx_ir as ir
 import sympy
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.known_sizes import MOST, Numbers, numbers_of
 from compiler.operator_traits import RECURRENCES
 from compiler.operator_views.axes import axis_of, order_of
@@ -65,9 +65,9 @@ class Candidate:
     numbers: Numbers
 
     @property
-    def insert(self) -> house.Inserter:
+    def insert(self) -> graphs.Inserter:
         """Adds nodes in front of this one."""
-        return house.Inserter(self.model, self.stamp, before=self.node)
+        return graphs.Inserter(self.model, self.stamp, before=self.node)
 
     def value(self, at: int) -> ir.Value | None:
         """An operand, or None."""
@@ -87,7 +87,7 @@ class Candidate:
         """What makes an operand, if it is one of these operators."""
         value = self.value(at)
         made = None if value is None else value.producer()
-        return made if house.is_op(made, *ops) else None
+        return made if graphs.is_op(made, *ops) else None
 
 
 Rule = Callable[[Candidate], ir.Value | None]
@@ -100,7 +100,7 @@ def identity(candidate: Candidate) -> ir.Value | None:
 
 def cast(candidate: Candidate) -> ir.Value | None:
     """Cast to the type that a value has, there and back through a type that holds all its values, and of a filling."""
-    value, to = candidate.value(0), ir.DataType(house.int_attribute(candidate.node, "to", 1))
+    value, to = candidate.value(0), ir.DataType(graphs.int_attribute(candidate.node, "to", 1))
     if value is not None and value.dtype == to:
         return value
     inner = candidate.made(0, "Cast", "ConstantOfShape")
@@ -110,7 +110,7 @@ def cast(candidate: Candidate) -> ir.Value | None:
         origin = inner.inputs[0]
         back = origin is not None and origin.dtype == to and _holds(value.dtype, to)
         return origin if back else None
-    given = house.attribute(inner, "value")
+    given = graphs.attribute(inner, "value")
     number = given.numpy().reshape(-1) if isinstance(given, ir.TensorProtocol) else np.zeros(1, np.float32)
     filler = ir.val("x", const_value=ir.tensor(number))
     one = ir.node("Cast", [filler], {"to": int(to)}, num_outputs=1)
@@ -218,7 +218,7 @@ def reshape(candidate: Candidate) -> ir.Value | None:
     if value is None or shape is None:
         return None
     copies = copies_zeros(candidate.node)
-    dims = house.dims_of(value)
+    dims = graphs.dims_of(value)
     if dims is not None and len(dims) == len(shape) and _is_same_shape(dims, shape, copies):
         return value
     whole = [size for size in shape if isinstance(size, int)]
@@ -254,7 +254,7 @@ def _is_same_shape(dims: Sequence[Dim], shape: Sequence[Dim], copies: bool) -> b
 def expand(candidate: Candidate) -> ir.Value | None:
     """To sizes that a value has."""
     value, shape = candidate.value(0), numbers(candidate.value(1), candidate)
-    dims = None if value is None else house.dims_of(value)
+    dims = None if value is None else graphs.dims_of(value)
     if dims is None or shape is None or len(shape) > len(dims):
         return None
     ends = dims[len(dims) - len(shape) :]
@@ -270,7 +270,7 @@ def cut(candidate: Candidate) -> ir.Value | None:
 
 def _everything(candidate: Candidate) -> ir.Value | None:
     view = slice_of(candidate.node)
-    cuts = None if view is None else view.cuts(house.integers_of)
+    cuts = None if view is None else view.cuts(graphs.integers_of)
     return view.data if view is not None and cuts == () else None
 
 
@@ -281,12 +281,12 @@ def _padded_less(candidate: Candidate) -> ir.Value | None:
     if made is None or cut is None or (cut.start, cut.step) != (0, 1) or not _is_plain(made):
         return None
     value = made.inputs[0]
-    dims, kernel = (None if each is None else house.dims_of(each) for each in made.inputs[:2])
+    dims, kernel = (None if each is None else graphs.dims_of(each) for each in made.inputs[:2])
     if dims is None or kernel is None or cut.axis < 2:
         return None
     size, taps, count, at = dims[cut.axis], kernel[cut.axis], len(dims) - 2, cut.axis - 2
-    strides, dilations = (house.ints_attribute(made, name) or (1,) * count for name in ("strides", "dilations"))
-    pads = list(house.ints_attribute(made, "pads") or (0,) * 2 * count)
+    strides, dilations = (graphs.ints_attribute(made, name) or (1,) * count for name in ("strides", "dilations"))
+    pads = list(graphs.ints_attribute(made, "pads") or (0,) * 2 * count)
     needed = dilations[at] * (taps - 1) - pads[at] if isinstance(taps, int) else -1
     if strides[at] != 1 or not 0 <= needed <= pads[at + count] or not _is_count(candidate, cut.end, size):
         return None
@@ -297,7 +297,7 @@ def _padded_less(candidate: Candidate) -> ir.Value | None:
 
 
 def _is_plain(node: ir.Node) -> bool:
-    return str(house.attribute(node, "auto_pad", "NOTSET")) == "NOTSET"
+    return str(graphs.attribute(node, "auto_pad", "NOTSET")) == "NOTSET"
 
 
 def _is_count(candidate: Candidate, end: Number | None, size: Dim) -> bool:
@@ -311,7 +311,7 @@ def _is_count(candidate: Candidate, end: Number | None, size: Dim) -> bool:
 def concat(candidate: Candidate) -> ir.Value | None:
     """Of one part, or with parts that are always empty."""
     values = [value for value in candidate.node.inputs if value is not None]
-    dims = house.dims_of(candidate.node.outputs[0])
+    dims = graphs.dims_of(candidate.node.outputs[0])
     if dims is None:
         return None
     axis = axis_of(candidate.node, len(dims))
@@ -352,7 +352,7 @@ def filled(candidate: Candidate) -> ir.Value | None:
     shape = candidate.constant(0)
     if shape is None or int(np.prod(shape, dtype=object)) > MOST or (shape < 0).any():
         return None
-    given = house.attribute(candidate.node, "value")
+    given = graphs.attribute(candidate.node, "value")
     number = given.numpy() if isinstance(given, ir.TensorProtocol) else np.zeros(1, np.float32)
     if number.dtype.kind not in "biuf":
         return None
@@ -375,7 +375,7 @@ def conv(candidate: Candidate) -> ir.Value | None:
     inside = [*amounts[2:rank], *amounts[rank + 2 :]]
     if any(outside) or min(inside, default=-1) < 0:
         return None
-    present = house.ints_attribute(candidate.node, "pads") or (0,) * len(inside)
+    present = graphs.ints_attribute(candidate.node, "pads") or (0,) * len(inside)
     attributes = {name: each for name, each in candidate.node.attributes.items() if name != "pads"}
     pads = ir.AttrInt64s("pads", [a + b for a, b in zip(present, inside, strict=True)])
     node = ir.Node("", "Conv", [value, *candidate.node.inputs[1:]], [*attributes.values(), pads], num_outputs=1)
@@ -402,8 +402,8 @@ def _whole_numbers(value: ir.Value) -> list[int] | None:
 def average_pool(candidate: Candidate) -> ir.Value | None:
     """In ceil mode without padding, as from torch.avg_pool1d: no padding is counted, and what hangs over never is."""
     node, value = candidate.node, candidate.value(0)
-    counts = house.int_attribute(node, "count_include_pad", 0) and house.int_attribute(node, "ceil_mode", 0)
-    pads = any(house.ints_attribute(node, "pads")) or house.attribute(node, "auto_pad", "NOTSET") != "NOTSET"
+    counts = graphs.int_attribute(node, "count_include_pad", 0) and graphs.int_attribute(node, "ceil_mode", 0)
+    pads = any(graphs.ints_attribute(node, "pads")) or graphs.attribute(node, "auto_pad", "NOTSET") != "NOTSET"
     if value is None or not counts or pads:
         return None
     attributes = [each for name, each in node.attributes.items() if name != "count_include_pad"]
@@ -420,7 +420,7 @@ def forget_zero_states(candidate: Candidate) -> bool:
     Returns:
         Whether there were any.
     """
-    if not house.is_op(candidate.node, *RECURRENCES):
+    if not graphs.is_op(candidate.node, *RECURRENCES):
         return False
     found = [at for at in INITIAL_STATES if at < len(candidate.node.inputs) and _is_zero_everywhere(candidate, at)]
     for at in found:
@@ -436,7 +436,7 @@ def _is_zero_everywhere(candidate: Candidate, at: int) -> bool:
     filling = candidate.made(at, "ConstantOfShape", "Expand")
     if filling is None:
         return False
-    given = house.attribute(filling, "value")
+    given = graphs.attribute(filling, "value")
     made = given.numpy() if isinstance(given, ir.TensorProtocol) else np.zeros(1, np.float32)
     number = made if filling.op_type == "ConstantOfShape" else constant_of(filling.inputs[0])
     return number is not None and number.size > 0 and not number.any() and not np.signbit(number).any()
@@ -454,7 +454,7 @@ def sequence_at(candidate: Candidate) -> ir.Value | None:
     is_sized = len(source.inputs) > 1
     cuts = constant_of(source.inputs[1]) if is_sized else np.array(1)
     data = source.inputs[0]
-    dims = None if data is None else house.dims_of(data)
+    dims = None if data is None else graphs.dims_of(data)
     if cuts is None or dims is None:
         return None
     axis = axis_of(source, len(dims))
@@ -467,10 +467,10 @@ def sequence_at(candidate: Candidate) -> ir.Value | None:
         return None
     size = int(cuts[at] if cuts.ndim else cuts)
     start = int(cuts[: at % len(cuts)].sum()) if cuts.ndim else size * at
-    insert = house.Inserter(candidate.model, candidate.stamp, before=candidate.node, source=house.source_of(source))
+    insert = graphs.Inserter(candidate.model, candidate.stamp, before=candidate.node, source=graphs.source_of(source))
     bounds = [insert.int64s(each) for each in (start, start + size, axis)]
     piece = insert.op("Slice", [data, *bounds], name="piece", dtype=dtype_of(candidate))
-    is_kept = is_sized or house.int_attribute(source, "keepdims", 1)
+    is_kept = is_sized or graphs.int_attribute(source, "keepdims", 1)
     return piece if is_kept else insert.op("Squeeze", [piece, bounds[-1]], name="entry")
 
 
@@ -479,11 +479,11 @@ def concat_from_sequence(candidate: Candidate) -> ir.Value | None:
     source = candidate.made(0, "SequenceConstruct")
     if source is None or source.graph is not candidate.node.graph or any(value is None for value in source.inputs):
         return None
-    dims, parts = house.dims_of(candidate.node.outputs[0]), list(source.inputs)
+    dims, parts = graphs.dims_of(candidate.node.outputs[0]), list(source.inputs)
     if dims is None:
         return None
     axis = axis_of(candidate.node, len(dims))
-    if house.int_attribute(candidate.node, "new_axis", 0):
+    if graphs.int_attribute(candidate.node, "new_axis", 0):
         at = candidate.insert.int64s(axis)
         parts = [candidate.insert.op("Unsqueeze", [part, at], name="stacked") for part in parts]
     return candidate.insert.op(
@@ -517,10 +517,10 @@ def _counts_no_cut(node: ir.Node) -> bool:
     waiting, seen = [node], {node}
     while waiting and len(seen) < MOST_FOLLOWED:
         at = waiting.pop()
-        if house.is_op(at, "Shape", "Size"):
-            dims = house.dims_of(at.inputs[0]) if at.inputs[0] is not None else None
+        if graphs.is_op(at, "Shape", "Size"):
+            dims = graphs.dims_of(at.inputs[0]) if at.inputs[0] is not None else None
             read = () if dims is None else dims if at.op_type == "Size" else [
-                dims[place] for place in house.dims_read(at, len(dims))]  # fmt: skip
+                dims[place] for place in graphs.dims_read(at, len(dims))]  # fmt: skip
             if not all(isinstance(dim, int) or _is_counted(dim) for dim in read):
                 return False
             continue
@@ -550,7 +550,7 @@ def numbers(value: ir.Value | None, candidate: Candidate) -> tuple[Dim, ...] | N
 def _placed(candidate: Candidate, node: ir.Node, name: str, dtype: ir.DataType | None) -> ir.Value:
     """Put a ready node in front, under a name of its own."""
     output = node.outputs[0]
-    output.name = house.fresh_name(candidate.model.graph, name)
+    output.name = graphs.fresh_name(candidate.model.graph, name)
     node.name = f"{output.name}_node"
     if dtype is not None:
         output.dtype = dtype

@@ -2,7 +2,7 @@
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_traits import RANDOM
 
 MOST_SHARED = 1024
@@ -81,15 +81,15 @@ def stand_in(model: ir.Model, old: ir.Value, new: ir.Value, stamp: str) -> bool:
         return True
     producer = old.producer()
     if new.is_graph_output() or new.is_graph_input() or new.is_initializer() or _graph_of(new) is not model.graph:
-        if house.is_op(producer, "Identity"):
+        if graphs.is_op(producer, "Identity"):
             return False
         copy = ir.node("Identity", [new], outputs=[ir.Value(name=None, shape=old.shape, type=old.type)])
-        insert = house.Inserter(model, stamp, before=producer)
-        copy.name = f"{house.fresh_name(model.graph, f'{old.name}_copy')}_node"
+        insert = graphs.Inserter(model, stamp, before=producer)
+        copy.name = f"{graphs.fresh_name(model.graph, f'{old.name}_copy')}_node"
         insert.place(copy)
         new = copy.outputs[0]
     name = str(old.name)
-    old.name = house.fresh_name(model.graph, f"{name}_before")
+    old.name = graphs.fresh_name(model.graph, f"{name}_before")
     for at, output in enumerate(list(model.graph.outputs)):
         if output is old:
             model.graph.outputs[at] = new

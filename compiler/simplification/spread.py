@@ -9,7 +9,7 @@ from collections.abc import Collection
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_views.axes import perm_of
 from compiler.simplification.constants import constant_of
 from compiler.simplification.rules import Candidate
@@ -27,14 +27,14 @@ def number_of(candidate: Candidate, value: ir.Value | None) -> ir.Value | None:
         if _has_one_entry(value):
             scalar = candidate.insert.constant(np.zeros(0, np.int64), "scalar")
             return candidate.insert.op("Reshape", [value, scalar], name="number", dtype=value.dtype)
-        value = made.inputs[0] if made is not None and house.is_op(made, *MOVING) else None
+        value = made.inputs[0] if made is not None and graphs.is_op(made, *MOVING) else None
     return None
 
 
 def _has_one_entry(value: ir.Value) -> bool:
     """Whether every axis has size 1; of what a rule has just made shape inference says nothing yet."""
-    dims, made = house.dims_of(value), value.producer()
-    if dims is None and made is not None and house.is_op(made, "Cast") and made.inputs[0] is not None:
+    dims, made = graphs.dims_of(value), value.producer()
+    if dims is None and made is not None and graphs.is_op(made, "Cast") and made.inputs[0] is not None:
         return _has_one_entry(made.inputs[0])
     return dims is not None and all(dim == 1 for dim in dims)
 
@@ -42,8 +42,8 @@ def _has_one_entry(value: ir.Value) -> bool:
 def _number(value: ir.Value) -> np.ndarray | None:
     """The one number of a constant, as a scalar."""
     made, array = value.producer(), constant_of(value)
-    if array is None and house.is_op(made, "ConstantOfShape") and made is not None:
-        given = house.attribute(made, "value")
+    if array is None and graphs.is_op(made, "ConstantOfShape") and made is not None:
+        given = graphs.attribute(made, "value")
         array = given.numpy() if isinstance(given, ir.TensorProtocol) else np.zeros(1, np.float32)
     if array is None or array.size == 0 or array.dtype.kind not in "biuf":
         return None
@@ -62,12 +62,12 @@ def spread_from(candidate: Candidate, value: ir.Value, axes: Collection[int]) ->
     number = number_of(candidate, value)
     if number is not None:
         return number
-    turned = value.producer() if house.is_op(value.producer(), "Transpose") else None
+    turned = value.producer() if graphs.is_op(value.producer(), "Transpose") else None
     source = value if turned is None else turned.inputs[0]
     made = None if source is None else source.producer()
-    if source is None or made is None or not house.is_op(made, "Expand") or made.inputs[0] is None:
+    if source is None or made is None or not graphs.is_op(made, "Expand") or made.inputs[0] is None:
         return None
-    dims, inside = house.dims_of(source), house.dims_of(made.inputs[0])
+    dims, inside = graphs.dims_of(source), graphs.dims_of(made.inputs[0])
     if dims is None or inside is None or len(inside) > len(dims):
         return None
     order = tuple(range(len(dims))) if turned is None else perm_of(turned, len(dims))

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_views.axes import axis_of
 from compiler.simplification.constants import constant_of
 from compiler.simplification.masked_writes import masked
@@ -35,7 +35,7 @@ def scatter_nd(candidate: Candidate) -> ir.Value | None:
     data, rows, new = (candidate.value(at) for at in range(3))
     if _adds(candidate.node) or data is None or rows is None or new is None:
         return None
-    dims = house.dims_of(data)
+    dims = graphs.dims_of(data)
     if not dims:
         return None
     places = written_places(rows, dims)
@@ -58,7 +58,7 @@ def _block(candidate: Candidate, data: ir.Value, new: ir.Value, places: Sequence
     if isinstance(first, Known) and any(each != WHOLE for each in places[axis + 1 :]):
         return None
     if isinstance(first, Known):
-        dims = house.dims_of(data)
+        dims = graphs.dims_of(data)
         count = None if dims is None else dims[axis]
         return _joined(candidate, data, new, axis, first.places, count) if isinstance(count, int) else None
     parts = _cut(candidate, data, axis, first)
@@ -95,7 +95,7 @@ def _by_place(candidate: Candidate, data: ir.Value, new: ir.Value, places: Seque
     if source is None:
         return None
     shape = candidate.insert.op("Shape", [data], name="sizes", dtype=ir.DataType.INT64)
-    rank = len(house.dims_of(data) or ())
+    rank = len(graphs.dims_of(data) or ())
     masks = [_is_written(candidate, shape, axis, rank, places[axis]) for axis in partial]
     where = masks[0]
     for other in masks[1:]:
@@ -126,7 +126,7 @@ def _is_written(candidate: Candidate, shape: ir.Value, axis: int, rank: int, pla
     return insert.op("Unsqueeze", [joint, insert.int64s(*range(1, len(behind) + 1))], name="tests") if behind else joint
 
 
-def _bound(insert: house.Inserter, size: ir.Value, number: Bound) -> ir.Value:
+def _bound(insert: graphs.Inserter, size: ir.Value, number: Bound) -> ir.Value:
     """A place; a negative one counts from the end."""
     if isinstance(number, ir.Value):
         return number
@@ -139,7 +139,7 @@ def scatter_elements(candidate: Candidate) -> ir.Value | None:
     data, places, new = (candidate.value(at) for at in range(3))
     if _adds(candidate.node) or data is None or new is None:
         return None
-    dims, written = house.dims_of(data), house.dims_of(new)
+    dims, written = graphs.dims_of(data), graphs.dims_of(new)
     fixed = _same_everywhere(places)
     if not dims or written is None or fixed is None:
         return None
@@ -151,13 +151,13 @@ def scatter_elements(candidate: Candidate) -> ir.Value | None:
 
 
 def _adds(node: ir.Node) -> bool:
-    return str(house.attribute(node, "reduction", "none")) != "none"
+    return str(graphs.attribute(node, "reduction", "none")) != "none"
 
 
 def _same_everywhere(value: ir.Value | None) -> np.ndarray | None:
     """The one number that a value holds, int64 [1]."""
     made = None if value is None else value.producer()
-    array = constant_of(made.inputs[0]) if made is not None and house.is_op(made, "Expand") else constant_of(value)
+    array = constant_of(made.inputs[0]) if made is not None and graphs.is_op(made, "Expand") else constant_of(value)
     if array is None or array.size == 0 or (array != array.reshape(-1)[0]).any():
         return None
     return array.reshape(-1)[:1]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.known_sizes import numbers_of
 from compiler.operator_views.axes import axis_of, changed_axes
 from compiler.operator_views.slices import END, Slice, slice_of
@@ -62,7 +62,7 @@ def written_places(indices: ir.Value, dims: Sequence[Dim]) -> list[Places] | Non
     Returns:
         One per axis; None where the indices are of another kind.
     """
-    shape = house.dims_of(indices)
+    shape = graphs.dims_of(indices)
     if not shape or shape[-1] != len(shape) - 1 or len(dims) < len(shape) - 1:
         return None
     rank = len(shape) - 1
@@ -87,10 +87,10 @@ def _columns(indices: ir.Value, rank: int) -> list[ir.Value | np.ndarray] | None
     made = indices.producer()
     if rank == 1:
         return [indices]
-    if made is None or not house.is_op(made, "Concat") or axis_of(made, rank + 1) != rank:
+    if made is None or not graphs.is_op(made, "Concat") or axis_of(made, rank + 1) != rank:
         return None
     columns = [value for value in made.inputs if value is not None]
-    if len(columns) != rank or any((house.dims_of(value) or (0,))[-1] != 1 for value in columns):
+    if len(columns) != rank or any((graphs.dims_of(value) or (0,))[-1] != 1 for value in columns):
         return None
     arrays = [constant_of(value) for value in columns]
     return [value if array is None else array[..., 0] for value, array in zip(columns, arrays, strict=True)]
@@ -124,11 +124,11 @@ def _counted(column: ir.Value, back: int, size: Dim) -> Places | None:
 def _vector(value: ir.Value | None, back: int) -> ir.Value | None:
     """The vector that a value repeats along all axes but the one that is `back` from its end; None for another kind."""
     while value is not None:
-        dims, made = house.dims_of(value), value.producer()
+        dims, made = graphs.dims_of(value), value.producer()
         if dims is not None and len(dims) == 1:
             return value if back == 1 else None
         inner = None if made is None or not made.inputs else made.inputs[0]
-        inside = None if inner is None else house.dims_of(inner)
+        inside = None if inner is None else graphs.dims_of(inner)
         if dims is None or made is None or inside is None:
             return None
         moved = _moved(made, dims, inside, back)
@@ -140,13 +140,13 @@ def _vector(value: ir.Value | None, back: int) -> ir.Value | None:
 
 def _moved(made: ir.Node, dims: Sequence[Dim], inside: Sequence[Dim], back: int) -> int | None:
     """Where an axis lies in front of a node, counted from the end; None where it is not an axis there, or repeated."""
-    if house.is_op(made, "Unsqueeze"):
-        added = [axis - len(dims) for axis in changed_axes(made, house.integers_of) or ()]
+    if graphs.is_op(made, "Unsqueeze"):
+        added = [axis - len(dims) for axis in changed_axes(made, graphs.integers_of) or ()]
         return None if not added or -back in added else back - sum(axis > -back for axis in added)
-    if house.is_op(made, "Reshape"):
+    if graphs.is_op(made, "Reshape"):
         others = [dim for at, dim in enumerate(dims) if at != len(dims) - back]
         return 1 if len(inside) == 1 and all(dim == 1 for dim in others) else None
-    if house.is_op(made, "Expand"):
+    if graphs.is_op(made, "Expand"):
         return back if len(inside) >= back and inside[-back] == dims[-back] else None
     return None
 
@@ -154,7 +154,7 @@ def _moved(made: ir.Node, dims: Sequence[Dim], inside: Sequence[Dim], back: int)
 def _counts_all(value: ir.Value, size: Dim) -> bool:
     """Whether a value is 0, 1, 2, ... for as many entries as the axis has."""
     made = value.producer()
-    if made is None or not house.is_op(made, "Range") or house.dims_of(value) != (size,):
+    if made is None or not graphs.is_op(made, "Range") or graphs.dims_of(value) != (size,):
         return False
     start, step = (constant_of(made.inputs[at]) for at in (0, 2))
     return start is not None and step is not None and int(start) == 0 and int(step) == 1

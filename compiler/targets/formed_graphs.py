@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import InternalError, Place, Refused, SlipwayError
 from compiler.spec import check_between_passes
 from compiler.stages import Lowered, Refusal
@@ -66,7 +66,7 @@ def formed(plan: Sequence[Form], lowered: Lowered) -> Formed:
 def _applied(form: Form, lowered: Lowered) -> tuple[Lowered, FormOutcome]:
     started = time.perf_counter()
     try:
-        outcome = form.made.apply(dataclasses.replace(lowered, model=house.clone(lowered.model)))
+        outcome = form.made.apply(dataclasses.replace(lowered, model=graphs.clone(lowered.model)))
         check_between_passes(outcome.lowered)
         _require_sizes(lowered, outcome.lowered)
     except Refused as refused:
@@ -98,10 +98,10 @@ def _require_sizes(before: Lowered, after: Lowered) -> None:
 
 
 def _without_sizes(lowered: Lowered) -> Iterator[tuple[ir.Node, ir.Value]]:
-    rows = {house.symbol(str(lowered.batch_axis))}
+    rows = {graphs.symbol(str(lowered.batch_axis))}
     for node in lowered.model.graph:
         for value in node.outputs:
-            dims = house.dims_of(value)
+            dims = graphs.dims_of(value)
             if dims is None or any(not isinstance(dim, int) and not dim.free_symbols <= rows for dim in dims):
                 yield node, value
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Place, Refused
 from compiler.ir import Dim
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
@@ -35,11 +35,11 @@ def open_rows(lowered: Lowered, rows: Sequence[int]) -> Lowered:
     model, axis = lowered.model, lowered.batch_axis
     assert axis is not None
     CanonicalizeReshapes().apply(dataclasses.replace(lowered, first_call=None))
-    house.fold_sizes(model)
+    graphs.fold_sizes(model)
     simplify_model(model)
-    house.infer_shapes(model)
-    for node in house.nodes_of(model):
-        if house.is_op(node, *SIZE_READERS):
+    graphs.infer_shapes(model)
+    for node in graphs.nodes_of(model):
+        if graphs.is_op(node, *SIZE_READERS):
             raise _refused(lowered, node, node.outputs[0], "it reads the number of rows")
     for maker, value in _values(model):
         _require_open(lowered, maker, value)
@@ -50,9 +50,9 @@ def open_rows(lowered: Lowered, rows: Sequence[int]) -> Lowered:
 
 def _require_open(lowered: Lowered, node: ir.Node | None, value: ir.Value) -> None:
     """Every dimension is a number or follows from the number of rows; of what callers see it is that number."""
-    symbol = house.symbol(str(lowered.batch_axis))
+    symbol = graphs.symbol(str(lowered.batch_axis))
     seen = value.is_graph_input() or value.is_graph_output()
-    for dim in house.dims_of(value) or (house.symbol("unknown rank"),):
+    for dim in graphs.dims_of(value) or (graphs.symbol("unknown rank"),):
         if isinstance(dim, int) or dim == symbol or (not seen and dim.free_symbols == {symbol}):
             continue
         raise _refused(lowered, node, value, f"it has shape {value.shape}")
@@ -60,24 +60,24 @@ def _require_open(lowered: Lowered, node: ir.Node | None, value: ir.Value) -> No
 
 def _check_at(lowered: Lowered, count: int) -> None:
     """Infer all shapes anew at a number of rows; they are numbers, and those that the open graph says."""
-    copy = house.clone(lowered.model)
+    copy = graphs.clone(lowered.model)
     for value in copy.graph.inputs:
-        value.shape = ir.Shape([_at(lowered, dim, count) for dim in house.dims_of(value) or ()])
-    house.forget_shapes(copy)
+        value.shape = ir.Shape([_at(lowered, dim, count) for dim in graphs.dims_of(value) or ()])
+    graphs.forget_shapes(copy)
     for value in copy.graph.outputs:
         value.shape = None
-    house.infer_shapes(copy)
+    graphs.infer_shapes(copy)
     check_static(copy, lowered.graph)
-    found = {value.name: house.dims_of(value) for _, value in _values(copy)}
+    found = {value.name: graphs.dims_of(value) for _, value in _values(copy)}
     for node, value in _values(lowered.model):
-        said = tuple(_at(lowered, dim, count) for dim in house.dims_of(value) or ())
+        said = tuple(_at(lowered, dim, count) for dim in graphs.dims_of(value) or ())
         if found[value.name] != said:
             reason = f"at {count} rows it has shape {list(found[value.name] or ())}, not {list(said)}"
             raise _refused(lowered, node, value, reason)
 
 
 def _at(lowered: Lowered, dim: Dim, count: int) -> int:
-    return dim if isinstance(dim, int) else int(dim.subs({house.symbol(str(lowered.batch_axis)): count}))
+    return dim if isinstance(dim, int) else int(dim.subs({graphs.symbol(str(lowered.batch_axis)): count}))
 
 
 def _values(model: ir.Model) -> Iterator[tuple[ir.Node | None, ir.Value]]:
@@ -95,6 +95,6 @@ def _refused(lowered: Lowered, node: ir.Node | None, value: ir.Value, reason: st
             node=str(node.name) if node else "",
             op=node.op_type if node else "",
             tensor=str(value.name),
-            source=house.source_of(node),
+            source=graphs.source_of(node),
         ),
     )

@@ -8,7 +8,7 @@ import dataclasses
 import itertools
 from collections.abc import Mapping
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Refused
 from compiler.pieces import Content
 from compiler.runners.mapped_weights import map_weights
@@ -117,7 +117,7 @@ def write_prepared(target: Target, prepared: Prepared, weights: WeightsFile | No
 
 
 def _frozen(target: Target, lowered: Lowered, sizes: Mapping[str, int]) -> Lowered:
-    frozen = dataclasses.replace(lowered, model=house.clone(lowered.model))
+    frozen = dataclasses.replace(lowered, model=graphs.clone(lowered.model))
     for each in target.passes(sizes):
         frozen = each.apply(frozen).lowered
     return frozen

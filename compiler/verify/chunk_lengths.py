@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.runners.callers_view import caller_dims
 from compiler.stages import Feed, Lowered, PaddedAxis
 
@@ -32,14 +32,14 @@ def held_axes(lowered: Lowered) -> list[PaddedAxis]:
 
 def length_of(lowered: Lowered, axis: PaddedAxis, feed: Feed) -> int:
     """The length of a chunk."""
-    symbol, dims = house.symbol(axis.axis), caller_dims(lowered)
+    symbol, dims = graphs.symbol(axis.axis), caller_dims(lowered)
     found = (array.shape[list(dims[name]).index(symbol)] for name, array in feed.items() if symbol in dims[name])
     return int(next(found))
 
 
 def cut(lowered: Lowered, axis: PaddedAxis, feed: Feed, length: int) -> Feed:
     """The first entries of a chunk."""
-    symbol, dims = house.symbol(axis.axis), caller_dims(lowered)
+    symbol, dims = graphs.symbol(axis.axis), caller_dims(lowered)
     return {
         name: array[tuple(slice(length) if dim == symbol else slice(None) for dim in dims[name])]
         for name, array in feed.items()
@@ -60,7 +60,7 @@ class Flush:
 
     def feeds(self, lowered: Lowered, feed: Feed, axis: PaddedAxis) -> list[Feed]:
         """The chunk that is fed, otherwise as a feed of the stream is; none where nothing lags."""
-        symbol, dims = house.symbol(axis.axis), caller_dims(lowered)
+        symbol, dims = graphs.symbol(axis.axis), caller_dims(lowered)
         filled = {
             name: np.full(
                 [

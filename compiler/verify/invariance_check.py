@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_state  # type: ignore[import-untyped, unused-ignore]
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import GateFailed, Place, Refused
 from compiler.records.findings import Finding
 from compiler.runners.padded_chunks import side_by_side
@@ -104,7 +104,7 @@ def _ended(lowered: Lowered, told: str) -> Refused:
     node = next((each for each in lowered.model.graph if f"'{each.name}'" in told), None)
     place = Place(stage="invariance", graph=lowered.graph)
     if node is not None:
-        names = {"node": str(node.name), "op": node.op_type, "source": house.source_of(node)}
+        names = {"node": str(node.name), "op": node.op_type, "source": graphs.source_of(node)}
         place = dataclasses.replace(place, **names)
     return Refused(
         f"a call of all rows ends where one of them holds NaN, infinities or huge numbers: {told}",

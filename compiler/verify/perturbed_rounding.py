@@ -13,7 +13,7 @@ import dataclasses
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.calib.deciding_numbers import SIZE_OF
 from compiler.calib.rounding_noise import rounding_nodes
 from compiler.operator_views.axes import perm_of
@@ -39,14 +39,14 @@ def perturbed(lowered: Lowered) -> Lowered:
 
 
 def _perturbed(model: ir.Model) -> ir.Model:
-    copy = house.clone(model)
+    copy = graphs.clone(model)
     _turn_weights(copy)
     computed = _computed(copy)
     size = ir.val(SIZE, ir.DataType.FLOAT, [])
     copy.graph.inputs.append(size)
     rounding = [node for node in rounding_nodes(copy) if node in computed]
     for index, node in enumerate(rounding):
-        insert = house.Inserter(copy, STAMP, after=node)
+        insert = graphs.Inserter(copy, STAMP, after=node)
         for output in node.outputs:
             is_array = isinstance(output.type, ir.TensorType) and output.dtype == ir.DataType.FLOAT  # or a sequence
             if is_array and (output.uses() or output.is_graph_output()):
@@ -56,27 +56,27 @@ def _perturbed(model: ir.Model) -> ir.Model:
 
 def _turn_weights(model: ir.Model) -> None:
     """Write turned weights in the place of nodes that turn them in every call, which takes as long as multiplying."""
-    for node in [node for node in model.graph if house.is_op(node, "Transpose")]:
+    for node in [node for node in model.graph if graphs.is_op(node, "Transpose")]:
         (weights,), turned = node.inputs, node.outputs[0]
-        array = None if weights is None or weights.is_graph_input() else house.array_of(weights)
+        array = None if weights is None or weights.is_graph_input() else graphs.array_of(weights)
         if array is not None and not turned.is_graph_output():
             axes = perm_of(node, array.ndim)
-            insert = house.Inserter(model, STAMP, before=node)
-            house.take_over(model, turned, insert.constant(np.ascontiguousarray(array.transpose(axes)), "turned"))
-    house.prune(model)
+            insert = graphs.Inserter(model, STAMP, before=node)
+            graphs.take_over(model, turned, insert.constant(np.ascontiguousarray(array.transpose(axes)), "turned"))
+    graphs.prune(model)
 
 
 def _computed(model: ir.Model) -> set[ir.Node]:
     """The nodes whose results follow from the numbers of inputs, and not from their sizes alone."""
     known, found = set(model.graph.inputs), set[ir.Node]()
     for node in model.graph:
-        if not house.is_op(node, *SIZE_OF) and known.intersection(node.inputs):
+        if not graphs.is_op(node, *SIZE_OF) and known.intersection(node.inputs):
             found.add(node)
             known.update(node.outputs)
     return found
 
 
-def _perturb(model: ir.Model, insert: house.Inserter, value: ir.Value, size: ir.Value, number: int) -> None:
+def _perturb(model: ir.Model, insert: graphs.Inserter, value: ir.Value, size: ir.Value, number: int) -> None:
     kind = value.dtype
     draw = {"low": -1.0, "high": 1.0, "seed": float(number)}
     share = insert.op("RandomUniformLike", [value], draw, name=f"share_{number}", dtype=kind)
@@ -85,4 +85,4 @@ def _perturb(model: ir.Model, insert: house.Inserter, value: ir.Value, size: ir.
     scale = insert.op("Add", [off, one], name=f"scale_{number}", dtype=kind)
     moved = insert.op("Mul", [value, scale], name=f"perturbed_{number}", shape=value.shape, dtype=kind)
     new = [node for each in (share, moved) if (node := each.producer()) is not None]
-    house.take_over(model, value, moved, except_in=new)
+    graphs.take_over(model, value, moved, except_in=new)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_traits import CASTS, MAKING, MOVING, PRODUCTS
 from compiler.targets.base import EngineLayer
 
@@ -72,7 +72,7 @@ class Audited:
 
 def planned_nodes(model: ir.Model) -> tuple[Planned, ...]:
     """The nodes of the main graph whose type is planned, in order."""
-    nodes = list(house.nodes_of(model))
+    nodes = list(graphs.nodes_of(model))
     has_halves = any(node.outputs and node.outputs[0].dtype in HALVES for node in nodes)
     return tuple(planned for node in nodes if (planned := _planned(node, has_halves=has_halves)) is not None)
 
@@ -82,10 +82,10 @@ def _planned(node: ir.Node, *, has_halves: bool) -> Planned | None:
     if result.dtype not in REAL or node.domain not in ("", "ai.onnx"):
         return None
     name = str(node.name or f"node_of_{result.name}")
-    source = house.source_of(node)
+    source = graphs.source_of(node)
     if node.op_type in PRODUCTS:
         factors = [_stored_behind(value) for value in node.inputs[:2]]
-        is_integer = all(house.is_op(_maker(value), "DequantizeLinear") for value in node.inputs[:2])
+        is_integer = all(graphs.is_op(_maker(value), "DequantizeLinear") for value in node.inputs[:2])
         kind = INTEGER if is_integer else result.dtype.numpy().name
         return Planned(name, node.op_type, kind, is_product=True, has_weights=any(factors), source=source)
     is_pinned = has_halves and result.dtype == ir.DataType.FLOAT and node.op_type not in _TYPELESS
@@ -103,9 +103,9 @@ def _maker(value: ir.Value | None) -> ir.Node | None:
 def _stored_behind(value: ir.Value | None) -> bool:
     """Whether a factor is a constant, or dequantised from one."""
     maker = _maker(value)
-    if maker is not None and house.is_op(maker, "DequantizeLinear"):
-        return house.array_of(maker.inputs[0]) is not None
-    return house.array_of(value) is not None
+    if maker is not None and graphs.is_op(maker, "DequantizeLinear"):
+        return graphs.array_of(maker.inputs[0]) is not None
+    return graphs.array_of(value) is not None
 
 
 def audit(plan: Sequence[Planned], layers: Sequence[EngineLayer]) -> tuple[Audited, ...]:

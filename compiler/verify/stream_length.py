@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_views.axes import axis_of
 from compiler.runners.session import open_model
 from compiler.stages import Array, Lowered
@@ -52,16 +52,16 @@ class Lookup:
 
 def counts_of(lowered: Lowered) -> dict[str, int]:
     """By input, the constant by which each call moves a state on."""
-    inputs, outputs = house.inputs_named(lowered.model), house.outputs_named(lowered.model)
+    inputs, outputs = graphs.inputs_named(lowered.model), graphs.outputs_named(lowered.model)
     found = {}
     for state in lowered.states:
         node = outputs[state.output].producer()
-        while node is not None and house.is_op(node, "Identity") and node.inputs[0] is not None:
+        while node is not None and graphs.is_op(node, "Identity") and node.inputs[0] is not None:
             node = node.inputs[0].producer()
-        if node is None or not house.is_op(node, "Add") or state.frames_axis is not None:
+        if node is None or not graphs.is_op(node, "Add") or state.frames_axis is not None:
             continue
         for first, second in (node.inputs, tuple(reversed(node.inputs))):
-            step = house.array_of(second)
+            step = graphs.array_of(second)
             if first is inputs[state.input] and step is not None and step.size == 1 and step.dtype.kind in "iu":
                 found[state.input] = int(step.item())
     return found
@@ -77,14 +77,14 @@ def lookups_by_counts(lowered: Lowered) -> list[Lookup]:
     given = {cache.length_input: cache for cache in lowered.caches}
     found = []
     for node in lowered.model.graph:
-        if not house.is_op(node, "Gather", "GatherElements") or node.inputs[1] is None or node.inputs[0] is None:
+        if not graphs.is_op(node, "Gather", "GatherElements") or node.inputs[1] is None or node.inputs[0] is None:
             continue
-        dims = house.dims_of(node.inputs[0])
+        dims = graphs.dims_of(node.inputs[0])
         entries = None if dims is None else dims[axis_of(node, len(dims))]
         reached = _inputs_behind(node.inputs[1])
         if not isinstance(entries, int) or not reached & counts.keys():
             continue
-        lookup = Lookup(str(node.name), house.source_of(node), entries)
+        lookup = Lookup(str(node.name), graphs.source_of(node), entries)
         beside = sorted(reached - counts.keys() - given.keys())
         if beside:
             found.append(dataclasses.replace(lookup, beside=beside[0]))
@@ -106,8 +106,8 @@ def _inputs_behind(value: ir.Value) -> set[str]:
         node = each.producer()
         if node is None:
             found |= {str(each.name)} if each.is_graph_input() else set()
-        elif not house.is_op(node, "Shape", "Size"):
-            waiting += [read for read in (*node.inputs, *house.read_inside(node)) if read is not None]
+        elif not graphs.is_op(node, "Shape", "Size"):
+            waiting += [read for read in (*node.inputs, *graphs.read_inside(node)) if read is not None]
     return found
 
 
@@ -141,14 +141,14 @@ class _Indices:
 
     def __init__(self, lowered: Lowered, indices: ir.Value, counts: Mapping[str, int]) -> None:
         self.lowered, self.counts = lowered, counts
-        model = house.clone(lowered.model)
+        model = graphs.clone(lowered.model)
         wanted = next(out for node in model.graph for out in node.outputs if out.name == indices.name)
         model.graph.outputs[:] = [wanted]
-        house.prune(model)
-        read = {value for node in model.graph for each in (node.inputs, house.read_inside(node)) for value in each}
+        graphs.prune(model)
+        read = {value for node in model.graph for each in (node.inputs, graphs.read_inside(node)) for value in each}
         model.graph.inputs[:] = [value for value in model.graph.inputs if value in read]
         self.inputs = list(model.graph.inputs)
-        self.rank = len(house.dims_of(indices) or ())
+        self.rank = len(graphs.dims_of(indices) or ())
         self.session = open_model(model)
 
     def calls_beyond(self, calls: Array, entries: int) -> Array:
@@ -174,7 +174,7 @@ class _Indices:
         """An input at each of the calls: counts and lengths as they are then, zeros of what lends its shape."""
         name, dtype = str(value.name), value.dtype
         assert dtype is not None
-        sizes = [dim if isinstance(dim, int) else calls.size for dim in house.dims_of(value) or ()]
+        sizes = [dim if isinstance(dim, int) else calls.size for dim in graphs.dims_of(value) or ()]
         cache = next((each for each in self.lowered.caches if each.length_input == name), None)
         if name in self.counts:
             numbers = calls * self.counts[name]

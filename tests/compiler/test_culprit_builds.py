@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from tests.kit.deep_stream import behind, round_to_bits
 from tests.kit.models.project import HERE, Project
 from tests.kit.sabotage import sabotage
@@ -50,9 +50,9 @@ def over_rows(model: ir.Model) -> None:
 def wrong_weight(model: ir.Model) -> None:
     (convolution,) = [node for node in model.graph if node.op_type == "Conv"][7:8]
     weight = convolution.inputs[1]
-    array = house.array_of(weight)
+    array = graphs.array_of(weight)
     assert weight is not None and array is not None
-    new = house.Inserter(model, "test", before=convolution).constant(np.roll(array, 1, axis=0), "rolled")
+    new = graphs.Inserter(model, "test", before=convolution).constant(np.roll(array, 1, axis=0), "rolled")
     convolution.replace_input_with(1, new)
 
 

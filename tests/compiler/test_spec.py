@@ -5,7 +5,7 @@ import dataclasses
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import InternalError, Refused
 from compiler.spec import check_between_passes, check_static
 from compiler.stages import State
@@ -55,7 +55,7 @@ def test_sizes_that_values_decide_want_no_buckets(body: str, sources: str) -> No
     """A model without rows has no axis to give buckets to; what decides is what the state holds."""
     model = parse(f"""(float[8,4] past, int64[1] offset) => (float[n,m] y)
         <int64[1] zero = {{0}}, int64[1] one = {{1}}> {{ {body} }}""")
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     with pytest.raises(Refused, match=f"computed of the values of {sources};") as raised:
         check_static(model, "tiny")
     assert "mask" in raised.value.cure and "buckets" not in raised.value.cure

@@ -5,7 +5,7 @@ import json
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.onnx_source.opset_conversion import raised
 from compiler.checker.check import check
 from compiler.errors import Refused
@@ -55,8 +55,8 @@ def judged(origin: Lowered, *, seeds: int = 2, tolerance: float = 1e-4) -> tuple
         AssertionError: a refusal has no cure, or one that the user cannot follow.
     """
     try:
-        model = raised(house.clone(origin.model))
-        house.infer_shapes(model)
+        model = raised(graphs.clone(origin.model))
+        graphs.infer_shapes(model)
         before = ir.serde.serialize_model(model)
         outcome = PadAxes().apply(dataclasses.replace(origin, model=model))
     except Refused as refused:

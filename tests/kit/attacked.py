@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.facts import NUMBER, VALID, Fact, Index, Region, make_fact
 from compiler.analysis.interval import ANYTHING, Interval, of_array
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, symbols_of
@@ -93,7 +93,7 @@ class Node:
 
 def size_at(dim: int | str) -> Dim:
     """A declared size."""
-    return dim if isinstance(dim, int) else house.expression(dim)
+    return dim if isinstance(dim, int) else graphs.expression(dim)
 
 
 def axis_names(node: Node) -> list[str]:
@@ -208,7 +208,7 @@ def _layout(size: Dim, sides: Mapping[str, Side]) -> Axis | None:
     if not names:
         return None
     if BATCH in names:
-        rows = house.symbol(BATCH)
+        rows = graphs.symbol(BATCH)
         times = size / rows
         return (Rows(rows),) if times == 1 else (Rows(rows), Plain(int(times)))
     return (Frames((Segment(size, sides[names.pop()]),)),)

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import GateFailed, InternalError, Refused
 from compiler.recipe.gates import Tolerance
 from compiler.runners.choose import runner_of
@@ -89,12 +89,12 @@ def content_of(lowered: Lowered) -> bytes:
     parts = [repr(dataclasses.replace(lowered, model=None, first_call=None)).encode()]  # type: ignore[arg-type]
     for model in (lowered.model, lowered.first_call):
         if model is not None:
-            plain = house.clone(model)
-            house.forget_shapes(plain)
+            plain = graphs.clone(model)
+            graphs.forget_shapes(plain)
             for node in plain.graph:
                 for output in node.outputs:
                     output.metadata_props.clear()
-            parts.append(house.serialized(plain))
+            parts.append(graphs.serialized(plain))
     return b"\0".join(parts)
 
 
@@ -143,13 +143,13 @@ def _data(lowered: Lowered, kind: str) -> list[tuple[str, str, int | None]]:
 def check_stamps(name: str, before: ir.Model, after: ir.Model) -> None:
     """New nodes say which pass made them, and of which line of the model, if the old nodes knew theirs."""
     old = {node.name for node in before.graph}
-    sourced = all(house.source_of(node) for node in before.graph)
+    sourced = all(graphs.source_of(node) for node in before.graph)
     for node in after.graph:
         if node.name in old:
             continue
-        if house.PASS_KEY not in node.metadata_props:
+        if graphs.PASS_KEY not in node.metadata_props:
             raise ContractBroken("stamp", f"expected new node {node.name} stamped with a pass such as {name!r}")
-        if sourced and not house.source_of(node):
+        if sourced and not graphs.source_of(node):
             raise ContractBroken("stamp", f"expected a source line on new node {node.name}")
 
 
@@ -220,7 +220,7 @@ def check_padding(after: Lowered, steps: int) -> None:
     if after.batch_axis is not None:
         rows, feeds = 3, [{name: array[:1] for name, array in feed.items()} for feed in feeds]
     try:
-        check_invariance(Runner(after, open_session(house.serialized(after.model)), rows), feeds)
+        check_invariance(Runner(after, open_session(graphs.serialized(after.model)), rows), feeds)
     except GateFailed as error:
         raise ContractBroken("padding", str(error)) from error
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.runners.choose import runner_of
 from compiler.runners.forced_values import Bench
 from compiler.runners.instrumented import exposed
@@ -92,7 +92,7 @@ def steps_of(lowered: Lowered, count: int = 6, seed: int = 3) -> list[OriginalCa
 def change_weight(model: ir.Model, name: str, factor: float = 1.02) -> None:
     """Every number of a weight is off by a factor."""
     value = model.graph.initializers[name]
-    array = house.array_of(value)
+    array = graphs.array_of(value)
     assert array is not None
     value.const_value = ir.tensor((array * np.float32(factor)).astype(array.dtype), name=name)
 
@@ -107,7 +107,7 @@ def behind(model: ir.Model, output: str, op: str, operand: Array, name: str) -> 
     node = node_named(model, output)
     value = node.outputs[0]
     uses = list(value.uses())
-    insert = house.Inserter(model, "test", after=node)
+    insert = graphs.Inserter(model, "test", after=node)
     changed = insert.op(op, [value, insert.constant(operand, "operand")], name=name, shape=value.shape)
     for use in uses:
         use.node.replace_input_with(use.idx, changed)
@@ -119,7 +119,7 @@ def round_to_bits(model: ir.Model, output: str, bits: int, *, low: float = -4.0,
     node = node_named(model, output)
     value = node.outputs[0]
     uses = list(value.uses())
-    insert = house.Inserter(model, "test", after=node)
+    insert = graphs.Inserter(model, "test", after=node)
     step = np.array((high - low) / (2**bits - 1), np.float32)
     scale, shift = insert.constant(step, "step"), insert.constant(np.array(low, np.float32), "low")
     ends = [insert.constant(np.array(end, np.float32), "end") for end in (low, high)]
@@ -137,13 +137,13 @@ def round_to_bits(model: ir.Model, output: str, bits: int, *, low: float = -4.0,
 def in_int8(model: ir.Model, ranges: dict[str, float]) -> None:
     """Both operands of every product with a weight in int8; `ranges` has the largest value of each left operand."""
     for node in list(model.graph):
-        if node.op_type != "MatMul" or house.array_of(node.inputs[1]) is None:
+        if node.op_type != "MatMul" or graphs.array_of(node.inputs[1]) is None:
             continue
         for index, value in enumerate(node.inputs):
             assert value is not None
-            array = house.array_of(value)
+            array = graphs.array_of(value)
             high = ranges[str(value.name)] if array is None else float(np.max(np.abs(array)))
-            insert = house.Inserter(model, "test", before=node)
+            insert = graphs.Inserter(model, "test", before=node)
             scale = insert.constant(np.array(high / 127, np.float32), f"{value.name}_scale")
             zero = insert.constant(np.array(0, np.int8), "zero")
             stem = f"{value.name}_for_{node.name}"
@@ -167,7 +167,7 @@ def in_half(model: ir.Model) -> None:
     """All of the graph in float16, but for what goes in and comes out."""
     graph = model.graph
     for name, value in graph.initializers.items():
-        array = house.array_of(value)
+        array = graphs.array_of(value)
         if array is not None and array.dtype == np.float32:
             with np.errstate(over="ignore"):  # what masks fill with is infinite then
                 value.const_value = ir.tensor(array.astype(np.float16), name=name)
@@ -177,7 +177,7 @@ def in_half(model: ir.Model) -> None:
             if output.dtype == ir.DataType.FLOAT:
                 output.dtype = ir.DataType.FLOAT16
     first = next(iter(graph))
-    insert = house.Inserter(model, "test", before=first)
+    insert = graphs.Inserter(model, "test", before=first)
     for value in list(graph.inputs):
         if value.dtype == ir.DataType.FLOAT:
             uses = list(value.uses())
@@ -186,17 +186,17 @@ def in_half(model: ir.Model) -> None:
             )
             for use in uses:
                 use.node.replace_input_with(use.idx, half)
-    insert = house.Inserter(model, "test")
+    insert = graphs.Inserter(model, "test")
     for value in list(graph.outputs):
         wide = insert.op(
             "Cast", [value], {"to": 1}, name=f"{value.name}_wide", shape=value.shape, dtype=ir.DataType.FLOAT
         )
-        house.take_over(model, value, wide, except_in=[use.node for use in value.uses()])
+        graphs.take_over(model, value, wide, except_in=[use.node for use in value.uses()])
 
 
 def round_weights(model: ir.Model) -> None:
     """Every weight keeps eleven bits: each product is off by a little."""
     for name, value in model.graph.initializers.items():
-        array = house.array_of(value)
+        array = graphs.array_of(value)
         if array is not None and array.ndim == 2:
             value.const_value = ir.tensor(array.astype(np.float16).astype(np.float32), name=name)

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.kept_frames import keep_newest
 from compiler.derivation.derive import derive
 from compiler.passes.simplify import simplify_model
@@ -21,7 +21,7 @@ def steps_of(whole: Lowered, window: int, time: str = "time", most: Mapping[str,
         time: its axis.
         most: the largest sizes of other axes, by name, which are padded, too.
     """
-    model = house.clone(whole.model)
+    model = graphs.clone(whole.model)
     simplify_model(model)
     derived = derive(model, time, "past", window, most)
     keep_newest(derived.model, window, {each.output: each.axis for each in derived.cached})

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Refused
 from compiler.stages import Lowered, Outcome
 from compiler.targets.forms import Form
@@ -27,7 +27,7 @@ class Toy:
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite one node."""
         name = lowered.data_outputs[0] if lowered.data_outputs else str(lowered.model.graph.outputs[0].name)
-        node = house.outputs_named(lowered.model)[name].producer()
+        node = graphs.outputs_named(lowered.model)[name].producer()
         assert node is not None
         self.change(lowered.model, node)
         return Outcome(lowered, matched=2, rewritten=1, detail=f"{self.name} has been here")
@@ -56,7 +56,7 @@ class ScaleOperand(Toy):
     factor: float = 2.0
 
     def change(self, model: ir.Model, node: ir.Node) -> None:
-        inserter, value = house.Inserter(model, STAMP, before=node), node.inputs[0]
+        inserter, value = graphs.Inserter(model, STAMP, before=node), node.inputs[0]
         assert value is not None
         factor = inserter.constant(np.array(self.factor, np.float32), "factor")
         scaled = inserter.op("Mul", [value, factor], name="scaled", shape=value.shape)
@@ -71,7 +71,7 @@ class RoundOperand(Toy):
     lossy: ClassVar[bool] = True
 
     def change(self, model: ir.Model, node: ir.Node) -> None:
-        inserter, value = house.Inserter(model, STAMP, before=node), node.inputs[0]
+        inserter, value = graphs.Inserter(model, STAMP, before=node), node.inputs[0]
         assert value is not None
         half = inserter.op("Cast", [value], {"to": ir.DataType.FLOAT16.value}, name="half", shape=value.shape)
         back = inserter.op("Cast", [half], {"to": ir.DataType.FLOAT.value}, name="back", shape=value.shape)
@@ -96,7 +96,7 @@ class ForgetShape(Toy):
     name: ClassVar[str] = "forget_shape"
 
     def change(self, model: ir.Model, node: ir.Node) -> None:
-        copy = house.Inserter(model, STAMP, before=node).op("Identity", [node.inputs[0]], name="copy")
+        copy = graphs.Inserter(model, STAMP, before=node).op("Identity", [node.inputs[0]], name="copy")
         node.replace_input_with(0, copy)
 
 

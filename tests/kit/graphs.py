@@ -10,7 +10,7 @@ import dataclasses
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.stages import Array, Feed, Lowered, State
 from runtime_lite.format.cache_axis import CacheAxis
 
@@ -42,9 +42,9 @@ def parse(text: str, weights: dict[str, Array] | None = None, opset: int = OPSET
         value.const_value = ir.tensor(value.const_value.numpy(), name=value.name)
     for line, node in enumerate(graph, start=1):
         node.name = f"{node.outputs[0].name}_{node.op_type.lower()}"
-        node.metadata_props[house.SOURCE_KEY] = f"tiny.py:{line} in forward: {node.op_type}"
-    house.forget_shapes(model)  # names of output axes in the text are placeholders
-    house.infer_shapes(model)
+        node.metadata_props[graphs.SOURCE_KEY] = f"tiny.py:{line} in forward: {node.op_type}"
+    graphs.forget_shapes(model)  # names of output axes in the text are placeholders
+    graphs.infer_shapes(model)
     return model
 
 
@@ -190,8 +190,8 @@ def first_call_of(lowered: Lowered) -> ir.Model:
 
 def copy_of(lowered: Lowered) -> Lowered:
     """The same graph, free to be changed; weight arrays are shared."""
-    first = None if lowered.first_call is None else house.clone(lowered.first_call)
-    return dataclasses.replace(lowered, model=house.clone(lowered.model), first_call=first)
+    first = None if lowered.first_call is None else graphs.clone(lowered.first_call)
+    return dataclasses.replace(lowered, model=graphs.clone(lowered.model), first_call=first)
 
 
 def feeds_of(lowered: Lowered, count: int, rows: int = 1, seed: int = 7) -> list[Feed]:

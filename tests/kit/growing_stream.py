@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
 from compiler.runners.choose import runner_of
@@ -17,7 +17,7 @@ from tests.kit.models.tiny_graph import stream_model
 def growing(model: ir.Model | None = None) -> Lowered:
     """The graph of one screen with a cache that grows, before any pass."""
     captured = model or stream_model()
-    house.infer_shapes(captured)
+    graphs.infer_shapes(captured)
     cache = CacheAxis("cache", 8, 4, "real_length", None)
     return Lowered("net", captured, None, (State("keys", "next_keys", 1, "cache"),), (cache,), "batch")
 

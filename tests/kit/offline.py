@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 import sympy
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes.pad_axes import PadAxes
 from compiler.runners.session import open_session
 from compiler.stages import Array, Lowered, Outcome, PaddedAxis
@@ -60,7 +60,7 @@ class Runs(Protocol):
 
 def in_session(model: ir.Model) -> Runs:
     """A model in ONNX Runtime."""
-    session: Runs = open_session(house.serialized(model))
+    session: Runs = open_session(graphs.serialized(model))
     return session
 
 
@@ -167,7 +167,7 @@ FREE = (3, 4, 5, 6, 8, 12, 16, 32)
 
 def free_size(origin: Lowered) -> int:
     """How long axes are that are neither padded nor the batch; some kernels end the process on none of their chunks."""
-    padded = {house.symbol(name) for name in (BATCH, *(each.axis for each in origin.padded_axes))}
+    padded = {graphs.symbol(name) for name in (BATCH, *(each.axis for each in origin.padded_axes))}
     free = {
         name for value in origin.model.graph.inputs for dim in _sizes_of(value) for name in dim.free_symbols
     } - padded
@@ -179,7 +179,7 @@ def free_size(origin: Lowered) -> int:
 
 
 def _sizes_of(value: ir.Value) -> list[sympy.Expr]:
-    return [sympy.sympify(dim) for dim in house.dims_of(value) or ()]
+    return [sympy.sympify(dim) for dim in graphs.dims_of(value) or ()]
 
 
 def _sizes(dims: Sequence[object], known: Mapping[str, int], free: int) -> list[int]:
@@ -202,11 +202,11 @@ def _exempt(origin: Lowered, outcome: Outcome, singles: Sequence[Mapping[str, Ar
     ]
     if not granted:
         return set()
-    model = house.clone(origin.model)
+    model = graphs.clone(origin.model)
     named = {str(value.name): value for node in model.graph for value in node.outputs}
     read = {name: named[name] for name, _ in granted if name in named}
     model.graph.outputs.extend(value for value in read.values() if not value.is_graph_output())
-    session = open_session(house.serialized(model))
+    session = open_session(graphs.serialized(model))
     rows = set()
     for row, feed in enumerate(singles):
         given = dict(zip(read, session.run(list(read), feed), strict=True)) if read else {}
@@ -265,7 +265,7 @@ def verify_offline(
 ) -> Outcome:
     """Pad a copy and check it; what the pass did."""
     copy = Lowered(
-        lowered.graph, house.clone(lowered.model), batch_axis=lowered.batch_axis, padded_axes=lowered.padded_axes
+        lowered.graph, graphs.clone(lowered.model), batch_axis=lowered.batch_axis, padded_axes=lowered.padded_axes
     )
     outcome = PadAxes().apply(copy)
     for seed, edge in itertools.product(range(seeds), edges):

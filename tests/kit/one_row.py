@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes.add_batch_axis import AddBatchAxis
 from compiler.passes.pad_axes import PadAxes
 from compiler.runners.session import open_session
@@ -70,7 +70,7 @@ def check_rows(
             feed[str(value.name)] = np.asarray(drawn).astype(kind)
         singles.append(feed)
     together = {name: np.concatenate([places[name].to_caller(feed[name]) for feed in singles]) for name in singles[0]}
-    alone, batched = (open_session(house.serialized(each.model)) for each in (lowered, outcome.lowered))
+    alone, batched = (open_session(graphs.serialized(each.model)) for each in (lowered, outcome.lowered))
     expected = [alone.run(None, feed) for feed in singles]
     got = batched.run(None, together)
     for index, output in enumerate(lowered.model.graph.outputs):
@@ -80,9 +80,9 @@ def check_rows(
             raise Differs(f"{name}: expected {wanted.dtype} {wanted.shape}, got {got[index].dtype} {got[index].shape}")
         if not np.allclose(got[index], wanted, rtol=1e-5, atol=1e-5, equal_nan=True):
             raise Differs(f"{name}: differs by {np.nanmax(np.abs(got[index] - wanted))}")
-        dims = house.dims_of(outcome.lowered.model.graph.outputs[index])
+        dims = graphs.dims_of(outcome.lowered.model.graph.outputs[index])
         assert dims is not None
-        assert dims[0] == house.symbol(BATCH)
+        assert dims[0] == graphs.symbol(BATCH)
     if proved:
         padded = PadAxes().apply(copy_of(dataclasses.replace(outcome.lowered)))
         assert padded.lowered.rows_independent

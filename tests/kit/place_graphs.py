@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 
 LONGEST = 14
 
@@ -27,7 +27,7 @@ class PlaceGraph:
         self.tokens = ir.Value(name="tokens", shape=ir.Shape(["batch", "time"]), type=kind)
         self.graph = ir.Graph([self.tokens], [], nodes=[], opset_imports={"": 20}, name="places")
         self.model = ir.Model(self.graph, ir_version=10)
-        self.insert = house.Inserter(self.model, "kit")
+        self.insert = graphs.Inserter(self.model, "kit")
         self.length_1 = self.op("Shape", self.tokens, start=1, end=2)
         self.length = self.op("Squeeze", self.length_1)
         self.rows = self.op("Squeeze", self.op("Shape", self.tokens, start=0, end=1))
@@ -49,5 +49,5 @@ class PlaceGraph:
     def ended(self, value: ir.Value) -> ir.Value:
         """A value as the result, with the shapes of all inferred."""
         self.graph.outputs.append(value)
-        house.infer_shapes(self.model)
+        graphs.infer_shapes(self.model)
         return value

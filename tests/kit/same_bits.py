@@ -3,7 +3,7 @@
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes.simplify import simplify_model
 from compiler.runners.session import run_model
 from compiler.stages import Array
@@ -11,7 +11,7 @@ from compiler.stages import Array
 
 def agree(model: ir.Model, feeds: dict[str, Array]) -> ir.Model:
     """Simplify a copy, run both, and compare every bit but those of a NaN; the copy."""
-    simple = house.clone(model)
+    simple = graphs.clone(model)
     simplify_model(simple)
     before, after = run_model(model, feeds), run_model(simple, feeds)
     assert before.keys() == after.keys()

@@ -3,7 +3,7 @@
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.kept_frames import keep_newest
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
@@ -55,7 +55,7 @@ def padded() -> Lowered:
 
 def frozen(lowered: Lowered, rows: int, slots: int) -> ir.Model:
     """A copy of the graph of one bucket."""
-    model = house.clone(lowered.model)
+    model = graphs.clone(lowered.model)
     sizes = {"batch": rows, "chunk": slots}
     for value in model.graph.inputs:
         value.shape = ir.Shape([sizes.get(str(dim), dim) for dim in value.shape or ()])

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.facts import Fact, Index, Region
 from compiler.analysis.interval import TRUTH, Interval
 from compiler.analysis.layout import Axis, Factor, Frames, Plain, Rows, Segment, Side
@@ -31,7 +31,7 @@ def evaluated(size: Dim, lengths: Lengths) -> int:
     """A size at given lengths."""
     if isinstance(size, int):
         return size
-    value = size.subs({house.symbol(name): length for name, length in lengths.items()})
+    value = size.subs({graphs.symbol(name): length for name, length in lengths.items()})
     if not value.is_Integer:
         raise Unsound(f"(I2) the size {size} is {value} at {dict(lengths)}")
     return int(value)

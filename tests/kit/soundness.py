@@ -16,7 +16,7 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.case import Case
 from compiler.analysis.facts import VALID, Clamp, Fact, Fill, Rewrite, Verdict, make_fact
 from compiler.analysis.interval import Interval
@@ -91,8 +91,8 @@ class _Attack:
         self.names = axis_names(node)
         self.sides = {name: Side.RIGHT if name in node.right else Side.LEFT for name in self.names}
         self.alone = model_of(node)
-        house.infer_shapes(self.alone)
-        self.padded = house.clone(self.alone)
+        graphs.infer_shapes(self.alone)
+        self.padded = graphs.clone(self.alone)
         target = next(each for each in self.padded.graph if each.name == "target")
         self.facts = [None if each is None else fact_of(each, self.sides) for each in node.operands]
         case = Case(target, self.facts, BATCH, self.sides, self._seen())
@@ -223,7 +223,7 @@ class _Attack:
             if fact.rows_axis is None and len(batch.rows) > 0:
                 assert filled[name].shape[0] == 1, "a mask per row needs a place for the batch"
                 filled[name] = np.repeat(filled[name], len(batch.rows), axis=0)
-                rows: Axis = (Rows(house.symbol(BATCH)),)
+                rows: Axis = (Rows(graphs.symbol(BATCH)),)
                 fact = make_fact({**fact.tracked, 0: rows}, fact.content)
                 facts[need.operand] = fact
             for row, region in itertools.product(range(len(batch.rows)), fact.regions):
@@ -375,8 +375,8 @@ def _without_slot(array: Array, fact: Fact, layout: Axis, slot: int) -> Array:
 
 def _session(model: ir.Model, fed: Sequence[str]) -> onnxruntime.InferenceSession:
     """A session of a copy whose inputs may have any sizes."""
-    plain = house.clone(model)
-    house.forget_shapes(plain)
+    plain = graphs.clone(model)
+    graphs.forget_shapes(plain)
     for value in plain.graph.inputs:
         value.shape = ir.Shape([None] * len(value.shape or ()))
     for at, value in enumerate(list(plain.graph.outputs)):
@@ -388,4 +388,4 @@ def _session(model: ir.Model, fed: Sequence[str]) -> onnxruntime.InferenceSessio
             plain.graph.outputs[at].name, plain.graph.outputs[at].dtype = name, ir.DataType.FLOAT
     for value in [value for value in plain.graph.inputs if value.name not in fed]:
         plain.graph.inputs.remove(value)
-    return open_session(house.serialized(plain))
+    return open_session(graphs.serialized(plain))

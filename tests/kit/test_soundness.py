@@ -7,7 +7,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.case import Case
 from compiler.analysis.facts import Fact, Fill, Index, Verdict, make_fact
 from compiler.analysis.interval import ANYTHING, ZERO, Interval, constant
@@ -134,7 +134,7 @@ def test_a_planted_mistake_is_caught(planted: tuple[str, Node, Callable[[Case], 
 def test_segments_of_both_sides_are_cut_where_their_valid_entries_lie() -> None:
     """[cache right-aligned] ++ [2 full] is right-aligned; time left-aligned behind a fixed part stays left-aligned."""
     size = "cache + 2 + time"
-    cache, time = house.symbol("cache"), house.symbol("time")
+    cache, time = graphs.symbol("cache"), graphs.symbol("time")
     axis = (Frames((Segment(cache + 2, Side.RIGHT), Segment(time))),)
     operand = Operand(("batch", size), axes={1: axis})
     check_node(Node("Neg", [operand], right=["cache"]), trials=12)

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates, rename_output
 from compiler.stages import Lowered, Outcome
@@ -52,22 +52,22 @@ def nothing(lowered: Lowered) -> None:
 
 def insert_before_output(lowered: Lowered, name: str, op: str, *constants: ir.Value, **attributes: int) -> None:
     model = lowered.model
-    old = house.outputs_named(model)[name]
-    insert = house.Inserter(model, "sabotage", source="tiny.py:1 in forward: sabotage")
+    old = graphs.outputs_named(model)[name]
+    insert = graphs.Inserter(model, "sabotage", source="tiny.py:1 in forward: sabotage")
     rename_output(
         model, old, insert.op(op, [old, *constants], attributes, name=f"{name}_changed", shape=old.shape), name
     )
 
 
 def double_an_output(lowered: Lowered) -> None:
-    insert = house.Inserter(lowered.model, "sabotage")
+    insert = graphs.Inserter(lowered.model, "sabotage")
     insert_before_output(lowered, "y", "Mul", insert.constant(np.array(2, np.float32), "two_times"))
 
 
 def raise_zeros(lowered: Lowered) -> None:
     """An output becomes infinite where the input is exactly zero."""
-    insert = house.Inserter(lowered.model, "sabotage", source="tiny.py:1 in forward: sabotage")
-    x, old = house.inputs_named(lowered.model)["x"], house.outputs_named(lowered.model)["y"]
+    insert = graphs.Inserter(lowered.model, "sabotage", source="tiny.py:1 in forward: sabotage")
+    x, old = graphs.inputs_named(lowered.model)["x"], graphs.outputs_named(lowered.model)["y"]
     zero, high = (insert.constant(np.array(each, np.float32), "c") for each in (0.0, np.inf))
     silent = insert.op("Equal", [x, zero], name="silent", dtype=ir.DataType.BOOL)
     found = insert.op("Where", [silent, high, old], name="raised", shape=old.shape, dtype=old.dtype)
@@ -75,7 +75,7 @@ def raise_zeros(lowered: Lowered) -> None:
 
 
 def nudge_always(lowered: Lowered) -> None:
-    insert = house.Inserter(lowered.model, "sabotage")
+    insert = graphs.Inserter(lowered.model, "sabotage")
     insert_before_output(lowered, "y", "Mul", insert.constant(np.array(1, np.float32), "once"))
 
 
@@ -84,7 +84,7 @@ def drop_a_node(lowered: Lowered) -> None:
     score = softmax.inputs[0]
     assert score is not None
     ir.convenience.replace_all_uses_with(softmax.outputs[0], score)
-    house.prune(lowered.model)
+    graphs.prune(lowered.model)
 
 
 def forget_the_last_node(lowered: Lowered) -> None:
@@ -93,11 +93,11 @@ def forget_the_last_node(lowered: Lowered) -> None:
 
 def change_a_type(lowered: Lowered) -> None:
     insert_before_output(lowered, "y", "Cast", to=int(ir.DataType.DOUBLE))
-    house.outputs_named(lowered.model)["y"].dtype = ir.DataType.DOUBLE
+    graphs.outputs_named(lowered.model)["y"].dtype = ir.DataType.DOUBLE
 
 
 def rename_an_output(lowered: Lowered) -> None:
-    house.outputs_named(lowered.model)["y"].name = "result"
+    graphs.outputs_named(lowered.model)["y"].name = "result"
 
 
 def reorder_outputs(lowered: Lowered) -> None:
@@ -108,13 +108,13 @@ def reorder_outputs(lowered: Lowered) -> None:
 
 def forget_a_stamp(lowered: Lowered) -> None:
     for node in lowered.model.graph:
-        node.metadata_props.pop(house.PASS_KEY, None)
+        node.metadata_props.pop(graphs.PASS_KEY, None)
 
 
 def forget_a_source(lowered: Lowered) -> None:
     for node in lowered.model.graph:
-        if house.PASS_KEY in node.metadata_props:
-            node.metadata_props.pop(house.SOURCE_KEY, None)
+        if graphs.PASS_KEY in node.metadata_props:
+            node.metadata_props.pop(graphs.SOURCE_KEY, None)
 
 
 def spoil_weights(lowered: Lowered) -> None:
@@ -139,24 +139,24 @@ def reach_through_clean(lowered: Lowered) -> None:
     cache = clean.inputs[1]
     assert cache is not None
     ir.convenience.replace_all_uses_with(clean.outputs[0], cache)
-    house.prune(lowered.model)
+    graphs.prune(lowered.model)
 
 
 def mask_softly(lowered: Lowered) -> None:
     """A fill that is too shallow lets padded keys into the sum."""
     for node in lowered.model.graph:
         if node.op_type == "Where" and str(node.outputs[0].name).startswith("scores"):
-            insert = house.Inserter(lowered.model, "sabotage", before=node)
+            insert = graphs.Inserter(lowered.model, "sabotage", before=node)
             node.replace_input_with(2, insert.constant(np.array(-2, np.float32), "shallow"))
 
 
 def skip_first_mask(lowered: Lowered) -> None:
-    for node in house.nodes_of(lowered.model):
+    for node in graphs.nodes_of(lowered.model):
         if node.op_type == "Where" and str(node.outputs[0].name).startswith("scores"):
             scores = node.inputs[1]
             assert scores is not None
             ir.convenience.replace_all_uses_with(node.outputs[0], scores)
-    house.prune(lowered.model)
+    graphs.prune(lowered.model)
 
 
 def edit_constant(stem: str, edit: Callable[[np.ndarray], np.ndarray]) -> Change:
@@ -173,10 +173,10 @@ def move_masks(frames: int) -> Change:
     """Every mask begins so many slots later."""
 
     def change(lowered: Lowered) -> None:
-        for node in house.nodes_of(lowered.model):
+        for node in graphs.nodes_of(lowered.model):
             if node.op_type == "GreaterOrEqual" and str(node.outputs[0].name).startswith("valid"):
                 first = node.inputs[1]
-                insert = house.Inserter(lowered.model, "sabotage", before=node)
+                insert = graphs.Inserter(lowered.model, "sabotage", before=node)
                 moved = insert.op("Add", [first, insert.constant(np.array(frames, np.int64), "frames")], name="moved")
                 node.replace_input_with(1, moved)
 
@@ -185,22 +185,22 @@ def move_masks(frames: int) -> Change:
 
 def turn_masks(lowered: Lowered) -> None:
     """As many slots are valid, on the other side."""
-    for node in house.nodes_of(lowered.model):
+    for node in graphs.nodes_of(lowered.model):
         if node.op_type == "GreaterOrEqual" and str(node.outputs[0].name).startswith("valid"):
             slots, first = node.inputs
             begins = None if first is None else first.producer()
             assert begins is not None and begins.op_type == "Sub"
-            insert = house.Inserter(lowered.model, "sabotage", before=node)
+            insert = graphs.Inserter(lowered.model, "sabotage", before=node)
             true = insert.op("Sub", [begins.inputs[0], first], name="true")
             left = insert.op("Less", [slots, true], name="left", dtype=ir.DataType.BOOL)
             ir.convenience.replace_all_uses_with(node.outputs[0], left)
-    house.prune(lowered.model)
+    graphs.prune(lowered.model)
 
 
 def shift_window(start: int) -> Change:
     def change(lowered: Lowered) -> None:
         cut = node_named(lowered.model, "next_past")
-        insert = house.Inserter(lowered.model, "sabotage", before=cut)
+        insert = graphs.Inserter(lowered.model, "sabotage", before=cut)
         cut.replace_input_with(1, insert.int64s(start))
         cut.replace_input_with(2, insert.int64s(start + WINDOW))
 
@@ -297,4 +297,4 @@ def test_comparison_is_infinite_for_other_shapes_and_one_sided_nan() -> None:
 
 def test_tiny_graphs_know_their_lines() -> None:
     model = parse("(float[2] x) => (float[2] y) { y = Relu(x) }")
-    assert house.source_of(node_named(model, "y")) == "tiny.py:1 in forward: Relu"
+    assert graphs.source_of(node_named(model, "y")) == "tiny.py:1 in forward: Relu"

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 import onnxruntime
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.lengths import infer_settled
 from tests.kit.single_operators import SINGLES, SingleOperators
 from tests.kit.spelled_masks import FAR_MASK_SPOILERS, NEAR_SPOILERS, SpelledMasks
@@ -401,7 +401,7 @@ class _Writer:
         tokens = ir.Value(name="tokens", shape=ir.Shape(["batch", "time"]), type=ir.TensorType(ir.DataType.INT64))
         graph = ir.Graph([tokens], [], nodes=[], opset_imports={"": 20}, name="whole")
         self.model = ir.Model(graph, ir_version=10)
-        self.insert = house.Inserter(self.model, "kit")
+        self.insert = graphs.Inserter(self.model, "kit")
         self.tokens = tokens
         self.length = self.frames = self.op("Squeeze", self.op("Shape", tokens, start=1, end=2))
         if drawing.text:
@@ -968,7 +968,7 @@ def session(model: ir.Model) -> onnxruntime.InferenceSession:
     """On one thread, quiet."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 4, 1
-    return onnxruntime.InferenceSession(house.serialized(model), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(graphs.serialized(model), options, providers=["CPUExecutionProvider"])
 
 
 def in_calls(
@@ -991,10 +991,10 @@ def in_calls(
     """
     runs, rows = session(steps), next(iter(feeds.values())).shape[0]
     sizes = {"batch": rows, "past": 0}
-    inputs = house.inputs_named(steps)
+    inputs = graphs.inputs_named(steps)
     states = {}
     for each in caches:
-        shape = [dim if isinstance(dim, int) else sizes[str(dim)] for dim in house.dims_of(inputs[each]) or ()]
+        shape = [dim if isinstance(dim, int) else sizes[str(dim)] for dim in graphs.dims_of(inputs[each]) or ()]
         kind = inputs[each].dtype
         assert kind is not None
         states[each] = np.full(shape, begins.get(each, 0), kind.numpy())

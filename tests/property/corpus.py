@@ -21,7 +21,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis import propagate
 from compiler.analysis.case import Case
 from compiler.analysis.facts import Verdict
@@ -140,7 +140,7 @@ class Tracer:
 
 def written_by(model: ir.Model) -> bytes:
     """A digest of a graph."""
-    return hashlib.sha256(house.serialized(model)).digest()
+    return hashlib.sha256(graphs.serialized(model)).digest()
 
 
 def look_at_graph(lowered: Lowered, wrap: Callable[[Rule], Rule] = lambda rule: rule) -> tuple[Seen, Outcome | None]:
@@ -277,7 +277,7 @@ class Harvest:
         apply = PadAxes.apply
 
         def padded(pass_: PadAxes, lowered: Lowered) -> Outcome:
-            key = house.serialized(lowered.model).hex()
+            key = graphs.serialized(lowered.model).hex()
             if key not in self.known and not lowered.is_padded:
                 self.known.add(key)
                 with mock.patch.object(PadAxes, "apply", apply):

@@ -28,7 +28,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.lookup_ranges import lookup_ranges
 from compiler.checker.graph import Rejected
 from compiler.checker.steps import check_steps
@@ -135,7 +135,7 @@ def tried(drawing: Drawing, *, derived_by: Derive = derive, checks: bool = True)
         if not worst <= TOLERANCE:
             return Trial("unsound", f"{worst:.3g} at calls of {lengths}")
     if checks:
-        house.infer_shapes(derived.model)
+        graphs.infer_shapes(derived.model)
         protos = [ir.serde.serialize_model(each) for each in (whole, derived.model)]
         try:
             check_steps(protos[0], protos[1], derived.certificate, seeds=1)
@@ -151,7 +151,7 @@ def steps_of(drawing: Drawing, whole: ir.Model, derived_by: Derive = derive) -> 
         Refused: none can be derived.
     """
     declared = {} if drawing.declared is None else {"tokens": drawing.declared}
-    ranges = lookup_ranges(whole, declared, house.inputs_named(whole), LARGEST)
+    ranges = lookup_ranges(whole, declared, graphs.inputs_named(whole), LARGEST)
     longest, chunk, forget = drawing.longest, drawing.chunk, drawing.forgets
     return derived_by(whole, "time", "past", longest, LARGEST, chunk, forget=forget, ranges=ranges)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes.fold_factors import FoldFactors
 from compiler.passes.split_hidden_channels import BLOCK
 from compiler.runners.session import run_model
@@ -41,7 +41,7 @@ class Net:
         length = ir.Value(name="length", shape=ir.Shape(["batch"]), type=ir.TensorType(ir.DataType.INT64))
         self.graph = ir.Graph([x, at, past, length], [], nodes=[], opset_imports={"": 20}, name="net")
         self.model = ir.Model(self.graph, ir_version=10)
-        self.insert = house.Inserter(self.model, "net")
+        self.insert = graphs.Inserter(self.model, "net")
         self.values, self.at, self.past, self.length = [x], at, past, length
 
     def weights(self, *shape: int) -> ir.Value:
@@ -96,7 +96,7 @@ class Net:
 
     def gate(self, value: ir.Value, axis: int) -> ir.Value:
         """Half of the channels times a sigmoid of the others."""
-        halves = [ir.Value(name=house.fresh_name(self.graph, "half"), type=value.type) for _ in range(2)]
+        halves = [ir.Value(name=graphs.fresh_name(self.graph, "half"), type=value.type) for _ in range(2)]
         self.insert.place(ir.node("Split", [value], {"axis": axis, "num_outputs": 2}, outputs=halves))
         return self.op("Mul", halves[0], self.op("Sigmoid", halves[1]))
 
@@ -111,7 +111,7 @@ class Net:
         joined = self.op("Concat", context, self.turned(value), axis=2)
         found = self.op("Conv", joined, self.weights(WIDTH, 1, 3), self.weights(WIDTH), group=WIDTH)
         if self.rng.random() < 0.5:
-            kept = self.op("Slice", joined, *(self.insert.int64s(at) for at in (-FRAMES, house.END, 2)))
+            kept = self.op("Slice", joined, *(self.insert.int64s(at) for at in (-FRAMES, graphs.END, 2)))
             found = self.op("Add", found, kept)
         return self.turned(found)
 
@@ -142,7 +142,7 @@ class Net:
         shares = self.op("Softmax", scores, axis=-1)
         if self.rng.random() < 0.3:
             return self.op("MatMul", shares, keys)
-        newest = self.op("Slice", shares, *(self.insert.int64s(at) for at in (SLOTS, house.END, 2)))
+        newest = self.op("Slice", shares, *(self.insert.int64s(at) for at in (SLOTS, graphs.END, 2)))
         return self.op("MatMul", newest, value)
 
     def _wide(self, value: ir.Value, axis: int) -> ir.Value:
@@ -183,7 +183,7 @@ def grown(seed: int) -> ir.Model:
     for at, value in enumerate(dict.fromkeys((net.values[-1], net.pick()))):
         net.graph.outputs.append(net.op("Identity", value))
         net.graph.outputs[at].name = f"y{at}"
-    house.infer_shapes(net.model)
+    graphs.infer_shapes(net.model)
     return net.model
 
 
@@ -212,7 +212,7 @@ def changes(seed: int) -> dict[str, int]:
 def differences(seed: int) -> tuple[list[str], int]:
     """The outputs of one graph that differ, and how many places forms have changed."""
     model = grown(seed)
-    found = formed(drawn_plan(seed), lowered(house.clone(model)))
+    found = formed(drawn_plan(seed), lowered(graphs.clone(model)))
     rng, wrong = np.random.default_rng(seed), []
     for rows, is_full in ((1, False), (3, False), (2, True)):
         x = rng.standard_normal((rows, FRAMES, WIDTH)).astype(np.float32)
@@ -230,7 +230,7 @@ def differences(seed: int) -> tuple[list[str], int]:
 
 
 def _read(model: ir.Model, feeds: dict[str, Array]) -> dict[str, Array]:
-    return {name: feeds[name] for name in house.inputs_named(model)}
+    return {name: feeds[name] for name in graphs.inputs_named(model)}
 
 
 def _alike(a: Array, b: Array) -> bool:

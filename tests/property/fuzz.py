@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.constant_inputs import fix_inputs
 from compiler.capture.onnx_source.opset_conversion import raised
 from compiler.checker.check import check
@@ -86,9 +86,9 @@ def _layer_norm(garden: Garden) -> None:
 
 def _instance_norm(garden: Garden) -> None:
     found = garden.pick(True)
-    house.infer_shapes(garden.model)
-    size = (house.dims_of(found.value) or (0, 0, 0))[2]
-    known = size if isinstance(size, int) else size.subs(house.symbol("time"), 8)
+    graphs.infer_shapes(garden.model)
+    size = (graphs.dims_of(found.value) or (0, 0, 0))[2]
+    known = size if isinstance(size, int) else size.subs(graphs.symbol("time"), 8)
     if not (isinstance(known, int) or known.is_Integer) or known < 1:
         return  # the kernel ends the process when there are no entries
     inputs = [found.value, garden.weights(WIDTH), garden.weights(WIDTH)]
@@ -191,7 +191,7 @@ def _softmax(garden: Garden) -> None:
 def _slice(garden: Garden) -> None:
     found = garden.pick()
     axis = 2 if found.frames_last else 1
-    start, end = int(garden.rng.integers(-2, 3)), int(garden.rng.choice([house.END, -1, -2]))
+    start, end = int(garden.rng.integers(-2, 3)), int(garden.rng.choice([graphs.END, -1, -2]))
     bounds = [garden.insert.int64s(n) for n in (start, end, axis, int(garden.rng.integers(1, 3)))]
     garden.keep(garden.op("Slice", [found.value, *bounds]), found.frames_last)
 
@@ -270,10 +270,10 @@ SOILS: tuple[Soil, ...] = (
     Soil("plain", KINDS),
     Soil("lengths", WIDER),
     Soil("other axes", (*KINDS, *AXIS_KINDS)),
-    Soil("old operator sets", (*WIDER, *OPSET_KINDS), opsets=range(OLDEST, house.OLDEST_OPSET)),
+    Soil("old operator sets", (*WIDER, *OPSET_KINDS), opsets=range(OLDEST, graphs.OLDEST_OPSET)),
     Soil("literal batch", ONE_ROW, "literal"),
     Soil("no batch", ONE_ROW, "none"),
-    Soil("everything", EVERYTHING, opsets=range(house.OLDEST_OPSET, NEWEST + 1)),
+    Soil("everything", EVERYTHING, opsets=range(graphs.OLDEST_OPSET, NEWEST + 1)),
 )
 """What grows, and on what ground; seeds take turns, and in five turns of eight all are of one of those below."""
 
@@ -304,10 +304,10 @@ def grow(seed: int, nodes: int = 7, soil: Soil = SOILS[0]) -> Lowered:
     garden.graph.outputs.insert(0, _last(garden))
     fix_inputs(garden.model, garden.constants)
     for line, node in enumerate(garden.model.graph, start=1):
-        node.metadata_props[house.SOURCE_KEY] = f"fuzz.py:{line}"
-    house.prune(garden.model)
-    house.infer_shapes(garden.model)
-    inputs = house.inputs_named(garden.model)
+        node.metadata_props[graphs.SOURCE_KEY] = f"fuzz.py:{line}"
+    graphs.prune(garden.model)
+    graphs.infer_shapes(garden.model)
+    inputs = graphs.inputs_named(garden.model)
     declared = tuple(name for name in inputs if name == "n")
     masks, pad_masks = (tuple(name for name in inputs if TAKEN.get(name, (0, None))[1] == shown) for shown in (1, 0))
     axes = [PaddedAxis("time", declared[0] if declared else "time_length", masks, pad_masks, declared)]
@@ -344,7 +344,7 @@ def attack(seed: int, nodes: int = 7, soil: Soil = SOILS[0]) -> str:
     grown = grow(seed, nodes, soil)
     try:
         origin = as_padded(grown)
-        outcome = PadAxes().apply(dataclasses.replace(origin, model=house.clone(origin.model)))
+        outcome = PadAxes().apply(dataclasses.replace(origin, model=graphs.clone(origin.model)))
     except Refused as refused:
         require_helpful(refused)
         return "refused"
@@ -391,11 +391,11 @@ def as_padded(grown: Lowered) -> Lowered:
         Refused: an operator has no counterpart, or a length cannot be made of the other inputs.
     """
     model = raised(grown.model)
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     today, (axis, *others) = dataclasses.replace(grown, model=model), grown.padded_axes
     if not _is_told(axis):
         return today
-    folded = FoldMaskInputs().apply(dataclasses.replace(today, model=house.clone(model))).lowered
+    folded = FoldMaskInputs().apply(dataclasses.replace(today, model=graphs.clone(model))).lowered
     bare = dataclasses.replace(axis, mask_inputs=(), pad_mask_inputs=(), length_inputs=())
     return dataclasses.replace(folded, padded_axes=(bare, *others))
 
@@ -411,7 +411,7 @@ def _check_declared(grown: Lowered, origin: Lowered, least: int) -> None:
     Raises:
         Differs: it does not compute what it computed.
     """
-    before, after = (open_session(house.serialized(each.model)) for each in (grown, origin))
+    before, after = (open_session(graphs.serialized(each.model)) for each in (grown, origin))
     for length in (least, least + 1, least + 4, least + 7):
         given = _feeds(origin, length, np.random.default_rng(length))
         try:
@@ -448,14 +448,14 @@ def _holds_without_signs(
     Sums so far that begin in padding begin with 0.0; of entries that are all -0.0 they are -0.0 alone. Where the
     padding of an operand is overwritten, a Where does it, and that of ONNX Runtime makes 0.0 of -0.0.
     """
-    model = house.clone(alone.model)
+    model = graphs.clone(alone.model)
     filled = {(record["node"], need["fill"]) for record in outcome.records[0]["records"]
               for need in record["needs"] if "fill" in need}  # fmt: skip
     unsigned = [(node, at) for node in model.graph for at in range(len(node.inputs))
-                if (node.name, at) in filled or (at == 0 and house.is_op(node, "CumSum"))]  # fmt: skip
+                if (node.name, at) in filled or (at == 0 and graphs.is_op(node, "CumSum"))]  # fmt: skip
     for node, at in unsigned:
         value = node.inputs[at]
-        insert = house.Inserter(model, "fuzz", before=node)
+        insert = graphs.Inserter(model, "fuzz", before=node)
         zero = insert.constant(np.zeros((), np.float32), "unsigned")
         if value is not None and value.dtype == ir.DataType.FLOAT:
             node.replace_input_with(at, insert.op("Add", [value, zero], name="unsigned"))
@@ -495,7 +495,7 @@ def _runs_alone(origin: Lowered, outcome: Outcome) -> list[bool]:
     """Whether the graph runs alone at its minimum and each of a few lengths more."""
     least, runs = outcome.lowered.padded_axes[0].minimum, []
     try:
-        session = open_session(house.serialized(origin.model))
+        session = open_session(graphs.serialized(origin.model))
     except Exception:  # noqa: BLE001
         return [False]
     for length in range(least, least + 6):

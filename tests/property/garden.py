@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from tests.property.spelling import Attribute, spelled
 
 WIDTH = 4
@@ -41,7 +41,7 @@ class Garden:
         self.opset = int(self.rng.choice(opsets)) if len(opsets) > 1 else opsets[0]
         self.graph = ir.Graph([], [], nodes=[], opset_imports={"": self.opset}, name="fuzz")
         self.model = ir.Model(self.graph, ir_version=10)
-        self.insert = house.Inserter(self.model, "fuzz")
+        self.insert = graphs.Inserter(self.model, "fuzz")
         self.constants: dict[str, np.ndarray] = {}
         x = self.input("x", ["batch", "time", WIDTH] if rows == "batch" else self.own("time"))
         self.values = [Grown(self.op("Unsqueeze", [x, self.insert.int64s(0)]) if rows == "none" else x, False)]
@@ -122,7 +122,7 @@ class Garden:
 
     def input(self, name: str, dims: Sequence[str | int], dtype: ir.DataType = ir.DataType.FLOAT) -> ir.Value:
         """An input of the graph, from the first call on."""
-        known = house.inputs_named(self.model).get(name)
+        known = graphs.inputs_named(self.model).get(name)
         if known is None:
             known = ir.Value(name=name, shape=ir.Shape(dims), type=ir.TensorType(dtype))
             self.graph.inputs.append(known)
@@ -135,12 +135,12 @@ class Garden:
 
     def timed(self) -> ir.Value:
         """A value [batch, time, channels] with a frame for every one of the input's."""
-        house.infer_shapes(self.model)
-        time = house.symbol("time")
+        graphs.infer_shapes(self.model)
+        time = graphs.symbol("time")
         found = [
             each.value
             for each in self.values
-            if not each.frames_last and (house.dims_of(each.value) or (0, 0, 0))[1] == time
+            if not each.frames_last and (graphs.dims_of(each.value) or (0, 0, 0))[1] == time
         ]
         return found[-1 - int(self.rng.integers(0, min(len(found), 2)))]
 

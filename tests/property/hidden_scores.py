@@ -10,7 +10,7 @@ import time
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes.legalize_scores import LegalizeScores
 from compiler.runners.session import session_of
 from compiler.stages import Array, Lowered
@@ -36,11 +36,11 @@ class Masked:
         self.length = ir.Value(name="length", shape=ir.Shape(["batch"]), type=ir.TensorType(ir.DataType.INT64))
         graph = ir.Graph([self.data, self.length], [], nodes=[], opset_imports={"": 20}, name="masked")
         self.model = ir.Model(graph, ir_version=10)
-        self.insert = house.Inserter(self.model, "masked")
+        self.insert = graphs.Inserter(self.model, "masked")
         scores = self.tree(int(self.rng.integers(1, 5)))
         self.insert.op("Softmax", [scores], {"axis": -1}, name="y", dtype=self.kind)
         graph.outputs.append(graph[-1].outputs[0])
-        house.infer_shapes(self.model)
+        graphs.infer_shapes(self.model)
 
     def lowered(self) -> Lowered:
         """The graph with its record."""
@@ -115,7 +115,7 @@ def changed(seed: int) -> tuple[bool, str]:
     """Whether a graph was rewritten, and what is wrong with what came of it; empty where no bit changed."""
     masked = Masked(seed)
     lowered = masked.lowered()
-    before = session_of(house.clone(masked.model))
+    before = session_of(graphs.clone(masked.model))
     outcome = LegalizeScores((("batch", SLOTS + 1),)).apply(lowered)
     after = session_of(outcome.lowered.model)
     for _ in range(3):

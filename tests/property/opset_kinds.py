@@ -3,7 +3,7 @@
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from tests.property.garden import WIDTH, Garden, Kinds, since
 from tests.property.spelling import Attribute
 
@@ -80,7 +80,7 @@ def _twice(garden: Garden) -> None:
 def _last_frames(garden: Garden) -> None:
     """Cuts with bounds that do not change."""
     found = garden.pick(False)
-    bounds = [(-2, house.END), (0, -1), (1, house.END)][int(garden.rng.integers(0, 3))]
+    bounds = [(-2, graphs.END), (0, -1), (1, graphs.END)][int(garden.rng.integers(0, 3))]
     given = [garden.insert.int64s(n) for n in (*bounds, 1)]
     garden.keep(garden.op("Slice", [found.value, *given]), False)
 

@@ -13,7 +13,7 @@ from unittest import mock
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis import layout
 from compiler.padding import outputs as padded_outputs
 from compiler.padding import padded_graph, valid_slots
@@ -78,7 +78,7 @@ def _cut_elsewhere() -> contextlib.AbstractContextManager[Any]:
         done = right(lowered, output, axis, fed)
         for node in lowered.model.graph:
             if done and node.outputs[0].name == output and node.op_type == "Slice":
-                insert = house.Inserter(lowered.model, "planted", before=node)
+                insert = graphs.Inserter(lowered.model, "planted", before=node)
                 node.replace_input_with(1, insert.int64s(0))
                 node.replace_input_with(2, insert.int64s(int(str((fed.shape or ())[axis]))))
         return done

@@ -3,7 +3,7 @@
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from tests.property.garden import WIDTH, Garden, Kinds, since
 
 FLOAT, INT64 = ir.DataType.FLOAT, ir.DataType.INT64
@@ -28,8 +28,8 @@ def _spread(garden: Garden) -> None:
 def _gathered(garden: Garden) -> None:
     """Neighbouring entries as one frame, where their number is even."""
     found = garden.pick(False).value
-    house.infer_shapes(garden.model)
-    size = (house.dims_of(found) or (0, 1, 0))[1]
+    graphs.infer_shapes(garden.model)
+    size = (graphs.dims_of(found) or (0, 1, 0))[1]
     if isinstance(size, int) or not (size / 2).as_coeff_Mul()[0].is_Integer or size.is_Add:
         return
     pairs = garden.op("Reshape", [found, garden.insert.int64s(0, -1, 2 * WIDTH)])
@@ -73,7 +73,7 @@ def _fixed(garden: Garden) -> None:
             made = garden.op("Sub", [found, garden.op("Gather", [found, entry], {"axis": 1})])
         case 2:
             first = garden.fixed("first", np.array([int(garden.rng.integers(-2, 3))], np.int64))
-            ends = [garden.insert.int64s(n) for n in (house.END, 1)]
+            ends = [garden.insert.int64s(n) for n in (graphs.END, 1)]
             made = garden.op("Slice", [found, first, *ends])
         case 3:
             halved = garden.fixed("shape", np.array([0, -1, WIDTH // 2], np.int64))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.onnx_source.onnx_file import read_onnx
 from compiler.capture.onnx_source.opset_conversion import raised
 from compiler.errors import Place, Refused
@@ -50,12 +50,12 @@ def compare(origin: Lowered, seed: int) -> str:
         Differs: the proofs say different things of the two, or these compute something else.
     """
     origin = dataclasses.replace(origin, model=raised(origin.model))
-    house.infer_shapes(origin.model)
-    other = dataclasses.replace(origin, model=house.clone(origin.model))
+    graphs.infer_shapes(origin.model)
+    other = dataclasses.replace(origin, model=graphs.clone(origin.model))
     if not Respelling(other.model, np.random.default_rng(seed)).apply():
         return "as before"
-    house.recount_names(other.model.graph)
-    house.infer_shapes(other.model)
+    graphs.recount_names(other.model.graph)
+    graphs.infer_shapes(other.model)
     _require_same_results(origin, other)
     return _require_same_proof(_proved(origin), _proved(other))
 
@@ -66,10 +66,10 @@ def compare_as_files(origin: Lowered, seed: int) -> str:
     Raises:
         Differs: as `compare`.
     """
-    other = dataclasses.replace(origin, model=house.clone(origin.model))
+    other = dataclasses.replace(origin, model=graphs.clone(origin.model))
     rng = np.random.default_rng(seed)
     Respelling(other.model, rng).apply()
-    house.recount_names(other.model.graph)
+    graphs.recount_names(other.model.graph)
     _write_otherwise(other.model, rng)
     _require_same_results(origin, other, tolerance=1e-2)  # of half precision, where the runtime fuses nodes or not
     return _require_same_proof(*(_verdict(_proved(_read(each))) for each in (origin, other)))
@@ -92,15 +92,15 @@ def _write_otherwise(model: ir.Model, rng: np.random.Generator) -> None:
         for at, value in enumerate(node.inputs):
             if value is None or rng.integers(0, 4):
                 continue
-            array = house.array_of(value)
+            array = graphs.array_of(value)
             made = ir.node("Identity", [value]) if array is None else _constant_node(array, rng)
             model.graph.insert_before(node, made)
-            made.outputs[0].name = house.fresh_name(model.graph, "given")
+            made.outputs[0].name = graphs.fresh_name(model.graph, "given")
             node.replace_input_with(at, made.outputs[0])
     for value in model.graph.initializers.values():
         if not rng.integers(0, 3):
             model.graph.inputs.append(value)
-    house.forget_shapes(model)
+    graphs.forget_shapes(model)
 
 
 def _constant_node(array: np.ndarray, rng: np.random.Generator) -> ir.Node:
@@ -120,9 +120,9 @@ def _read(lowered: Lowered) -> Lowered:
         path = Path(folder) / "graph.onnx"
         for value in lowered.model.graph.outputs:
             value.shape = value.shape or ir.Shape(["p", "q", "r"])  # a file has to say one
-        path.write_bytes(house.serialized(lowered.model))
+        path.write_bytes(graphs.serialized(lowered.model))
         model = read_onnx(path, Place("respelled"), "write it")
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     return Simplify().apply(dataclasses.replace(lowered, model=model)).lowered
 
 
@@ -156,7 +156,7 @@ def _require_same_results(origin: Lowered, other: Lowered, tolerance: float = 0.
     results: list[Any] = []
     for each in (origin, other):
         try:
-            results.append(open_session(house.serialized(each.model)).run(None, feeds))
+            results.append(open_session(graphs.serialized(each.model)).run(None, feeds))
         except Exception as error:  # noqa: BLE001 - a graph that does not run at these sizes runs in neither spelling
             results.append(f"{type(error).__name__}: {str(error)[:300]}")
     if isinstance(results[0], str) or isinstance(results[1], str):
@@ -188,7 +188,7 @@ def _same(first: np.ndarray, second: np.ndarray, tolerance: float) -> bool:
 
 def _proved(lowered: Lowered) -> object:
     """Why a graph is refused, or what is proved of every node."""
-    written = CanonicalizeAttention().apply(dataclasses.replace(lowered, model=house.clone(lowered.model))).lowered
+    written = CanonicalizeAttention().apply(dataclasses.replace(lowered, model=graphs.clone(lowered.model))).lowered
     try:
         outcome = PadAxes().apply(written)
     except Refused as refused:

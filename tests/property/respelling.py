@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_traits import REDUCTIONS
 
 WINDOWS: Mapping[str, object] = {"auto_pad": "NOTSET", "strides": 1, "pads": 0}
@@ -105,7 +105,7 @@ class Respelling:
 
     def given(self, array: np.ndarray) -> ir.Value:
         """A constant operand."""
-        return house.Inserter(self.model, "respelled").constant(array, "given")
+        return graphs.Inserter(self.model, "respelled").constant(array, "given")
 
     def set(self, node: ir.Node, at: int, value: ir.Value | None) -> None:
         """Give an operand, or leave it out: the last ones by their absence or by an empty name."""
@@ -119,7 +119,7 @@ class Respelling:
         if node.op_type not in AXES:
             return
         default = AXES[node.op_type]
-        axis = house.int_attribute(node, "axis", default if default is not None else 0)
+        axis = graphs.int_attribute(node, "axis", default if default is not None else 0)
         if node.op_type == "Flatten" and axis == rank:
             return
         other = axis - rank if axis >= 0 else axis + rank
@@ -131,13 +131,13 @@ class Respelling:
     def _operands(self, node: ir.Node) -> None:
         """Operands that change nothing go; an empty name may be left out where nothing follows."""
         for at, idle in LEFT_OUT.get(node.op_type, {}).items():
-            array = house.array_of(node.inputs[at]) if at < len(node.inputs) else None
+            array = graphs.array_of(node.inputs[at]) if at < len(node.inputs) else None
             if array is not None and array.size and _is_idle(array, idle) and self.draw():
                 self.set(node, at, None)
 
     def _defaults(self, node: ir.Node, rank: int) -> None:
         """Attributes that are as if they were not there come and go."""
-        has_auto_pad = "pads" not in node.attributes and house.attribute(node, "auto_pad", "NOTSET") != "NOTSET"
+        has_auto_pad = "pads" not in node.attributes and graphs.attribute(node, "auto_pad", "NOTSET") != "NOTSET"
         for name, default in DEFAULTS.get(node.op_type, {}).items():
             if SINCE.get(name, 1) > self.opset or (name == "pads" and has_auto_pad) or not self.draw():
                 continue
@@ -178,7 +178,7 @@ def _attribute(name: str, value: object) -> ir.Attr:
 
 def _slice(spelling: Respelling, node: ir.Node, rank: int) -> None:
     """Axes from the back or left out, all axes named, steps given or left out, bounds in either type and direction."""
-    bounds = [None if value is None else house.array_of(value) for value in (*node.inputs[1:], None, None)[:4]]
+    bounds = [None if value is None else graphs.array_of(value) for value in (*node.inputs[1:], None, None)[:4]]
     starts, ends, axes, steps = bounds
     count = next((each.size for each in bounds if each is not None), None)
     if count is None or (axes is None and len(node.inputs) > 3 and node.inputs[3] is not None):
@@ -238,7 +238,7 @@ def _slice_by_numbers(
 
 
 def _axes(spelling: Respelling, node: ir.Node, rank: int) -> None:
-    array = house.array_of(node.inputs[1]) if len(node.inputs) > 1 else None
+    array = graphs.array_of(node.inputs[1]) if len(node.inputs) > 1 else None
     if array is None:
         return
     flat = array.reshape(-1)
@@ -259,13 +259,13 @@ def _axes(spelling: Respelling, node: ir.Node, rank: int) -> None:
 
 def _keeps_all(node: ir.Node) -> bool:
     """Whether a reduction without axes reduces none."""
-    return bool(house.int_attribute(node, "noop_with_empty_axes", 0))
+    return bool(graphs.int_attribute(node, "noop_with_empty_axes", 0))
 
 
 def _reduced(spelling: Respelling, node: ir.Node, rank: int) -> None:
     """No axes are an empty list of them."""
     given = node.inputs[1] if len(node.inputs) > 1 else None
-    array = house.array_of(given)
+    array = graphs.array_of(given)
     if given is None and spelling.opset >= 18 and spelling.draw():
         return spelling.set(node, 1, spelling.given(np.zeros(0, np.int64)))
     if array is not None and not array.size:
@@ -274,13 +274,13 @@ def _reduced(spelling: Respelling, node: ir.Node, rank: int) -> None:
 
 
 def _unsqueeze(spelling: Respelling, node: ir.Node, rank: int) -> None:
-    array = house.array_of(node.inputs[1])
+    array = graphs.array_of(node.inputs[1])
     if array is not None:
         _axes(spelling, node, rank + array.size)
 
 
 def _pad(spelling: Respelling, node: ir.Node, rank: int) -> None:
-    pads = house.array_of(node.inputs[1])
+    pads = graphs.array_of(node.inputs[1])
     if pads is None or (len(node.inputs) > 3 and node.inputs[3] is not None) or spelling.draw():
         return
     along = [at for at in range(rank) if pads[at] or pads[at + rank] or spelling.draw()]
@@ -292,12 +292,12 @@ def _pad(spelling: Respelling, node: ir.Node, rank: int) -> None:
 
 def _transpose(spelling: Respelling, node: ir.Node, rank: int) -> None:
     perm = tuple(reversed(range(rank)))
-    if house.ints_attribute(node, "perm") in ((), perm) and spelling.draw():
+    if graphs.ints_attribute(node, "perm") in ((), perm) and spelling.draw():
         node.attributes.pop("perm", None)
 
 
 def _split(spelling: Respelling, node: ir.Node, rank: int) -> None:
-    parts = house.array_of(node.inputs[1]) if len(node.inputs) > 1 else None
+    parts = graphs.array_of(node.inputs[1]) if len(node.inputs) > 1 else None
     if parts is None or len(set(parts.tolist())) > 1 or spelling.draw():
         return
     node.attributes["num_outputs"] = ir.AttrInt64("num_outputs", len(parts))
@@ -322,24 +322,24 @@ def _windows(spelling: Respelling, node: ir.Node, rank: int) -> None:
             node.attributes.pop("kernel_shape")
         else:
             node.attributes["kernel_shape"] = ir.AttrInt64s("kernel_shape", [int(str(n)) for n in weights.shape[2:]])
-    kernel = house.ints_attribute(node, "kernel_shape")
+    kernel = graphs.ints_attribute(node, "kernel_shape")
     if weights is not None and weights.shape is not None:
         kernel = tuple(int(str(dim)) for dim in weights.shape[2:])
     count = rank - 2
-    pads = house.ints_attribute(node, "pads") or (0,) * 2 * count
-    strides = house.ints_attribute(node, "strides") or (1,) * count
-    dilations = house.ints_attribute(node, "dilations") or (1,) * count
-    if node.op_type == "ConvTranspose" or house.attribute(node, "auto_pad", "NOTSET") != "NOTSET":
+    pads = graphs.ints_attribute(node, "pads") or (0,) * 2 * count
+    strides = graphs.ints_attribute(node, "strides") or (1,) * count
+    dilations = graphs.ints_attribute(node, "dilations") or (1,) * count
+    if node.op_type == "ConvTranspose" or graphs.attribute(node, "auto_pad", "NOTSET") != "NOTSET":
         return
     if set(pads) == {0} and spelling.draw():
         node.attributes.pop("pads", None)
         node.attributes["auto_pad"] = ir.AttrString("auto_pad", "VALID")
         return
-    sizes = None if node.inputs[0] is None else house.dims_of(node.inputs[0])
+    sizes = None if node.inputs[0] is None else graphs.dims_of(node.inputs[0])
     if sizes is None:
         return
     needed = [_added(*each) for each in zip(sizes[2:], kernel, strides, strict=True)]
-    if set(dilations) != {1} or house.int_attribute(node, "ceil_mode", 0):
+    if set(dilations) != {1} or graphs.int_attribute(node, "ceil_mode", 0):
         return
     halves = [None if each is None else (each // 2, -(-each // 2)) for each in needed]
     for rule, order in (("SAME_UPPER", (0, 1)), ("SAME_LOWER", (1, 0))):
@@ -350,7 +350,7 @@ def _windows(spelling: Respelling, node: ir.Node, rank: int) -> None:
             return
 
 
-def _added(size: house.Dim, kernel: int, stride: int) -> int | None:
+def _added(size: graphs.Dim, kernel: int, stride: int) -> int | None:
     """What SAME pads along an axis; None where that depends on the length."""
     names = () if isinstance(size, int) else tuple(size.free_symbols)
     lengths = [int(size if isinstance(size, int) else size.subs(dict.fromkeys(names, n))) for n in range(3, 15)]
@@ -360,7 +360,7 @@ def _added(size: house.Dim, kernel: int, stride: int) -> int | None:
 
 def _recurrence(spelling: Respelling, node: ir.Node, rank: int) -> None:
     usual = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN": ["Tanh"]}[node.op_type]
-    ways = 2 if house.attribute(node, "direction", "forward") == "bidirectional" else 1
+    ways = 2 if graphs.attribute(node, "direction", "forward") == "bidirectional" else 1
     if "activations" not in node.attributes and spelling.draw():
         node.attributes["activations"] = ir.AttrStrings("activations", usual * ways)
     elif "activations" in node.attributes and spelling.draw():
@@ -368,13 +368,13 @@ def _recurrence(spelling: Respelling, node: ir.Node, rank: int) -> None:
         if named == usual * ways:
             node.attributes.pop("activations")
     gates = {"LSTM": 8, "GRU": 6, "RNN": 2}[node.op_type]
-    hidden = house.int_attribute(node, "hidden_size", 1)
+    hidden = graphs.int_attribute(node, "hidden_size", 1)
     if (len(node.inputs) < 4 or node.inputs[3] is None) and spelling.draw():
         spelling.set(node, 3, spelling.given(np.zeros((ways, gates * hidden), np.float32)))
 
 
 def _shape(spelling: Respelling, node: ir.Node, rank: int) -> None:
-    start, end = house.int_attribute(node, "start", 0), house.int_attribute(node, "end", rank)
+    start, end = graphs.int_attribute(node, "start", 0), graphs.int_attribute(node, "end", rank)
     first, last = max(min(start + rank * (start < 0), rank), 0), max(min(end + rank * (end < 0), rank), 0)
     node.attributes["start"] = ir.AttrInt64("start", first - rank if first < rank and spelling.draw() else first)
     if last == rank and spelling.draw():
@@ -385,10 +385,10 @@ def _shape(spelling: Respelling, node: ir.Node, rank: int) -> None:
 
 def _gather(spelling: Respelling, node: ir.Node, rank: int) -> None:
     """Constant entries, from the end where the axis is known, in either type of index."""
-    indices, data = house.array_of(node.inputs[1]), node.inputs[0]
+    indices, data = graphs.array_of(node.inputs[1]), node.inputs[0]
     if indices is None or data is None or data.shape is None:
         return
-    size = data.shape[house.int_attribute(node, "axis", 0)]
+    size = data.shape[graphs.int_attribute(node, "axis", 0)]
     turned = indices
     if isinstance(size, int):
         turned = np.where(indices < 0, indices + size, indices)
@@ -399,10 +399,10 @@ def _gather(spelling: Respelling, node: ir.Node, rank: int) -> None:
 
 def _places(spelling: Respelling, node: ir.Node, rank: int) -> None:
     """Constant entries of several axes, from the end where an axis is known."""
-    places, data = house.array_of(node.inputs[1]), node.inputs[0]
+    places, data = graphs.array_of(node.inputs[1]), node.inputs[0]
     if places is None or data is None or data.shape is None:
         return
-    first, turned = house.int_attribute(node, "batch_dims", 0), places.copy()
+    first, turned = graphs.int_attribute(node, "batch_dims", 0), places.copy()
     for at in range(places.shape[-1]):
         size = data.shape[first + at]
         if isinstance(size, int):
@@ -414,11 +414,11 @@ def _places(spelling: Respelling, node: ir.Node, rank: int) -> None:
 
 def _one_hot(spelling: Respelling, node: ir.Node, rank: int) -> None:
     """The new axis from either end, and how many classes there are as any number with or without an axis."""
-    axis = house.int_attribute(node, "axis", -1) % (rank + 1)
+    axis = graphs.int_attribute(node, "axis", -1) % (rank + 1)
     node.attributes["axis"] = ir.AttrInt64("axis", axis - (rank + 1) if spelling.draw() else axis)
     if axis == rank and spelling.draw():
         node.attributes.pop("axis")
-    depth, indices = house.array_of(node.inputs[1]), node.inputs[0]
+    depth, indices = graphs.array_of(node.inputs[1]), node.inputs[0]
     if depth is not None and indices is not None and indices.dtype == ir.DataType.INT64:
         kind = (np.int64, np.int32, np.float32)[int(spelling.rng.integers(3))]
         shape = () if spelling.draw() else (1,)
@@ -445,7 +445,7 @@ def _attention(spelling: Respelling, node: ir.Node, rank: int) -> None:
 
 def _einsum(spelling: Respelling, node: ir.Node, rank: int) -> None:
     """Spaces, other letters, capitals, and an output that is left out where it is what follows."""
-    equation = str(house.attribute(node, "equation", "")).replace(" ", "")
+    equation = str(graphs.attribute(node, "equation", "")).replace(" ", "")
     operands, _, result = equation.partition("->")
     letters = [each for each in operands if each.isalpha()]
     implied = "".join(sorted(each for each in set(letters) if letters.count(each) == 1))
@@ -471,7 +471,7 @@ def _resize(spelling: Respelling, node: ir.Node, rank: int) -> None:
     if len(node.inputs) < 3 or spelling.opset < 18:
         return
     at = 2 if node.inputs[2] is not None else 3
-    array = house.array_of(node.inputs[at]) if at < len(node.inputs) else None
+    array = graphs.array_of(node.inputs[at]) if at < len(node.inputs) else None
     if (node.inputs[1] is None) and spelling.draw():
         spelling.set(node, 1, spelling.given(np.zeros(0, np.float32)))
     if at == 2 and array is not None and array.size == rank and "axes" not in node.attributes and spelling.draw():
@@ -483,9 +483,9 @@ def _resize(spelling: Respelling, node: ir.Node, rank: int) -> None:
 
 def _gemm(spelling: Respelling, node: ir.Node, rank: int) -> None:
     """Weights on their side."""
-    weights = house.array_of(node.inputs[1])
+    weights = graphs.array_of(node.inputs[1])
     if weights is not None and spelling.draw():
-        node.attributes["transB"] = ir.AttrInt64("transB", 1 - house.int_attribute(node, "transB", 0))
+        node.attributes["transB"] = ir.AttrInt64("transB", 1 - graphs.int_attribute(node, "transB", 0))
         spelling.set(node, 1, spelling.given(np.ascontiguousarray(weights.T)))
 
 

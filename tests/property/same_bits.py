@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes.simplify import simplify_model
 from compiler.runners.session import run_model
 from compiler.stages import Array
@@ -45,7 +45,7 @@ class Garden:
         x = ir.Value(name="x", shape=ir.Shape(["n", 4]), type=ir.TensorType(self.dtype))
         self.graph = ir.Graph([x], [], nodes=[], opset_imports={"": int(self.rng.choice([14, 18, 20]))}, name="fuzz")
         self.model = ir.Model(self.graph, ir_version=10)
-        self.insert = house.Inserter(self.model, "fuzz")
+        self.insert = graphs.Inserter(self.model, "fuzz")
         self.values = [x]
 
     def pick(self) -> ir.Value:
@@ -90,7 +90,7 @@ class Garden:
 
     def moved(self, value: ir.Value, op: str) -> ir.Value:
         """There and back again, or nowhere at all."""
-        end = int(self.rng.choice([4, 5, 1000, house.END]))
+        end = int(self.rng.choice([4, 5, 1000, graphs.END]))
         match op:
             case "Reshape":
                 turned = self.op("Reshape", [value, self.insert.int64s(*self.rng.choice([[-1, 2, 2], [2, -1, 2]]))])
@@ -136,14 +136,14 @@ def grown(seed: int) -> ir.Model:
     for at, value in enumerate(dict.fromkeys((garden.values[-1], garden.pick()))):
         garden.graph.outputs.append(garden.op("Identity", [value]))
         garden.graph.outputs[at].name = f"y{at}"
-    house.infer_shapes(garden.model)
+    graphs.infer_shapes(garden.model)
     return garden.model
 
 
 def differences(seed: int) -> list[str]:
     """The outputs of one graph that differ by a bit."""
     model = grown(seed)
-    simple = house.clone(model)
+    simple = graphs.clone(model)
     simplify_model(simple)
     kind = model.graph.inputs[0].dtype
     assert kind is not None

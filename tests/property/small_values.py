@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.known_sizes import numbers_of
 from compiler.runners.session import run_model
 from tests.kit.graphs import parse
@@ -84,10 +84,10 @@ def misread(lines: Sequence[str]) -> list[str]:
     model, found = graph(lines), []
     computed = {length: _computed(model, length) for length in LENGTHS}
     for value in model.graph.outputs:
-        for read in (house.integers_of, numbers_of):
+        for read in (graphs.integers_of, numbers_of):
             known = read(value)
             for length in LENGTHS if known is not None else ():
-                lengths = {house.symbol("time"): length, house.symbol("batch"): ROWS}
+                lengths = {graphs.symbol("time"): length, graphs.symbol("batch"): ROWS}
                 numbers = [each if isinstance(each, int) else each.subs(lengths) for each in known or ()]
                 is_number = all(isinstance(each, int) or each.is_number for each in numbers)
                 if is_number and [int(each) for each in numbers] != computed[length][str(value.name)].ravel().tolist():

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 
 Attribute = int | float | str | Sequence[int]
 
@@ -28,7 +28,7 @@ def spelled(
         return inputs, attributes
     moved: dict[str, Attribute] = {}
     for name, value in zip(names, inputs[1:], strict=False):
-        array = house.array_of(value)
+        array = graphs.array_of(value)
         if value is not None:
             assert array is not None, f"{name} of {op} is no constant, which opset {opset} cannot write"
             moved[name] = array.reshape(-1)[0].item() if name in SCALARS else array.reshape(-1).tolist()

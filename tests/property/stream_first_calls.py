@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.recipe.graph_parts import Input
 from tests.property.stream_grower import Grower, Grown
 from tests.property.stream_layers import LAYERS
@@ -45,22 +45,22 @@ def first_call(model: ir.Model, inputs: Mapping[str, Input], wrong: str = "") ->
         inputs: of the recipe.
         wrong: how it is another one; nothing where it is the later call with empty caches.
     """
-    first = house.clone(model)
+    first = graphs.clone(model)
     for value in [each for each in first.graph.inputs if inputs[str(each.name)].state is not None]:
         for use in list(value.uses()):
             _without(first, value, use.node, wrong)
         first.graph.inputs.remove(value)
     _spoil(first, wrong)
-    house.prune(first)
-    house.forget_shapes(first)
-    house.infer_shapes(first)
+    graphs.prune(first)
+    graphs.forget_shapes(first)
+    graphs.infer_shapes(first)
     return first
 
 
 def _without(model: ir.Model, value: ir.Value, node: ir.Node, wrong: str) -> None:
     """A join of a state without it: zeros for a context, nothing for a cache."""
-    insert = house.Inserter(model, "first", before=node)
-    axis = house.int_attribute(node, "axis", 0)
+    insert = graphs.Inserter(model, "first", before=node)
+    axis = graphs.int_attribute(node, "axis", 0)
     assert node.op_type == "Concat" and value.shape is not None, "a layer reads a state otherwise than joined"
     size, new = value.shape[axis], node.inputs[1]
     assert new is not None
@@ -81,11 +81,11 @@ def _spoil(model: ir.Model, wrong: str) -> None:
     nodes = {"weights": "MatMul", "operator": "Add"}
     chosen = next((node for node in model.graph if node.op_type == nodes.get(wrong)), None)
     if wrong == "weights" and chosen is not None:
-        weights = house.array_of(chosen.inputs[1])
+        weights = graphs.array_of(chosen.inputs[1])
         if weights is not None:
-            chosen.replace_input_with(1, house.Inserter(model, "first").constant(weights + 1, "w"))
+            chosen.replace_input_with(1, graphs.Inserter(model, "first").constant(weights + 1, "w"))
     elif wrong == "operator" and chosen is not None:
-        changed = house.Inserter(model, "first", before=chosen).op("Sub", list(chosen.inputs), name="changed")
+        changed = graphs.Inserter(model, "first", before=chosen).op("Sub", list(chosen.inputs), name="changed")
         ir.convenience.replace_all_uses_with(chosen.outputs[0], changed, replace_graph_outputs=True)
     elif wrong == "swapped" and len(model.graph.outputs) > 2:
         one, other = model.graph.outputs[1], model.graph.outputs[2]

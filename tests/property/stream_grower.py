@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.recipe.graph import Graph
 from compiler.stages import Feed
 from runtime_lite.format.initial_value import initial_of_lists
@@ -158,7 +158,7 @@ class Grower:
         self.chunk, self.is_ragged = int(rng.integers(1, 7)), bool(rng.random() < 0.7) and not is_plain
         self.form = str(rng.choice(["front", "anywhere", "one row"], p=[0.5, 0.25, 0.25])) if not is_plain else "front"
         self.model = ir.Model(ir.Graph([], [], nodes=[], opset_imports={"": OPSET}, name="grown"), ir_version=10)
-        self.insert = house.Inserter(self.model, "grown")
+        self.insert = graphs.Inserter(self.model, "grown")
         self.inputs: dict[str, dict[str, Any]] = {}
         apart, self.begun = rng.spawn(2)
         self.kind = "buckets" if apart.random() < BUCKETED else str(apart.choice(["fixed", "number"]))
@@ -194,7 +194,7 @@ class Grower:
     def ops(self, op_type: str, inputs: Sequence[ir.Value | None], count: int, **attributes: Any) -> list[ir.Value]:
         """One node with several results."""
         kind = next(value.type for value in inputs if value is not None)
-        names = [house.fresh_name(self.model.graph, op_type.lower()) for _ in range(count)]
+        names = [graphs.fresh_name(self.model.graph, op_type.lower()) for _ in range(count)]
         values = [ir.Value(name=name, type=kind) for name in names]
         self.insert.place(ir.node(op_type, inputs, attributes, outputs=values, name=f"{names[0]}_node"))
         return values
@@ -273,7 +273,7 @@ class Grower:
         value = ir.Value(name=name, shape=self._shape(own))
         value.dtype = TYPES[dtype]
         self.model.graph.inputs.append(value)
-        house.names_taken(self.model.graph).add(name)
+        graphs.names_taken(self.model.graph).add(name)
         original = {} if self.form == "front" or self.kind != "buckets" else {"original": tuple(own)}
         shape = shape if self.kind == "buckets" else own
         self.inputs[name] = {"shape": tuple(shape), "dtype": dtype, **original, **said}
@@ -294,7 +294,7 @@ class Grower:
 
     def state(self, shape: Sequence[int | str], dtype: str = "float32", *, apart: bool = False) -> Drawn:
         """A new state; layers set what it becomes."""
-        before = ir.Value(name=house.fresh_name(self.model.graph, "before"), type=ir.TensorType(TYPES[dtype]))
+        before = ir.Value(name=graphs.fresh_name(self.model.graph, "before"), type=ir.TensorType(TYPES[dtype]))
         drawn = Drawn(tuple(shape), dtype, before, is_apart=apart)
         self.states.append(drawn)
         return drawn
@@ -371,7 +371,7 @@ class Grower:
                 "axes": {name: axis for name, axis in self.axes.items() if self._is_used(name)},
             }
         )
-        house.infer_shapes(self.model)
+        graphs.infer_shapes(self.model)
         shortest = next(entries for entries in range(self.least, self.chunk + 1) if self.frames_of(entries) > 0)
         whole = None if self.kind == "buckets" else Whole(self.rows, self.row_places)
         drawn = (self.chunk, shortest, self.is_ragged, rows if whole is None else 0, self.positions, self.counts)
@@ -395,7 +395,7 @@ class Grower:
         """One input for some states, and the output that feeds it."""
         shape, dtype = list(group[0].shape), group[0].dtype
         behind, at = self.insert, 0
-        self.insert = house.Inserter(self.model, "grown", before=next(iter(self.model.graph)))
+        self.insert = graphs.Inserter(self.model, "grown", before=next(iter(self.model.graph)))
         if len(group) > 1:
             at = int(self.rng.integers(1, len(shape) + 1))
             shape.insert(at, len(group))

@@ -22,7 +22,7 @@ import numpy as np
 import onnxruntime
 import pydantic
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.initial_graph import initial_graph
 from compiler.errors import GateFailed, RecipeError, Refused
 from compiler.lowering.certificates import replay_certificates
@@ -188,10 +188,10 @@ def drawn(seed: int) -> Grown:
 
 def respelled(grown: Grown, seed: int) -> Grown:
     """The same graph, its nodes in other legal spellings."""
-    model = house.clone(grown.model)
-    house.infer_shapes(model)
+    model = graphs.clone(grown.model)
+    graphs.infer_shapes(model)
     Respelling(model, np.random.default_rng(seed)).apply()
-    house.recount_names(model.graph)
+    graphs.recount_names(model.graph)
     return dataclasses.replace(grown, model=model)
 
 
@@ -218,7 +218,7 @@ def followed(grown: Grown) -> Iterator[tuple[str, Lowered, Done]]:
     """
     lowered = begun(grown)
     for name in STANDARD_PASSES:
-        before = dataclasses.replace(lowered, model=house.clone(lowered.model)) if name == PROVES else lowered
+        before = dataclasses.replace(lowered, model=graphs.clone(lowered.model)) if name == PROVES else lowered
         outcome = make_pass(name, {}).apply(lowered)
         assert name == PROVES or not outcome.records, f"{name} changes the graph that its certificate is about"
         yield name, before, outcome
@@ -227,8 +227,8 @@ def followed(grown: Grown) -> Iterator[tuple[str, Lowered, Done]]:
 
 def begun(grown: Grown) -> Lowered:
     """The graph before the first pass."""
-    first = None if grown.first is None else house.clone(grown.first)
-    models, longest = (house.clone(grown.model), first), {"chunk": grown.chunk}
+    first = None if grown.first is None else graphs.clone(grown.first)
+    models, longest = (graphs.clone(grown.model), first), {"chunk": grown.chunk}
     return initial_graph(mock.Mock(), "net", grown.spec, models, 10_000, longest)
 
 
@@ -239,7 +239,7 @@ def sessions_of(grown: Grown) -> list[onnxruntime.InferenceSession]:
         Undefined: nothing does.
     """
     try:
-        return [open_session(house.serialized(each)) for each in (grown.model, grown.first) if each is not None]
+        return [open_session(graphs.serialized(each)) for each in (grown.model, grown.first) if each is not None]
     except Exception as error:
         raise Undefined(str(error)) from error
 

@@ -11,7 +11,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.shape_only import ShapeOnly
 from compiler.derivation import (
     any_length,
@@ -187,7 +187,7 @@ def _one_too_few(support: np.ndarray, chunk: int = 1) -> int:
 
 
 def _all_heard(self: Sizes, source: str) -> ir.Value:
-    insert = house.Inserter(self.model, STAMP, source=source)
+    insert = graphs.Inserter(self.model, STAMP, source=source)
     places = self.places(Part.RECENT, source)
     return insert.op("GreaterOrEqual", [places, insert.int64s(0)], name="heard", dtype=ir.DataType.BOOL)
 
@@ -196,7 +196,7 @@ def _places_as_if_all_were_kept(self: Sizes, part: Part, source: str, before: Di
     found = RIGHT_PLACES(self, part, source, before)
     if part is not Part.RECENT:
         return found
-    insert = house.Inserter(self.model, STAMP, source=source)
+    insert = graphs.Inserter(self.model, STAMP, source=source)
     return insert.op("Add", [found, insert.int64s(1)], name="places_off", shape=found.shape, dtype=ir.DataType.INT64)
 
 
@@ -204,7 +204,7 @@ RIGHT_WRITE = row_positions.RowPositions.write
 
 
 def _of_the_first_row(self: row_positions.RowPositions, position: ir.Value, by_row: ir.Value) -> None:
-    insert = house.Inserter.behind(self.model, STAMP, by_row)
+    insert = graphs.Inserter.behind(self.model, STAMP, by_row)
     first = insert.op("Gather", [by_row, insert.int64s(0)], {"axis": 0}, name="of_first_row", dtype=by_row.dtype)
     RIGHT_WRITE(self, position, first)
 

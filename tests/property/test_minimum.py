@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.onnx_source.opset_conversion import raised
 from compiler.checker.check import check
 from compiler.checker.graph import Rejected
@@ -26,8 +26,8 @@ PARTS = 4
 
 def minimum_of(origin: Lowered) -> dict[str, int] | None:
     """The smallest certified length per axis; None where padding is refused."""
-    model = raised(house.clone(origin.model))
-    house.infer_shapes(model)
+    model = raised(graphs.clone(origin.model))
+    graphs.infer_shapes(model)
     try:
         outcome = PadAxes().apply(Lowered(**{**vars(origin), "model": model}))
     except Refused:
@@ -44,7 +44,7 @@ def answers(origin: Lowered, lengths: dict[str, int]) -> list[np.ndarray]:
         assert value.dtype is not None
         shape = [int(str(dim)) if str(dim).isdigit() else known.get(str(dim), free) for dim in value.shape or ()]
         feeds[str(value.name)] = rng.standard_normal(shape).astype(value.dtype.numpy())
-    return [np.asarray(each) for each in open_session(house.serialized(origin.model)).run(None, feeds)]
+    return [np.asarray(each) for each in open_session(graphs.serialized(origin.model)).run(None, feeds)]
 
 
 def _judge(graphs: list[Small]) -> None:
@@ -139,8 +139,8 @@ def test_the_shortest_length_of_the_only_row(name: str) -> None:
 def test_the_checker_rejects_a_shorter_length_of(name: str) -> None:
     (small,) = [each for each in GRAPHS if each.name == name]
     origin = small.make()
-    house.infer_shapes(origin.model)
-    before = ir.serde.serialize_model(house.clone(origin.model))
+    graphs.infer_shapes(origin.model)
+    before = ir.serde.serialize_model(graphs.clone(origin.model))
     outcome = PadAxes().apply(origin)
     after = ir.serde.serialize_model(outcome.lowered.model)
     certificate = json.loads(json.dumps(outcome.records[0]))

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes.pad_axes import PadAxes
 from tests.kit.offline import Differs
 from tests.property.fuzz import (
@@ -81,13 +81,13 @@ def test_what_a_long_run_found_stays_mended(seed: int, expected: str) -> None:
 def test_noise_excuses_nothing_that_differs_in_double_precision_too() -> None:
     # regression: where the reference knows an operator badly, or a row alone is noise, everything was excused
     origin = as_padded(grow(100270))
-    outcome = PadAxes().apply(dataclasses.replace(origin, model=house.clone(origin.model)))
+    outcome = PadAxes().apply(dataclasses.replace(origin, model=graphs.clone(origin.model)))
     told = Differs("output 0")
     require_same_in_double(origin, outcome, told, seed=100270, rows=3, edges="none")
     (last,) = outcome.lowered.model.graph.outputs
     node = last.producer()
     assert node is not None and node.inputs[0] is not None
-    insert = house.Inserter(outcome.lowered.model, "test", before=node)
+    insert = graphs.Inserter(outcome.lowered.model, "test", before=node)
     node.replace_input_with(
         0,
         insert.op(

@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from tests.kit.graphs import parse
 from tests.property.respelled import OUTCOMES, compare, compare_as_files, compare_pair, compare_random, comparisons
 from tests.property.respelling import Respelling
@@ -57,5 +57,5 @@ def test_every_spelling_of_a_slice_is_drawn() -> None:
 
 
 def _shown(node: ir.Node, at: int) -> tuple[int, ...] | None:
-    array = house.array_of(node.inputs[at]) if at < len(node.inputs) else None
+    array = graphs.array_of(node.inputs[at]) if at < len(node.inputs) else None
     return None if array is None else tuple(array.tolist())

@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes.simplify import simplify_model
 from compiler.runners.session import run_model
 from tests.kit.graphs import ops_of
@@ -23,7 +23,7 @@ class Assignment:
         x = ir.Value(name="x", shape=ir.Shape(names), type=ir.TensorType(ir.DataType.FLOAT))
         v = ir.Value(name="v", shape=ir.Shape(names), type=ir.TensorType(ir.DataType.FLOAT))
         self.model = ir.Model(ir.Graph([x, v], [], nodes=[], opset_imports={"": 20}, name="assignment"), ir_version=10)
-        self.insert = house.Inserter(self.model, "test")
+        self.insert = graphs.Inserter(self.model, "test")
         self.cuts = [self._cut() if self.rng.random() < 0.8 or self.axes == 1 else None for _ in range(self.axes)]
         block = self._block(v)
         if self.rng.random() < 0.4:
@@ -31,11 +31,11 @@ class Assignment:
             block = self.insert.op("Expand", [number, self._whole("Shape", [block])], name="block")
         y = self.insert.op("ScatterND", [x, self._places(x), block], name="y", dtype=ir.DataType.FLOAT)
         self.model.graph.outputs.append(y)
-        house.infer_shapes(self.model)
+        graphs.infer_shapes(self.model)
 
     def _cut(self) -> tuple[int, int]:
         start = int(self.rng.choice([0, 0, 1, 2, -1, -2]))
-        ends = (1, 2, 4, -1, house.END) if start >= 0 else (-1, house.END)
+        ends = (1, 2, 4, -1, graphs.END) if start >= 0 else (-1, graphs.END)
         return start, int(self.rng.choice([each for each in ends if each > start or each < 0 <= start]))
 
     def _block(self, value: ir.Value) -> ir.Value:
@@ -70,7 +70,7 @@ class Assignment:
 @pytest.mark.parametrize("seed", range(24))
 def test_assignments_to_slices(seed: int) -> None:
     drawn = Assignment(seed)
-    simple = house.clone(drawn.model)
+    simple = graphs.clone(drawn.model)
     simplify_model(simple)
     assert "ScatterND" not in ops_of(simple)
     for time in SIZES:

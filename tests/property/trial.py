@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.facts import Fact, Rewrite, Verdict
 from compiler.checker.check import check
 from compiler.checker.graph import Rejected
@@ -242,7 +242,7 @@ def _allows(fact: Fact, was: Fact) -> bool:
 def found_in(attack: GraphAttack, outcome: Outcome) -> Iterator[tuple[str, str]]:
     """What the checker and the comparison with rows alone say against a padded graph."""
     origin = copy_of(attack.lowered)
-    house.infer_shapes(origin.model)
+    graphs.infer_shapes(origin.model)
     before = ir.serde.serialize_model(origin.model)
     after = ir.serde.serialize_model(outcome.lowered.model)
     try:
@@ -289,7 +289,7 @@ def measure(attack: GraphAttack, outcome: Outcome) -> None:
     """
     assert attack.inputs is not None
     padded = outcome.lowered
-    house.infer_shapes(padded.model)
+    graphs.infer_shapes(padded.model)
     attacked = Attack(attack.lowered.model, padded.model, attack.inputs, padded.padded_axes)
     sizes = {**DEFAULT_SIZES, **next(each.sizes for each in FAMILIES if each.name == attack.name)}
     rows = 1 if padded.batch_axis is None else 3

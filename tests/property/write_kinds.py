@@ -3,7 +3,7 @@
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from tests.property.garden import WIDTH, Garden, Kinds, since
 
 BOOL = ir.DataType.BOOL
@@ -16,7 +16,7 @@ def _number_behind(garden: Garden) -> None:
     axis, count = 2 if found.frames_last else 1, int(garden.rng.integers(1, 3))
     ends = garden.insert.int64s
     is_moved = bool(garden.rng.integers(0, 2))
-    kept = garden.op("Slice", [found.value, ends(count), ends(house.END), ends(axis)]) if is_moved else found.value
+    kept = garden.op("Slice", [found.value, ends(count), ends(graphs.END), ends(axis)]) if is_moved else found.value
     number = garden.scalar(float(garden.rng.choice([0.0, 0.0, -0.0, 1.5, -np.inf])), ir.DataType.FLOAT)
     sizes = [garden.size(found.value, 0), ends(WIDTH, count) if found.frames_last else ends(count, WIDTH)]
     behind = garden.op("Expand", [number, garden.whole("Concat", sizes, axis=0)])

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.certificate import fact_record
 from compiler.analysis.entries import Entries, Unknown
 from compiler.analysis.known_sizes import numbers_of
@@ -33,11 +33,11 @@ def traced(start: Lowered, passes: Sequence[str]) -> Record:
         start: the graph before the first pass; it is changed.
         passes: by name.
     """
-    house.infer_shapes(start.model)
+    graphs.infer_shapes(start.model)
     record, lowered = {"values": "\n".join(_values(start.model))}, start
     for name in passes:
         if name == PadAxes.name:
-            record["facts"] = "\n".join(_facts(dataclasses.replace(lowered, model=house.clone(lowered.model))))
+            record["facts"] = "\n".join(_facts(dataclasses.replace(lowered, model=graphs.clone(lowered.model))))
         try:
             outcome = make_pass(name, {}).apply(lowered)
         except SlipwayError as error:
@@ -72,7 +72,7 @@ def graph_lines(model: ir.Model) -> Iterator[str]:
         yield f"{node.domain}::{node.op_type}({given}) {attributes} -> {', '.join(map(_typed, node.outputs))}"
     for value in model.graph.outputs:
         yield f"output {_typed(value)}"
-    yield f"bytes {hashlib.sha256(house.serialized(model)).hexdigest()}"
+    yield f"bytes {hashlib.sha256(graphs.serialized(model)).hexdigest()}"
 
 
 def _typed(value: ir.Value) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Refused, SlipwayError
 from compiler.passes import make_pass, with_preferred
 from compiler.precision.write import write_types
@@ -82,7 +82,7 @@ def step_of(name: str) -> Lowered:
     _, lowered = captured(family, CALLS)
     for each in family.spec.passes:
         lowered = make_pass(each.name, with_preferred(each.name, {}, Tensorrt.pass_options)).apply(lowered).lowered
-    house.infer_shapes(lowered.model)
+    graphs.infer_shapes(lowered.model)
     return lowered
 
 
@@ -103,7 +103,7 @@ def outcome(graph: Lowered, target: Tensorrt) -> str:
         build = target.trial_builder(Path(folder))
         assert build is not None, "expected TensorRT-RTX, got none; install the extra rtx"
         (Path(folder) / FILE).parent.mkdir()
-        (Path(folder) / FILE).write_bytes(house.serialized(graph.model))
+        (Path(folder) / FILE).write_bytes(graphs.serialized(graph.model))
         try:
             build(Path(folder), Emitted({}, FILE, (), graph))
         except Refused as refused:

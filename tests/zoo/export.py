@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture import torch_module
 from compiler.errors import SlipwayError
 from compiler.passes.simplify import simplify_model
@@ -50,7 +50,7 @@ def export(family: Family) -> bytes:
             model, other = (_captured(family, sizes, seed) for seed in (1, 2))
             _check(family, model, sizes)
             for each in (model, other):
-                house.forget_shapes(each)
+                graphs.forget_shapes(each)
                 simplify_model(each)
             return pack(model, other)
         except (SlipwayError, NotExported, RuntimeError, ValueError) as error:
@@ -94,7 +94,7 @@ def _captured(family: Family, sizes: Mapping[str, int], seed: int) -> ir.Model:
             return _relative_sources(torch_module.capture_module(module, family.name, spec, list(family.inputs)))
         with unittest.mock.patch.object(torch_module, "_dynamic_shapes", _lenient_shapes):
             model = torch_module.capture_module(module, family.name, spec, list(family.inputs))
-    for name, value in house.inputs_named(model).items():
+    for name, value in graphs.inputs_named(model).items():
         value.shape = ir.Shape(family.inputs[name].shape)
     return _relative_sources(model)
 
@@ -120,7 +120,7 @@ def _traced(family: Family, module: torch.nn.Module, spec: Graph, examples: tupl
         )
         model = torch_module.capture_onnx(path, family.name, spec)
     for node in model.graph:
-        node.metadata_props[house.SOURCE_KEY] = f"{family.name}.onnx node {node.name}"
+        node.metadata_props[graphs.SOURCE_KEY] = f"{family.name}.onnx node {node.name}"
     return model
 
 
@@ -133,9 +133,9 @@ def _lenient_shapes(module: object, spec: Graph, names: list[str]) -> tuple[Any,
 def _relative_sources(model: ir.Model) -> ir.Model:
     """Source lines without the folders of this machine."""
     for node in model.graph:
-        source = house.source_of(node)
+        source = graphs.source_of(node)
         if source:
-            node.metadata_props[house.SOURCE_KEY] = re.sub(r"^.*(site-packages|/tests/zoo)/", "", source)
+            node.metadata_props[graphs.SOURCE_KEY] = re.sub(r"^.*(site-packages|/tests/zoo)/", "", source)
     return model
 
 
@@ -158,7 +158,7 @@ def feed(family: Family, sizes: Mapping[str, int], rng: np.random.Generator) -> 
 
 def _check(family: Family, model: ir.Model, example: Mapping[str, int]) -> None:
     """The graph gives what the module gives, at the example's sizes, the smallest and others."""
-    session = open_session(house.serialized(model))
+    session = open_session(graphs.serialized(model))
     random = any(node.op_type.startswith("Random") for node in model.graph)
     for trial, sizes in enumerate(_other_sizes(family, example)):
         arguments = feed(family, sizes, np.random.default_rng(trial))

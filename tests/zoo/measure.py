@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.runners.session import open_session
 from compiler.stages import Array, PaddedAxis
 from tests.kit.numerics import relative_difference
@@ -111,9 +111,9 @@ class Attack:
         seed: int = 0,
     ) -> None:
         self.inputs, self.axes, self.rng = inputs, axes, np.random.default_rng(seed)
-        self.original, self.padded = (open_session(house.serialized(model)) for model in (original, padded))
-        self.fed = frozenset(house.inputs_named(padded))
-        self.formulas = {name: house.dims_of(value) for name, value in house.outputs_named(padded).items()}
+        self.original, self.padded = (open_session(graphs.serialized(model)) for model in (original, padded))
+        self.fed = frozenset(graphs.inputs_named(padded))
+        self.formulas = {name: graphs.dims_of(value) for name, value in graphs.outputs_named(padded).items()}
         self.has_rows = any(BATCH in given.shape for given in inputs.values())
 
     def measure(self, batches: Sequence[Run]) -> Measured:
@@ -237,15 +237,15 @@ class Attack:
         return found
 
 
-def _sizes(formula: Sequence[house.Dim], sizes: Sizes) -> tuple[int, ...]:
+def _sizes(formula: Sequence[graphs.Dim], sizes: Sizes) -> tuple[int, ...]:
     """A shape at given sizes of the axes."""
-    values = {house.symbol(name): size for name, size in sizes.items()}
+    values = {graphs.symbol(name): size for name, size in sizes.items()}
     return tuple(dim if isinstance(dim, int) else int(dim.subs(values)) for dim in formula)
 
 
-def _place(dim: house.Dim, size: int, row: int) -> slice:
+def _place(dim: graphs.Dim, size: int, row: int) -> slice:
     """Where the valid entries of a row lie along one dimension."""
-    return slice(row * size, (row + 1) * size) if house.mentions(dim, BATCH) else slice(size)
+    return slice(row * size, (row + 1) * size) if graphs.mentions(dim, BATCH) else slice(size)
 
 
 def _bits_changed(one: Array, other: Array) -> int:

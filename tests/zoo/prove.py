@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.lowering.certificates import replay_certificates
 from compiler.passes import make_pass
 from compiler.passes.pad_axes import PadAxes
@@ -45,20 +45,20 @@ def prove(family: Family) -> Proved:
         GateFailed: the checker rejects the proof.
     """
     lowered = lower(family)
-    original = house.clone(lowered.model)
+    original = graphs.clone(lowered.model)
     replayed = 0
     for name in PASSES_TO_PADDING:
-        before = dataclasses.replace(lowered, model=house.clone(lowered.model))
+        before = dataclasses.replace(lowered, model=graphs.clone(lowered.model))
         outcome = make_pass(name, {}).apply(lowered)
         replayed += replay_certificates(before, outcome)
         lowered = outcome.lowered
-    house.infer_shapes(lowered.model)
+    graphs.infer_shapes(lowered.model)
     attack = Attack(original, lowered.model, family.inputs, lowered.padded_axes)
     rows = 4 if BATCH in family.axes else 1
     batches = list(runs(lowered.padded_axes, {**DEFAULT_SIZES, **family.sizes}, np.random.default_rng(1), rows=rows))
     return Proved(
         nodes=len(list(original.graph)),
-        inserted=sum(node.metadata_props.get(house.PASS_KEY) == PadAxes.name for node in lowered.model.graph),
+        inserted=sum(node.metadata_props.get(graphs.PASS_KEY) == PadAxes.name for node in lowered.model.graph),
         replayed=replayed,
         axes=lowered.padded_axes,
         measured=attack.measure(batches),

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.stages import Array
 
 GRAPHS = Path(__file__).parent / "graphs"
@@ -39,11 +39,11 @@ def pack(model: ir.Model, other: ir.Model) -> bytes:
         ValueError: the two differ in more than the contents of float weights.
     """
     graph, weights = model.graph, {}
-    others = {name: house.array_of(value) for name, value in other.graph.initializers.items()}
+    others = {name: graphs.array_of(value) for name, value in other.graph.initializers.items()}
     if [(node.op_type, len(node.inputs)) for node in graph] != [(n.op_type, len(n.inputs)) for n in other.graph]:
         raise ValueError("expected one structure for any parameters, got two; do not branch on the values of weights")
     for name, value in list(graph.initializers.items()):
-        array, twin = house.array_of(value), others.get(name)
+        array, twin = graphs.array_of(value), others.get(name)
         assert array is not None
         if twin is None or twin.shape != array.shape or twin.dtype != array.dtype:
             raise ValueError(f"expected the weight {name} in both graphs, got it in one")
@@ -53,16 +53,16 @@ def pack(model: ir.Model, other: ir.Model) -> bytes:
             raise ValueError(f"expected trained weights in float32, got {name} in {array.dtype}")
         statistics = (array.mean(), array.std(), array.min(), array.max())
         weights[name] = [list(array.shape), *(float(f"{number:.4g}") for number in statistics)]
-    structure = house.clone(model)
+    structure = graphs.clone(model)
     for name in weights:
         value = structure.graph.initializers.pop(name)
         value.const_value = None
         structure.graph.inputs.append(value)
-    house.forget_shapes(structure)
+    graphs.forget_shapes(structure)
     for output in structure.graph.outputs:
         output.shape = None
     structure.metadata_props[DRAWN_KEY] = json.dumps(weights)
-    return lzma.compress(house.serialized(structure), format=lzma.FORMAT_XZ, preset=9)
+    return lzma.compress(graphs.serialized(structure), format=lzma.FORMAT_XZ, preset=9)
 
 
 def unpack(content: bytes) -> ir.Model:

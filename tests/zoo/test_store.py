@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from tests.kit.graphs import parse
 from tests.zoo.store import draw, pack, unpack
 
@@ -19,7 +19,7 @@ def graph(weight: float, text: str = TEXT) -> ir.Model:
 
 
 def weight_of(model: ir.Model, name: str) -> np.ndarray:
-    array = house.array_of(model.graph.initializers[name])
+    array = graphs.array_of(model.graph.initializers[name])
     assert array is not None
     return array
 
@@ -35,9 +35,9 @@ def test_what_differs_is_drawn_and_the_rest_is_kept() -> None:
     assert drawn.max() <= 3.0
     assert np.array_equal(drawn, weight_of(unpack(content), "weight"))
     assert [str(value.name) for value in loaded.graph.inputs] == ["x"]
-    house.infer_shapes(loaded)
+    graphs.infer_shapes(loaded)
     (output,) = loaded.graph.outputs
-    assert [str(dim) for dim in house.dims_of(output) or ()] == ["batch", "time", "2"]
+    assert [str(dim) for dim in graphs.dims_of(output) or ()] == ["batch", "time", "2"]
 
 
 def test_a_file_is_the_same_for_the_same_graph() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis import interval as iv
 from compiler.analysis.case import Case
 from compiler.analysis.data_only import on_data
@@ -236,9 +236,9 @@ def _clean(
 
 def _is_softmax(value: ir.Value | None) -> bool:
     """Whether a Softmax gave a value, moved about since: beside a masked entry that is NaN, the valid ones are, too."""
-    while value is not None and (node := value.producer()) is not None and house.is_op(node, *MOVED):
+    while value is not None and (node := value.producer()) is not None and graphs.is_op(node, *MOVED):
         value = node.inputs[0]
-    return value is not None and house.is_op(value.producer(), "Softmax")
+    return value is not None and graphs.is_op(value.producer(), "Softmax")
 
 
 def _cost(case: Case, operand: int) -> tuple[bool, float]:
@@ -339,17 +339,17 @@ def sums_to_one(value: ir.Value | None, axis: int) -> bool:
     node = None if value is None else value.producer()
     if value is None or node is None:
         return False
-    if house.is_op(node, "Softmax"):
-        rank = len(house.dims_of(value) or ())
+    if graphs.is_op(node, "Softmax"):
+        rank = len(graphs.dims_of(value) or ())
         return rank > 0 and axis_of(node, rank) == axis + rank
-    if house.is_op(node, "Identity", "Dropout", "Where"):
-        zeros = [each for each in node.inputs if (array := house.array_of(each)) is not None and not array.any()]
+    if graphs.is_op(node, "Identity", "Dropout", "Where"):
+        zeros = [each for each in node.inputs if (array := graphs.array_of(each)) is not None and not array.any()]
         kept = node.inputs[0]
         if node.op_type == "Where":
             if len(zeros) != 1 or node.inputs[0] in zeros:
                 return False
             kept = node.inputs[1] if node.inputs[2] is zeros[0] else node.inputs[2]
-        same_shape = kept is not None and house.dims_of(kept) == house.dims_of(value)
+        same_shape = kept is not None and graphs.dims_of(kept) == graphs.dims_of(value)
         return same_shape and sums_to_one(kept, axis)
     return False
 

@@ -8,7 +8,7 @@ joined frames one by one is as stable as it is along a cache axis (compiler/anal
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.operator_costs import size_of
 from compiler.analysis.streaming.stable import Cache, Frames, keeps_last, reads_rows_and_frames
 from compiler.errors import Place
@@ -23,14 +23,14 @@ def find_context(lowered: Lowered, state: State) -> tuple[Cache, Frames] | Refus
         lowered: a graph with symbolic shapes.
         state: one of its states, of fixed size.
     """
-    old = house.inputs_named(lowered.model)[state.input]
-    fed = house.outputs_named(lowered.model)[state.output]
-    join = next((node for node in house.consumers_of(old) if _joins(node, old)), None)
+    old = graphs.inputs_named(lowered.model)[state.input]
+    fed = graphs.outputs_named(lowered.model)[state.output]
+    join = next((node for node in graphs.consumers_of(old) if _joins(node, old)), None)
     if join is None:
         return None
-    place = Place(node=str(join.name), op=join.op_type, tensor=state.input, source=house.source_of(join))
+    place = Place(node=str(join.name), op=join.op_type, tensor=state.input, source=graphs.source_of(join))
     axis = axis_of(join, len(old.shape or (0,)))
-    dims, more = house.dims_of(old), house.dims_of(join.inputs[-1])  # type: ignore[arg-type]
+    dims, more = graphs.dims_of(old), graphs.dims_of(join.inputs[-1])  # type: ignore[arg-type]
     if dims is None or more is None or not isinstance(dims[axis], int) or axis == 0:
         return Refusal("the sizes of what is joined are not known, or rows are", place)
     reason = _why_none(join, old, fed, axis)
@@ -45,18 +45,18 @@ def find_context(lowered: Lowered, state: State) -> tuple[Cache, Frames] | Refus
 
 
 def _joins(node: ir.Node, old: ir.Value) -> bool:
-    return house.is_op(node, "Concat") and len(node.inputs) > 1 and old in node.inputs
+    return graphs.is_op(node, "Concat") and len(node.inputs) > 1 and old in node.inputs
 
 
 def _why_none(join: ir.Node, old: ir.Value, fed: ir.Value, axis: int) -> str:
     """What else is done with a state, or with what is fed back, than joining it in front of new frames."""
     rows = str((old.shape or ("",))[0])
-    others = [node for node in house.consumers_of(old) if node is not join]
+    others = [node for node in graphs.consumers_of(old) if node is not join]
     if len(join.inputs) != 2 or join.inputs[0] is not old or join.inputs[1] is old:
         return "the state is not joined in front of the new frames"
-    if not all(house.is_op(node, "Shape") and reads_rows_and_frames(node, axis, rows) for node in others):
+    if not all(graphs.is_op(node, "Shape") and reads_rows_and_frames(node, axis, rows) for node in others):
         return "the state is read elsewhere, too"
-    if house.consumers_of(fed):
+    if graphs.consumers_of(fed):
         return "what is fed back is read, too"
     return ""
 

@@ -10,7 +10,7 @@ import dataclasses
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.pointwise import pointwise_axes
 from compiler.errors import Place
 from compiler.operator_traits import RANDOM
@@ -31,18 +31,18 @@ class Frames:
         step: of how many new ones.
     """
 
-    cached: house.Dim
-    new: house.Dim
+    cached: graphs.Dim
+    new: graphs.Dim
     slots: int
     step: int
 
     @classmethod
     def along(cls, cache: CacheAxis) -> "Frames":
         """Those of states along a cache axis."""
-        return cls(house.symbol(cache.axis), cache.step, cache.slots, cache.step)
+        return cls(graphs.symbol(cache.axis), cache.step, cache.slots, cache.step)
 
     @property
-    def joined(self) -> house.Dim:
+    def joined(self) -> graphs.Dim:
         """All of them."""
         return self.cached + self.new
 
@@ -106,15 +106,15 @@ class Stable:
         fed = {cache.fed for cache in caches}
         cuts = {cache.fed.producer() for cache in caches if cache.fed is not cache.joined}
         for node in model.graph:
-            read = [value for value in (*node.inputs, *house.read_inside(node)) if value in self.axes]
-            if read and node not in cuts and (house.has_body(node) or not self._follows(node)):
+            read = [value for value in (*node.inputs, *graphs.read_inside(node)) if value in self.axes]
+            if read and node not in cuts and (graphs.has_body(node) or not self._follows(node)):
                 self.demanded += [value for value in read if value is not None]
         self.demanded += [value for value in model.graph.outputs if value in self.axes and value not in fed]
         self.demanded = list(dict.fromkeys(self.demanded))
 
     def _follows(self, node: ir.Node) -> bool:
         """Whether the node does not need any stable value whole; notes what it is instead."""
-        if house.is_op(node, "Shape"):
+        if graphs.is_op(node, "Shape"):
             return self._reads_lengths(node)
         axes = self._axes_of(node)
         if axes is not None:
@@ -134,11 +134,11 @@ class Stable:
         axes = pointwise_axes(node, {i: self.axes[value] for i, value in enumerate(node.inputs) if value in self.axes})
         if axes is None:
             return None
-        shapes = [house.dims_of(output) for output in node.outputs]
+        shapes = [graphs.dims_of(output) for output in node.outputs]
         if any(dims is None or dims[axis] != self.frames.joined for dims, axis in zip(shapes, axes, strict=True)):
             return None
-        if house.is_op(node, "Reshape"):  # the target must not name the joined length, which the new frames have not
-            target = house.array_of(node.inputs[1])
+        if graphs.is_op(node, "Reshape"):  # the target must not name the joined length, which the new frames have not
+            target = graphs.array_of(node.inputs[1])
             if target is None or target[axes[0]] not in (0, -1):
                 return None
         return axes
@@ -172,7 +172,7 @@ class Stable:
         return numbers and rows == self.rows_name
 
 
-def keeps_last(node: ir.Node, axis: int, count: house.Dim, size: house.Dim) -> bool:
+def keeps_last(node: ir.Node, axis: int, count: graphs.Dim, size: graphs.Dim) -> bool:
     """Whether a node is a slice that keeps the last entries along one axis, and all along the others.
 
     Args:
@@ -182,7 +182,7 @@ def keeps_last(node: ir.Node, axis: int, count: house.Dim, size: house.Dim) -> b
         size: how many there are.
     """
     view = slice_of(node)
-    cut = None if view is None or view.data.shape is None else view.only_cut(house.integers_of)
+    cut = None if view is None or view.data.shape is None else view.only_cut(graphs.integers_of)
     if cut is None or (cut.axis, cut.step) != (axis, 1):
         return False
     to_the_end = cut.end == size or cut.end == END
@@ -196,17 +196,17 @@ def find_caches(lowered: Lowered, along: CacheAxis) -> tuple[tuple[Cache, ...], 
         lowered: a graph with symbolic shapes.
         along: the cache axis.
     """
-    inputs, outputs = house.inputs_named(lowered.model), house.outputs_named(lowered.model)
+    inputs, outputs = graphs.inputs_named(lowered.model), graphs.outputs_named(lowered.model)
     caches, refused = [], []
     for state in lowered.states:
         if state.frames_axis is None or state.cache != along.axis:
             continue
         old, output = inputs[state.input], outputs[state.output]
-        readers = [node for node in house.consumers_of(old) if not house.is_op(node, "Shape")]
+        readers = [node for node in graphs.consumers_of(old) if not graphs.is_op(node, "Shape")]
         join = readers[0] if len(readers) == 1 else None
-        reader = join or next((node for node in readers if not house.is_op(node, "Concat")), None)
+        reader = join or next((node for node in readers if not graphs.is_op(node, "Concat")), None)
         at = Place(tensor=state.input) if reader is None else Place(node=str(reader.name), op=reader.op_type)
-        place = dataclasses.replace(at, tensor=state.input, source=house.source_of(reader))
+        place = dataclasses.replace(at, tensor=state.input, source=graphs.source_of(reader))
         new = None if join is None else _joined_to(join, old, output, state.frames_axis)
         rows = str((old.shape or ("",))[0])
         if new is None:
@@ -217,7 +217,9 @@ def find_caches(lowered: Lowered, along: CacheAxis) -> tuple[tuple[Cache, ...], 
             expected = f"{along.axis} cached frames and {along.step} new ones"
             refused.append(Refusal(f"expected {expected}, got shapes {old.shape} and {new.shape}", place))
         elif not all(
-            reads_rows_and_frames(node, state.frames_axis, rows) for node in house.consumers_of(old) if node is not join
+            reads_rows_and_frames(node, state.frames_axis, rows)
+            for node in graphs.consumers_of(old)
+            if node is not join
         ):
             refused.append(Refusal("a size of the cache besides its length and its rows is read as a number", place))
         else:
@@ -233,7 +235,7 @@ def _why_carried_as_it_is(readers: list[ir.Node], output: ir.Value, axis: int) -
             "and return a list of caches, one for each layer, not a stack"
         )
     cut = output.producer()
-    if cut is not None and house.is_op(cut, "Slice") and any(cut.inputs[0] in node.outputs for node in readers):
+    if cut is not None and graphs.is_op(cut, "Slice") and any(cut.inputs[0] in node.outputs for node in readers):
         return (
             "the model cuts the joined cache before it returns it, and it is carried as it is; to have a choice, "
             "return it uncut, as the window of the recipe keeps the newest frames"
@@ -246,11 +248,11 @@ def _why_carried_as_it_is(readers: list[ir.Node], output: ir.Value, axis: int) -
 
 def _takes_a_part(node: ir.Node, axis: int) -> bool:
     """Whether a node reads some entries of a cache along another axis than its frames."""
-    if house.is_op(node, "Slice"):
+    if graphs.is_op(node, "Slice"):
         view = slice_of(node)
-        return any(cut.axis != axis for cut in (None if view is None else view.cuts(house.integers_of)) or ())
+        return any(cut.axis != axis for cut in (None if view is None else view.cuts(graphs.integers_of)) or ())
     rank = len(node.inputs[0].shape or ()) if node.inputs[0] is not None else 0
-    return house.is_op(node, "Gather", "Split", "SplitToSequence") and axis_of(node, rank) != axis
+    return graphs.is_op(node, "Gather", "Split", "SplitToSequence") and axis_of(node, rank) != axis
 
 
 def reads_rows_and_frames(node: ir.Node, axis: int | None, rows: str) -> bool:
@@ -263,14 +265,14 @@ def reads_rows_and_frames(node: ir.Node, axis: int | None, rows: str) -> bool:
     """
     value = node.inputs[0]
     assert value is not None and value.shape is not None
-    read = house.dims_read(node, len(value.shape))
+    read = graphs.dims_read(node, len(value.shape))
     return all(isinstance(value.shape[at], int) or at == axis or str(value.shape[at]) == rows for at in read)
 
 
 def _joined_to(join: ir.Node, old: ir.Value, output: ir.Value, axis: int) -> ir.Value | None:
     """The new frames, if the node is the only join of a cache and its result is fed back."""
     fits = (
-        house.is_op(join, "Concat")
+        graphs.is_op(join, "Concat")
         and len(join.inputs) == 2
         and join.inputs[0] is old
         and join.inputs[1] is not old
@@ -286,9 +288,9 @@ def _has_frames(value: ir.Value, axis: int, frames: str) -> bool:
 
 def is_constant(value: ir.Value) -> bool:
     """Whether a value is the same in every call: a constant, or computed from constants alone."""
-    if house.array_of(value) is not None:
+    if graphs.array_of(value) is not None:
         return True
     node = value.producer()
-    if node is None or node.op_type in RANDOM or house.has_body(node):
+    if node is None or node.op_type in RANDOM or graphs.has_body(node):
         return False
     return all(operand is None or is_constant(operand) for operand in node.inputs)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.facts import refuse
 from compiler.batching.form import INSERTED, Form, in_place
 from compiler.batching.lifter import LiftedNode
@@ -148,7 +148,7 @@ def turned_sequences(lifted: LiftedNode) -> None:
     Raises:
         Refused: the original has several sequences.
     """
-    axis = house.int_attribute(lifted.node, "batch_axis", 1)
+    axis = graphs.int_attribute(lifted.node, "batch_axis", 1)
     if lifted.dims()[axis] != 1:
         told = f"{lifted.op} of {lifted.dims()[axis]} sequences in a model written for one row"
         raise refuse(told, "turn each of them by Gather")
@@ -205,7 +205,7 @@ _SEQUENCES = {0: 1, 4: 0, 5: 1, 6: 1}
 
 def sequences(lifted: LiftedNode) -> None:
     """LSTM, GRU and RNN: the batch is axis 1 of the frames and of the states, or is merged with what is there."""
-    if house.int_attribute(lifted.node, "layout", 0):
+    if graphs.int_attribute(lifted.node, "layout", 0):
         raise refuse(f"{lifted.op} with layout = 1", "export it with the frames in front")
     lifted.require_shared(1, 2, 3, 7, what="its weights")
     count = lifted.dims(0)[1]
@@ -227,8 +227,8 @@ def _sequences_of_rows(lifted: LiftedNode, count: Dim) -> None:
             shape = _constants(lifted, (*[0] * axis, -1, *rest))
             merged = lifted.insert.op("Reshape", [tensor, shape], name=f"{tensor.name}_merged")
             lifted.node.replace_input_with(operand, merged)
-    after = house.Inserter(lifter.model, lifter.stamp, after=lifted.node)
-    hidden = house.int_attribute(lifted.node, "hidden_size", 0)
+    after = graphs.Inserter(lifter.model, lifter.stamp, after=lifted.node)
+    hidden = graphs.int_attribute(lifted.node, "hidden_size", 0)
     for output, axis in zip(lifted.node.outputs, (2, 1, 1), strict=False):
         shape = _constants(lifted, (*[0] * axis, -1, count, hidden))
         split = after.op("Reshape", [output, shape], name=f"{output.name}_split")
@@ -248,7 +248,7 @@ def _constants(lifted: LiftedNode, shape: Sequence[Dim]) -> ir.Value:
 def resize(lifted: LiftedNode) -> None:
     """Other sizes of the axes of each row; the batch is none of them."""
     lifted.require_shared(1, 2, 3, what="its scales")
-    scales = house.array_of(lifted.value(2)) if lifted.has(2) else None
+    scales = graphs.array_of(lifted.value(2)) if lifted.has(2) else None
     if scales is None or lifted.has(1) or "axes" in lifted.node.attributes:
         raise refuse("Resize to sizes, of some axes, or of a part", "resize all axes by constant scales")
     place = lifted.place()
@@ -266,7 +266,7 @@ def along_first(lifted: LiftedNode) -> None:
     lifted.require_shared(*lifted.present[1:], what="its weights")
     if len(lifted.node.outputs) > 1:
         raise refuse(f"{lifted.op} with {len(lifted.node.outputs)} outputs", "read its first output only")
-    if house.int_attribute(lifted.node, "training_mode", 0):
+    if graphs.int_attribute(lifted.node, "training_mode", 0):
         raise refuse(f"{lifted.op} in training mode", "export the model in evaluation mode")
     if lifted.dims()[0] == 1:
         lifted.read(0, in_place(0))
@@ -283,7 +283,7 @@ def _merged(lifted: LiftedNode) -> None:
     merged = insert.op("Reshape", [tensor, lifted.lifter.joined(insert, [-1, tail])], name=f"{tensor.name}_merged")
     lifted.node.replace_input_with(0, merged)
     lifter = lifted.lifter
-    after = house.Inserter(lifter.model, lifter.stamp, after=lifted.node)
+    after = graphs.Inserter(lifter.model, lifter.stamp, after=lifted.node)
     front = after.op("Shape", [tensor], {"end": 2}, name="front", dtype=ir.DataType.INT64)
     back = after.op("Shape", [output], {"start": 1}, name="back", dtype=ir.DataType.INT64)
     lifted.become(

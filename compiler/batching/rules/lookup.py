@@ -3,7 +3,7 @@
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.facts import refuse
 from compiler.batching.form import INSERTED, Form, in_place, moved
 from compiler.batching.lifter import LiftedNode
@@ -80,14 +80,14 @@ def gather_tuples(lifted: LiftedNode) -> None:
     """GatherND: the batch joins the axes that data and indices have in common."""
     for operand in (0, 1):
         lifted.read(operand, INSERTED)
-    lifted.set("batch_dims", house.int_attribute(lifted.node, "batch_dims", 0) + 1)
+    lifted.set("batch_dims", graphs.int_attribute(lifted.node, "batch_dims", 0) + 1)
     lifted.keep(INSERTED)
 
 
 def shape(lifted: LiftedNode) -> None:
     """The shape in the original: the batch counts as the 1 that it stands for."""
     value, rank = lifted.value(0), lifted.rank()
-    axes = house.dims_read(lifted.node, rank)
+    axes = graphs.dims_read(lifted.node, rank)
     form = lifted.lifter.form_of(value)
     kept = [axis for axis in range(rank) if axis != form.dropped]
     kept.insert(form.at, -1)
@@ -124,12 +124,12 @@ def _replace_shared(lifted: LiftedNode, value: ir.Value) -> None:
     if output.is_graph_output():
         value = lifted.insert.op("Identity", [value], name=f"{output.name}_copy")
     if value.producer() is not None:
-        noted = output.metadata_props.get(house.SYM_DATA)
+        noted = output.metadata_props.get(graphs.SYM_DATA)
         if noted is not None:
-            value.metadata_props[house.SYM_DATA] = noted
+            value.metadata_props[graphs.SYM_DATA] = noted
         value.shape = output.shape
     lifted.lifter.dims[value] = lifted.lifter.dims[output]
-    house.take_over(lifted.lifter.model, output, value)
+    graphs.take_over(lifted.lifter.model, output, value)
 
 
 def scatter_tuples(lifted: LiftedNode) -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.facts import refuse
 from compiler.batching.form import INSERTED, Form, in_place
 from compiler.batching.lifter import LiftedNode
@@ -84,7 +84,7 @@ def reshape(lifted: LiftedNode) -> None:
     """The batch keeps the place of a 1 that has the same axes in front before and after; else it goes in front."""
     lifted.require_shared(1, what="its target")
     copies = copies_zeros(lifted.node)
-    target = house.array_of(lifted.value(1))
+    target = graphs.array_of(lifted.value(1))
     numbers = None if target is None else [int(number) for number in target]
     before, after, place = lifted.dims(), lifted.out_dims(), lifted.place()
     lifted.node.attributes.pop("allowzero", None)
@@ -142,7 +142,7 @@ def tile(lifted: LiftedNode) -> None:
     """Repetition of whole axes."""
     lifted.require_shared(1, what="its repeats")
     place = lifted.place()
-    repeats = house.integers_of(lifted.value(1))
+    repeats = graphs.integers_of(lifted.value(1))
     if place is not None and repeats is not None and repeats[place] == 1:
         lifted.read(0, in_place(place))
         lifted.keep(in_place(place))
@@ -183,7 +183,7 @@ def cut(lifted: LiftedNode) -> None:
     """Slice; rows that each take a run of entries of their own are looked up by `canonicalize_positions`."""
     lifted.require_shared(1, 2, 3, 4, what="its bounds")
     place, view = lifted.place(), slice_of(lifted.node, lifted.rank())
-    axes = None if view is None else view.axes_cut(house.integers_of)
+    axes = None if view is None else view.axes_cut(graphs.integers_of)
     if view is None or axes is None:
         raise refuse("Slice along unknown axes", "give axes as constants")
     form = INSERTED if place is None or place in axes else in_place(place)
@@ -196,7 +196,7 @@ def cut(lifted: LiftedNode) -> None:
 def pad(lifted: LiftedNode) -> None:
     """Entries in front of and behind the axes."""
     lifted.require_shared(1, 2, 3, what="its pads")
-    place, pad = lifted.place(), pad_of(lifted.node, house.integers_of, lifted.rank())
+    place, pad = lifted.place(), pad_of(lifted.node, graphs.integers_of, lifted.rank())
     numbers = None if pad is None else pad.numbers
     if numbers is None:
         raise refuse("Pad with computed pads", "give pads as constants")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.facts import refuse
 from compiler.batching.form import INSERTED, in_place
 from compiler.batching.lifter import LiftedNode
@@ -136,7 +136,7 @@ def _lifted_product(lifted: LiftedNode, rank: int) -> None:
     lifted.keep(INSERTED)
     if gone:
         (output,) = lifted.node.outputs
-        after = house.Inserter(lifted.lifter.model, lifted.lifter.stamp, after=lifted.node)
+        after = graphs.Inserter(lifted.lifter.model, lifted.lifter.stamp, after=lifted.node)
         vector = after.op("Squeeze", [output, after.int64s(*sorted(gone))], name=f"{output.name}_vector")
         lifted.become(vector, INSERTED)
 
@@ -144,7 +144,7 @@ def _lifted_product(lifted: LiftedNode, rank: int) -> None:
 def gemm(lifted: LiftedNode) -> None:
     """Rows of the left matrix are free; all else is written as a product and a sum."""
     node = lifted.node
-    turned = [house.int_attribute(node, name, 0) for name in ("transA", "transB")]
+    turned = [graphs.int_attribute(node, name, 0) for name in ("transA", "transB")]
     shared_sum = not lifted.has(2) or 2 in lifted.rows or lifted.rank(2) < 2 or lifted.dims(2)[0] == 1
     sum_in_place = 2 not in lifted.rows or (lifted.rank(2) == 2 and lifted.place(2) == 0)
     if (
@@ -176,7 +176,7 @@ def gemm(lifted: LiftedNode) -> None:
 
 
 def _scaled(lifted: LiftedNode, value: ir.Value, name: str) -> ir.Value:
-    factor = house.attribute(lifted.node, name, 1.0)
+    factor = graphs.attribute(lifted.node, name, 1.0)
     assert isinstance(factor, float)
     if factor == 1.0:
         return value
@@ -188,7 +188,7 @@ def _scaled(lifted: LiftedNode, value: ir.Value, name: str) -> ir.Value:
 
 def einsum(lifted: LiftedNode) -> None:
     """A letter more, for the batch, in every operand that has rows and in the result."""
-    text = house.attribute(lifted.node, "equation")
+    text = graphs.attribute(lifted.node, "equation")
     assert isinstance(text, str)
     text = text.replace(" ", "")
     terms, arrow, result = text.partition("->")

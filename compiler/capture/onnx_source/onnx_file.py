@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 import onnx
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.onnx_source.onnx_limits import check_limits
 from compiler.capture.onnx_source.opset_conversion import raised
 from compiler.errors import Place, RecipeError, Refused, SlipwayError
@@ -62,12 +62,12 @@ def read_onnx(path: Path, place: Place, cure: str) -> ir.Model:
 def _forget_notes(model: ir.Model) -> None:
     """Drop what a file says of its own values: shapes, contents and passes may be those of an earlier version."""
     for value in model.graph.inputs:
-        value.metadata_props.pop(house.SYM_DATA, None)
+        value.metadata_props.pop(graphs.SYM_DATA, None)
     for node in model.graph.all_nodes():
-        node.metadata_props.pop(house.PASS_KEY, None)
+        node.metadata_props.pop(graphs.PASS_KEY, None)
         for output in node.outputs:
             output.shape = None
-            output.metadata_props.pop(house.SYM_DATA, None)
+            output.metadata_props.pop(graphs.SYM_DATA, None)
 
 
 def _name_nodes(model: ir.Model, shown: str) -> None:
@@ -80,7 +80,7 @@ def _name_nodes(model: ir.Model, shown: str) -> None:
         taken.add(node.name)
         if node.metadata_props.get("pkg.torch.onnx.stack_trace"):
             write_source(node)
-        node.metadata_props.setdefault(house.SOURCE_KEY, f"{shown} node {node.name}")
+        node.metadata_props.setdefault(graphs.SOURCE_KEY, f"{shown} node {node.name}")
 
 
 def keep_numbers(model: ir.Model) -> None:
@@ -89,8 +89,8 @@ def keep_numbers(model: ir.Model) -> None:
     Its numbers are not always those of every size: behind a recurrence it notes the example's.
     """
     noted = {output: list(output.shape) for node in model.graph for output in node.outputs if output.shape is not None}
-    house.forget_shapes(model)
-    house.infer_shapes(model)
+    graphs.forget_shapes(model)
+    graphs.infer_shapes(model)
     for value, dims in noted.items():
         found = [None] * len(dims) if value.shape is None else list(value.shape)
         if len(found) == len(dims):
@@ -131,7 +131,7 @@ def write_source(node: ir.Node) -> None:
         own = [frame for frame in frames if not _is_framework(frame[0])]
         file, line, function, code = (own or frames)[-1]
         module = f" of {scopes[-1]}" if scopes and scopes[-1] else ""
-        node.metadata_props[house.SOURCE_KEY] = f"{portable_source(file)}:{line} in {function}{module}: {code.strip()}"
+        node.metadata_props[graphs.SOURCE_KEY] = f"{portable_source(file)}:{line} in {function}{module}: {code.strip()}"
 
 
 def _is_framework(file: str) -> bool:

@@ -7,7 +7,7 @@ import onnx
 import onnx.version_converter
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Place, Refused
 from compiler.ir import OLDEST_OPSET
 
@@ -51,7 +51,7 @@ def raised(model: ir.Model, place: Place | None = None) -> ir.Model:
     _mend(converted, opset)
     _give_weights(converted, weights)
     _name_new_nodes(converted, model)
-    house.forget_shapes(converted)
+    graphs.forget_shapes(converted)
     return converted
 
 
@@ -62,12 +62,12 @@ def _require_counterparts(model: ir.Model, opset: int, place: Place | None) -> N
         Refused: the mask of Dropout is read, which held numbers before opset 10.
     """
     for node in model.graph:
-        if opset < 10 and house.is_op(node, "Dropout") and any(_is_read(value) for value in node.outputs[1:]):
+        if opset < 10 and graphs.is_op(node, "Dropout") and any(_is_read(value) for value in node.outputs[1:]):
             raise Refused(
                 f"the mask of {node.name!r} (Dropout) is read, which opset {opset} holds as numbers",
                 cure=f"export the model with opset {OLDEST_OPSET} or newer",
                 place=place,
-            ).at(node=str(node.name), op=node.op_type, source=house.source_of(node))
+            ).at(node=str(node.name), op=node.op_type, source=graphs.source_of(node))
 
 
 def _is_read(value: ir.Value) -> bool:
@@ -77,13 +77,13 @@ def _is_read(value: ir.Value) -> bool:
 def _mend(model: ir.Model, opset: int) -> None:
     """Give operators their old meaning where the converter leaves them the new one."""
     for node in list(model.graph):
-        if opset < 11 and house.is_op(node, "Resize") and house.attribute(node, "mode", "nearest") == "linear":
+        if opset < 11 and graphs.is_op(node, "Resize") and graphs.attribute(node, "mode", "nearest") == "linear":
             how = "coordinate_transformation_mode"  # positions were multiples of a step, from the first entry on
             node.attributes[how] = ir.AttrString(how, "asymmetric")
-        if opset < 10 and house.is_op(node, "Dropout"):
+        if opset < 10 and graphs.is_op(node, "Dropout"):
             for mask in node.outputs[1:]:  # nothing reads it
                 mask.dtype = ir.DataType.BOOL
-        if opset < 13 and house.is_op(node, "Hardmax"):
+        if opset < 13 and graphs.is_op(node, "Hardmax"):
             _over_all_behind(node)
 
 
@@ -91,7 +91,7 @@ def _over_all_behind(node: ir.Node) -> None:
     """Hardmax of opset 12 has a single one over all axes from its own on."""
     graph, data, result = node.graph, node.inputs[0], node.outputs[0]
     assert graph is not None and data is not None
-    axis = house.int_attribute(node, "axis", 1)
+    axis = graphs.int_attribute(node, "axis", 1)
     shape = ir.node("Shape", [data])
     flat = ir.node("Flatten", [data], {"axis": axis})
     chosen = ir.node("Hardmax", [flat.outputs[0]], {"axis": -1})
@@ -111,7 +111,7 @@ def _first_line(error: Exception) -> str:
 
 def _without(model: ir.Model, weights: dict[str, ir.Value]) -> ir.Model:
     """A copy that takes large constants as inputs."""
-    copy = house.clone(model)
+    copy = graphs.clone(model)
     for name in weights:
         value = copy.graph.initializers.pop(name)
         value.const_value = None

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.facts import refuse
 from compiler.analysis.layout import Axis, Frames, Segment, Side
 from compiler.analysis.row_numbers import Planner, Sizes
@@ -35,7 +35,7 @@ def look_up_positions(site: Site) -> None:
     at, first, size = site.details
     table = site.node.inputs[0]
     assert table is not None
-    array, dims = house.array_of(table), site.dims()
+    array, dims = graphs.array_of(table), site.dims()
     positions = _positions(site, at, first, size)
     name = f"{site.node.outputs[0].name}_rows"
     shape = [site.valid_slots.batch, *(str(size) if axis == at else _text(dims[axis]) for axis in range(1, len(dims)))]
@@ -181,7 +181,7 @@ def look_up_again(site: Site) -> None:
     insert, dims = site.insert, site.dims()
     value, index = site.node.inputs[:2]
     assert value is not None and index is not None
-    shape = house.dims_of(index) or ()
+    shape = graphs.dims_of(index) or ()
     shape = shape[:-1] if site.node.op_type == "GatherND" else shape
     made = _made_again(site, index, looked_up, len(shape))
     rows_axis, layout = rows_of(site)
@@ -344,7 +344,7 @@ def own_entries(site: Site) -> None:
     name = str(site.node.outputs[0].name)
     found = insert.op("GatherND", [value, index], {"batch_dims": 1}, name=f"{name}_entries", dtype=value.dtype)
     if along:
-        rank = len(house.dims_of(site.node.outputs[0]) or ())
+        rank = len(graphs.dims_of(site.node.outputs[0]) or ())
         order = [*range(1, along + 1), 0, *range(along + 1, rank)]
         found = insert.op("Transpose", [found], {"perm": order}, name=f"{name}_back", dtype=value.dtype)
     site.replace(0, found)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.layout import Segment, Side
 from compiler.analysis.row_numbers import (
     NO_AXIS,
@@ -39,7 +39,7 @@ def number(site: Site) -> None:
     value = site.node.inputs[operand]
     assert value is not None
     found = per_row(site, value, place)
-    if operand == 1 and house.is_op(site.node, "Div", "Mod") and found.dtype is not None and found.dtype.is_integer():
+    if operand == 1 and graphs.is_op(site.node, "Div", "Mod") and found.dtype is not None and found.dtype.is_integer():
         found = Writer(site).divisor(found)
     if found.shape is None and place.rank == len(place.layouts):
         found.shape = value.shape  # a mask may be laid over it
@@ -68,7 +68,7 @@ def placed(site: Site, lifted: ir.Value, value: ir.Value, place: Place) -> ir.Va
     front = place.rank - own
     inside = place.rows_at - front
     if len(place.rows) > 1:
-        dims = house.dims_of(value) or ()
+        dims = graphs.dims_of(value) or ()
         if inside == 0 and dims[0] != 1:
             return Writer(site).merged(lifted, Planner(str(site.valid_slots.batch)).slots(dims, place.layouts))
         lifted = spread_rows(site, Writer(site).of_all_rows(lifted, own), own + 1, place.rows)
@@ -89,7 +89,7 @@ def placed(site: Site, lifted: ir.Value, value: ir.Value, place: Place) -> ir.Va
 
 def _whole(site: Site, value: ir.Value, place: Place) -> ir.Value:
     """The shape of a value with all its entries, rows included."""
-    dims = house.dims_of(value)
+    dims = graphs.dims_of(value)
     assert dims is not None
     planner = Planner(str(site.valid_slots.batch))
     sizes: list[Dim] = [1] * (place.rank - len(dims)) + list(planner.slots(dims, place.layouts))
@@ -270,7 +270,7 @@ class Writer:
 
     def _sliced(self, node: ir.Node, value: ir.Value) -> ir.Value:
         view = slice_of(node)
-        axes = None if view is None else view.axes_cut(house.integers_of)
+        axes = None if view is None else view.axes_cut(graphs.integers_of)
         assert view is not None and axes is not None, "the plan of a Slice knows its axes"
         behind_rows = self.insert.integers(view.kind, (at + 1 for at in axes))
         return self._op("Slice", view.along(value, behind_rows), dtype=value.dtype)
@@ -278,7 +278,7 @@ class Writer:
     def _legal(self, index: ir.Value, node: ir.Node) -> ir.Value:
         """Rows of a table: legal ones choose the row that they chose, negative ones included, others any."""
         table = node.inputs[0]
-        dims = None if table is None else house.dims_of(table)
+        dims = None if table is None else graphs.dims_of(table)
         assert dims is not None and isinstance(dims[0], int) and index.dtype is not None
         count = self.insert.constant(np.array(dims[0], index.dtype.numpy()), "legal_index")
         return self._op("Mod", [index, count], dtype=index.dtype)
@@ -288,10 +288,10 @@ class Writer:
         dtype, weights = node.outputs[0].dtype, node.inputs[1]
         if node.op_type == "MatMul":
             return self._op("MatMul", [value, weights], dtype=dtype)
-        array, bias = house.array_of(weights), house.array_of(node.inputs[2]) if len(node.inputs) > 2 else None
+        array, bias = graphs.array_of(weights), graphs.array_of(node.inputs[2]) if len(node.inputs) > 2 else None
         assert array is not None
-        alpha, beta = (float(str(house.attribute(node, name, 1.0))) for name in ("alpha", "beta"))
-        array = (array.T if house.int_attribute(node, "transB", 0) else array) * np.array(alpha, array.dtype)
+        alpha, beta = (float(str(graphs.attribute(node, name, 1.0))) for name in ("alpha", "beta"))
+        array = (array.T if graphs.int_attribute(node, "transB", 0) else array) * np.array(alpha, array.dtype)
         made = self._op("MatMul", [value, self.insert.constant(np.ascontiguousarray(array), "weights")], dtype=dtype)
         if bias is None:
             return made

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.layout import Axis, Rows, size_of
 from compiler.ir import Dim
 from compiler.operator_views.reductions import reduction_of
@@ -32,7 +32,7 @@ def mean(site: Site) -> None:
     """Mean over the axes in `details`; the padding is zero already."""
     (axes,) = site.details
     value, wide = _widened(site)
-    view = reduction_of(site.node, house.integers_of, len(site.dims()))
+    view = reduction_of(site.node, graphs.integers_of, len(site.dims()))
     keep = view is None or view.keeps
     site.replace(0, _as_before(site, _mean(site, value, axes, keep), wide))
 
@@ -64,7 +64,7 @@ def last_index(site: Site) -> None:
     node, value, layout = site.node, site.node.inputs[0], site.fact().axis(site.details[0])
     assert value is not None and layout is not None
     attributes = {name: each.value for name, each in node.attributes.items()}
-    view = reduction_of(node, house.integers_of, len(site.dims()))
+    view = reduction_of(node, graphs.integers_of, len(site.dims()))
     kept = [at for at in range(len(site.dims())) if at != axis or view is None or view.keeps]
     last = _true_count(site, size_of(layout) - 1, kept, ir.DataType.INT64)
     found = site.insert.op(node.op_type, [value], attributes, name="index_of_slot", dtype=ir.DataType.INT64)
@@ -81,7 +81,7 @@ def _mean(site: Site, value: ir.Value, axes: Sequence[int], keep: bool) -> ir.Va
     attributes = {"keepdims": int(keep)}
     total = site.insert.op("ReduceSum", [value, site.insert.int64s(*axes)], attributes, name="sum", dtype=value.dtype)
     if site.node.op_type == "GroupNormalization":
-        channels, groups = int(dims[1]), house.int_attribute(site.node, "num_groups", 1)
+        channels, groups = int(dims[1]), graphs.int_attribute(site.node, "num_groups", 1)
         total, count = _of_groups(site, total, channels, groups), count * (channels // groups)
     kept = [axis for axis in range(len(dims)) if keep or axis not in axes]
     return site.insert.op("Div", [total, _true_count(site, count, kept, value.dtype)], name="mean", dtype=value.dtype)
@@ -128,7 +128,7 @@ def _deviation(site: Site, variance: ir.Value) -> ir.Value:
     if site.node.op_type == "MeanVarianceNormalization":
         small = insert.constant(np.array(1e-9, kind), "epsilon")
         return insert.op("Add", [insert.op("Sqrt", [variance], name="deviation"), small], name="deviation")
-    small = insert.constant(np.array(house.attribute(site.node, "epsilon", 1e-5), kind), "epsilon")
+    small = insert.constant(np.array(graphs.attribute(site.node, "epsilon", 1e-5), kind), "epsilon")
     return insert.op("Sqrt", [insert.op("Add", [variance, small], name="variance")], name="deviation")
 
 
@@ -163,7 +163,7 @@ def _parameter(site: Site, operand: int, wide: ir.DataType | None) -> ir.Value:
         return value
     behind = [1] * (len(site.dims()) - 2)
     if site.node.op_type == "GroupNormalization" and site.dims(operand) != site.dims()[1:2]:  # before opset 21
-        groups = house.int_attribute(site.node, "num_groups", 1)
+        groups = graphs.int_attribute(site.node, "num_groups", 1)
         apart = insert.op("Reshape", [value, insert.int64s(groups, 1)], name="per_group")
         value = insert.op("Expand", [apart, insert.int64s(groups, int(site.dims()[1]) // groups)], name="per_group")
     return insert.op("Reshape", [value, insert.int64s(-1, *behind)], name=name)

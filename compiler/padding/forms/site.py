@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.facts import Fact
 from compiler.ir import Dim, Inserter
 from compiler.padding.valid_slots import ValidSlots
@@ -39,7 +39,7 @@ class Site:
     def dims(self, operand: int = 0) -> tuple[Dim, ...]:
         """The shape of an input."""
         value = self.node.inputs[operand]
-        found = None if value is None else house.dims_of(value)
+        found = None if value is None else graphs.dims_of(value)
         assert found is not None  # the rule asked for it
         return found
 
@@ -56,7 +56,7 @@ class Site:
             value.shape = old.shape
         if value.dtype is None and old.dtype is not None:
             value.dtype = old.dtype
-        house.take_over(self.model, old, value)
+        graphs.take_over(self.model, old, value)
         self.replaced.extend([None] * (output + 1 - len(self.replaced)))
         self.replaced[output] = value
 

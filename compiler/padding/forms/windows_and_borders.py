@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.layout import Frames, Side
 from compiler.ir import Dim
 from compiler.padding.forms.row_layout import rows_of, spread_rows
@@ -111,13 +111,13 @@ def resize_apart(site: Site) -> None:
 
 def _with_ones(site: Site, per_axis: ir.Value) -> ir.Value:
     """A vector per axis with two entries of 1 behind the first."""
-    insert, dtype, array = site.insert, per_axis.dtype, house.array_of(per_axis)
+    insert, dtype, array = site.insert, per_axis.dtype, graphs.array_of(per_axis)
     assert dtype is not None
     if array is not None:
         return insert.constant(np.insert(array, 1, [1, 1]), "per_axis")
     first, behind = (
         insert.op("Slice", [per_axis, *map(insert.int64s, ends)], name="per_axis", dtype=dtype)
-        for ends in ((0, 1), (1, house.END))
+        for ends in ((0, 1), (1, graphs.END))
     )
     ones = insert.constant(np.ones(2, dtype.numpy()), "ones")
     return insert.op("Concat", [first, ones, behind], {"axis": 0}, name="per_axis", dtype=dtype)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Place, RecipeError, Refused
 from compiler.quantization.placement import CPU, Placement
 from compiler.runners.session import Session
@@ -104,6 +104,6 @@ def _refuse_doubles(lowered: Lowered) -> None:
                     node=str(node.name) if node is not None else "",
                     op=node.op_type if node is not None else "",
                     tensor=str(value.name),
-                    source=house.source_of(node),
+                    source=graphs.source_of(node),
                 ),
             )

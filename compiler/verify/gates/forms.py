@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import GateFailed, Place
 from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding, at_most
@@ -78,7 +78,7 @@ def _lost(finding: Finding) -> float:
 
 def _exact_db(graph: ShippedGraph) -> float:
     """So far above its noise counts as exact, by the least exact type of its values."""
-    values = (value for node in house.nodes_of(graph.lowered.model) for value in node.outputs)
+    values = (value for node in graphs.nodes_of(graph.lowered.model) for value in node.outputs)
     return min((HALF_DB[value.dtype] for value in values if value.dtype in HALF_DB), default=EXACT_DB)
 
 

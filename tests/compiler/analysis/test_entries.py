@@ -3,11 +3,11 @@
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.entries import counted_axis, never_zero, number_everywhere, stays_below, uniform_values
 from tests.compiler.analysis.test_shape_only import value
 
-TIME, LATE = (house.symbol(name) for name in ("time", "late"))
+TIME, LATE = (graphs.symbol(name) for name in ("time", "late"))
 
 COUNTED = {
     "y = Identity(frames)": 0,
@@ -35,7 +35,7 @@ def test_an_entry_that_counts() -> None:
 
 def test_bounds() -> None:
     assert stays_below(value("y = Identity(frames)"), TIME)
-    assert stays_below(value("y = Div(frames, two)"), expression := house.expression("(time + 1)//2"))
+    assert stays_below(value("y = Div(frames, two)"), expression := graphs.expression("(time + 1)//2"))
     assert not stays_below(value("y = Add(frames, unit)"), TIME)
     assert not stays_below(value("y = Sub(frames, unit)"), TIME)
     assert not stays_below(value("y = Identity(mask)"), TIME)
@@ -94,7 +94,7 @@ UNIFORM = {
 @pytest.mark.parametrize(("body", "number"), UNIFORM.items())
 def test_what_holds_one_number_for_all_lengths(body: str, number: list[int] | None) -> None:
     wanted = value(body)
-    filled: dict[ir.Value, house.Dim] = {}
+    filled: dict[ir.Value, graphs.Dim] = {}
     for name, number_in in (("mask", 1), ("lengths", TIME)):
         filled[value_of(wanted, name)] = number_in
     found = uniform_values([wanted], filled)

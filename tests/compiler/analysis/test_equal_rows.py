@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.equal_rows import EqualRows
 from tests.kit.graphs import parse
 
@@ -28,7 +28,7 @@ def named(other: str) -> dict[str, int]:
         "offset": (1,),
         "twos": (1,),
     }
-    assert house.inputs_named(model)["offset"] in equal.axes
+    assert graphs.inputs_named(model)["offset"] in equal.axes
     return {str(value.name): axis for value, axis in equal.axes.items()}
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.every_length import EveryLength
 from compiler.analysis.free_slots import FreeSlots, Slots
 from compiler.stages import Lowered
@@ -25,7 +25,7 @@ def free_slots(body: str) -> tuple[FreeSlots, Lowered]:
         {body}
     }}"""
     lowered = Lowered("net", parse(text), caches=(CACHE,), batch_axis=BATCH, data_outputs=("y",), is_padded=True)
-    house.infer_shapes(lowered.model)
+    graphs.infer_shapes(lowered.model)
     return FreeSlots(lowered, EveryLength(lowered.model, CACHE, {})), lowered
 
 

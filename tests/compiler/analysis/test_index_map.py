@@ -7,27 +7,27 @@ import onnx_ir as ir
 import pytest
 import sympy
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.index_map import FRAMES, ROWS, IndexMap, derive, is_impossible, never_negative
 from compiler.analysis.place_numbers import label, run
 from tests.compiler.analysis.rules.test_relative_shift import BACK, SPELLINGS, graph
 from tests.kit.graphs import parse
 
-KNOWN = {house.symbol("time"): FRAMES, house.symbol("batch"): ROWS}
+KNOWN = {graphs.symbol("time"): FRAMES, graphs.symbol("batch"): ROWS}
 P, Q = sympy.symbols("p q", integer=True, nonnegative=True)
 BOX = ((P, FRAMES), (Q, FRAMES))
 
 
-def chain(body: str, last: str) -> tuple[list[ir.Node], tuple[house.Dim, ...], ir.Value]:
+def chain(body: str, last: str) -> tuple[list[ir.Node], tuple[graphs.Dim, ...], ir.Value]:
     """The nodes of a chain, and the operand with its shape."""
     model = graph(body)
     scores = model.graph.inputs[0]
     scores.shape = ir.Shape(["batch", 2, "time", last])
-    house.forget_shapes(model)
-    house.infer_shapes(model)
+    graphs.forget_shapes(model)
+    graphs.infer_shapes(model)
     made = {str(node.outputs[0].name): node for node in model.graph}
     names = [name for name in ("p", "a", "b", "c", "y") if name in made]
-    return [made[name] for name in names], house.dims_of(scores) or (), scores
+    return [made[name] for name in names], graphs.dims_of(scores) or (), scores
 
 
 def places(moved: IndexMap, frames: int, rows: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -55,7 +55,7 @@ def test_places_are_those_of_the_movements(body: str, last: str, frames: int) ->
     nodes, dims, start = chain(body, last)
     moved = derive(nodes, dims, KNOWN)
     shape = (1, 2, frames, 2 * frames - 1 if last != "time" else frames)
-    sizes = {house.symbol("time"): frames, house.symbol("batch"): 1}
+    sizes = {graphs.symbol("time"): frames, graphs.symbol("batch"): 1}
     expected = run(nodes, start, np.arange(np.prod(shape)).reshape(shape), sizes)
     np.testing.assert_array_equal(places(moved, frames, 1, shape), expected)
 
@@ -71,10 +71,10 @@ def test_numbers_are_compared_at_the_corners_of_a_case() -> None:
 @pytest.mark.parametrize("start", [-60, -2, 60])
 def test_a_cut_that_only_long_inputs_reach_is_not_derived(start: int) -> None:
     """How it is below 60 frames says nothing of how it is from there on."""
-    text = f"(float[batch,time,4] x) => (float[a,b,c] y) <int64[1] at = {{{start}}}, int64[1] end = {{{house.END}}}, "
+    text = f"(float[batch,time,4] x) => (float[a,b,c] y) <int64[1] at = {{{start}}}, int64[1] end = {{{graphs.END}}}, "
     model = parse(text + "int64[1] one = {1}> { p = Slice(x, at, end, one)  y = Transpose<perm = [0, 2, 1]>(p) }")
     with pytest.raises(ValueError, match="a cut at"):
-        derive(list(model.graph), house.dims_of(model.graph.inputs[0]) or (), KNOWN)
+        derive(list(model.graph), graphs.dims_of(model.graph.inputs[0]) or (), KNOWN)
 
 
 STEP = """(float[1,4,width] x) => (float[a,b,c] out) <int64[1] one = {1}, int64[1] zero = {0}, int64[1] two = {2},
@@ -82,13 +82,13 @@ STEP = """(float[1,4,width] x) => (float[a,b,c] out) <int64[1] one = {1}, int64[
     { p = Reshape(x, wide)  a = Slice(p, FIRST, end, one)  BACK  out = Relu(y) }"""
 
 
-def step(first: str, back: str) -> tuple[list[ir.Node], tuple[house.Dim, ...], ir.Value]:
+def step(first: str, back: str) -> tuple[list[ir.Node], tuple[graphs.Dim, ...], ir.Value]:
     model = parse(STEP.replace("FIRST", first).replace("BACK", back))
     value = model.graph.inputs[0]
     value.shape = ir.Shape([1, 4, "time + 3"])
-    house.forget_shapes(model)
-    house.infer_shapes(model)
-    return list(model.graph)[:-1], house.dims_of(value) or (), value
+    graphs.forget_shapes(model)
+    graphs.infer_shapes(model)
+    return list(model.graph)[:-1], graphs.dims_of(value) or (), value
 
 
 @pytest.mark.parametrize("first", ["zero", "one"])
@@ -97,7 +97,7 @@ def test_a_quotient_that_is_unknown_goes_away_where_whole_rows_are_cut(first: st
     nodes, dims, start = step(first, "y = Reshape(a, narrow)")
     moved = derive(nodes, dims, KNOWN)
     shape = (1, 4, frames + 3)
-    expected = run(nodes, start, np.arange(np.prod(shape)).reshape(shape), {house.symbol("time"): frames})
+    expected = run(nodes, start, np.arange(np.prod(shape)).reshape(shape), {graphs.symbol("time"): frames})
     np.testing.assert_array_equal(places(moved, frames, 1, shape), expected)
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.layout import Segment, Side, joined
 
-T, S = house.symbol("time"), house.symbol("late")
+T, S = graphs.symbol("time"), graphs.symbol("late")
 LEFT, RIGHT = Side.LEFT, Side.RIGHT
 
 

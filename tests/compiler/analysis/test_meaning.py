@@ -4,7 +4,7 @@ import onnx_ir as ir
 import pytest
 import sympy
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, Fact
 from compiler.analysis.layout import Side
@@ -12,7 +12,7 @@ from compiler.analysis.meaning import Known, legal_from, needs_of, needs_of_grap
 from compiler.errors import Refused
 from tests.kit.graphs import node_named, parse
 
-TIME = house.symbol("time")
+TIME = graphs.symbol("time")
 
 
 def case(body: str, *facts: Fact, side: Side = Side.LEFT) -> Case:
@@ -23,7 +23,7 @@ def case(body: str, *facts: Fact, side: Side = Side.LEFT) -> Case:
          float[3] table = {{0.0, 1.0, 2.0}}, float[1] half = {{0.5}}>
         {{ n = Shape<start = 1, end = 2>(x)  m = Squeeze(n)  f = Cast<to = 1>(n)  {body} }}"""
     )
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     return Case(node_named(model, "y"), facts, "batch", {"time": side})
 
 
@@ -170,7 +170,7 @@ def test_indices_of_each_axis() -> None:
     assert legal_from(reader, 1, [TIME, TIME + 1], components=True) == ()
 
 
-UNKNOWN = house.symbol("_d7")
+UNKNOWN = graphs.symbol("_d7")
 
 
 def test_sizes_that_padding_finds_are_asked_of_lengths() -> None:

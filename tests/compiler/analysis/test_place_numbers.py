@@ -4,13 +4,13 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.layout import Axis, Plain, Rows, Segment, Side, joined, suffix
 from compiler.analysis.place_numbers import entry_places, number, pad_value, run, uniform
 from compiler.runners.session import run_model
 from tests.kit.graphs import node_named, parse
 
-TIME, BATCH = house.symbol("time"), house.symbol("batch")
+TIME, BATCH = graphs.symbol("time"), graphs.symbol("batch")
 
 LINES = [
     "y = Reshape(x, target)", "y = Reshape<allowzero = 1>(x, sizes)", "y = Flatten<axis = 2>(x)",

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.layout import Frames, Segment, Side
 from compiler.analysis.row_numbers import parted
 from compiler.errors import Refused
@@ -130,7 +130,7 @@ def graph(body: str, *, lengths: bool) -> Lowered:
 
 def prove(lowered: Lowered) -> None:
     """Padded with others as alone, at every length up to 9, and the checker finds so, too."""
-    house.infer_shapes(lowered.model)
+    graphs.infer_shapes(lowered.model)
     before = copy_of(lowered)
     outcome = PadAxes().apply(lowered)
     assert replay_certificates(before, outcome) > 0
@@ -149,7 +149,7 @@ def test_a_declared_length_is_that_of_the_row(name: str) -> None:
     given = graph(BY_LENGTH[name], lengths=True)
     origin = copy_of(given)
     folded = FoldMaskInputs().apply(given).lowered
-    sessions = [open_session(house.serialized(each.model)) for each in (origin, folded)]
+    sessions = [open_session(graphs.serialized(each.model)) for each in (origin, folded)]
     for length in (1, 2, 5):
         x = np.random.default_rng(length).standard_normal((1, length, 4)).astype(np.float32)
         feeds = [{"x": x, "n": np.array([length])}, {"x": x}]

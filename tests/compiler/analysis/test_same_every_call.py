@@ -4,7 +4,7 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.same_every_call import SameEveryCall, same_every_call
 
 
@@ -15,13 +15,13 @@ def graph(nodes: str) -> ir.Model:
     <float[4, 4] w = {{0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0}}, int64[3] wide = {{0, 0, 4}}>
     {{ {nodes} }}"""
     model = ir.serde.deserialize_model(onnx.parser.parse_model(text))
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     return model
 
 
 def followed(nodes: str) -> SameEveryCall:
     model = graph(nodes)
-    return same_every_call(model, {house.inputs_named(model)["text"]}, {"batch", "letters"})
+    return same_every_call(model, {graphs.inputs_named(model)["text"]}, {"batch", "letters"})
 
 
 ATTENDED = "p = MatMul(frames, t) y = MatMul(p, k)"

@@ -3,14 +3,14 @@
 import pytest
 import sympy
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.facts import Fact, make_fact
 from compiler.analysis.index_map import FRAMES, ROWS, IndexMap, Source
 from compiler.analysis.interval import ANYTHING, ONE, ZERO, Interval
 from compiler.analysis.layout import Axis, Plain, Rows, Segment, Side, joined, suffix
 from compiler.analysis.same_places import holds
 
-TIME, BATCH = house.symbol("time"), house.symbol("batch")
+TIME, BATCH = graphs.symbol("time"), graphs.symbol("batch")
 KNOWN = {TIME: FRAMES, BATCH: ROWS}
 B, P = sympy.symbols("b p", integer=True, nonnegative=True)
 LEFT, RIGHT = suffix(TIME), joined([Segment(TIME, Side.RIGHT)])

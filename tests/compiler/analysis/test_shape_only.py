@@ -3,11 +3,11 @@
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.shape_only import ShapeOnly
 from tests.kit.graphs import node_named, parse
 
-TIME, BATCH, LATE = (house.symbol(name) for name in ("time", "batch", "late"))
+TIME, BATCH, LATE = (graphs.symbol(name) for name in ("time", "batch", "late"))
 
 
 def value(body: str, name: str = "y") -> ir.Value:

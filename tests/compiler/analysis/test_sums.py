@@ -3,7 +3,7 @@
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.sums import Sum, sum_of
 from tests.kit.graphs import parse
 
@@ -29,7 +29,7 @@ TEXT = """(int64 offset, int64[1] cached, int64[3] many, int16 short, float x) =
 @pytest.fixture
 def values() -> dict[str, ir.Value]:
     model = parse(TEXT, {})
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     found = {str(value.name): value for value in model.graph.inputs}
     return found | {str(out.name): out for node in model.graph for out in node.outputs}
 

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, Fact, make_fact
 from compiler.analysis.interval import ANYTHING, Interval
@@ -59,23 +59,23 @@ def case_of(body: str, side: Side = Side.RIGHT, seen: Mapping[Dim, Axis] | None 
      float[5,5] table = {{{", ".join(str(number / 8) for number in range(25))}}}>
     {{ {PLACES} {body}  y = com.acme.Join(past, v) }}"""
     model = parse(text)
-    house.infer_shapes(model)
-    rows = make_fact({0: (Rows(house.symbol("batch")),)}, lambda region: ANYTHING)
+    graphs.infer_shapes(model)
+    rows = make_fact({0: (Rows(graphs.symbol("batch")),)}, lambda region: ANYTHING)
     return Case(node_named(model, "y"), [rows, NUMBER], "batch", {"cache": side}, seen=seen or {}), model
 
 
 def held(model: ir.Model, cached: int) -> np.ndarray:
     """What `v` holds with so many cached frames."""
-    copy = house.clone(model)
+    copy = graphs.clone(model)
     node = node_named(copy, "y")
     value = node.inputs[1]
     assert value is not None
     copy.graph.outputs[0] = value
     copy.graph.remove(node)
-    house.prune(copy)
+    graphs.prune(copy)
     feeds = {"past": np.zeros((1, cached, 4), np.float32), "given": np.ones((1, 1), np.float32)}
     read = {str(each.name) for each in copy.graph.inputs}
-    session = open_session(house.serialized(copy))
+    session = open_session(graphs.serialized(copy))
     (found,) = session.run([str(value.name)], {name: array for name, array in feeds.items() if name in read})
     return np.asarray(found)
 
@@ -90,7 +90,7 @@ def test_what_is_alike_lies_at_the_end_of_its_slots(body: str) -> None:
         alone = held(model, cached)
         end = tuple(slice(there - here, None) for here, there in zip(alone.shape, slots.shape, strict=True))
         np.testing.assert_array_equal(slots[end], alone)
-    assert all(axis[0].size == house.symbol("cache") + 2 for _, axis in fact.axes)
+    assert all(axis[0].size == graphs.symbol("cache") + 2 for _, axis in fact.axes)
 
 
 @pytest.mark.parametrize("body", DIFFERENT.values(), ids=DIFFERENT)
@@ -100,7 +100,7 @@ def test_what_differs_from_row_to_row_is_not_alike(body: str) -> None:
 
 def test_frames_with_free_slots_among_them_are_not_alike() -> None:
     """A first frame that is always there lies in front of the free slots of the cache, and the others behind them."""
-    cache = house.symbol("cache")
+    cache = graphs.symbol("cache")
     axis = joined([Segment(1), Segment(cache, Side.RIGHT), Segment(1)])
     assert fact_alike(case_of(ALIKE["distances"], seen={cache + 2: axis})[0], 1) is None
 

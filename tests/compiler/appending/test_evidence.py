@@ -2,7 +2,7 @@
 
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.appending.evidence import require_new_frames, says_where_frames_lie
 from compiler.errors import Refused
 from compiler.stages import Lowered, PaddedAxis, State
@@ -68,7 +68,7 @@ def test_a_next_state_of_something_else_is_refused(lowered: Lowered, message: st
 def test_a_condition_says_where_frames_lie_at_every_length_or_not(lowered: Lowered, holds: bool) -> None:
     mask = value_of(lowered, "mask")
     assert says_where_frames_lie(lowered, CACHE, mask, 1) == holds  # type: ignore[arg-type]
-    assert house.outputs_named(lowered.model).keys() == {"next_keys", "y"}
+    assert graphs.outputs_named(lowered.model).keys() == {"next_keys", "y"}
 
 
 BEHIND = """

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.appending.order import Cached, write_apart
 from compiler.errors import Refused
 from compiler.runners.session import session_of
@@ -102,20 +102,20 @@ def answer(model: object, fed: dict[str, Array]) -> Array:
 def test_the_order_of_cached_frames_is_not_seen(name: str) -> None:
     model = parse(TEXT.format(nodes=SAME[name]))
     expected = answer(model, feeds())
-    keys, new = (house.inputs_named(model)[each] for each in ("keys", "new"))
+    keys, new = (graphs.inputs_named(model)[each] for each in ("keys", "new"))
     write_apart(model, CACHE, [Cached(keys, new, 1)], lambda condition, axis, is_behind: False, "test")
-    house.prune(model)
+    graphs.prune(model)
     fed = feeds()
     np.testing.assert_allclose(answer(model, {**fed, "keys": first_in_front(fed["keys"])}), expected, atol=1e-5)
 
 
 def test_keys_and_values_are_not_joined() -> None:
     model = parse(TEXT.format(nodes=ATTENTION))
-    keys, new = (house.inputs_named(model)[each] for each in ("keys", "new"))
+    keys, new = (graphs.inputs_named(model)[each] for each in ("keys", "new"))
     write_apart(model, CACHE, [Cached(keys, new, 1)], lambda condition, axis, is_behind: False, "test")
-    house.prune(model)
+    graphs.prune(model)
     assert ops_of(model).count("MatMul") == 4
-    assert {node.op_type for node in house.consumers_of(keys)} == {"Transpose", "MatMul"}
+    assert {node.op_type for node in graphs.consumers_of(keys)} == {"Transpose", "MatMul"}
 
 
 @pytest.mark.parametrize("lies", [True, False])
@@ -123,7 +123,7 @@ def test_a_selection_of_zeros_where_there_are_some_is_dropped_where_it_is_shown(
     nodes = """valid = Greater(column, nothing)  clean = Where(valid, joined, nothing)
         w = Transpose<perm = [0, 2, 1]>(column)  y = MatMul(w, clean)"""
     model = parse(TEXT.format(nodes=nodes))
-    keys, new = (house.inputs_named(model)[each] for each in ("keys", "new"))
+    keys, new = (graphs.inputs_named(model)[each] for each in ("keys", "new"))
     asked = []
 
     def told(condition: object, axis: int, is_behind: bool) -> bool:
@@ -131,16 +131,16 @@ def test_a_selection_of_zeros_where_there_are_some_is_dropped_where_it_is_shown(
         return lies
 
     write_apart(model, CACHE, [Cached(keys, new, 1)], told, "test")
-    house.prune(model)
+    graphs.prune(model)
     assert asked == [("valid", 1, False)]
     assert ops_of(model).count("Where") == (1 if lies else 2)
-    assert ("Where" in {node.op_type for node in house.consumers_of(keys)}) == (not lies)
+    assert ("Where" in {node.op_type for node in graphs.consumers_of(keys)}) == (not lies)
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_sees_their_order_is_refused(name: str) -> None:
     nodes, message = REFUSED[name]
     model = parse(TEXT.format(nodes=nodes))
-    keys, new = (house.inputs_named(model)[each] for each in ("keys", "new"))
+    keys, new = (graphs.inputs_named(model)[each] for each in ("keys", "new"))
     with pytest.raises(Refused, match=message):
         write_apart(model, CACHE, [Cached(keys, new, 1)], lambda condition, axis, is_behind: False, "test")

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.batching.form import INSERTED, Form, in_place
 from compiler.batching.lifter import LiftedNode, Lifter
 from compiler.errors import Refused
@@ -28,7 +28,7 @@ def test_every_form_becomes_every_other(source: Form, form: Form) -> None:
     model = parse("(float[1,1,3] x) => (float[a,b,c] y) { y = Identity(x) }")
     (value,) = model.graph.inputs
     lifter = Lifter(model, BATCH, "stamp", {value: source})
-    insert = house.Inserter(model, "stamp")
+    insert = graphs.Inserter(model, "stamp")
     tensor = lifter.convert(insert, value, form)
     assert lifter.convert(insert, value, form) is tensor
     assert lifter.form_of(value) == source
@@ -44,7 +44,7 @@ def test_what_all_rows_share_is_repeated(form: Form) -> None:
     lifter = Lifter(model, BATCH, "stamp", {model.graph.inputs[0]: INSERTED})
     shared = model.graph.initializers["w"]
     assert not lifter.has_rows(shared)
-    insert = house.Inserter(model, "stamp")
+    insert = graphs.Inserter(model, "stamp")
     model.graph.outputs[0] = insert.op("Identity", [lifter.convert(insert, shared, form)], name="result")
     got = run_model(model, {"x": np.zeros((5, 1, 1, 3), np.float32)})["result"]
     np.testing.assert_array_equal(got, held(np.broadcast_to(ARRAY, (5, 1, 1, 3)), form))
@@ -57,8 +57,8 @@ def test_inputs_get_the_shape_of_their_form() -> None:
     model = parse("(float[4,1,time] x) => (float[a,b,c] y) { y = Identity(x) }")
     (value,) = model.graph.inputs
     lifter = Lifter(model, BATCH, "stamp", {value: Form(0, 1)})
-    assert house.dims_of(value) == (house.symbol(BATCH), 4, house.symbol("time"))
-    assert lifter.dims_of(value) == (4, 1, house.symbol("time"))
+    assert graphs.dims_of(value) == (graphs.symbol(BATCH), 4, graphs.symbol("time"))
+    assert lifter.dims_of(value) == (4, 1, graphs.symbol("time"))
 
 
 def test_a_site_speaks_of_the_original() -> None:
@@ -66,7 +66,7 @@ def test_a_site_speaks_of_the_original() -> None:
     lifter = Lifter(model, BATCH, "stamp", {model.graph.inputs[0]: in_place(0)})
     lifted = LiftedNode(lifter, next(iter(model.graph)))
     assert (lifted.op, lifted.present, lifted.rows) == ("Add", [0, 1], [0])
-    assert lifted.dims() == (1, house.symbol("t"), 4)
+    assert lifted.dims() == (1, graphs.symbol("t"), 4)
     assert (lifted.place(), lifted.rank(1)) == (0, 1)
     with pytest.raises(Refused, match="takes its shift from 'x', which differs from row to row"):
         lifted.require_shared(0, what="its shift")

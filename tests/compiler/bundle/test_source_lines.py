@@ -7,7 +7,7 @@ from pathlib import Path
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.bundle.proof_files import Derivation, Proof
 from compiler.bundle.source_lines import built_without_lines, derivation_without_lines, proof_without_lines
 from compiler.runners.structure import split
@@ -29,8 +29,8 @@ def with_branches() -> ir.Model:
     """A graph whose nodes all name a line, those of branches, too."""
     model = parse(BRANCHES)
     for node in ir.traversal.RecursiveGraphIterator(model.graph):
-        node.metadata_props[house.SOURCE_KEY] = "tiny.py:7 in forward: if flag:"
-        node.metadata_props[house.PASS_KEY] = "some_pass"
+        node.metadata_props[graphs.SOURCE_KEY] = "tiny.py:7 in forward: if flag:"
+        node.metadata_props[graphs.PASS_KEY] = "some_pass"
     return model
 
 
@@ -43,7 +43,7 @@ def test_files_of_graphs_lose_their_lines_and_nothing_else() -> None:
     assert files["plan.json"] == b"{}"
     assert LINE.search(bytes(files["graphs/net.onnx"])) is None
     for node in ir.traversal.RecursiveGraphIterator(model.graph):
-        del node.metadata_props[house.SOURCE_KEY]
+        del node.metadata_props[graphs.SOURCE_KEY]
     assert files["graphs/net.onnx"] == split(model).content
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.calib.watched_streams import noise_between, run_streams
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
@@ -40,10 +40,10 @@ def test_streams_begin_empty_and_are_chained() -> None:
 
 def test_noise_is_a_share_of_the_signal_per_output() -> None:
     exact = Lowered("tiny", parse("(float[2] x) => (float[2] y, float[2] z) { y = Neg(x) z = Abs(x) }"))
-    model = house.clone(exact.model)
-    half = house.Inserter(model, "test").constant(np.array(0.9, np.float32), "near_one")
+    model = graphs.clone(exact.model)
+    half = graphs.Inserter(model, "test").constant(np.array(0.9, np.float32), "near_one")
     node = next(node for node in model.graph if node.op_type == "Neg")
-    scaled = house.Inserter(model, "test", before=node).op("Mul", [node.inputs[0], half], name="scaled")
+    scaled = graphs.Inserter(model, "test", before=node).op("Mul", [node.inputs[0], half], name="scaled")
     node.replace_input_with(0, scaled)
     found = noise_between(exact, dataclasses.replace(exact, model=model), [[{"x": np.array([1, 2], np.float32)}]])
     assert found["y"] == pytest.approx(0.01) and found["z"] == 0.0

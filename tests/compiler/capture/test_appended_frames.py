@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.appended_frames import append_frames, is_appended
 from compiler.capture.initial_graph import initial_graph, states_of
 from compiler.capture.torch_module import TorchReference
@@ -53,11 +53,11 @@ def test_the_recipe_says_which_states_are_appended() -> None:
 def test_the_graph_gives_the_whole_cache_under_the_name_of_the_new_frames() -> None:
     model = parse(TEXT, {})
     append_frames(model, spec("append"), [(State("cache", "new", 1, "cached"), 1)])
-    new = house.outputs_named(model)["new"]
+    new = graphs.outputs_named(model)["new"]
     joined = new.producer()
     assert joined is not None and joined.op_type == "Concat"
     assert [value.name for value in joined.inputs if value is not None] == ["cache", "new_before"]
-    assert [str(dim) for dim in house.dims_of(new) or ()] == ["batch", "cached + 2", "4"]
+    assert [str(dim) for dim in graphs.dims_of(new) or ()] == ["batch", "cached + 2", "4"]
 
 
 def test_a_stream_of_the_graph_is_that_of_the_original() -> None:

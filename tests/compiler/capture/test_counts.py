@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.counts import add_counts, count_states, frames_counted
 from compiler.capture.initial_graph import initial_graph, states_of
 from compiler.capture.torch_module import TorchReference
@@ -62,7 +62,7 @@ def test_frames_of_a_window_or_of_a_fixed_chunk_are_counted() -> None:
 def test_the_graph_moves_a_count_on_and_keeps_other_values_of_that_name() -> None:
     model = parse(TEXT, {})
     add_counts(model, counting("cached"), {"offset": 2})
-    assert list(house.outputs_named(model)) == ["y", "next", "offset_after"]
+    assert list(graphs.outputs_named(model)) == ["y", "next", "offset_after"]
     names = [value.name for node in model.graph for value in node.outputs]
     assert len(names) == len(set(names))
 
@@ -71,11 +71,11 @@ def test_a_chunk_of_any_length_is_counted_by_its_own() -> None:
     spec = counting("chunk")
     padded = Axis(buckets=(2, 4), length_input="chunk_length")
     spec = spec.model_copy(update={"axes": {**spec.axes, "chunk": padded}})
-    assert frames_counted(spec, {}) == {"offset": house.symbol("chunk")}
+    assert frames_counted(spec, {}) == {"offset": graphs.symbol("chunk")}
     model = parse(TEXT.replace("float[batch,2,4]", "float[batch,chunk,4]"), {})
-    add_counts(model, spec, {"offset": house.expression("(chunk + 1) // 2")})
+    add_counts(model, spec, {"offset": graphs.expression("(chunk + 1) // 2")})
     x, cache = np.zeros((1, 3, 4), np.float32), np.zeros((1, 0, 4), np.float32)
-    session = open_session(house.serialized(model))
+    session = open_session(graphs.serialized(model))
     (after,) = session.run(["offset_after"], {"x": x, "cache": cache, "offset": np.array([7])})
     assert (after.tolist(), after.dtype) == ([9], np.int64)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.equal_heads import merge_equal_heads
 from compiler.errors import Refused
 from compiler.heads.attention import find_attentions
@@ -44,7 +44,7 @@ def test_equal_keys_and_values_are_projected_once(positions: str, rows: str) -> 
     (feed,) = feeds(1, seed=5)[0]
     right = run_model(whole, feed)["y"]
     np.testing.assert_allclose(run_model(model, feed)["y"], right, atol=1e-5 * np.abs(right).max())
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture import torch_module
 from compiler.capture.exported_graph import Exported, exporter_fault, require_opened
 from compiler.errors import Refused
@@ -48,13 +48,13 @@ def test_nothing_is_said_of_a_graph_that_answers_as_the_model(written: Written) 
 
 
 def test_the_first_node_that_differs_is_named_with_its_line(written: Written) -> None:
-    model = house.clone(written[0].model)
+    model = graphs.clone(written[0].model)
     (node,) = [node for node in model.graph if node.op_type == "Sigmoid"]
-    tanh = house.Inserter(model, "test", before=node).op("Tanh", [node.inputs[0]], name="other")
-    name, source = node.outputs[0].name, house.source_of(node)
-    house.take_over(model, node.outputs[0], tanh)
+    tanh = graphs.Inserter(model, "test", before=node).op("Tanh", [node.inputs[0]], name="other")
+    name, source = node.outputs[0].name, graphs.source_of(node)
+    graphs.take_over(model, node.outputs[0], tanh)
     node.outputs[0].name, tanh.name = "was", name
-    tanh.producer().metadata_props[house.SOURCE_KEY] = source  # type: ignore[union-attr]
+    tanh.producer().metadata_props[graphs.SOURCE_KEY] = source  # type: ignore[union-attr]
     fault = exporter_fault(Exported(model, written[0].recorded), "net", X, written[1])
     assert fault is not None and fault.exit_code == 3
     assert "torch's exporter has written a graph that answers otherwise than the model: sigmoid is the first" in str(
@@ -64,9 +64,9 @@ def test_the_first_node_that_differs_is_named_with_its_line(written: Written) ->
 
 
 def test_a_graph_that_does_not_run_is_named_with_its_node(written: Written) -> None:
-    model = house.clone(written[0].model)
+    model = graphs.clone(written[0].model)
     (node,) = [node for node in model.graph if node.op_type == "Sigmoid"]
-    insert = house.Inserter(model, "test", before=node)
+    insert = graphs.Inserter(model, "test", before=node)
     spread = insert.op("Expand", [node.inputs[0], insert.constant(np.array([7, 4]), "example")], name="spread")
     node.replace_input_with(0, spread)
     fault = exporter_fault(Exported(model, written[0].recorded), "net", X, written[1])
@@ -81,8 +81,8 @@ def test_a_model_that_is_not_what_was_recorded_is_said_to_branch(written: Writte
 def test_a_graph_that_does_not_open_is_refused_with_node_and_line() -> None:
     model = streaming().model
     (node,) = [node for node in model.graph if node.op_type == "Softmax"]
-    node.metadata_props[house.SOURCE_KEY] = "net.py:7 in forward"
-    node.replace_input_with(0, house.Inserter(model, "test", before=node).constant(np.array([1, 2]), "whole"))
+    node.metadata_props[graphs.SOURCE_KEY] = "net.py:7 in forward"
+    node.replace_input_with(0, graphs.Inserter(model, "test", before=node).constant(np.array([1, 2]), "whole"))
     with pytest.raises(Refused) as caught:
         require_opened(model, "net")
     assert "torch's exporter has written a graph that ONNX Runtime does not open" in str(caught.value)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.held_states import cut_states, hold_states
 from compiler.capture.initial_graph import states_of
 from compiler.capture.next_states import moved_on
@@ -38,7 +38,7 @@ UNKNOWN = """
 
 def test_a_graph_takes_and_gives_all_slots() -> None:
     model = parse(TEXT, {})
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     hold_states(model, SPEC)
     random = np.random.default_rng(0)
     memory = random.standard_normal((1, 4, 3)).astype(np.float32)
@@ -46,7 +46,7 @@ def test_a_graph_takes_and_gives_all_slots() -> None:
     got = run_model(model, {"memory": memory, "weights": weights})["after"]
     np.testing.assert_allclose(got[..., :4], weights[..., :4] + memory.sum(2)[:, None], rtol=1e-6)
     np.testing.assert_array_equal(got[..., 4:], np.zeros((1, 2, 2)))
-    assert house.dims_of(house.inputs_named(model)["weights"]) == (house.symbol("batch"), 2, 6)
+    assert graphs.dims_of(graphs.inputs_named(model)["weights"]) == (graphs.symbol("batch"), 2, 6)
 
 
 def test_the_original_is_given_and_gives_as_much_as_a_call_is_long() -> None:
@@ -61,7 +61,7 @@ def test_the_original_is_given_and_gives_as_much_as_a_call_is_long() -> None:
 
 def test_a_state_whose_length_is_not_known_is_refused() -> None:
     model = parse(UNKNOWN, {})
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     with pytest.raises(
         Refused, match=r"a state along 'text' comes back as .*: that it is as long as the call is not known"
     ):

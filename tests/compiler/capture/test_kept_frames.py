@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.kept_frames import keep_newest
 from compiler.runners.session import run_model
 from tests.kit.graphs import parse
@@ -23,4 +23,4 @@ def test_as_many_frames_as_there_are_up_to_the_slots() -> None:
         whole = np.concatenate([c, x], axis=1)
         np.testing.assert_array_equal(found["d"], whole[:, cached + 2 - kept :])
         np.testing.assert_array_equal(found["y"], np.maximum(whole, 0))
-    assert str((house.dims_of(house.outputs_named(model)["d"]) or ())[1]) == "Min(3, cache + chunk)"
+    assert str((graphs.dims_of(graphs.outputs_named(model)["d"]) or ())[1]) == "Min(3, cache + chunk)"

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.meeting_sizes import meetings_in, require_sizes_that_meet
 from compiler.errors import Place, RecipeError
 from tests.kit.graphs import parse
@@ -57,8 +57,8 @@ def test_a_clash_is_the_recipes_and_names_node_and_axes(text: str, shapes: list[
     ],
 )
 def test_sizes_that_may_meet_pass_and_the_graph_stays_as_it_was(text: str, shapes: list[list[int | str]]) -> None:
-    before = house.serialized(parse(text, WEIGHTS))
-    assert house.serialized(hold(text, *shapes)) == before
+    before = graphs.serialized(parse(text, WEIGHTS))
+    assert graphs.serialized(hold(text, *shapes)) == before
 
 
 def test_a_size_that_is_computed_meets_as_well() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.counts import frames_counted
 from compiler.capture.initial_graph import states_of
 from compiler.capture.next_states import lengths_of, moved_on
@@ -34,7 +34,7 @@ def spec(counts: str) -> Graph:
 FED: dict[str, Array] = {"cache": np.zeros((1, 4, 3), np.float32), "offset": np.array([9])}
 GIVEN: dict[str, Array] = {"y": np.ones((1, 7, 4), np.float32), "new": np.ones((1, 4, 4), np.float32)}
 FEED: Feed = {"x": np.ones((1, 7, 4), np.float32)}
-HALF: dict[str, Dim] = {"cached": house.expression("(chunk + 1) // 2")}
+HALF: dict[str, Dim] = {"cached": graphs.expression("(chunk + 1) // 2")}
 
 
 def test_the_length_of_a_call_is_that_of_its_feed() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.derived_steps import derived_model, with_caches
 from compiler.capture.prefix_reference import PrefixReference
 from compiler.errors import DataError
@@ -32,12 +32,12 @@ def test_calls_answer_the_frames_of_the_call_and_keep_all_that_was_heard() -> No
 def test_an_output_may_have_several_entries_for_every_frame() -> None:
     """Scores one behind the other, as samples of a vocoder lie: as many of them answer a call as its frames have."""
     whole = whole_graph(Drawing())
-    insert = house.Inserter(whole, "flat")
+    insert = graphs.Inserter(whole, "flat")
     flat = insert.op(
         "Reshape", [whole.graph.outputs[0], insert.int64s(0, -1)], name="scores_in_a_row", dtype=ir.DataType.FLOAT
     )
     whole.graph.outputs[0] = flat
-    house.infer_shapes(whole)
+    graphs.infer_shapes(whole)
     one = spec().model_copy(update={"outputs": ("scores_in_a_row",)})
     derived = derived_model(whole, "net", one)
     tokens = np.random.default_rng(0).integers(0, LABELS, (1, 7))
@@ -56,18 +56,18 @@ def test_masks_and_lengths_of_the_frames_leave_the_graph_and_are_made_for_the_or
     whole = whole_graph(Drawing())
     hidden = ir.val("hidden", ir.DataType.BOOL, ["batch", "time"])
     (scores,) = [node for node in whole.graph if node.op_type == "Softmax"]
-    insert = house.Inserter(whole, "masked", before=scores)
+    insert = graphs.Inserter(whole, "masked", before=scores)
     low, wide = (
         insert.constant(np.array(-np.inf, np.float32), "low"),
         insert.op("Unsqueeze", [hidden, insert.int64s(1)], name="h"),
     )
     scores.replace_input_with(0, insert.op("Where", [wide, low, scores.inputs[0]], name="s", dtype=ir.DataType.FLOAT))
     whole.graph.inputs.append(hidden)
-    house.infer_shapes(whole)
+    graphs.infer_shapes(whole)
     masked = Input(shape=("batch", "time"), dtype="bool", pad_mask_of="time")
     one = spec().model_copy(update={"inputs": {**spec().inputs, "hidden": masked}})
     derived = derived_model(whole, "net", one)
-    assert "hidden" not in house.inputs_named(derived.whole) | house.inputs_named(derived.model)
+    assert "hidden" not in graphs.inputs_named(derived.whole) | graphs.inputs_named(derived.model)
     asked: list[dict[str, np.ndarray]] = []
 
     def call(feed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import transformer
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture import torch_module
 from compiler.capture.initial_graph import states_of
 from compiler.capture.module_call import results_of
@@ -52,11 +52,11 @@ def test_module_becomes_a_graph_with_the_recipes_names_and_the_models_lines() ->
     model = torch_module.capture_module(module, "net", ONE, ["x"])
     assert [value.name for value in model.graph.inputs] == ["x"]
     assert [value.name for value in model.graph.outputs] == ["y"]
-    assert house.dims_of(model.graph.inputs[0]) == (house.symbol("batch"), 4)
-    sources = [house.source_of(node) for node in model.graph]
+    assert graphs.dims_of(model.graph.inputs[0]) == (graphs.symbol("batch"), 4)
+    sources = [graphs.source_of(node) for node in model.graph]
     assert all("test_torch_module.py:" in source for source in sources if source), "never a line of the framework's own"
     assert any("in forward of linear: x = self.linear(x)" in source for source in sources)
-    assert "linear" in {house.scope_of(node) for node in model.graph}
+    assert "linear" in {graphs.scope_of(node) for node in model.graph}
 
 
 class SharedName(nn.Module):
@@ -75,7 +75,7 @@ class SharedName(nn.Module):
 def test_a_buffer_and_a_value_of_one_name_are_told_apart() -> None:
     model = torch_module.capture_module(SharedName(), "net", ONE, ["x"])
     x = np.ones((2, 4), np.float32)
-    assert np.allclose(open_session(house.serialized(model)).run(None, {"x": x})[0], x / 3 + np.arange(4))
+    assert np.allclose(open_session(graphs.serialized(model)).run(None, {"x": x})[0], x / 3 + np.arange(4))
 
 
 # Checkpoints
@@ -194,8 +194,8 @@ def test_a_table_that_ends_with_the_window_is_captured() -> None:
     }
     spec = graph(inputs, ("y", "next"), {**BATCH, "cached": Axis(window=5)})
     model = torch_module.capture_module(Placed().eval(), "net", spec, list(inputs))
-    cache = house.inputs_named(model)["cache"]
-    assert house.dims_of(cache) == (house.symbol("batch"), house.symbol("cached"), 4)
+    cache = graphs.inputs_named(model)["cache"]
+    assert graphs.dims_of(cache) == (graphs.symbol("batch"), graphs.symbol("cached"), 4)
 
 
 class Recurrent(nn.Module):
@@ -230,7 +230,7 @@ def test_layers_of_attention_are_captured_operator_by_operator_and_under_their_m
     assert any(node.op_type == "Softmax" for node in model.graph)
     assert torch.backends.mha.get_fastpath_enabled()
     assert transformer._detect_is_causal_mask is detect
-    (got,) = open_session(house.serialized(model)).run(None, {"x": x.numpy()})
+    (got,) = open_session(graphs.serialized(model)).run(None, {"x": x.numpy()})
     np.testing.assert_allclose(got, module(x).detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
@@ -242,8 +242,8 @@ def test_frames_behind_a_recurrence_are_those_of_any_utterance_although_another_
     axes = {**BATCH, "time": Axis(buckets=(5, 8), length_input="time_length")}
     spec = graph({"x": Input(shape=("batch", "time", 4), dtype="float32")}, ("y",), axes)
     model = torch_module.capture_module(Recurrent().eval(), "net", spec, ["x"])
-    house.infer_shapes(model)
-    assert house.dims_of(model.graph.outputs[0]) == (house.symbol("batch"), house.symbol("time"), 3)
+    graphs.infer_shapes(model)
+    assert graphs.dims_of(model.graph.outputs[0]) == (graphs.symbol("batch"), graphs.symbol("time"), 3)
 
 
 def test_a_capture_leaves_the_environment_as_it_was() -> None:
@@ -275,7 +275,7 @@ def test_caches_in_a_list_are_named_by_their_places() -> None:
     assert [value.name for value in model.graph.inputs] == list(spec.inputs)
     rng = np.random.default_rng(0)
     feeds = {name: rng.standard_normal((3, 4), dtype=np.float32) for name in spec.inputs}
-    got = open_session(house.serialized(model)).run(list(spec.outputs), feeds)
+    got = open_session(graphs.serialized(model)).run(list(spec.outputs), feeds)
     expected, _ = results_of(ListOfCaches(), list(feeds), list(feeds.values()))
     for one, other in zip(got, expected, strict=True):
         assert np.array_equal(one, other)
@@ -300,8 +300,8 @@ def read(tmp_path: Path, model: ir.Model, spec: Graph = STREAM) -> ir.Model:
 
 def test_file_keeps_its_nodes_and_takes_the_recipes_axes(tmp_path: Path) -> None:
     model = read(tmp_path, stream_model())
-    assert house.dims_of(house.inputs_named(model)["keys"]) == (house.symbol("batch"), house.symbol("cache"), 8)
-    assert all(node.name and "m.onnx node" in house.source_of(node) for node in model.graph)
+    assert graphs.dims_of(graphs.inputs_named(model)["keys"]) == (graphs.symbol("batch"), graphs.symbol("cache"), 8)
+    assert all(node.name and "m.onnx node" in graphs.source_of(node) for node in model.graph)
 
 
 def test_outputs_come_in_the_recipes_order_whatever_the_files(tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ def test_sizes_that_the_file_notes_are_inferred_anew(tmp_path: Path) -> None:
     read_model = read(tmp_path, model)
     found = next(node for node in read_model.graph if node.outputs[0].name == "scores").outputs[0]
     assert found.shape is None
-    house.infer_shapes(read_model)
+    graphs.infer_shapes(read_model)
     assert "64" not in str(found.shape) and "7" not in str(found.shape)
 
 

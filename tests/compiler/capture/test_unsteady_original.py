@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.torch_module import TorchReference
 from compiler.capture.unsteady_original import name_draws, require_same_module, unsteady
 from compiler.errors import RecipeError, Refused, SlipwayError
@@ -108,7 +108,7 @@ def test_nothing_is_said_of_a_model_that_answers_alike_twice() -> None:
 def test_a_file_that_draws_is_refused_with_its_node() -> None:
     lowered = streaming()
     feeds = feeds_of(lowered, 1)
-    insert = house.Inserter(lowered.model, "test")
+    insert = graphs.Inserter(lowered.model, "test")
     node = insert.op("RandomNormalLike", [lowered.model.graph.outputs[0]], name="noise")
     answers = iter(range(10**6))
     reference: Any = SimpleNamespace(modules=(), run=lambda feeds: [({"y": np.array(float(next(answers)))}, {})])

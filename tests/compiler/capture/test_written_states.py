@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture import torch_module
 from compiler.capture.initial_graph import states_of
 from compiler.capture.module_call import called
@@ -173,7 +173,7 @@ def test_the_reference_is_the_loop_of_the_author(kind: type[nn.Module], first: s
 )
 def test_the_captured_graph_is_the_loop_of_the_author(kind: type[nn.Module], first: str, second: str) -> None:
     spec = specified(first, second)
-    session = open_session(house.serialized(torch_module.capture_module(kind(), "net", spec, list(spec.inputs))))
+    session = open_session(graphs.serialized(torch_module.capture_module(kind(), "net", spec, list(spec.inputs))))
     states = {first: np.zeros((1, WIDTH), np.float32), second: np.zeros((1, WIDTH), np.float32)}
     for feed, right in zip(FEEDS, by_hand(kind(), FEEDS), strict=True):
         got = session.run(list(spec.outputs), {"x": feed, **states})

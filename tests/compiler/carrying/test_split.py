@@ -1,6 +1,6 @@
 """Operators run on new frames; what they made of old ones comes in as a state."""
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.streaming.carrying_cut import Choice
 from compiler.analysis.streaming.contexts import find_context
 from compiler.analysis.streaming.stable import Stable
@@ -26,7 +26,7 @@ def split(choice: Choice) -> tuple[Lowered, Split]:
 def test_a_state_of_one_size_is_fed_its_newest_frames() -> None:
     lowered, made = split(Choice(frozenset({"turned"}), frozenset(), 0, 0))
     assert made.states == [State("context_carried_0", "next_context_carried_0", None)]
-    assert list(house.inputs_named(lowered.model)) == ["x", "context_carried_0"]
+    assert list(graphs.inputs_named(lowered.model)) == ["x", "context_carried_0"]
     cut = node_named(lowered.model, "next_context_carried_0")
     assert cut.op_type == "Slice"
     assert [str(dim) for dim in cut.outputs[0].shape or ()] == [BATCH, "3", "4"]
@@ -41,5 +41,5 @@ def test_what_runs_again_stays_on_all_frames() -> None:
 
 def test_new_nodes_say_which_pass_made_them() -> None:
     lowered, _ = split(Choice(frozenset({"turned"}), frozenset(), 0, 0))
-    stamps = {node.metadata_props.get(house.PASS_KEY) for node in lowered.model.graph}
+    stamps = {node.metadata_props.get(graphs.PASS_KEY) for node in lowered.model.graph}
     assert "tiny_pass" in stamps

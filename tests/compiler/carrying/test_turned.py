@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.carrying.turned import Turned, turn_states
 from compiler.passes.sink_transposes import SinkTransposes
 from compiler.stages import Lowered, State
@@ -40,8 +40,8 @@ def test_new_frames_are_joined_as_they_come() -> None:
     outcome = verify_pass(SinkTransposes(), context(), tolerance=0.0, steps=4)
     after = outcome.lowered
     assert ops_of(after.model) == ["Concat", "Slice", "Transpose", "Conv", "Transpose"]
-    assert list(house.inputs_named(after.model)["past"].shape or ()) == ["batch", 2, 4]
-    assert list(house.outputs_named(after.model)["next_past"].shape or ()) == ["batch", 2, 4]
+    assert list(graphs.inputs_named(after.model)["past"].shape or ()) == ["batch", 2, 4]
+    assert list(graphs.outputs_named(after.model)["next_past"].shape or ()) == ["batch", 2, 4]
     assert after.states[0].initial == (((0.5, 1.0, 3.0, 5.0), (0.25, 2.0, 4.0, 6.0)),)
     assert outcome.detail == "1 states turned"
 
@@ -62,12 +62,12 @@ def test_states_of_four_axes() -> None:
     model = parse(text, random_weights({"kernel": (4, 1, 3, 1)}))
     graph = Lowered("tiny", model, states=(State("past", "next_past", None),), batch_axis="batch", data_outputs=("y",))
     outcome = verify_pass(SinkTransposes(), graph, tolerance=0.0, steps=4)
-    assert list(house.inputs_named(outcome.lowered.model)["past"].shape or ()) == ["batch", 2, 3, 4]
+    assert list(graphs.inputs_named(outcome.lowered.model)["past"].shape or ()) == ["batch", 2, 3, 4]
 
 
 def test_a_form_turns_no_state() -> None:
     after = SinkTransposes(turns_states=False).apply(context()).lowered
-    assert list(house.inputs_named(after.model)["past"].shape or ()) == ["batch", 4, 2]
+    assert list(graphs.inputs_named(after.model)["past"].shape or ()) == ["batch", 4, 2]
     assert after.state_maps == ()
 
 
@@ -95,7 +95,7 @@ def test_a_context_is_left_where(reason: str) -> None:
 def test_frames_that_a_mask_counts_are_left() -> None:
     after, turned = turn_states(context(2), "sink_transposes")
     assert turned == 0
-    assert list(house.inputs_named(after.model)["past"].shape or ()) == ["batch", 4, 2]
+    assert list(graphs.inputs_named(after.model)["past"].shape or ()) == ["batch", 4, 2]
 
 
 def test_an_order_that_moves_the_rows_is_left() -> None:

@@ -8,7 +8,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.checker.check import check
 from compiler.checker.graph import Rejected
 from compiler.passes.pad_axes import PadAxes
@@ -22,7 +22,7 @@ def proved(text: str, weights: dict[str, np.ndarray] | None = None) -> tuple[onn
     """A graph before and after padding, and its certificate."""
     origin = offline(text, weights)
     outcome = PadAxes().apply(copy_of(origin))
-    house.infer_shapes(origin.model)
+    graphs.infer_shapes(origin.model)
     before, after = (ir.serde.serialize_model(each.model) for each in (origin, outcome.lowered))
     return before, after, copy.deepcopy(dict(outcome.records[0]))
 

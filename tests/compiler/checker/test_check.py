@@ -12,7 +12,7 @@ import onnx_ir as ir
 import pytest
 from onnx import numpy_helper
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.checker import graph as graph_of_checker
 from compiler.checker.check import check
 from compiler.checker.graph import DoesNotRun, Rejected
@@ -31,8 +31,8 @@ Proof = tuple[onnx.ModelProto, onnx.ModelProto, dict[str, Any]]
 
 def proof_of(lowered: Lowered) -> Proof:
     """The graph before, the graph after and the certificate."""
-    house.infer_shapes(lowered.model)
-    before = ir.serde.serialize_model(house.clone(lowered.model))
+    graphs.infer_shapes(lowered.model)
+    before = ir.serde.serialize_model(graphs.clone(lowered.model))
     outcome = PadAxes().apply(lowered)
     after = ir.serde.serialize_model(outcome.lowered.model)
     return before, after, json.loads(json.dumps(outcome.records[0]))

@@ -7,7 +7,7 @@ from typing import Any
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.checker.check import check
 from compiler.checker.free_axes import free_size
 from compiler.checker.graph import Graph, Rejected
@@ -49,8 +49,8 @@ def graph_of(body: str) -> Lowered:
 
 def padded(origin: Lowered) -> tuple[Any, Any, dict[str, Any]]:
     """Both programs and the certificate."""
-    house.infer_shapes(origin.model)
-    outcome = PadAxes().apply(dataclasses.replace(origin, model=house.clone(origin.model)))
+    graphs.infer_shapes(origin.model)
+    outcome = PadAxes().apply(dataclasses.replace(origin, model=graphs.clone(origin.model)))
     before, after = (ir.serde.serialize_model(each.model) for each in (origin, outcome.lowered))
     return before, after, json.loads(json.dumps(outcome.records[0]))
 

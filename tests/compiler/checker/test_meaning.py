@@ -3,7 +3,7 @@
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.checker.graph import Graph, Rejected
 from compiler.checker.meaning import require_meaning
 from tests.kit.graphs import parse
@@ -17,7 +17,7 @@ def graph(body: str) -> Graph:
          int64[1] four = {{4}}>
         {{ n = Shape<start = 1, end = 2>(x)  m = Squeeze(n)  k = Sub(n, one)  f = Cast<to = 1>(k)  {body} }}"""
     )
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     return Graph(ir.serde.serialize_model(model))
 
 

@@ -9,7 +9,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.checker import replay as replay_module
 from compiler.checker.check import check
 from compiler.checker.graph import Graph, Part, Rejected
@@ -27,8 +27,8 @@ def replayed(body: str) -> tuple[Replay, dict[str, Any], onnx.ModelProto]:
 
 
 def replayed_of(lowered: Lowered) -> tuple[Replay, dict[str, Any], onnx.ModelProto]:
-    house.infer_shapes(lowered.model)
-    before = ir.serde.serialize_model(house.clone(lowered.model))
+    graphs.infer_shapes(lowered.model)
+    before = ir.serde.serialize_model(graphs.clone(lowered.model))
     outcome = PadAxes().apply(lowered)
     after = ir.serde.serialize_model(outcome.lowered.model)
     certificate = json.loads(json.dumps(outcome.records[0]))
@@ -90,8 +90,8 @@ def test_sums_of_probabilities_are_run_with_their_softmax() -> None:
 def test_a_step_that_reads_what_was_put_in_place_of_another_is_run() -> None:
     """What takes the place of an input has another name in the graph before; the row alone is given the same."""
     lowered = copy_of(streaming())
-    house.infer_shapes(lowered.model)
-    before = ir.serde.serialize_model(house.clone(lowered.model))
+    graphs.infer_shapes(lowered.model)
+    before = ir.serde.serialize_model(graphs.clone(lowered.model))
     outcome = PadAxes().apply(lowered)
     certificate = json.loads(json.dumps(outcome.records[0]))
     steps = Replay(Graph(before), Graph(ir.serde.serialize_model(outcome.lowered.model)), certificate, 2)

@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 from onnx import numpy_helper
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.checker.check import check
 from compiler.checker.graph import Graph
 from compiler.checker.replay import Replay
@@ -44,8 +44,8 @@ Proof = tuple[onnx.ModelProto, onnx.ModelProto, dict[str, Any]]
 
 def proof() -> Proof:
     lowered = copy_of(streaming())
-    house.infer_shapes(lowered.model)
-    before = ir.serde.serialize_model(house.clone(lowered.model))
+    graphs.infer_shapes(lowered.model)
+    before = ir.serde.serialize_model(graphs.clone(lowered.model))
     outcome = PadAxes().apply(lowered)
     return before, ir.serde.serialize_model(outcome.lowered.model), copy.deepcopy(outcome.records[0])
 

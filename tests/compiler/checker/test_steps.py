@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 from onnx import numpy_helper
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.checker.graph import Rejected, Unanswered
 from compiler.checker.steps import check_steps
 from compiler.derivation.derive import derive
@@ -23,7 +23,7 @@ Told = dict[str, Any]
 def derived(drawing: Drawing) -> tuple[onnx.ModelProto, onnx.ModelProto, Told]:
     whole = whole_graph(drawing)
     found = derive(whole, "time", "past", LONGEST, chunk=drawing.chunk, forget=drawing.forgets)
-    house.infer_shapes(found.model)
+    graphs.infer_shapes(found.model)
     return ir.serde.serialize_model(whole), ir.serde.serialize_model(found.model), found.certificate
 
 
@@ -38,7 +38,7 @@ def test_tokens_that_are_joined_and_moved_back_are_drawn_for_their_table() -> No
          int64[1] end = {9223372036854775807}, int64[1] axis = {1}>
         { moved = Pad(tokens, one) both = Concat<axis = 1>(text, moved) found = Gather(table, both)
           y = Slice(found, three, end, axis) }""")
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     made = derive(model, "time", "past", 8)
     whole, steps = (ir.serde.serialize_model(each) for each in (model, made.model))
     assert check_steps(whole, steps, made.certificate) == len(made.certificate["values"])
@@ -61,7 +61,7 @@ def _scaled_by(steps: onnx.ModelProto, number: float) -> onnx.ModelProto:
 
 def test_graphs_that_compute_in_halves_are_held_to_the_rounding_of_halves() -> None:
     model = parse(IN_HALVES)
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     made = derive(model, "time", "past", 16)
     whole, steps = (ir.serde.serialize_model(each) for each in (model, made.model))
     last_bit = float(np.nextafter(np.float16(0.25), np.float16(1)))

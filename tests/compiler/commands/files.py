@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 
 import build
-from compiler import ir as house
+from compiler import ir as graphs
 from tests.kit.graphs import parse
 
 DOUBLED = """(float[batch,time,4] x) => (float[batch,time,4] y) {
@@ -35,7 +35,7 @@ CACHE = """(float[batch,2,4] x, float[batch,past,4] cache, int64[1] middle)
 
 def write(path: Path, text: str) -> str:
     """A file of a graph in ONNX text."""
-    path.write_bytes(house.serialized(parse(text, {"middle": np.array([1])})))
+    path.write_bytes(graphs.serialized(parse(text, {"middle": np.array([1])})))
     return str(path)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.commands.shared_axes import is_made_up, share_axes
 from tests.kit.graphs import parse
 
@@ -33,7 +33,7 @@ WEIGHTS = {"w": np.zeros((1, 6, 4), np.float32), "r": np.zeros((1, 6, 2), np.flo
 def test_axes_that_meet_have_one_name(inputs: str, nodes: str, expected: str) -> None:
     model = parse(f"({inputs}, float w, float r, int64 last) => (float y) {{ {nodes} }}", WEIGHTS)
     share_axes(model)
-    assert " ".join(",".join(map(str, house.dims_of(value) or ())) for value in model.graph.inputs) == expected
+    assert " ".join(",".join(map(str, graphs.dims_of(value) or ())) for value in model.graph.inputs) == expected
 
 
 def test_a_name_that_somebody_gave_is_told_from_an_exporters() -> None:

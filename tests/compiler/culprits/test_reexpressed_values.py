@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.culprits.reexpressed_values import reexpressed
 from compiler.culprits.search import find_culprits
 from compiler.recipe.gates import Tolerance
@@ -52,9 +52,11 @@ def test_a_defect_is_no_other_form() -> None:
 def test_a_value_that_is_not_finite_is_broken() -> None:
     after = deep_stream(LAYERS)
     node = node_named(after.model, "up_1")
-    weight = house.array_of(node.inputs[1])
+    weight = graphs.array_of(node.inputs[1])
     assert weight is not None
-    node.replace_input_with(1, house.Inserter(after.model, "t", before=node).constant(weight * np.float32(np.inf), "w"))
+    node.replace_input_with(
+        1, graphs.Inserter(after.model, "t", before=node).constant(weight * np.float32(np.inf), "w")
+    )
     assert other_forms(after) == set()
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.culprits.records import Findings
 from compiler.culprits.search import find_culprits
 from compiler.passes.pad_axes import PadAxes
@@ -42,7 +42,7 @@ def spoiled(*changes: Spoil) -> Lowered:
     after = deep_stream()
     for change in changes:
         change(after.model)
-    house.infer_shapes(after.model)
+    graphs.infer_shapes(after.model)
     return after
 
 
@@ -91,7 +91,7 @@ def test_one_broken_node_of_twelve_layers_is_named_with_its_line(spoil: Spoil, e
     assert place.source.startswith("tiny.py:")
     origin = {"too_much_node": "scores_7_matmul", "active_4_moved_node": "active_4_relu"}.get(expected[0], expected[0])
     right = next(node for node in BEFORE.model.graph if node.name == origin)
-    assert place.source == house.source_of(right)
+    assert place.source == graphs.source_of(right)
     assert found.culprits[0].share is not None
     assert found.culprits[0].share > 0.99
 
@@ -181,7 +181,7 @@ OFFLINE = """(float[batch,time,4] x, float[4,4] w, float[4,4] v) => (float[batch
 def test_whole_utterances_of_any_length(optimize: bool) -> None:
     weights = random_weights({"w": (4, 4), "v": (4, 4)})
     before = offline(OFFLINE, weights)
-    house.infer_shapes(before.model)
+    graphs.infer_shapes(before.model)
     rng = np.random.default_rng(0)
     feeds = [{"x": rng.standard_normal((1, length, 4)).astype(np.float32)} for length in (3, 7, 5)]
     steps = [OriginalCall(feed, runner_of(before).step(feed), {}) for feed in feeds]
@@ -198,10 +198,10 @@ def test_the_first_call_of_a_stream_is_searched_by_itself() -> None:
     def with_first_call(factor: float) -> Lowered:
         lowered = deep_stream(2)
         first = Runner(lowered, session_of(lowered.model))
-        model = house.clone(lowered.model)
+        model = graphs.clone(lowered.model)
         for state in lowered.states:  # the first call has no caches: theirs are constants without frames
-            value = house.inputs_named(model)[state.input]
-            empty = house.Inserter(model, "test", before=next(iter(model.graph))).constant(
+            value = graphs.inputs_named(model)[state.input]
+            empty = graphs.Inserter(model, "test", before=next(iter(model.graph))).constant(
                 first.states[state.input], state.input
             )
             for use in list(value.uses()):

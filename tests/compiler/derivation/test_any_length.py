@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.derivation.any_length import AnyLength, Places
 from compiler.derivation.judging import Judging
 from tests.kit.graphs import parse
@@ -63,11 +63,11 @@ def test_places_lie_within_their_bounds() -> None:
 def test_places_in_narrow_types_are_not_counted_on() -> None:
     whole = whole_graph(Drawing(mask="band", width=4))
     for node in [node for node in whole.graph if node.op_type in ("LessOrEqual", "Greater")]:
-        insert = house.Inserter(whole, "test", node)
+        insert = graphs.Inserter(whole, "test", node)
         for at, value in enumerate(node.inputs):
             assert value is not None
             node.replace_input_with(at, insert.op("Cast", [value], {"to": int(ir.DataType.FLOAT)}, name="real"))
-    house.infer_shapes(whole)
+    graphs.infer_shapes(whole)
     judging = Judging(whole, "time", LONGEST)
     assert "is not known" in AnyLength(judging, 3).why_not()
 
@@ -110,7 +110,7 @@ ATTENDING = """(float[batch,time,4] x) => (float[batch,time,4] y) <int64 zero = 
 def test_what_is_known_of_any_length_is_so_of_a_long_sequence(name: str) -> None:
     text, is_known = MASKS[name]
     whole = parse(ATTENDING.replace("MASK", text))
-    house.infer_shapes(whole)
+    graphs.infer_shapes(whole)
     judging = Judging(whole, "time", LONGEST)
     kept = max(count for count, *_ in judging.recent.values())
     assert (AnyLength(judging, kept).why_not() == "") == is_known

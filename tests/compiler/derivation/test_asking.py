@@ -2,7 +2,7 @@
 
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.derivation.asking import Asking
 from compiler.derivation.caching import Caches
 from compiler.derivation.judging import Judging
@@ -22,7 +22,7 @@ def parts_along(found: list[tuple[ir.Value, Parts]], value: ir.Value) -> set[Par
 
 def test_rows_of_attention_are_new_and_its_columns_all_frames() -> None:
     found = asked_for(Drawing(positions="rotary", groups=1))
-    weights = {each for each, _ in found if house.is_op(each.producer(), "Softmax")}
+    weights = {each for each, _ in found if graphs.is_op(each.producer(), "Softmax")}
     assert weights
     for value in weights:
         ((_, rows), (_, columns)) = next(parts for each, parts in found if each is value)

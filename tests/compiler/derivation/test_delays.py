@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.derivation.delays import write_delays
 from compiler.derivation.derive import derive
 from compiler.errors import Refused
@@ -46,7 +46,7 @@ DELAYS = {
 
 def graph(text: str) -> ir.Model:
     model = parse(f"{HEAD}{{ {text} }}")
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     return model
 
 
@@ -64,7 +64,7 @@ def test_a_delay_is_found_and_its_steps_say_the_same(name: str) -> None:
 
 def test_zeros_that_are_computed_with_are_no_delay() -> None:
     model = graph("a = Pad(x, front) b = Sigmoid(a) y = Slice(b, zero, last, one)")
-    assert write_delays(model, house.symbol("time")) == 0
+    assert write_delays(model, graphs.symbol("time")) == 0
     with pytest.raises(Refused, match="Pad acts along time"):
         derive(model, "time", "past", 16)
 
@@ -76,7 +76,7 @@ def test_other_first_frames_are_selected_by_their_places() -> None:
     )
     x = np.random.default_rng(0).standard_normal((2, 9, 4)).astype(np.float32)
     expected = session(model).run(["y"], {"x": x})[0]
-    assert write_delays(model, house.symbol("time")) == 1
+    assert write_delays(model, graphs.symbol("time")) == 1
     np.testing.assert_array_equal(session(model).run(["y"], {"x": x})[0], expected)
     with pytest.raises(Refused, match="nothing is cached whose frames could be counted"):
         derive(model, "time", "past", 16)
@@ -84,6 +84,6 @@ def test_other_first_frames_are_selected_by_their_places() -> None:
 
 def test_frames_that_are_moved_forwards_are_refused() -> None:
     model = graph("a = Pad(x, ahead) y = Slice(a, one, end, one)")
-    assert write_delays(model, house.symbol("time")) == 0
+    assert write_delays(model, graphs.symbol("time")) == 0
     with pytest.raises(Refused):
         derive(model, "time", "past", 16)

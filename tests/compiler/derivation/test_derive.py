@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.derivation.derive import derive
 from compiler.errors import Refused
 from tests.kit.whole_sequences import CHUNKED, LABELS, LONGEST, RETURNING, Drawing, in_calls, session, whole_graph
@@ -29,7 +29,7 @@ def test_a_sliding_mask_lets_caches_forget() -> None:
     assert derived.certificate["recent"] == 3
     assert derived.certificate["why_it_ends"] == ""
     assert [(each.kept, each.is_count) for each in derived.cached] == [(3, False), (3, False), (0, True)]
-    counted = house.inputs_named(derived.model)[derived.cached[-1].input]
+    counted = graphs.inputs_named(derived.model)[derived.cached[-1].input]
     assert ([str(dim) for dim in counted.shape or ()], counted.dtype) == (["batch"], ir.DataType.INT64)
 
 
@@ -53,8 +53,8 @@ def test_streams_end_with_the_window_where_longer_ones_are_not_known(drawing: Dr
 def test_frames_of_many_channels_are_counted_by_one_of_them() -> None:
     whole = whole_graph(Drawing(mask="band", width=4))
     (tokens,) = whole.graph.inputs
-    readers = house.consumers_of(tokens)
-    insert = house.Inserter(whole, "test", next(iter(whole.graph)))
+    readers = graphs.consumers_of(tokens)
+    insert = graphs.Inserter(whole, "test", next(iter(whole.graph)))
     pairs = ir.Value(name="pairs", shape=ir.Shape(["batch", "time", 2]), type=ir.TensorType(ir.DataType.INT64))
     second = insert.op("Gather", [pairs, insert.constant(np.array(1, np.int64), "second")], {"axis": 2}, name="second")
     for node in readers:
@@ -62,7 +62,7 @@ def test_frames_of_many_channels_are_counted_by_one_of_them() -> None:
             if operand is tokens:
                 node.replace_input_with(at, second)
     whole.graph.inputs[0] = pairs
-    house.infer_shapes(whole)
+    graphs.infer_shapes(whole)
     tokens_of = np.random.default_rng(0).integers(0, LABELS, (2, LONGEST, 2))
     right = session(whole).run(["scores"], {"pairs": tokens_of})[0]
     derived = derive(whole, "time", "past", LONGEST, forget=True)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.derivation.first_states import first_state
 from tests.kit.graphs import parse
 
@@ -33,8 +33,8 @@ ALIKE = {
 def test_one_row_is_followed_to_the_state(how: str) -> None:
     text, expected = ALIKE[how]
     model = parse(f"{HEAD}{SIZES}{ROWS}{text} }}", {})
-    house.infer_shapes(model)
-    found = first_state(model.graph.outputs[0], house.symbol("batch"))
+    graphs.infer_shapes(model)
+    found = first_state(model.graph.outputs[0], graphs.symbol("batch"))
     assert found is not None and found.dtype == np.float32
     assert np.array_equal(found, expected)
 
@@ -53,8 +53,8 @@ APART = {
 @pytest.mark.parametrize("how", APART)
 def test_what_is_not_one_row_for_all_is_not_known(how: str) -> None:
     model = parse(f"{HEAD}{SIZES}{ROWS}{APART[how]} }}", {})
-    house.infer_shapes(model)
-    found = first_state(model.graph.outputs[0], house.symbol("batch"))
+    graphs.infer_shapes(model)
+    found = first_state(model.graph.outputs[0], graphs.symbol("batch"))
     assert found is None
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.derivation.derive import derive
 from compiler.derivation.judging import Judging, offenders
 from compiler.errors import Refused
@@ -122,7 +122,7 @@ def test_masks_are_written_in_any_way(writing: str) -> None:
 def test_places_are_no_data(positions: str) -> None:
     judging = Judging(whole_graph(Drawing(positions=positions)), "time", LONGEST)
     assert judging.offences == []
-    places = next(node.outputs[0] for node in judging.model.graph if house.is_op(node, "Range"))
+    places = next(node.outputs[0] for node in judging.model.graph if graphs.is_op(node, "Range"))
     assert not judging.of(places).is_data
 
 

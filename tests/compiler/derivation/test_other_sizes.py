@@ -5,18 +5,18 @@ from collections.abc import Callable
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.shape_only import ShapeOnly
 from compiler.derivation.other_sizes import NotBounded, sizes_of
 from tests.kit.place_graphs import PlaceGraph
 
-FRAMES = house.symbol("time")
+FRAMES = graphs.symbol("time")
 
 
 def sizes(write: Callable[[PlaceGraph], ir.Value], most: dict[str, int]) -> list[int]:
     graph = PlaceGraph()
     made = ShapeOnly([graph.ended(write(graph))])
-    return [each[house.symbol("batch")] for each in sizes_of(made, FRAMES, most)]
+    return [each[graphs.symbol("batch")] for each in sizes_of(made, FRAMES, most)]
 
 
 def repeated(graph: PlaceGraph) -> ir.Value:

@@ -6,11 +6,11 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.derivation.placed import NotPlaced, placed
 from tests.kit.place_graphs import LONGEST, PlaceGraph
 
-FRAMES = house.symbol("time")
+FRAMES = graphs.symbol("time")
 
 
 def made(write: Callable[[PlaceGraph], ir.Value]) -> ir.Value:
@@ -67,7 +67,7 @@ def test_what_lies_in_front_of_the_frames_is_part_of_the_table() -> None:
     assert found.array.tolist() == [-1, *range(LONGEST)]
 
 
-BATCH = house.symbol("batch")
+BATCH = graphs.symbol("batch")
 
 
 def behind_rows(graph: PlaceGraph, entries: ir.Value) -> ir.Value:

@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.derivation.placed import Array, Placed
 from compiler.derivation.placing import Placing, by_distance, compared, varying
 from compiler.derivation.written_sizes import Part, Sizes
@@ -33,17 +33,17 @@ TABLES: dict[str, tuple[Array, tuple[int, ...], str]] = {
 
 def written(array: Array, along: tuple[int, ...], part: Part) -> tuple[ir.Model, ir.Value]:
     """A graph of what a table is for a call of three frames behind six."""
-    shape = [house.symbol("time") if at in along else size for at, size in enumerate(array.shape)]
+    shape = [graphs.symbol("time") if at in along else size for at, size in enumerate(array.shape)]
     whole = ir.Value(name="table", shape=ir.Shape([str(each) for each in shape]))
     whole.shape = ir.Shape([str(each) if at in along else int(array.shape[at]) for at, each in enumerate(shape)])
     inputs = [ir.Value(name=name, shape=ir.Shape([name]), type=ir.TensorType(ir.DataType.FLOAT))
               for name in ("time", "past")]  # fmt: skip
     model = ir.Model(ir.Graph(inputs, [], nodes=[], opset_imports={"": 20}, name="call"), ir_version=10)
-    sizes = Sizes(model, house.symbol("time"), house.symbol("past"))
+    sizes = Sizes(model, graphs.symbol("time"), graphs.symbol("past"))
     count = sizes.frames if part is Part.NEW else sizes.total
     after = [count if at in along else size for at, size in enumerate(array.shape)]
     found = Placing(model, sizes).written(whole, Placed(array, along), dict.fromkeys(along, part), after)
-    joined = house.Inserter(model, "test").op("Concat", inputs[::-1], {"axis": 0}, name="joined")
+    joined = graphs.Inserter(model, "test").op("Concat", inputs[::-1], {"axis": 0}, name="joined")
     sizes.measure([(inputs[1], joined, 0)])
     model.graph.outputs.append(found)
     found.dtype = ir.DataType.from_numpy(array.dtype)

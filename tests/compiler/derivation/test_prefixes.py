@@ -3,7 +3,7 @@
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.lengths import infer_settled
 from compiler.derivation.dependence import HERE
 from compiler.derivation.derive import derive
@@ -15,7 +15,7 @@ from tests.kit.graphs import parse
 from tests.kit.whole_sequences import LETTERS, LONGEST, MASKS, Drawing, whole_graph
 from tests.property.derived_steps import tried
 
-TIME, LETTERS_AXIS = house.symbol("time"), house.symbol("letters")
+TIME, LETTERS_AXIS = graphs.symbol("time"), graphs.symbol("letters")
 NAMED = {"letters": LETTERS}
 
 SIZES: dict[str, tuple[Dim, Dim | None]] = {

@@ -7,7 +7,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.derivation.dependence import EVERYWHERE, HERE, Reach
 from compiler.derivation.derive import derive
 from compiler.derivation.links import NotLinked
@@ -23,7 +23,7 @@ def graph(op_type: str, taps: int, frames_first: bool = False, **attributes: Any
     given = ir.Value(name="features", shape=ir.Shape(shape), type=ir.TensorType(ir.DataType.FLOAT))
     made = ir.Graph([given], [], nodes=[], opset_imports={"": 20}, name="reading")
     model = ir.Model(made, ir_version=10)
-    insert = house.Inserter(model, "test")
+    insert = graphs.Inserter(model, "test")
 
     def weights(*sizes: int) -> ir.Value:
         return insert.constant(np.ones(sizes, np.float32), "weights")
@@ -40,7 +40,7 @@ def graph(op_type: str, taps: int, frames_first: bool = False, **attributes: Any
     value = insert.op(op_type, operands, attributes, name="read")
     value.name = "result"
     made.outputs.append(value)
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     return model
 
 
@@ -70,18 +70,18 @@ def test_reach_is_told_exactly(name: str) -> None:
 def test_what_looks_ahead_is_refused_with_its_reach(name: str) -> None:
     model, _, reach = READ[name]
     with pytest.raises(Refused) as refused:
-        derive(house.clone(model), "time", "past", 8)
+        derive(graphs.clone(model), "time", "past", 8)
     assert str(reach) in refused.value.message
     assert refused.value.place.op == next(iter(model.graph)).op_type
 
 
 def test_the_newest_frames_of_a_convolution_are_kept() -> None:
-    (kept,) = derive(house.clone(READ["causal"][0]), "time", "past", 8).cached
+    (kept,) = derive(graphs.clone(READ["causal"][0]), "time", "past", 8).cached
     assert (kept.kept, kept.is_state, kept.is_joined) == (2, False, False)
 
 
 def test_the_state_of_a_recurrence_is_carried() -> None:
-    (state,) = derive(house.clone(READ["forward"][0]), "time", "past", 8).cached
+    (state,) = derive(graphs.clone(READ["forward"][0]), "time", "past", 8).cached
     assert (state.kept, state.is_state, state.is_joined) == (0, True, False)
     assert [str(dim) for dim in state.value.shape or ()] == ["1", "batch", str(WIDTH)]
 
@@ -96,14 +96,14 @@ NOT_KEPT = {
 def test_what_keeps_otherwise_has_no_steps_yet(name: str) -> None:
     model, said = NOT_KEPT[name]
     with pytest.raises(Refused, match=said):
-        derive(house.clone(model), "time", "past", 8)
+        derive(graphs.clone(model), "time", "past", 8)
 
 
 def begun(number: float) -> ir.Model:
     """A recurrence that begins with a layer of a stack of states, all of them one number."""
-    model = house.clone(READ["forward"][0])
+    model = graphs.clone(READ["forward"][0])
     (node,) = model.graph
-    insert = house.Inserter(model, "test", before=node)
+    insert = graphs.Inserter(model, "test", before=node)
     one = insert.constant(np.array([[[number]]], np.float32), "one")
     rows = insert.op("Shape", [model.graph.inputs[0]], {"start": 1, "end": 2}, name="rows", dtype=ir.DataType.INT64)
     sizes = insert.op("Concat", [insert.int64s(2), rows, insert.int64s(WIDTH)], {"axis": 0}, name="sizes")
@@ -111,7 +111,7 @@ def begun(number: float) -> ir.Model:
     state = insert.op("Slice", [stack, *(insert.int64s(each) for each in (0, 1, 0))], name="state")
     node.resize_inputs(6)
     node.replace_input_with(5, state)
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     return model
 
 
@@ -128,22 +128,22 @@ def test_a_recurrence_may_begin_with_other_numbers_which_its_state_begins_with()
 def test_a_recurrence_whose_rows_begin_apart_is_refused() -> None:
     model = begun(0.5)
     node, rows = model.graph.node(-1), next(each for each in model.graph if each.op_type == "Shape").outputs[0]
-    insert = house.Inserter(model, "test", before=node)
+    insert = graphs.Inserter(model, "test", before=node)
     table = insert.constant(np.ones((1, 9, WIDTH), np.float32), "table")
     cut = insert.op("Slice", [table, insert.int64s(0), rows, insert.int64s(1)], name="cut", shape=[1, "batch", WIDTH])
     node.replace_input_with(5, cut)
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     with pytest.raises(Refused, match="GRU begins with a state that is not one row of constants"):
         derive(model, "time", "past", 8)
 
 
 def test_a_state_that_is_used_hangs_on_the_last_frame() -> None:
-    model = house.clone(READ["forward"][0])
+    model = graphs.clone(READ["forward"][0])
     (node,) = model.graph
     node.resize_outputs(2)
     node.outputs[1].name, node.outputs[1].dtype = "last", ir.DataType.FLOAT
     model.graph.outputs.append(node.outputs[1])
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     with pytest.raises(Refused, match="the state of GRU behind the last frame is used"):
         derive(model, "time", "past", 8)
 

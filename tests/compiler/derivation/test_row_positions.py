@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.derivation.row_positions import NotByRow, RowPositions
 from tests.kit.graphs import parse
 from tests.kit.whole_sequences import session
@@ -38,7 +38,7 @@ TEXT = """
 def model() -> ir.Model:
     table = np.random.default_rng(1).standard_normal((9, 4)).astype(np.float32)
     made = parse(TEXT, {"table": table})
-    house.infer_shapes(made)
+    graphs.infer_shapes(made)
     return made
 
 
@@ -47,9 +47,11 @@ def by_row(graph: ir.Model) -> ir.Model:
     graph.graph.inputs.remove(heard)
     of_rows = ir.Value(name="heard_of_rows", shape=ir.Shape(["batch"]), type=heard.type)
     graph.graph.inputs.append(of_rows)
-    first = house.Inserter(graph, "test", before=next(iter(graph.graph)))
-    RowPositions(graph, house.symbol("batch")).write(heard, first.op("Unsqueeze", [of_rows, first.int64s(1)], name="h"))
-    house.prune(graph)
+    first = graphs.Inserter(graph, "test", before=next(iter(graph.graph)))
+    RowPositions(graph, graphs.symbol("batch")).write(
+        heard, first.op("Unsqueeze", [of_rows, first.int64s(1)], name="h")
+    )
+    graphs.prune(graph)
     return graph
 
 
@@ -77,6 +79,6 @@ def test_what_has_no_rule_is_named(written: str, other: str) -> None:
     ones = "float[3, 2] z_like = {1.0, 1.0, 1.0, 1.0, 1.0, 1.0}, int64[1] last"
     text = TEXT.replace(written, other).replace("int64[1] last", ones)
     graph = parse(text, {"table": np.zeros((9, 4), np.float32)})
-    house.infer_shapes(graph)
+    graphs.infer_shapes(graph)
     with pytest.raises(NotByRow, match="computes with positions, and no rule says"):
         by_row(graph)

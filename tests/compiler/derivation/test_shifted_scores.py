@@ -7,24 +7,24 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.derivation.derive import derive
 from compiler.derivation.judging import Judging
 from compiler.derivation.shifted_scores import in_terms_of_movements, look_up, require_masked, restore
 from compiler.errors import Refused
 from tests.kit.whole_sequences import LONGEST, PREFIX, SHIFTED, Drawing, session, whole_graph
 
-TIME = house.symbol("time")
+TIME = graphs.symbol("time")
 
 
 @pytest.mark.parametrize("positions", SHIFTED)
 def test_lookups_answer_as_the_movements_do_and_leave_the_graph_as_it_was(positions: str) -> None:
     whole = whole_graph(Drawing(positions=positions, layers=2))
-    written, tokens = house.serialized(whole), {"tokens": np.arange(2 * 9).reshape(2, 9) % 13}
+    written, tokens = graphs.serialized(whole), {"tokens": np.arange(2 * 9).reshape(2, 9) % 13}
     (expected,) = session(whole).run(["scores"], tokens)
     lookups = look_up(whole, TIME, LONGEST)
     assert [each.support.all() for each in lookups] == [positions == "moved"] * 2
-    read = {node for each in lookups for node in house.consumers_of(each.moved)}
+    read = {node for each in lookups for node in graphs.consumers_of(each.moved)}
     assert read == set()
     assert np.allclose(session(whole).run(["scores"], tokens)[0], expected, atol=1e-5)
     restore(whole, lookups)

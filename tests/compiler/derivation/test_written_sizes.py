@@ -4,12 +4,12 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.derivation.written_sizes import Part, Sizes, written_size
 from compiler.errors import Refused
 from compiler.runners.session import session_of
 
-TIME, PAST = house.symbol("time"), house.symbol("past")
+TIME, PAST = graphs.symbol("time"), graphs.symbol("past")
 
 
 def call(recent: int = 0) -> tuple[ir.Model, Sizes, list[ir.Value]]:
@@ -27,7 +27,7 @@ def run(model: ir.Model, values: list[ir.Value]) -> list[np.ndarray]:
 
 def test_sizes_and_places_of_a_call() -> None:
     model, sizes, inputs = call()
-    batch = house.symbol("batch")
+    batch = graphs.symbol("batch")
     asked = [
         sizes.several([2 * batch, TIME + PAST, 4], "shape"),
         *(sizes.places(part, "") for part in (Part.NEW, Part.ALL)),
@@ -35,7 +35,7 @@ def test_sizes_and_places_of_a_call() -> None:
         *(sizes.places(part, "", 1, batch) for part in (Part.NEW, Part.FIRST, Part.ALL)),
         sizes.scalar(PAST, ir.DataType.FLOAT),
     ]
-    joined = house.Inserter(model, "test").op("Concat", inputs[::-1], {"axis": 1}, name="joined")
+    joined = graphs.Inserter(model, "test").op("Concat", inputs[::-1], {"axis": 1}, name="joined")
     sizes.measure([(inputs[1], joined, 1)])
     shape, new, every, *behind, past = run(model, asked)
     assert shape.tolist() == [6, 7, 4]
@@ -67,7 +67,7 @@ def test_places_without_a_cache_are_refused() -> None:
 def test_an_axis_that_no_input_has_is_refused() -> None:
     _, sizes, _ = call()
     with pytest.raises(Refused, match="no input has an axis width"):
-        sizes.one(house.symbol("width"))
+        sizes.one(graphs.symbol("width"))
 
 
 def test_sizes_are_written_as_shapes_have_them() -> None:

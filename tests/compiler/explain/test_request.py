@@ -5,7 +5,7 @@ from pathlib import Path
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import RecipeError
 from compiler.explain.request import Request, from_file, padded_axes
 from compiler.passes.pad_axes import PadAxes
@@ -19,7 +19,7 @@ MASKED = """(float[batch,time,2] x, float[batch,time] mask, bool[batch,time] hid
 
 def write(folder: Path, model: ir.Model) -> Path:
     path = folder / "net.onnx"
-    path.write_bytes(house.serialized(model))
+    path.write_bytes(graphs.serialized(model))
     return path
 
 

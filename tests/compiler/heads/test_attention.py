@@ -2,7 +2,7 @@
 
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.heads.attention import Found, find_attentions
 from compiler.passes.merge_kv_heads import MergeKvHeads
 from compiler.stages import Lowered
@@ -14,7 +14,7 @@ TWO_PROJECTIONS = """more = MatMul(x, wo)  more_split = Reshape(more, split)
 
 
 def found_in(lowered: Lowered) -> Found:
-    house.infer_shapes(lowered.model)
+    graphs.infer_shapes(lowered.model)
     return find_attentions(lowered.model)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Refused
 from compiler.heads.attention import Attention, find_attentions
 from compiler.heads.layout import axes_of_cache, heads_along
@@ -12,7 +12,7 @@ from tests.kit.derived import steps_of
 
 
 def found_in(graph: Lowered) -> Attention:
-    house.infer_shapes(graph.model)
+    graphs.infer_shapes(graph.model)
     (found,) = find_attentions(graph.model, graph.states).attentions
     return found
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.heads.attention import find_attentions
 from compiler.heads.moments import OutputMoments, head_moments, output_moments, refitted
 from tests.kit.attention import HEADS, SIZE, WIDTH, attention, feeds, weights
@@ -11,7 +11,7 @@ from tests.kit.attention import HEADS, SIZE, WIDTH, attention, feeds, weights
 
 def test_moments_are_those_of_the_projections() -> None:
     graph, stored = attention("turned"), weights()
-    house.infer_shapes(graph.model)
+    graphs.infer_shapes(graph.model)
     streams = feeds(3, 7)
     (found,) = head_moments(graph, find_attentions(graph.model).attentions, streams)
     rows = np.concatenate([feed["x"][0] for stream in streams for feed in stream]).astype(np.float64)

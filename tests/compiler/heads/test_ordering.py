@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.heads.ordering import in_order
 from compiler.runners.session import session_of
 from tests.kit.graphs import node_named, ops_of, parse
@@ -35,9 +35,9 @@ def test_heads_come_in_the_order_of_constants_where_nothing_mixes_them(made: str
     reader = node_named(model, "y")
     assert reader.inputs[0] is not None
     reader.replace_input_with(0, in_order(model, reader, reader.inputs[0], 0, ORDER, "test"))
-    house.prune(model)
+    graphs.prune(model)
     np.testing.assert_array_equal(session_of(model).run(["y"], feed)[0][[1, 3, 0, 2]], before)
-    of_data = [node for node in model.graph if node.op_type == "Gather" and house.array_of(node.inputs[0]) is None]
+    of_data = [node for node in model.graph if node.op_type == "Gather" and graphs.array_of(node.inputs[0]) is None]
     assert len(of_data) == (made == "anything")
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Refused
 from compiler.heads.attention import Attention, find_attentions
 from compiler.heads.probing import TURNED, channels_of, output_projection, projection, turning
@@ -15,7 +15,7 @@ FEED = feeds(1, 10)[0][0]
 
 
 def the_one(lowered: Lowered) -> Attention:
-    house.infer_shapes(lowered.model)
+    graphs.infer_shapes(lowered.model)
     (found,) = find_attentions(lowered.model).attentions
     return found
 
@@ -85,7 +85,7 @@ def test_frames_that_are_treated_differently_are_refused() -> None:
     model = graph.model
     each = the_one(graph)
     product = next(node for node in model.graph if node.outputs[0].name == "k_biased")
-    insert = house.Inserter(model, "test", after=product)
+    insert = graphs.Inserter(model, "test", after=product)
     ramp = insert.op(
         "Slice",
         [
@@ -99,6 +99,6 @@ def test_frames_that_are_treated_differently_are_refused() -> None:
         [product.outputs[0], insert.op("ReduceSum", [ramp, insert.int64s(1)], name="ramps")],
         name="scaled_by_frame",
     )
-    house.take_over(model, product.outputs[0], scaled, except_in=[node for node in [scaled.producer()] if node])
+    graphs.take_over(model, product.outputs[0], scaled, except_in=[node for node in [scaled.producer()] if node])
     with pytest.raises(Refused, match="one affine map"):
         projection(model, each.key, FEED)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Refused
 from compiler.heads.attention import find_attentions
 from compiler.heads.rewriting import Rewriter, merged_weights, require_rewritable
@@ -19,7 +19,7 @@ from tests.kit.graphs import copy_of
 def test_groups_of_one_head_give_the_same_whatever_invertible_maps_are_used(positions: str) -> None:
     graph = attention(positions)
     changed = copy_of(graph)
-    house.infer_shapes(changed.model)
+    graphs.infer_shapes(changed.model)
     (found,) = find_attentions(changed.model).attentions
     require_rewritable(found)
     site = site_of(changed.model, found, feeds(1)[0][0])
@@ -36,8 +36,8 @@ def test_groups_of_one_head_give_the_same_whatever_invertible_maps_are_used(posi
         keys.append(Maps(key, np.asarray(np.linalg.inv(key), np.float64)))
     weights = merged_weights(site, partition, keys, values)
     Rewriter(changed.model, found, partition, weights, "test").write()
-    house.prune(changed.model)
-    house.infer_shapes(changed.model)
+    graphs.prune(changed.model)
+    graphs.infer_shapes(changed.model)
     for feed in feeds(1, 17)[0]:
         right, got = runner_of(graph).step(feed)["y"], runner_of(changed).step(feed)["y"]
         np.testing.assert_allclose(got, right, atol=2e-4 * np.abs(right).max())
@@ -45,7 +45,7 @@ def test_groups_of_one_head_give_the_same_whatever_invertible_maps_are_used(posi
 
 def test_weights_that_something_else_reads_are_refused() -> None:
     graph = attention()
-    house.infer_shapes(graph.model)
+    graphs.infer_shapes(graph.model)
     (found,) = find_attentions(graph.model).attentions
     graph.model.graph.outputs.append(found.softmax.outputs[0])
     with pytest.raises(Refused, match="weights is read by more"):
@@ -54,7 +54,7 @@ def test_weights_that_something_else_reads_are_refused() -> None:
 
 def test_projections_of_more_axes_are_refused() -> None:
     graph = attention()
-    house.infer_shapes(graph.model)
+    graphs.infer_shapes(graph.model)
     (found,) = find_attentions(graph.model).attentions
     source = found.query.product.inputs[0]
     assert source is not None
@@ -68,7 +68,7 @@ def test_sizes_that_the_path_states_are_those_of_the_groups() -> None:
     graph = attention(key="joined", keys=again, related=True)
     MergeKvHeads(2).merges(graph)
     sizes = [
-        house.array_of(node.inputs[1]) for node in graph.model.graph if node.outputs[0].name in ("parts", "joined")
+        graphs.array_of(node.inputs[1]) for node in graph.model.graph if node.outputs[0].name in ("parts", "joined")
     ]
     assert [list(each) for each in sizes if each is not None] == [[0, 2, -1, SIZE // 2, 2], [0, 2, -1, SIZE]]
     right = runner_of(attention(key="joined", keys=again, related=True)).step(feeds(1)[0][0])["y"]
@@ -99,7 +99,7 @@ def test_sizes_that_are_computed_as_a_whole_are_refused() -> None:
     again = """listed = Concat<axis = 0>(row, whole, frames, whole)
         stated = Abs(listed)  joined = Reshape(k_turned, stated)"""
     graph = attention(key="joined", keys=again)
-    house.infer_shapes(graph.model)
+    graphs.infer_shapes(graph.model)
     (found,) = find_attentions(graph.model).attentions
     with pytest.raises(Refused, match="keep the heads apart"):
         require_rewritable(found)

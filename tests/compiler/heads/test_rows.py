@@ -2,7 +2,7 @@
 
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Refused
 from compiler.heads.attention import find_attentions
 from compiler.heads.rows import rows_behind, rows_of, rows_projected
@@ -13,7 +13,7 @@ from tests.kit.graphs import parse
 @pytest.mark.parametrize("rows", ["batch first", *ROWS])
 def test_rows_of_all_projections_are_found(rows: str) -> None:
     graph = attention(rows=rows)
-    house.infer_shapes(graph.model)
+    graphs.infer_shapes(graph.model)
     (attended,) = find_attentions(graph.model).attentions
     behind = rows_behind(attended)
     assert (behind.time_first, behind.merged) == ("time first" in rows, "merged" in rows)
@@ -21,7 +21,7 @@ def test_rows_of_all_projections_are_found(rows: str) -> None:
         projected = rows_projected(heads)
         assert (projected.time_first, projected.merged) == (behind.time_first, behind.merged)
         axes = ("time", "batch") if behind.time_first else ("batch", "time")
-        assert [str(dim) for dim in house.dims_of(projected.value) or ()] == [*axes, str(WIDTH)]
+        assert [str(dim) for dim in graphs.dims_of(projected.value) or ()] == [*axes, str(WIDTH)]
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,8 @@ def test_other_layouts_are_refused_by_name(nodes: str, got: str) -> None:
         f"""(float[batch,time,4,6] x) => (float[a,b] y)
         <int64[2] pairs = {{-1, 24}}, int64[4] halves = {{0, 0, 2, 12}}, int64[2] narrow = {{-1, 12}}> {{ {nodes} }}"""
     )
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     (x,), (y,) = model.graph.inputs, model.graph.outputs
-    batch, time = (house.dims_of(x) or ())[:2]
+    batch, time = (graphs.dims_of(x) or ())[:2]
     with pytest.raises(Refused, match=rf"expected y to be \[batch, time, width\] or .*, got {got}"):
         rows_of(y, batch, time)

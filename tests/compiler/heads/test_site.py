@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Refused
 from compiler.heads.attention import find_attentions
 from compiler.heads.shared_maps import Channels
@@ -13,7 +13,7 @@ from tests.kit.attention import HEADS, SIZE, attention, feeds, weights
 
 
 def the_site(lowered: Lowered) -> Site:
-    house.infer_shapes(lowered.model)
+    graphs.infer_shapes(lowered.model)
     (found,) = find_attentions(lowered.model).attentions
     return site_of(lowered.model, found, feeds(1)[0][0])
 
@@ -31,10 +31,10 @@ def test_values_are_weighed_by_the_projection_behind() -> None:
 
 def test_values_that_are_changed_on_their_way_are_refused() -> None:
     graph = attention()
-    house.infer_shapes(graph.model)
+    graphs.infer_shapes(graph.model)
     heads = next(node for node in graph.model.graph if node.outputs[0].name == "v_heads")
-    insert = house.Inserter(graph.model, "test", after=heads)
+    insert = graphs.Inserter(graph.model, "test", after=heads)
     doubled = insert.op("Add", [heads.outputs[0], heads.outputs[0]], name="doubled")
-    house.take_over(graph.model, heads.outputs[0], doubled, except_in=[node for node in [doubled.producer()] if node])
+    graphs.take_over(graph.model, heads.outputs[0], doubled, except_in=[node for node in [doubled.producer()] if node])
     with pytest.raises(Refused, match="the projected values as they are"):
         the_site(graph)

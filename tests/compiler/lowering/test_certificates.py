@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import GateFailed
 from compiler.lowering.certificates import replay_certificates
 from compiler.passes.pad_axes import PadAxes
@@ -26,7 +26,7 @@ def test_every_step_of_a_proof_is_replayed() -> None:
 def test_a_graph_that_is_not_what_the_certificate_says_is_stopped() -> None:
     lowered = streaming()
     outcome = PadAxes().apply(copy_of(lowered))
-    spoilt = house.clone(outcome.lowered.model)
+    spoilt = graphs.clone(outcome.lowered.model)
     (softmax,) = [node for node in spoilt.graph if node.op_type == "Softmax"]
     softmax.attributes.pop("axis", None)
     softmax.op_type = "Sigmoid"

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.cache.results import StageResults
 from compiler.cache.store import StageCache
 from compiler.errors import InternalError
@@ -69,7 +69,7 @@ def test_an_expensive_pass_is_applied_once_in_a_build(is_cached: bool, tmp_path:
     first = passes.apply(measure, "key", copy_of(origin))
     again = passes.apply(measure, "key", copy_of(origin))
     assert len(measure.calls) == 1
-    assert house.serialized(again.lowered.model) == house.serialized(first.lowered.model)
+    assert graphs.serialized(again.lowered.model) == graphs.serialized(first.lowered.model)
     assert is_measured(again.lowered.model) and not is_measured(origin.model)
     assert again.records == ({"rule": "M1", "axes": [0, 1]},)
     assert dataclasses.replace(again.lowered, model=origin.model) == origin
@@ -83,7 +83,7 @@ def test_an_expensive_pass_is_not_applied_by_a_later_build(tmp_path: Path) -> No
     later = kept(tmp_path)
     found = later.apply(measure, "key", copy_of(origin))
     assert len(measure.calls) == 1 and later.report("key") is not None
-    assert house.serialized(found.lowered.model) == house.serialized(made.lowered.model)
+    assert graphs.serialized(found.lowered.model) == graphs.serialized(made.lowered.model)
     later.keep_report("key", StageReport("net", "measure", 0.5), [])  # what is kept anew holds the graph, too
     kept(tmp_path).apply(measure, "key", copy_of(origin))
     assert len(measure.calls) == 1

@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.targets.onnx_static import OnnxStatic
 from tests.kit.models.project import ALWAYS, Project, digest_of
 from tests.kit.sabotage import Spoil, sabotage
@@ -143,7 +143,7 @@ def test_failed_stage_is_not_remembered(project: Project) -> None:
 def scale_one_product(model: ir.Model) -> None:
     """A MatMul of the second block answers 1.01 times too much."""
     node = [node for node in model.graph if node.op_type in ("MatMul", "Gemm")][6]
-    insert = house.Inserter(model, "test")
+    insert = graphs.Inserter(model, "test")
     old = node.outputs[0]
     uses = list(old.uses())
     insert.before = uses[0].node
@@ -155,11 +155,11 @@ def scale_one_product(model: ir.Model) -> None:
 def shift_position_rows(model: ir.Model) -> None:
     """Every frame gets the row of its neighbour."""
     gather = next(
-        node for node in model.graph if node.op_type == "Gather" and house.array_of(node.inputs[0]) is not None
+        node for node in model.graph if node.op_type == "Gather" and graphs.array_of(node.inputs[0]) is not None
     )
-    table = house.array_of(gather.inputs[0])
+    table = graphs.array_of(gather.inputs[0])
     assert table is not None
-    insert = house.Inserter(model, "test", before=gather)
+    insert = graphs.Inserter(model, "test", before=gather)
     gather.replace_input_with(0, insert.constant(np.roll(table, 1, axis=0), "shifted"))
 
 
@@ -179,7 +179,7 @@ def test_padding_that_is_not_what_its_certificate_says_is_stopped_by_the_checker
 def cut_the_wrong_end(model: ir.Model) -> None:
     """The oldest frames are kept instead of the newest."""
     cut = next(node for node in model.graph if node.outputs[0].name == "next_cache_1" or "newest" in str(node.name))
-    insert = house.Inserter(model, "test", before=cut)
+    insert = graphs.Inserter(model, "test", before=cut)
     cut.replace_input_with(1, insert.int64s(0))
     cut.replace_input_with(2, insert.int64s(8))
 

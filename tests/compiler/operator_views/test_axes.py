@@ -4,7 +4,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.ir import OLDEST_OPSET
 from compiler.operator_views.axes import (
     AXIS_OPERANDS,
@@ -110,4 +110,4 @@ def test_a_squeeze_without_axes_takes_all_of_one_entry() -> None:
 
 def _changed(op: str, constants: str, dims: str = "1,3,1,4") -> tuple[int, ...] | None:
     model = parse(f"(float[{dims}] x, int64[1] n) => (float[o] y) <{constants}> {{ y = {op} }}")
-    return changed_axes(node_named(model, "y"), house.integers_of)
+    return changed_axes(node_named(model, "y"), graphs.integers_of)

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_views.pads import Pad, pad_of
 from tests.kit.graphs import node_named, parse
 
@@ -15,7 +15,7 @@ TEXT = """(float[2,3,4] x, int64[2] given) => (float[a,b,c] y)
 
 
 def view(op: str) -> Pad | None:
-    return pad_of(node_named(parse(TEXT.replace("OP", op)), "y"), house.integers_of)
+    return pad_of(node_named(parse(TEXT.replace("OP", op)), "y"), graphs.integers_of)
 
 
 SPELLINGS = [
@@ -44,11 +44,11 @@ def test_entries_of_another_kind() -> None:
 def test_what_is_not_known() -> None:
     assert view("Pad(x, some, , given)") is None
     assert view("Pad(x, given, , given)") is None
-    assert view("Relu(x)") is None and pad_of(None, house.integers_of) is None
+    assert view("Relu(x)") is None and pad_of(None, graphs.integers_of) is None
 
 
 def test_amounts_that_follow_from_lengths() -> None:
     text = "(float[time,3] x) => (float[a,b] y) <int64[3] zeros = {0, 0, 0}> { OP }"
     model = parse(text.replace("OP", "n = Shape<end = 1>(x) p = Concat<axis = 0>(zeros, n) y = Pad(x, p)"))
-    pad = pad_of(node_named(model, "y"), house.integers_of)
-    assert pad is not None and pad.numbers is None and pad.added == {0: (0, 0), 1: (0, house.symbol("time"))}
+    pad = pad_of(node_named(model, "y"), graphs.integers_of)
+    assert pad is not None and pad.numbers is None and pad.added == {0: (0, 0), 1: (0, graphs.symbol("time"))}

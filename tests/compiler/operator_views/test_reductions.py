@@ -3,7 +3,7 @@
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_traits import GLOBAL_POOLS, REDUCTIONS
 from compiler.operator_views.reductions import SEARCHES, Reduction, reduction_of
 from tests.kit.graphs import node_named, parse
@@ -14,7 +14,7 @@ TEXT = """(float[2,3,4] x, int64[1] given) => (float[a,b,c] y)
 
 
 def view(op: str, opset: int = 20) -> Reduction | None:
-    return reduction_of(node_named(parse(TEXT.replace("OP", op), opset=opset), "y"), house.integers_of)
+    return reduction_of(node_named(parse(TEXT.replace("OP", op), opset=opset), "y"), graphs.integers_of)
 
 
 @pytest.mark.parametrize("name", sorted(REDUCTIONS))
@@ -53,4 +53,4 @@ def test_the_axes_that_stay() -> None:
 def test_what_is_not_known() -> None:
     assert view("ReduceSum(x, given)") is None
     assert view("Relu(x)") is None
-    assert reduction_of(ir.node("ReduceSum", [ir.Value(name="x")]), house.integers_of) is None
+    assert reduction_of(ir.node("ReduceSum", [ir.Value(name="x")]), graphs.integers_of) is None

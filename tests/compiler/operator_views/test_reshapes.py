@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_views.reshapes import LEFT_OVER, Target, copies_zeros, target_of
 from compiler.runners.session import run_model
 from tests.kit.graphs import node_named, parse
@@ -14,7 +14,7 @@ TEXT = """(float[2,3,4] x, int64[2] given) => (float[a,b] y)
 
 
 def view(op: str) -> Target | None:
-    return target_of(node_named(parse(TEXT.replace("OP", op)), "y"), house.integers_of)
+    return target_of(node_named(parse(TEXT.replace("OP", op)), "y"), graphs.integers_of)
 
 
 @pytest.mark.parametrize("attribute", ["", "<allowzero = 0>"])
@@ -42,5 +42,5 @@ def test_the_runtime_gives_the_sizes_that_are_asked_for(sizes: str) -> None:
 
 
 def test_what_is_not_known() -> None:
-    assert view("Reshape(x, given)") is None and view("Relu(x)") is None and target_of(None, house.integers_of) is None
+    assert view("Reshape(x, given)") is None and view("Relu(x)") is None and target_of(None, graphs.integers_of) is None
     assert copies_zeros(node_named(parse(TEXT.replace("OP", "Reshape(x, given)")), "y"))

@@ -5,7 +5,7 @@ import itertools
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.operator_views.slices import Cut, slice_of
 from tests.kit.graphs import node_named, parse
 
@@ -24,24 +24,24 @@ def _spellings() -> list[str]:
 
 @pytest.mark.parametrize("operands", _spellings())
 def test_spellings_of_a_slice(operands: str) -> None:
-    assert _cuts(operands) == (Cut(0, 1, 5, 1), Cut(1, -3, house.END, 1))
+    assert _cuts(operands) == (Cut(0, 1, 5, 1), Cut(1, -3, graphs.END, 1))
 
 
 def _cuts(operands: str) -> tuple[Cut, ...] | None:
     model = parse(
         f"""(float[batch,time,8] x, int64[2] given) => (float[a,b,8] y)
-        <int64[2] starts = {{1, -3}}, int64[2] ends = {{5, {house.END}}}, int64[2] front = {{0, 1}},
+        <int64[2] starts = {{1, -3}}, int64[2] ends = {{5, {graphs.END}}}, int64[2] front = {{0, 1}},
          int64[2] back = {{-3, -2}}, int64[2] ones = {{1, 1}}, int64[1] one = {{1}}, int64[2] third = {{2, -2}}>
         {{ y = Slice({operands}) }}"""
     )
     view = slice_of(node_named(model, "y"))
     assert view is not None
-    return view.cuts(house.integers_of)
+    return view.cuts(graphs.integers_of)
 
 
 def test_what_is_not_known() -> None:
     assert _cuts("x, starts, given") == (Cut(0, 1, None, 1), Cut(1, -3, None, 1))
-    assert _cuts("x, given, ends, third, starts") == (Cut(1, None, house.END, -3), Cut(2, None, 5, 1))
+    assert _cuts("x, given, ends, third, starts") == (Cut(1, None, graphs.END, -3), Cut(2, None, 5, 1))
     assert _cuts("x, starts, ends, given") is None
     assert _cuts("x, starts, ends, one") is None
     assert Cut(0, None, 3, 1).numbers is None and Cut(0, -1, 3, -1).numbers == slice(-1, 3, -1)
@@ -70,11 +70,11 @@ def test_bounds_of_an_axis_have_one_spelling() -> None:
     )
     view = slice_of(node_named(model, "y"))
     assert view is not None
-    assert view.cuts(house.integers_of) == (Cut(1, -3, house.END, 1), Cut(2, 0, 7, 1))
+    assert view.cuts(graphs.integers_of) == (Cut(1, -3, graphs.END, 1), Cut(2, 0, 7, 1))
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "kept"), [(0, house.END, [3, 4, 5]), (-2, 2**31 - 1, [4, 5]), (0, -1, [3, 4])]
+    ("start", "end", "kept"), [(0, graphs.END, [3, 4, 5]), (-2, 2**31 - 1, [4, 5]), (0, -1, [3, 4])]
 )
 def test_entries_of_a_list(start: int, end: int, kept: list[int]) -> None:
     model = parse(
@@ -83,4 +83,4 @@ def test_entries_of_a_list(start: int, end: int, kept: list[int]) -> None:
     )
     view = slice_of(node_named(model, "y"))
     assert view is not None
-    assert view.picked([3, 4, 5], house.integers_of) == kept
+    assert view.picked([3, 4, 5], graphs.integers_of) == kept

@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Refused
 from compiler.ir import expression, symbol
 from compiler.padding.arithmetic import Arithmetic
@@ -21,7 +21,7 @@ SIZES = [
 def test_every_length_gives_the_value_of_the_expression(text: str) -> None:
     model = parse("(int64[n] time) => (int64[n] time_out) { time_out = Identity(time) }")
     size = expression(text)
-    value = Arithmetic(house.Inserter(model, "test"), {"time": model.graph.inputs[0]}).value(size)
+    value = Arithmetic(graphs.Inserter(model, "test"), {"time": model.graph.inputs[0]}).value(size)
     model.graph.outputs[0] = ir.val("out", ir.DataType.INT64)
     model.graph.append(ir.node("Add", [value, model.graph.inputs[0]], outputs=[model.graph.outputs[0]]))
     lengths = np.arange(1, 20)
@@ -33,6 +33,6 @@ def test_every_length_gives_the_value_of_the_expression(text: str) -> None:
 
 def test_other_functions_are_refused() -> None:
     model = parse("(int64[n] time) => (int64[n] y) { y = Identity(time) }")
-    arithmetic = Arithmetic(house.Inserter(model, "test"), {"time": model.graph.inputs[0]})
+    arithmetic = Arithmetic(graphs.Inserter(model, "test"), {"time": model.graph.inputs[0]})
     with pytest.raises(Refused, match="cannot be computed"):
         arithmetic.value(symbol("elsewhere"))

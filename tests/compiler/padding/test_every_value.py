@@ -7,7 +7,7 @@ alone. None of them may take a finite range for granted that the certificate doe
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes.pad_axes import PadAxes
 from compiler.runners.session import open_session
 from tests.kit.graphs import copy_of
@@ -142,7 +142,7 @@ def test_rows_are_no_neighbours_of_each_other(given: str, result: str, scales: l
     assert any(
         need.get("rewrite") == "resize_apart" for step in outcome.records[0]["records"] for need in step["needs"]
     )
-    session, x = open_session(house.serialized(outcome.lowered.model)), np.ones(sized(given), np.float32)
+    session, x = open_session(graphs.serialized(outcome.lowered.model)), np.ones(sized(given), np.float32)
     lengths = np.array([6, 5, 6], np.int64)
     (before,) = session.run(None, {"x": x, "time_length": lengths})
     for beside in (np.nan, np.inf, -np.inf):

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.padding.length_inputs import frames_of_call, with_length_inputs
 from compiler.padding.valid_slots import ValidSlots
 from compiler.stages import Lowered, PaddedAxis
@@ -30,7 +30,7 @@ def test_rows_of_a_batch_have_true_lengths_and_a_call_without_it_has_one(
 ) -> None:
     lowered = padded(rows, batch)
     (length,) = added(lowered).lengths.values()
-    assert length.value is house.inputs_named(lowered.model)["time_length"]
+    assert length.value is graphs.inputs_named(lowered.model)["time_length"]
     assert [str(dim) for dim in length.value.shape or ()] == [str(expected)]
 
 
@@ -39,10 +39,10 @@ def test_a_cache_has_its_mask_where_the_recipe_names_one() -> None:
         lowered = copy_of(streaming(mask_input=mask))
         (length,) = added(lowered).lengths.values()
         assert (length.mask is None) == (mask is None)
-        assert length.mask_size == house.symbol("cache") + frames_of_call(lowered.caches[0])
+        assert length.mask_size == graphs.symbol("cache") + frames_of_call(lowered.caches[0])
 
 
 def test_the_frames_of_a_call_may_follow_from_an_axis() -> None:
     (cache,) = streaming().caches
     assert frames_of_call(cache) == cache.step
-    assert frames_of_call(dataclasses.replace(cache, added="2*chunk")) == 2 * house.symbol("chunk")
+    assert frames_of_call(dataclasses.replace(cache, added="2*chunk")) == 2 * graphs.symbol("chunk")

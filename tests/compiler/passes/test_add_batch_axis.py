@@ -7,7 +7,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Refused
 from compiler.lowering.certificates import replay_certificates
 from compiler.passes.add_batch_axis import AddBatchAxis
@@ -95,7 +95,7 @@ def test_the_check_sees_a_sum_over_rows(monkeypatch: pytest.MonkeyPatch) -> None
         if lowered.row_places:
             for node in outcome.lowered.model.graph:
                 if node.op_type == "Relu":
-                    insert = house.Inserter(outcome.lowered.model, AddBatchAxis.name, node)
+                    insert = graphs.Inserter(outcome.lowered.model, AddBatchAxis.name, node)
                     total = insert.op("ReduceSum", [node.inputs[0], insert.int64s(0)], name="mixed")
                     node.replace_input_with(0, insert.op("Add", [node.inputs[0], total], name="mixed_back"))
         return outcome
@@ -314,7 +314,7 @@ def rows_elsewhere() -> Lowered:
 def test_rows_elsewhere_come_to_the_front() -> None:
     lowered = rows_elsewhere()
     outcome = AddBatchAxis().apply(copy_of(lowered))
-    dims = {name: str(value.shape) for name, value in house.inputs_named(outcome.lowered.model).items()}
+    dims = {name: str(value.shape) for name, value in graphs.inputs_named(outcome.lowered.model).items()}
     assert dims == {"x": "[batch,5,4]", "h": "[batch,2,4]"}
     assert [str(value.shape) for value in outcome.lowered.model.graph.outputs] == ["[batch,5,4]", "[batch,2,4]"]
     assert (outcome.matched, outcome.rewritten, outcome.lowered.row_places) == (3, 3, ())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Refused
 from compiler.passes import make_pass
 from compiler.passes.append_states import AppendStates, LeftAligned
@@ -87,8 +87,8 @@ def test_appended_states_are_packed_behind() -> None:
     packed = PackStates().apply(copy_of(apart)).lowered
     (state,) = packed.states
     assert [state.input] == list(packed.parts)
-    given = house.outputs_named(packed.model)[state.output].shape
-    each = house.outputs_named(apart.model)[apart.states[0].output].shape
+    given = graphs.outputs_named(packed.model)[state.output].shape
+    each = graphs.outputs_named(apart.model)[apart.states[0].output].shape
     assert given is not None
     assert each is not None
     assert list(given) == [each[0], len(apart.states), *each[1:]]
@@ -118,7 +118,7 @@ def test_a_cache_is_read_by_products_alone(positions: str) -> None:
 def _readers(value: object) -> set[str]:
     """What reads a value, or what it is turned to."""
     found = set()
-    for node in house.consumers_of(value):  # type: ignore[arg-type]
+    for node in graphs.consumers_of(value):  # type: ignore[arg-type]
         moves = node.op_type in ("Transpose", "Unsqueeze")
         found |= _readers(node.outputs[0]) if moves else {node.op_type}
     return found
@@ -136,7 +136,7 @@ def test_the_states_of_the_reference_lie_to_the_left() -> None:
 def test_what_lies_behind_a_chunk_or_in_a_free_row_is_not_seen() -> None:
     after = appended(lowered_steps(DRAWINGS["rotary, grouped heads"], "pack_states")).lowered
     runner, session = runners_of(after, ROWS)(), session_of(after.model)
-    active, names = np.array([True, False, True]), list(house.outputs_named(after.model))
+    active, names = np.array([True, False, True]), list(graphs.outputs_named(after.model))
     for feed in calls(1):
         full = runner.full_feed(feed)
         spoiled = poisoned(after, full, active, [np.nan, np.inf, -np.inf])
@@ -155,7 +155,7 @@ def test_a_step_of_one_frame_is_static_and_looks_nothing_of_a_cache_up() -> None
     built = OnnxStatic().emit(after, {"batch": (1, ROWS), "time": (1, 4)})
     assert len({each.file for each in built.artifacts}) == 2  # rows stay open
     frozen = FreezeAxes((("batch", 1), ("time", 1))).apply(copy_of(after)).lowered
-    outputs = house.outputs_named(frozen.model)
+    outputs = graphs.outputs_named(frozen.model)
     assert all(1 in (outputs[state.output].shape or ()) for state in after.states)
     assert "GatherND" in ops_of(frozen.model)  # masks of a few numbers
 
@@ -168,23 +168,23 @@ def test_a_graph_without_a_cache_stays() -> None:
 def turned(lowered: Lowered) -> Lowered:
     """Beside the next state, what comes out hangs on where a cached frame lies."""
     model = lowered.model
-    insert = house.Inserter(model, "test")
+    insert = graphs.Inserter(model, "test")
     state = lowered.states[0]
-    cache = house.inputs_named(model)[state.input]
+    cache = graphs.inputs_named(model)[state.input]
     first = insert.op("Slice", [cache, *(insert.int64s(each) for each in (0, 1, state.frames_axis or 0))], name="first")
     total = insert.op("ReduceMax", [first], {"keepdims": 0}, name="largest")
-    scores = house.outputs_named(model)["scores"]
+    scores = graphs.outputs_named(model)["scores"]
     more = insert.op("Add", [scores, total], name="more", shape=scores.shape)
-    house.take_over(model, scores, more, except_in=house.consumers_of(total))
+    graphs.take_over(model, scores, more, except_in=graphs.consumers_of(total))
     return lowered
 
 
 def other_frames(lowered: Lowered) -> Lowered:
     """The next state holds the opposite of what it should."""
     state, model = lowered.states[0], lowered.model
-    given = house.outputs_named(model)[state.output]
-    twice = house.Inserter(model, "test").op("Neg", [given], name="turned", shape=given.shape)
-    house.take_over(model, given, twice, except_in=house.consumers_of(given))
+    given = graphs.outputs_named(model)[state.output]
+    twice = graphs.Inserter(model, "test").op("Neg", [given], name="turned", shape=given.shape)
+    graphs.take_over(model, given, twice, except_in=graphs.consumers_of(given))
     return lowered
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes import make_pass
 from compiler.passes.canonicalize_attention import CanonicalizeAttention
 from compiler.passes.pad_axes import PadAxes
@@ -79,7 +79,7 @@ def both(mask: np.ndarray, attributes: str = "") -> tuple[np.ndarray, np.ndarray
         for value in before.model.graph.inputs
     }
     feeds = {name: array.astype(np.float32) for name, array in feeds.items()} | {"m": mask}
-    kernel, written = (open_session(house.serialized(each.model)).run(None, feeds)[0] for each in (before, after))
+    kernel, written = (open_session(graphs.serialized(each.model)).run(None, feeds)[0] for each in (before, after))
     return kernel, written
 
 
@@ -136,9 +136,9 @@ def test_random_nodes_compute_what_the_kernel_does() -> None:
     for seed in range(150):
         text, feeds = drawn(np.random.default_rng(seed))
         lowered = Lowered("tiny", parse(text, opset=23))
-        kernel = open_session(house.serialized(lowered.model)).run(None, feeds)[0]
+        kernel = open_session(graphs.serialized(lowered.model)).run(None, feeds)[0]
         assert CanonicalizeAttention().apply(lowered).rewritten == 1, text
-        written = open_session(house.serialized(lowered.model)).run(None, feeds)[0]
+        written = open_session(graphs.serialized(lowered.model)).run(None, feeds)[0]
         np.testing.assert_allclose(written, kernel, rtol=1e-5, atol=1e-5, err_msg=f"seed {seed}: {text}")
 
 
@@ -197,9 +197,9 @@ def test_another_opset_stays() -> None:
 
 def test_a_graph_without_attention_stays_as_it_is_to_the_byte() -> None:
     model = parse("(float[batch,2] x) => (float[batch,2] y) { y = Relu(x) }")
-    before = house.serialized(model)
+    before = graphs.serialized(model)
     assert CanonicalizeAttention().apply(Lowered("tiny", model, batch_axis="batch")).matched == 0
-    assert house.serialized(model) == before
+    assert graphs.serialized(model) == before
 
 
 PADDED = """(float[batch,time,8] x, float[8,8] wq, float[8,4] wk, float[8,4] wv) => (float[batch,time,8] y)

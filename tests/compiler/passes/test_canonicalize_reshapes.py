@@ -2,7 +2,7 @@
 
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.stages import Lowered
 from tests.kit.contract import verify_pass, verify_untouched
@@ -25,7 +25,7 @@ COMPUTED = """(float[batch,6,4] x) => (float[batch,6,2,2] y)
 def test_a_computed_target_becomes_copies() -> None:
     outcome = verify_pass(CanonicalizeReshapes(), lowered_of(COMPUTED), tolerance=0.0)
     assert ops_of(outcome.lowered.model) == ["Reshape"]
-    target = house.array_of(node_named(outcome.lowered.model, "y").inputs[1])
+    target = graphs.array_of(node_named(outcome.lowered.model, "y").inputs[1])
     assert target is not None
     assert target.tolist() == [0, 0, 2, 2]
 
@@ -46,7 +46,7 @@ def test_targets(inputs: str, target: str, expected: list[int]) -> None:
     outcome = CanonicalizeReshapes().apply(
         lowered_of(text + f"<int64[{rank}] t = {{{target}}}> {{ y = Reshape(x, t) }}")
     )
-    got = house.array_of(node_named(outcome.lowered.model, "y").inputs[1])
+    got = graphs.array_of(node_named(outcome.lowered.model, "y").inputs[1])
     assert got is not None
     assert got.tolist() == expected
 
@@ -66,6 +66,6 @@ def test_two_dimensions_that_cannot_be_copied_are_reported() -> None:
 def test_zeros_that_mean_empty_are_not_read_as_copies() -> None:
     text = "(float[0,6] x) => (float[6,0] y) <int64[2] t = {6, 0}> { y = Reshape<allowzero = 1>(x, t) }"
     outcome = verify_pass(CanonicalizeReshapes(), Lowered("tiny", parse(text)), tolerance=0.0, steps=1)
-    target = house.array_of(node_named(outcome.lowered.model, "y").inputs[1])
+    target = graphs.array_of(node_named(outcome.lowered.model, "y").inputs[1])
     assert target is not None
     assert target.tolist() == [6, -1]

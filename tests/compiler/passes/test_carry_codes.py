@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes.carry_codes import CarryCodes
 from compiler.passes.quantize_static import QuantizeStatic
 from compiler.runners.choose import runner_of
@@ -102,8 +102,8 @@ def test_no_bit_of_an_answer_changes(read: str, kept: str, options: dict[str, ob
     before = stream(read, kept, **options)  # type: ignore[arg-type]
     after = CarryCodes().apply(copy_of(before)).lowered
     kind = ir.DataType.INT8 if options.get("kind") is np.int8 else ir.DataType.UINT8
-    assert house.inputs_named(after.model)["past"].dtype == kind
-    assert house.outputs_named(after.model)["next_past"].dtype == kind
+    assert graphs.inputs_named(after.model)["past"].dtype == kind
+    assert graphs.outputs_named(after.model)["next_past"].dtype == kind
     assert answers(after) == answers(before)
 
 
@@ -112,7 +112,7 @@ def test_what_arrives_is_quantised_once_and_nothing_else_is() -> None:
     made = [node for node in after.model.graph if node.op_type == "QuantizeLinear"]
     assert [node.inputs[0].name for node in made if node.inputs[0] is not None] == ["x"]
     filled = node_named(after.model, "filled")
-    assert house.array_of(filled.inputs[2]).tolist() == [[[146, 146, 0]]]  # type: ignore[union-attr]
+    assert graphs.array_of(filled.inputs[2]).tolist() == [[[146, 146, 0]]]  # type: ignore[union-attr]
 
 
 def test_a_stream_begins_with_the_code_of_zero_and_states_are_read_as_numbers() -> None:
@@ -155,7 +155,7 @@ def test_a_quantised_recogniser_carries_the_codes_that_its_convolution_reads() -
     outcome = CarryCodes().apply(copy_of(quantised))
     assert outcome.rewritten == 1
     after = outcome.lowered
-    assert house.inputs_named(after.model)["context"].dtype == ir.DataType.UINT8
+    assert graphs.inputs_named(after.model)["context"].dtype == ir.DataType.UINT8
     assert ops_of(after.model).count("QuantizeLinear") == ops_of(quantised.model).count("QuantizeLinear")
     one, other = runner_of(quantised), runner_of(after)
     for feed in feeds_of(quantised, 12):

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes.carry_contexts import CarryContexts
 from compiler.passes.pack_states import PackStates
 from compiler.passes.pad_axes import PadAxes
@@ -212,7 +212,7 @@ def test_a_state_that_nothing_is_joined_to_is_none() -> None:
 
 def test_beside_a_first_call_of_its_own_nothing_is_carried() -> None:
     lowered = convolving(GATED)
-    lowered = dataclasses.replace(lowered, first_call=house.clone(lowered.model))
+    lowered = dataclasses.replace(lowered, first_call=graphs.clone(lowered.model))
     outcome = CarryContexts().apply(copy_of(lowered))
     assert not outcome.rewritten
     assert "the call that starts a stream is a graph of its own" in outcome.refused[0].reason

@@ -8,7 +8,7 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.lengths import infer_settled
 from compiler.errors import RecipeError, Refused
 from compiler.passes import make_pass
@@ -239,7 +239,7 @@ def test_later_calls_compute_none_of_it() -> None:
     outside = [node.op_type for node in outcome.lowered.model.graph]
     moved = ops_of(before.model).count("MatMul") - outside.count("MatMul")
     (branch,) = (node for node in outcome.lowered.model.graph if node.op_type == "If")
-    first, later = house.bodies_of(branch)
+    first, later = graphs.bodies_of(branch)
     assert moved == [node.op_type for node in first].count("MatMul") == 2
     assert {node.op_type for node in later} == {"Identity"}
     shapes = {str(value.name): list(map(str, value.shape or ())) for value in outcome.lowered.model.graph.inputs}
@@ -313,7 +313,7 @@ def test_more_slots_than_letters_and_frozen_ones() -> None:
     ops = [node.op_type for node in frozen.model.graph]
     at = ops.index("If")
     assert "Slice" not in [node.op_type for value in list(frozen.model.graph)[at].outputs for node in
-                           house.consumers_of(value)]  # fmt: skip
+                           graphs.consumers_of(value)]  # fmt: skip
     (letters,) = (each for each in after.padded_axes if each.axis == "letters")
     assert letters.maximum == HEARD
 

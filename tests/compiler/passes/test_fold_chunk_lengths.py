@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes import make_pass
 from compiler.passes.fold_chunk_lengths import FoldChunkLengths
 from compiler.passes.freeze_axes import FreezeAxes
@@ -48,7 +48,7 @@ def answers(lowered: Lowered, record: Lowered, poison: float) -> list[dict[str, 
     found = []
     for feed in in_chunks(feeds(1, SLOTS)[0], (1,) * SLOTS):
         full = poisoned(record, runner.full_feed(feed), np.ones(1, np.bool_), [poison])
-        names = list(house.outputs_named(lowered.model))
+        names = list(graphs.outputs_named(lowered.model))
         found.append(dict(zip(names, session.run(names, full), strict=True)))
         runner.step(feed)
     return found
@@ -68,7 +68,7 @@ def test_a_step_of_one_frame_gives_the_same_bits_and_looks_no_frame_up(left_out:
 
 def test_a_cache_is_moved_three_times_and_cleaned_once() -> None:
     after = FoldChunkLengths((("time", 1),)).apply(frozen(1, "pack_states")).lowered
-    sizes = [house.dims_of(node.outputs[0]) or () for node in after.model.graph]
+    sizes = [graphs.dims_of(node.outputs[0]) or () for node in after.model.graph]
     whole = [dims for dims in sizes if len(dims) == 4 and (SLOTS in dims or SLOTS + 1 in dims) and 4 in dims[2:]]
     assert len(whole) == 2 * 3
     again = FoldChunkLengths((("time", 1),)).apply(copy_of(after))
@@ -85,9 +85,9 @@ def test_places_that_follow_the_length_of_the_cache_are_looked_up() -> None:
     """Slots counted from the oldest valid frame on: no fixed cut, though the chunk has one length."""
     before = frozen(1, "pack_states")
     for node in [node for node in before.model.graph if node.op_type == "GatherND"]:
-        places, length = node.inputs[1], house.inputs_named(before.model)["past_length"]
+        places, length = node.inputs[1], graphs.inputs_named(before.model)["past_length"]
         assert places is not None
-        insert = house.Inserter(before.model, "test", before=node)
+        insert = graphs.Inserter(before.model, "test", before=node)
         one = insert.op("Min", [length, insert.int64s(1)], name="one")
         shift = insert.op("Reshape", [one, insert.int64s(-1, 1, 1)], name="shift")
         node.replace_input_with(1, insert.op("Sub", [places, shift], name="moved"))

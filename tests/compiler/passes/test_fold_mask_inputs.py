@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Refused
 from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.pad_axes import PadAxes
@@ -191,9 +191,9 @@ def test_no_more_is_said_to_be_rewritten_than_was_looked_at() -> None:
 
 def test_a_graph_without_masks_stays() -> None:
     lowered = masked("added")
-    before = house.serialized(lowered.model)
+    before = graphs.serialized(lowered.model)
     outcome = FoldMaskInputs().apply(dataclasses.replace(lowered, padded_axes=()))
-    assert (outcome.rewritten, house.serialized(outcome.lowered.model)) == (0, before)
+    assert (outcome.rewritten, graphs.serialized(outcome.lowered.model)) == (0, before)
 
 
 def test_what_is_true_at_every_length_of_a_cache_leaves_a_graph_without_masks() -> None:
@@ -238,10 +238,10 @@ def test_what_differs_at_one_length_stays_right_at_every_length(body: str, numbe
     )
     axis = PaddedAxis("time", "time_length", ("mask",))
     origin = Lowered("tiny", model, batch_axis="batch", padded_axes=(axis,))
-    outcome = FoldMaskInputs().apply(dataclasses.replace(origin, model=house.clone(model)))
+    outcome = FoldMaskInputs().apply(dataclasses.replace(origin, model=graphs.clone(model)))
     folded = outcome.lowered
-    house.infer_shapes(folded.model)
-    padded = PadAxes().apply(dataclasses.replace(folded, model=house.clone(folded.model)))
+    graphs.infer_shapes(folded.model)
+    padded = PadAxes().apply(dataclasses.replace(folded, model=graphs.clone(folded.model)))
     for length in (number - 1, number, number + 1, 7 * (number // 7) + 3):
         x, mask = np.ones((1, length), np.float32), np.ones((1, length), np.int64)
         wanted = run_model(model, {"x": x, "mask": mask})["y"]
@@ -254,6 +254,6 @@ def test_what_differs_at_one_length_stays_right_at_every_length(body: str, numbe
 def test_the_call_that_starts_a_stream_loses_its_masks_too() -> None:
     text = "(float[batch,time,4] x, float[batch,time] mask) => (float[batch,time,4] y) <int64[1] last = {-1}>"
     model = parse(text + "{ wide = Unsqueeze(mask, last)  y = Mul(x, wide) }")
-    lowered = Lowered("net", model, house.clone(model), padded_axes=(PaddedAxis("time", "n", ("mask",)),))
+    lowered = Lowered("net", model, graphs.clone(model), padded_axes=(PaddedAxis("time", "n", ("mask",)),))
     folded = FoldMaskInputs().apply(lowered).lowered
-    assert [set(house.inputs_named(each)) for each in folded.models] == [{"x"}, {"x"}]
+    assert [set(graphs.inputs_named(each)) for each in folded.models] == [{"x"}, {"x"}]

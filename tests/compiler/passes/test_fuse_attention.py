@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes.fuse_attention import FuseAttention
 from compiler.runners.session import run_model
 from compiler.stages import Array, Lowered, PaddedAxis
@@ -90,7 +90,7 @@ def test_what_lies_between_becomes_a_scale_and_a_mask(steps: str, mask: str, sca
     masks = inputs_of(fused)[3:]
     makers = [value.producer() for value in masks]
     assert [maker.op_type if maker else masks[0].name for maker in makers] == ([mask] if mask else [])
-    assert [house.dims_of(value)[-2:] for value in masks] == [(3, 5)] * bool(mask)  # type: ignore[index]
+    assert [graphs.dims_of(value)[-2:] for value in masks] == [(3, 5)] * bool(mask)  # type: ignore[index]
 
 
 def test_keys_are_read_as_they_were_turned() -> None:
@@ -99,8 +99,8 @@ def test_keys_are_read_as_they_were_turned() -> None:
     by_frames = TURN.replace("[0, 1, 3, 2]", "[0, 2, 3, 1]")
     fused = verify_fused(attention("", given=(QUERIES, "float[batch,5,4,8] k", VALUES), turn=by_frames))
     keys = inputs_of(fused)[1].producer()
-    assert keys is not None and keys.inputs[0] is house.inputs_named(fused.model)["k"]
-    assert house.ints_attribute(keys, "perm") == (0, 2, 1, 3)
+    assert keys is not None and keys.inputs[0] is graphs.inputs_named(fused.model)["k"]
+    assert graphs.ints_attribute(keys, "perm") == (0, 2, 1, 3)
 
 
 def test_keys_that_lie_turned_are_turned() -> None:
@@ -234,7 +234,7 @@ def answer(lowered: Lowered, poison: float) -> Array:
     feed["marks"] = np.array([1, 1, 1, 0, 0] * 2).reshape(2, 1, 1, 5)
     feed["k"][:, :, 3:] = poison
     feed["v"][:, :, 3:] = 0.0
-    given = house.inputs_named(lowered.model)
+    given = graphs.inputs_named(lowered.model)
     return run_model(lowered.model, {name: array for name, array in feed.items() if name in given})["y"]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.seen_rows import infinite_constants
 from compiler.passes.legalize_scores import LegalizeScores
 from compiler.runners.session import session_of
@@ -105,7 +105,7 @@ def test_a_constant_that_a_selection_chooses_is_written_anew_and_nothing_is_comp
     before = attention(HIDDEN["a selection of a selection"])
     after = legalized(before).lowered.model
     assert sorted(ops_of(after)) == sorted(ops_of(before.model))
-    numbers = [house.array_of(value) for value in after.graph.initializers.values()]
+    numbers = [graphs.array_of(value) for value in after.graph.initializers.values()]
     assert np.float16(-65504) in [array for array in numbers if array is not None and array.shape == ()]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import InternalError
 from compiler.passes.lower_integers import LowerIntegers
 from compiler.passes.quantize_static import QuantizeStatic
@@ -26,7 +26,7 @@ def around(model: ir.Model) -> Lowered:
 
 
 def ran(model: ir.Model, feed: dict[str, Array], *, optimize: bool) -> Array:
-    result: Array = open_session(house.serialized(model), optimize=optimize).run(["y"], feed)[0]
+    result: Array = open_session(graphs.serialized(model), optimize=optimize).run(["y"], feed)[0]
     return result
 
 
@@ -100,16 +100,16 @@ def test_constants_that_get_each_others_names_are_noticed(monkeypatch: pytest.Mo
         },
     )
     lowered = Lowered("net", model, batch_axis="batch", data_outputs=("y", "z"))
-    constant = house.Inserter.constant
+    constant = graphs.Inserter.constant
 
-    def of_one_name(self: house.Inserter, array: Array, name: str) -> ir.Value:
+    def of_one_name(self: graphs.Inserter, array: Array, name: str) -> ir.Value:
         taken = [value for value in self.graph.initializers.values() if str(value.name).startswith(f"{name}_")]
         alike = [value for value in taken if value.shape == ir.Shape(array.shape)]
         return alike[0] if alike else constant(self, array, name)
 
-    whole = LowerIntegers().apply(dataclasses.replace(lowered, model=house.clone(model)))
+    whole = LowerIntegers().apply(dataclasses.replace(lowered, model=graphs.clone(model)))
     assert whole.rewritten == 2
-    monkeypatch.setattr(house.Inserter, "constant", of_one_name)
+    monkeypatch.setattr(graphs.Inserter, "constant", of_one_name)
     with pytest.raises(InternalError, match="expected the weights of the graph before lowering, got 1 others for 1"):
         LowerIntegers().apply(lowered)
 
@@ -118,9 +118,9 @@ def test_a_quantised_recogniser_keeps_its_answers_and_its_shapes() -> None:
     quantised = QuantizeStatic(pins=()).apply(copy_of(speech())).lowered
     outcome = verify_pass(LowerIntegers(), quantised, tolerance=0.05)
     assert (outcome.matched, outcome.rewritten) == (5, 5)
-    again = house.clone(outcome.lowered.model)
-    house.forget_shapes(again)
-    house.infer_shapes(again)
+    again = graphs.clone(outcome.lowered.model)
+    graphs.forget_shapes(again)
+    graphs.infer_shapes(again)
     shapes = {value.name: (value.shape, value.dtype) for node in again.graph for value in node.outputs}
     for node in outcome.lowered.model.graph:
         for value in node.outputs:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes.lower_quantized_convolutions import LowerQuantizedConvolutions
 from compiler.stages import Array, Lowered
 from tests.kit.contract import verify_pass, verify_untouched
@@ -24,7 +24,7 @@ def lowered(text: str, kernel: int = 1) -> Lowered:
         "s4": np.full(4, 0.03, np.float32), "z4": np.zeros(4, np.int8),
     }  # fmt: skip
     model = parse(text, weights)
-    house.prune(model)
+    graphs.prune(model)
     return Lowered("tiny", model)
 
 
@@ -36,7 +36,7 @@ def test_a_convolution_over_one_place_is_a_product_of_the_same_codes(bias: str) 
     ops = ops_of(outcome.lowered.model)
     assert "Conv" not in ops and ops.count("MatMul") == 1 and ops.count("QuantizeLinear") == 1
     weights = next(node for node in outcome.lowered.model.graph if node.outputs[0].name == "y_weights")
-    assert house.int_attribute(weights, "axis", 0) == 1
+    assert graphs.int_attribute(weights, "axis", 0) == 1
 
 
 KEPT = {

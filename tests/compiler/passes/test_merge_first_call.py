@@ -8,7 +8,7 @@ from typing import Any
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Refused
 from compiler.passes.merge_first_call import MergeFirstCall
 from compiler.passes.simplify import Simplify
@@ -37,9 +37,9 @@ def test_nodes_without_operands_are_like_others() -> None:
     """A pass in front may leave a Constant, where it is not simplified again."""
     origin = two_calls()
     for model in origin.models:
-        last = house.outputs_named(model)["y"].producer()
+        last = graphs.outputs_named(model)["y"].producer()
         assert last is not None
-        insert = house.Inserter(model, "test", before=last)
+        insert = graphs.Inserter(model, "test", before=last)
         one = insert.op("Constant", [], {"value_float": 1.5}, name="drawn", dtype=ir.DataType.FLOAT)
         last.replace_input_with(0, insert.op("Mul", [last.inputs[0], one], name="scaled"))
     verify_pass(MergeFirstCall(), origin, tolerance=0.0)
@@ -61,7 +61,7 @@ def another_operator(model: ir.Model) -> None:
 
 def another_context(model: ir.Model) -> None:
     pad = node_named(model, "wide")
-    pad.replace_input_with(1, house.Inserter(model, "test", before=pad).int64s(0, 0, 1, 0, 0, 1))
+    pad.replace_input_with(1, graphs.Inserter(model, "test", before=pad).int64s(0, 0, 1, 0, 0, 1))
 
 
 def another_axis(model: ir.Model) -> None:
@@ -88,9 +88,9 @@ def test_a_first_call_that_differs_is_refused(what: str) -> None:
 
 def insert_after_cache(lowered: Lowered, name: str, op: str) -> Lowered:
     """Let an operator read a state in front of everything else."""
-    value = house.inputs_named(lowered.model)[name]
-    reader = next(iter(house.consumers_of(value)))
-    insert = house.Inserter(lowered.model, "test", before=reader)
+    value = graphs.inputs_named(lowered.model)[name]
+    reader = next(iter(graphs.consumers_of(value)))
+    insert = graphs.Inserter(lowered.model, "test", before=reader)
     reader.replace_input_with(list(reader.inputs).index(value), insert.op(op, [value], name=f"{name}_read"))
     return lowered
 
@@ -110,10 +110,10 @@ def test_what_is_computed_of_zeros_is_not_taken_for_them() -> None:
 def test_a_cache_that_is_counted_where_it_is_empty_is_refused() -> None:
     """The largest of no entries is no number that a first call could have."""
     lowered = two_calls()
-    value = house.inputs_named(lowered.model)["past"]
-    last = house.outputs_named(lowered.model)["y"].producer()
+    value = graphs.inputs_named(lowered.model)["past"]
+    last = graphs.outputs_named(lowered.model)["y"].producer()
     assert last is not None
-    insert = house.Inserter(lowered.model, "test", before=last)
+    insert = graphs.Inserter(lowered.model, "test", before=last)
     most = insert.op("ReduceSum", [value, insert.int64s(1)], {"keepdims": 1}, name="total")
     last.replace_input_with(0, insert.op("Add", [last.inputs[0], most], name="with_total"))
     verify_refusal(
@@ -292,8 +292,8 @@ def test_a_count_that_rows_are_added_up_by_is_left_as_it_is() -> None:
     """The sum over rows is no row: computed once, it would be another number."""
     lowered = counted()
     at = node_named(lowered.model, "placed")
-    insert = house.Inserter(lowered.model, "test", before=at)
-    offset = house.inputs_named(lowered.model)["offset"]
+    insert = graphs.Inserter(lowered.model, "test", before=at)
+    offset = graphs.inputs_named(lowered.model)["offset"]
     total = insert.op("ReduceSum", [offset], {"keepdims": 1}, name="total")
     real = insert.op("Cast", [total], {"to": 1}, name="real_total")
     at.replace_input_with(0, insert.op("Add", [at.inputs[0], real], name="with_total"))

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import runtime_lite
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import RecipeError, Refused
 from compiler.heads.attention import find_attentions
 from compiler.passes.merge_kv_heads import MergeKvHeads
@@ -69,13 +69,13 @@ def test_it_keeps_the_contract_of_passes(positions: str) -> None:
 
 def test_keys_and_values_are_projected_once_per_group_and_never_repeated() -> None:
     model = MergeKvHeads(2).apply(attention("turned", related=True)).lowered.model
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     assert not [node for node in model.graph if node.op_type in ("Expand", "Tile", "ConstantOfShape")]
     shapes = {str(value.name): value.shape for value in model.graph.initializers.values()}
     narrow = [name for name, shape in shapes.items() if shape is not None and list(shape) == [16, 2 * SIZE]]
     assert len(narrow) == 2
     right = [node.inputs[1] for node in model.graph if node.op_type == "MatMul"]
-    computed = [house.dims_of(value) for value in right if value is not None and value.producer() is not None]
+    computed = [graphs.dims_of(value) for value in right if value is not None and value.producer() is not None]
     assert [dims[1:3] for dims in computed if dims] == [(2, 1)] * 2  # groups, and one for all heads of each
 
 
@@ -109,7 +109,7 @@ def test_unrelated_heads_lose_least_by_the_optimum_and_less_after_the_fit() -> N
 def test_layers_that_lose_more_keep_more_heads() -> None:
     # of the first layer's heads every one is an image of one other, of the second's none
     first, second = (
-        onnx.load_model_from_string(house.serialized(attention(related=each).model)) for each in (True, False)
+        onnx.load_model_from_string(graphs.serialized(attention(related=each).model)) for each in (True, False)
     )
     both = onnx.compose.merge_models(first, second, [("y", "x")], prefix1="a.", prefix2="b.")
     lowered = Lowered("decoder", ir.from_proto(both), batch_axis=BATCH, data_outputs=("b.y",))
@@ -187,10 +187,10 @@ def test_steps_that_are_derived_and_then_merged_are_those_of_the_merged_graph(po
 def test_caches_hold_the_groups_and_what_the_original_cached_of_them(positions: str) -> None:
     graph = steps(positions, related=True)
     outcome = verify_pass(MergeKvHeads(2), graph, tolerance=1e-2, steps=6)
-    before, after = (house.inputs_named(each.model) for each in (graph, outcome.lowered))
+    before, after = (graphs.inputs_named(each.model) for each in (graph, outcome.lowered))
     for state in graph.states:
-        assert 4 * np.prod([d for d in house.dims_of(after[state.input]) or () if isinstance(d, int)]) == 2 * np.prod(
-            [d for d in house.dims_of(before[state.input]) or () if isinstance(d, int)]
+        assert 4 * np.prod([d for d in graphs.dims_of(after[state.input]) or () if isinstance(d, int)]) == 2 * np.prod(
+            [d for d in graphs.dims_of(before[state.input]) or () if isinstance(d, int)]
         )
 
 
@@ -228,7 +228,7 @@ def test_a_cache_that_is_joined_before_heads_are_apart_is_refused_by_name() -> N
     state = graph.states[0]
     old = ir.Value(name="flat", shape=ir.Shape([BATCH, "past", 4 * SIZE]), type=ir.TensorType(ir.DataType.FLOAT))
     graph.model.graph.inputs.append(old)
-    insert = house.Inserter(graph.model, "test", before=split)
+    insert = graphs.Inserter(graph.model, "test", before=split)
     joined = insert.op("Concat", [old, biased], {"axis": 1}, name="joined_flat")
     split.replace_input_with(0, joined)
     flat = State("flat", state.output, 1, "past")

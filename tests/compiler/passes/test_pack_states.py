@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import RecipeError
 from compiler.passes.pack_states import PackStates, Stacked
 from compiler.passes.pad_axes import PadAxes
@@ -36,7 +36,7 @@ def test_two_caches_become_one() -> None:
 def test_the_oldest_frames_are_dropped_before_joining() -> None:
     origin, lowered = windowed(two_caches=True)
     outcome = verify_pass(PackStates(), lowered, tolerance=1e-5, origin=origin)
-    next_packed = house.outputs_named(outcome.lowered.model)["next_packed_0"].producer()
+    next_packed = graphs.outputs_named(outcome.lowered.model)["next_packed_0"].producer()
     assert next_packed is not None
     assert next_packed.op_type == "Concat"
 

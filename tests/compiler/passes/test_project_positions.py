@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.project_positions import ProjectPositions
 from compiler.stages import Lowered
@@ -73,8 +73,10 @@ def test_a_lookup_of_a_computed_table_stays() -> None:
 def test_a_folded_result_keeps_its_name() -> None:
     lowered = lookup("y = MatMul(rows, w)")
     done = ProjectPositions().apply(copy_of(lowered)).lowered
-    assert list(house.outputs_named(done.model)) == ["y"]
+    assert list(graphs.outputs_named(done.model)) == ["y"]
     check_meaning(lowered, done, 1e-6, 3, 2)
     assert content_of(done) != content_of(lowered)
-    tables = [array for value in done.model.graph.initializers.values() if (array := house.array_of(value)) is not None]
+    tables = [
+        array for value in done.model.graph.initializers.values() if (array := graphs.array_of(value)) is not None
+    ]
     assert all(np.isfinite(array).all() for array in tables)

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import DataError, RecipeError, Refused
 from compiler.passes.append_states import AppendStates
 from compiler.passes.pack_states import PackStates
@@ -120,7 +120,7 @@ def test_states_of_fixed_meaning_stay() -> None:
     fixed = dataclasses.replace(lowered, states=(dataclasses.replace(first, frames_axis=None, cache=None), *rest))
     outcome = coded(fixed, sqnr_db=-200.0)
     assert outcome.rewritten == len(rest)
-    assert house.inputs_named(outcome.lowered.model)[first.input].dtype == ir.DataType.FLOAT
+    assert graphs.inputs_named(outcome.lowered.model)[first.input].dtype == ir.DataType.FLOAT
 
 
 def test_nothing_is_coded_twice_and_codes_are_not_packed() -> None:

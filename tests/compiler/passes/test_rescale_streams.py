@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.calib.magnitudes import HALF_MAX, largest_magnitudes
 from compiler.calib.watched_streams import noise_between
 from compiler.errors import Refused
@@ -44,15 +44,15 @@ def test_a_region_is_divided_bit_for_bit() -> None:
     factor = plain["r"] / found["r"]
     assert factor == 2.0 ** round(np.log2(factor)) and plain["n"] / found["n"] == factor
     norm = node_named(after.lowered.model, "m")
-    assert house.attribute(norm, "epsilon") == np.float32(0.001) / factor**2
+    assert graphs.attribute(norm, "epsilon") == np.float32(0.001) / factor**2
 
 
 def test_a_constant_that_others_read_stays_theirs() -> None:
     body = "h = MatMul(x, w) m = LayerNormalization(h, gamma, beta) o = MatMul(m, w) p = MatMul(o, u) y = Tanh(p)"
     before = with_streams(lowered_of(body, u=np.zeros((8, 8), np.float32)), feeds())
     after = RescaleStreams().apply(with_streams(copy_of(before), feeds()))
-    kept = house.array_of(node_named(after.lowered.model, "o").inputs[1])
-    original = house.array_of(node_named(before.model, "o").inputs[1])
+    kept = graphs.array_of(node_named(after.lowered.model, "o").inputs[1])
+    original = graphs.array_of(node_named(before.model, "o").inputs[1])
     assert original is not None and kept is not None
     assert noise_between(before, after.lowered, [feeds()])["y"] == 0.0
 
@@ -68,10 +68,10 @@ def test_a_constant_that_others_read_stays_theirs() -> None:
 )
 def test_what_is_not_homogeneous_is_refused_by_name(body: str, words: str) -> None:
     lowered = with_streams(lowered_of(body), feeds())
-    before = house.serialized(lowered.model)
+    before = graphs.serialized(lowered.model)
     outcome = RescaleStreams().apply(lowered)
     assert outcome.rewritten == 0 and any(words in str(refusal) for refusal in outcome.refused)
-    assert house.serialized(lowered.model) == before
+    assert graphs.serialized(lowered.model) == before
 
 
 def test_nothing_is_done_where_nothing_overflows() -> None:

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import RecipeError
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.select_states import SelectStates
@@ -48,7 +48,7 @@ def test_keys_are_carried_instead_of_frames() -> None:
     origin = caching("n = LayerNormalization<axis = -1>(next_past, g, b)  keys = MatMul(n, w)  " + MIX)
     outcome = verify_pass(SelectStates(), origin, tolerance=1e-5)
     assert [state.input for state in outcome.lowered.states] == ["past_carried_0"]
-    assert "past" not in house.inputs_named(outcome.lowered.model)
+    assert "past" not in graphs.inputs_named(outcome.lowered.model)
 
 
 def test_a_stream_with_positions_and_convolution() -> None:
@@ -59,7 +59,7 @@ def test_only_the_new_frames_need_nothing_of_the_cache() -> None:
     body = "keys = MatMul(next_past, w)  new = Slice(next_past, newest, end, one)  " + MIX.replace("y =", "m =")
     body += "  y = Add(m, new)"
     outcome = verify_pass(SelectStates(), caching(body), tolerance=1e-5)
-    assert "past" not in house.inputs_named(outcome.lowered.model)
+    assert "past" not in graphs.inputs_named(outcome.lowered.model)
 
 
 def test_frames_that_are_read_as_they_are_travel_beside_their_projection() -> None:
@@ -101,7 +101,7 @@ def test_frames_are_carried_before_the_batch_axis_moves() -> None:
         + MIX
     )
     outcome = verify_pass(SelectStates(), caching(body), tolerance=1e-5)
-    states = house.inputs_named(outcome.lowered.model)
+    states = graphs.inputs_named(outcome.lowered.model)
     for state in outcome.lowered.states:
         shape = states[state.input].shape
         assert shape is not None
@@ -115,7 +115,7 @@ def test_heads_are_split_before_they_are_carried() -> None:
         p = Softmax<axis = 2>(s)  turned = Transpose<perm = [0, 1, 3, 2]>(p)  heads_of_y = MatMul(turned, keys)
         y = ReduceMean<keepdims = 0>(heads_of_y, one)"""
     outcome = verify_pass(SelectStates(), caching(body), tolerance=1e-5)
-    shape = house.inputs_named(outcome.lowered.model)["past_carried_0"].shape
+    shape = graphs.inputs_named(outcome.lowered.model)["past_carried_0"].shape
     assert list(map(str, shape or ())) == [BATCH, "2", "cache", "2"]
     assert outcome.rewritten == 1
 
@@ -132,12 +132,12 @@ def test_a_whole_shape_of_the_cached_frames_is_read_from_elsewhere() -> None:
     body = (
         f"size = Shape(past)  many = Expand(g, size)  some = ReduceSum(many, one)  keys = MatMul(next_past, w) {mixed}"
     )
-    assert "past" not in house.inputs_named(verify_pass(DEAR, caching(body), tolerance=1e-5).lowered.model)
+    assert "past" not in graphs.inputs_named(verify_pass(DEAR, caching(body), tolerance=1e-5).lowered.model)
 
 
 def test_sizes_that_a_pass_in_front_forgot_are_inferred_again() -> None:
     lowered = caching(f"keys = MatMul(next_past, w)  {MIX}")
-    house.forget_shapes(lowered.model)
+    graphs.forget_shapes(lowered.model)
     assert DEAR.apply(lowered).rewritten == 1
 
 
@@ -217,7 +217,7 @@ WIDE = "t = Transpose<perm = [0, 2, 1]>(keys)  s = MatMul(q, t)  p = Softmax<axi
 
 def carried(outcome: Outcome) -> dict[str, list[str]]:
     """Shapes of the states by input."""
-    inputs = house.inputs_named(outcome.lowered.model)
+    inputs = graphs.inputs_named(outcome.lowered.model)
     return {each.input: list(map(str, inputs[each.input].shape or ())) for each in outcome.lowered.states}
 
 
@@ -236,8 +236,8 @@ def test_two_readers_share_what_is_carried_before_they_part() -> None:
     model = outcome.lowered.model
     normed = [node for node in model.graph if node.op_type == "LayerNormalization"]
     assert [node.inputs[0].name for node in normed if node.inputs[0] is not None] == ["x"]
-    joined = house.outputs_named(model)["next_past_carried_0"]
-    assert sorted(node.op_type for node in house.consumers_of(joined)) == ["MatMul", "MatMul"]
+    joined = graphs.outputs_named(model)["next_past_carried_0"]
+    assert sorted(node.op_type for node in graphs.consumers_of(joined)) == ["MatMul", "MatMul"]
 
 
 def wide_and_narrow() -> Lowered:
@@ -282,7 +282,7 @@ def test_parts_of_one_projection_are_carried_each() -> None:
 def test_flags_are_not_carried_though_they_are_small() -> None:
     body = "flags = Greater(next_past, g)  keys = Where(flags, g, b)  " + MIX
     outcome = verify_pass(DEAR, caching(body), tolerance=1e-5)
-    inputs = house.inputs_named(outcome.lowered.model)
+    inputs = graphs.inputs_named(outcome.lowered.model)
     assert {str(inputs[state.input].dtype) for state in outcome.lowered.states} == {"FLOAT"}
 
 

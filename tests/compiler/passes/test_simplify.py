@@ -3,7 +3,7 @@
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes import simplify
 from compiler.passes.simplify import Simplify, simplify_model
 from compiler.simplification.rules import Candidate
@@ -31,7 +31,7 @@ def test_folds_constants() -> None:
     text = "(float[2] x) => (float[2] y) <float[1] a = {2}, float[1] b = {3}> { c = Mul(a, b)  y = Mul(x, c) }"
     outcome = verify_pass(Simplify(), Lowered("tiny", parse(text)), tolerance=0.0)
     assert ops_of(outcome.lowered.model) == ["Mul"]
-    assert house.array_of(node_named(outcome.lowered.model, "y").inputs[1]) == 6
+    assert graphs.array_of(node_named(outcome.lowered.model, "y").inputs[1]) == 6
 
 
 @pytest.mark.parametrize(("width", "index"), [("3", 1), ("time", 0)])  # an axis of any length may have one piece only
@@ -86,7 +86,7 @@ def test_unknown_operators_stay() -> None:
 
 def test_source_lines_survive_sharing() -> None:
     outcome = Simplify().apply(Lowered("tiny", parse(MESSY)))
-    assert all(house.source_of(node).startswith("tiny.py:") for node in outcome.lowered.model.graph)
+    assert all(graphs.source_of(node).startswith("tiny.py:") for node in outcome.lowered.model.graph)
 
 
 def test_steps_of_a_sweep_grow_with_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes.specialize_full_caches import SMALL, SpecializeFullCaches
 from compiler.runners.session import run_model
 from compiler.stages import Array, Lowered, State
@@ -93,7 +93,7 @@ def test_plain_onnx_runtime_opens_the_graph_without_a_warning(
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 2
     capfd.readouterr()
-    onnxruntime.InferenceSession(house.serialized(model), options, providers=["CPUExecutionProvider"])
+    onnxruntime.InferenceSession(graphs.serialized(model), options, providers=["CPUExecutionProvider"])
     assert "".join(capfd.readouterr()) == ""
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes.split_constants import SplitConstants
 from compiler.stages import Lowered
 from tests.kit.contract import verify_pass, verify_untouched
@@ -23,7 +23,7 @@ def test_a_constant_behind_a_convolution_is_read_once(op: str) -> None:
     assert outcome.rewritten == 1
     first, last = (node_named(outcome.lowered.model, name).inputs[1] for name in ("a", "y"))
     assert first is not None and last is not None and first is not last
-    np.testing.assert_array_equal(house.array_of(first), house.array_of(last))
+    np.testing.assert_array_equal(graphs.array_of(first), graphs.array_of(last))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import RecipeError
 from compiler.passes.carry_contexts import CarryContexts
 from compiler.passes.simplify import Simplify
@@ -72,11 +72,11 @@ def test_states_are_counted(most: int) -> None:
 
 def test_a_stack_that_lies_before_the_rows_in_the_model_is_taken_apart() -> None:
     lowered = stacked(TAKEN["turned"], axis=0)
-    join = house.outputs_named(lowered.model)["next"]
-    insert = house.Inserter(lowered.model, "test", source="tiny.py:1 in forward: turned")
+    join = graphs.outputs_named(lowered.model)["next"]
+    insert = graphs.Inserter(lowered.model, "test", source="tiny.py:1 in forward: turned")
     turned = insert.op("Transpose", [join], {"perm": [1, 0, 2, 3]}, name="turned")
-    house.take_over(lowered.model, join, turned, except_in=house.consumers_of(join))
-    house.infer_shapes(lowered.model)
+    graphs.take_over(lowered.model, join, turned, except_in=graphs.consumers_of(join))
+    graphs.infer_shapes(lowered.model)
     outcome = verify_pass(UnstackStates(), lowered, tolerance=0.0)
     assert "Transpose" not in ops_of(outcome.lowered.model)
 

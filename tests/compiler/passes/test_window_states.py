@@ -6,7 +6,7 @@ from typing import Any
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
 from compiler.stages import Lowered, PaddedAxis
@@ -24,7 +24,7 @@ def test_each_cache_keeps_the_newest_frames(two_caches: bool) -> None:
     origin, lowered = padded(two_caches=two_caches)
     outcome = verify_pass(WindowStates(), lowered, tolerance=1e-5, origin=origin, steps=20)
     assert outcome.rewritten == 1 + two_caches
-    shape = house.outputs_named(outcome.lowered.model)["next_past"].shape
+    shape = graphs.outputs_named(outcome.lowered.model)["next_past"].shape
     assert shape is not None
     assert shape[1] == WINDOW
     assert ops_of(outcome.lowered.model).count("Slice") == ops_of(lowered.model).count("Slice") + 1 + two_caches
@@ -42,13 +42,13 @@ def test_without_a_window_there_is_nothing_to_do() -> None:
 def test_fewer_frames_than_the_window_are_refused() -> None:
     # regression: a Slice from a negative start was written
     lowered = padded()[1]
-    house.inputs_named(lowered.model)["past"].shape = ir.Shape(["batch", 30, 4])
+    graphs.inputs_named(lowered.model)["past"].shape = ir.Shape(["batch", 30, 4])
     verify_refusal(WindowStates(), lowered, message="fewer than the window", cure="make the window", tensor="next_past")
 
 
 def of_many_frames(frames: str) -> Lowered:
     lowered = dataclasses.replace(padded()[1], padded_axes=(PaddedAxis("chunk", "chunk_length", minimum=2),))
-    house.outputs_named(lowered.model)["next_past"].shape = ir.Shape(["batch", frames, 4])
+    graphs.outputs_named(lowered.model)["next_past"].shape = ir.Shape(["batch", frames, 4])
     return lowered
 
 
@@ -56,10 +56,10 @@ def of_many_frames(frames: str) -> Lowered:
 def test_frames_that_grow_with_the_chunk_are_cut_to_the_newest(frames: str) -> None:
     # regression: a traceback, as the number of frames was no integer
     lowered = WindowStates().apply(of_many_frames(frames)).lowered
-    kept = house.outputs_named(lowered.model)["next_past"]
+    kept = graphs.outputs_named(lowered.model)["next_past"]
     (node,) = [node for node in lowered.model.graph if kept in node.outputs]
     assert kept.shape == ir.Shape(["batch", WINDOW, 4])
-    assert [house.integers_of(bound) for bound in node.inputs[1:]] == [(-WINDOW,), (house.END,), (1,)]
+    assert [graphs.integers_of(bound) for bound in node.inputs[1:]] == [(-WINDOW,), (graphs.END,), (1,)]
 
 
 @pytest.mark.parametrize(

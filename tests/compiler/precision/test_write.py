@@ -5,7 +5,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.precision.write import write_types
 from compiler.runners.session import session_of
 from compiler.stages import Lowered, State
@@ -60,10 +60,10 @@ def test_a_state_is_of_one_type_on_both_sides() -> None:
     text = "(float[2] x, float[2] s) => (float[2] y, float[2] t) { t = Add(x, s) y = Neg(t) }"
     states = (State("s", "t", None),)
     half = written(text, states=states)
-    inputs, outputs = house.inputs_named(half.model), house.outputs_named(half.model)
+    inputs, outputs = graphs.inputs_named(half.model), graphs.outputs_named(half.model)
     assert inputs["s"].dtype == outputs["t"].dtype == HALF
     mixed = written(text, "state s", states=states)
-    assert house.outputs_named(mixed.model)["t"].dtype == ir.DataType.FLOAT
+    assert graphs.outputs_named(mixed.model)["t"].dtype == ir.DataType.FLOAT
     check_types(half)
     check_types(mixed)
 
@@ -72,7 +72,7 @@ def test_what_masks_fill_in_stays_finite() -> None:
     weights = {"low": np.array(-3.4e38, np.float32), "m": np.array([True, False])}
     model = parse("(float[2] x, float low, bool[2] m) => (float[2] y) { a = Where(m, x, low) y = Exp(a) }", weights)
     lowered = write_types(Lowered("tiny", model), (), HALF)
-    fill = house.array_of(node_named(lowered.model, "a").inputs[2])
+    fill = graphs.array_of(node_named(lowered.model, "a").inputs[2])
     assert fill is not None and fill == np.float16(-65504)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import InternalError
 from compiler.passes.lower_integers import LowerIntegers
 from compiler.quantization.held_weights import held_weights, require_same_weights
@@ -16,7 +16,9 @@ def test_weights_are_compared_as_numbers_whatever_holds_them() -> None:
     model = product(bias="[4]")
     before = held_weights(model)
     assert before.total() == 1
-    lowered = LowerIntegers().apply(Lowered("net", house.clone(model), batch_axis="batch", data_outputs=("y",))).lowered
+    lowered = (
+        LowerIntegers().apply(Lowered("net", graphs.clone(model), batch_axis="batch", data_outputs=("y",))).lowered
+    )
     require_same_weights(before, lowered.model)
 
 
@@ -24,11 +26,11 @@ def test_weights_are_compared_as_numbers_whatever_holds_them() -> None:
 def test_other_codes_scales_or_zero_points_are_noticed(place: int) -> None:
     model = product(bias="[4]")
     before = held_weights(model)
-    after = LowerIntegers().apply(Lowered("net", house.clone(model), batch_axis="batch", data_outputs=("y",)))
+    after = LowerIntegers().apply(Lowered("net", graphs.clone(model), batch_axis="batch", data_outputs=("y",)))
     node = node_named(after.lowered.model, str(after.lowered.model.graph.outputs[0].name))
-    array = house.array_of(node.inputs[place])
+    array = graphs.array_of(node.inputs[place])
     assert array is not None
     other = np.roll(array, 1) if place < 5 else array + np.int8(1)
-    node.replace_input_with(place, house.Inserter(after.lowered.model, "test").constant(other, "other"))
+    node.replace_input_with(place, graphs.Inserter(after.lowered.model, "test").constant(other, "other"))
     with pytest.raises(InternalError, match="expected the weights of the graph before lowering, got 1 others for 1"):
         require_same_weights(before, after.lowered.model)

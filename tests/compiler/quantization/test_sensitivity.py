@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.quantization.plans import make_plans
 from compiler.quantization.recording import inputs_of, record
 from compiler.quantization.sensitivity import sensitivities
@@ -26,7 +26,7 @@ def test_losses_are_those_of_graphs_with_one_site_quantised() -> None:
     losses = sensitivities(graph, plans, CPU, streams(graph), calls=12)
     assert set(losses) == {layer.name for layer in layers}
     for name in ("expanded_matmul", "logits_matmul"):
-        copy = dataclasses.replace(graph, model=house.clone(graph.model))
+        copy = dataclasses.replace(graph, model=graphs.clone(graph.model))
         Writer(copy.model, "q", CPU, plans).write([layer for layer in find_layers(copy.model) if layer.name == name])
         exact, rounded = runner_of(graph), runner_of(copy)
         outputs = [(exact.step(feed)["y"], rounded.step(feed)["y"]) for feed in streams(graph)[0]]
@@ -39,7 +39,7 @@ def test_losses_add_up() -> None:
     layers = find_layers(graph.model)
     plans = make_plans(layers, record(graph, inputs_of(layers), streams(graph)), CPU)
     losses = sensitivities(graph, plans, CPU, streams(graph), calls=12)
-    copy = dataclasses.replace(graph, model=house.clone(graph.model))
+    copy = dataclasses.replace(graph, model=graphs.clone(graph.model))
     Writer(copy.model, "q", CPU, plans).write(find_layers(copy.model))
     exact, rounded = runner_of(graph), runner_of(copy)
     outputs = [(exact.step(feed)["y"], rounded.step(feed)["y"]) for feed in streams(graph)[0]]

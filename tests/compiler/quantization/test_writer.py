@@ -8,7 +8,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes.freeze_axes import FreezeAxes
 from compiler.quantization.plans import make_plans
 from compiler.quantization.recording import inputs_of, record
@@ -30,10 +30,10 @@ def written(placement: str = "cpu", names: frozenset[str] | None = None) -> tupl
     layers = find_layers(graph.model)
     table = record(graph, inputs_of(layers), streams(graph))
     plans = make_plans(layers, table, placements()[placement])
-    copy = dataclasses.replace(graph, model=house.clone(graph.model))
+    copy = dataclasses.replace(graph, model=graphs.clone(graph.model))
     chosen = [layer for layer in find_layers(copy.model) if names is None or layer.node.outputs[0].name in names]
     Writer(copy.model, "quantize_static", placements()[placement], plans).write(chosen)
-    house.infer_shapes(copy.model)
+    graphs.infer_shapes(copy.model)
     return graph, copy
 
 
@@ -66,7 +66,7 @@ def test_the_runtime_computes_every_site_on_integers(tmp_path: Path) -> None:
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
     options.log_severity_level = 3
-    onnxruntime.InferenceSession(house.serialized(quantised.model), options, providers=["CPUExecutionProvider"])
+    onnxruntime.InferenceSession(graphs.serialized(quantised.model), options, providers=["CPUExecutionProvider"])
     ops = [node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node]
     assert ops.count("MatMulIntegerToFloat") == 5 and ops.count("QLinearConv") == 2
     assert ops.count("MatMul") + ops.count("FusedMatMul") == 2 and not {"Conv", "Gemm", "FusedConv"} & set(ops)
@@ -81,10 +81,10 @@ def test_switches_choose_between_both_forms() -> None:
     graph, quantised = written(names=frozenset({"expanded"}))
     layers = find_layers(graph.model)
     table = record(graph, inputs_of(layers), streams(graph))
-    copy = dataclasses.replace(graph, model=house.clone(graph.model))
+    copy = dataclasses.replace(graph, model=graphs.clone(graph.model))
     plans = make_plans(layers, table, placements()["cpu"])
     switches = Writer(copy.model, "probe", placements()["cpu"], plans).write_switched(find_layers(copy.model))
-    session = open_session(house.serialized(copy.model))
+    session = open_session(graphs.serialized(copy.model))
     feed = streams(graph)[0][0]
     off = {name: np.array(False) for name in switches.values()}
     one = off | {switches["expanded_matmul"]: np.array(True)}

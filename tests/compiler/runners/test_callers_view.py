@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.runners.callers_view import OneRowSession, caller_dims, for_callers
 from compiler.runners.padded_rows import RowsRunner
 from compiler.runners.session import open_session
@@ -18,12 +18,12 @@ X, STATE = (np.random.default_rng(0).standard_normal(shape).astype(np.float32) f
 
 
 def test_shapes_have_the_batch_in_front() -> None:
-    frames = house.symbol("t")
+    frames = graphs.symbol("t")
     assert caller_dims(LOWERED) == {"x": (1, frames, 4), "state": (1, 4), "y": (1, frames, 4), "next": (1, 4)}
 
 
 def test_feeds_and_answers_have_the_batch_in_front() -> None:
-    session = for_callers(open_session(house.serialized(LOWERED.model)), LOWERED)
+    session = for_callers(open_session(graphs.serialized(LOWERED.model)), LOWERED)
     y, following = session.run(None, {"x": X, "state": STATE})
     assert np.array_equal(y, X + STATE)
     assert np.array_equal(following, -STATE)
@@ -32,13 +32,13 @@ def test_feeds_and_answers_have_the_batch_in_front() -> None:
 
 
 def test_other_graphs_keep_their_session() -> None:
-    session = open_session(house.serialized(LOWERED.model))
+    session = open_session(graphs.serialized(LOWERED.model))
     assert for_callers(session, dataclasses.replace(LOWERED, row_places=())) is session
     assert isinstance(for_callers(session, LOWERED), OneRowSession)
 
 
 def test_an_utterance_of_one_row_is_run_at_its_length() -> None:
     lowered = dataclasses.replace(LOWERED, padded_axes=(PaddedAxis("t", "t_length"),))
-    runner = RowsRunner(lowered, open_session(house.serialized(LOWERED.model)))
+    runner = RowsRunner(lowered, open_session(graphs.serialized(LOWERED.model)))
     assert runner.lengths_of({"x": X}) == {"t": 3}
     assert np.array_equal(runner.step({"x": X, "state": STATE})["y"], X + STATE)

@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes.pack_states import PackStates
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
@@ -57,7 +57,7 @@ def test_states_are_given_as_the_pass_has_packed_them() -> None:
 
     before, after = padded(), PackStates().apply(padded()).lowered
     assert len(after.states) == 1
-    house.infer_shapes(after.model)
+    graphs.infer_shapes(after.model)
     lessons = list(Lessons(before, after, common_values(before, after)).run(steps_of(layers(2), 4)))
     assert after.states[0].output in lessons[0].right
     assert not any(wrong_values(lesson) for lesson in lessons)
@@ -66,7 +66,7 @@ def test_states_are_given_as_the_pass_has_packed_them() -> None:
 def test_lengths_behind_an_axis_are_cut_to_what_is_valid() -> None:
     weights = random_weights({"w": (4, 4)})
     before = offline(OFFLINE, weights)
-    house.infer_shapes(before.model)
+    graphs.infer_shapes(before.model)
     after = PadAxes().apply(offline(OFFLINE, weights)).lowered
     rng = np.random.default_rng(0)
     feeds = [{"x": rng.standard_normal((1, length, 4)).astype(np.float32)} for length in (3, 7)]
@@ -78,7 +78,7 @@ def test_lengths_behind_an_axis_are_cut_to_what_is_valid() -> None:
     assert common_values(before, after) == ["h", "e", "y"]
     assert wrong() == [[], []]
     behind(after.model, "h", "Mul", np.arange(4, dtype=np.float32), "shifted")
-    house.infer_shapes(after.model)
+    graphs.infer_shapes(after.model)
     assert wrong() == [["e"], ["e"]]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Refused
 from compiler.runners.half_precision import uses_half, with_rounding
 from compiler.runners.session import open_session
@@ -30,12 +30,12 @@ def _model(text: str = MODEL) -> ir.Model:
     weights = model.graph.inputs.pop()
     weights.const_value = ir.tensor(np.array([2.0, 3.0], np.float16), name="w")
     model.graph.register_initializer(weights)
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     return model
 
 
 def _run(model: ir.Model, x: list[float]) -> list[np.ndarray]:
-    session = open_session(house.serialized(model), optimize=True)
+    session = open_session(graphs.serialized(model), optimize=True)
     feed = {"x": np.array(x, np.float32), "cache": np.array([1.0, 60000.0], np.float16)}
     return list(session.run(["y", "next_cache"], feed))
 
@@ -44,10 +44,10 @@ def test_the_runtime_alone_does_not_round_and_the_copy_does() -> None:
     text = """<ir_version: 10, opset_import: ["" : 20]> n (float[1] x) => (float[1] y)
     { h = Cast<to: int = 10>(x) s = Mul(h, h) r = Sqrt(s) y = Cast<to: int = 1>(r) }"""
     model = ir.from_onnx_text(text)
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     feed = {"x": np.array([300.0], np.float32)}
     plain, rounded = (
-        open_session(house.serialized(each), optimize=True).run(None, feed) for each in (model, with_rounding(model))
+        open_session(graphs.serialized(each), optimize=True).run(None, feed) for each in (model, with_rounding(model))
     )
     assert plain[0].tolist() == [300.0]  # what makes the copy necessary
     assert np.isinf(rounded[0][0])
@@ -87,8 +87,8 @@ def test_bfloat16_is_rounded_to_eight_bits() -> None:
     text = """<ir_version: 10, opset_import: ["" : 20]> n (float[2] x) => (float[2] y)
     { h = Cast<to: int = 16>(x) s = Mul(h, h) y = Cast<to: int = 1>(s) }"""
     model = ir.from_onnx_text(text)
-    house.infer_shapes(model)
-    session = open_session(house.serialized(with_rounding(model)))
+    graphs.infer_shapes(model)
+    session = open_session(graphs.serialized(with_rounding(model)))
     got = session.run(None, {"x": np.array([1.0078125, 300.0], np.float32)})[0]
     assert got.tolist() == [1.015625, 90112.0]
 

@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.runners.choose import runner_of
 from compiler.runners.instrumented import correctable, exposed, forced, measured, switch, switched
 from compiler.stages import Array, Lowered
@@ -52,13 +52,13 @@ def test_a_correction_is_added_or_takes_the_place(where: tuple[bool, bool], y: l
 def test_a_switch_chooses_between_two_forms_whatever_the_other_holds() -> None:
     # regression: a difference times zero let infinities of the form that was off through
     lowered = graph()
-    zero = house.Inserter(lowered.model, "test").constant(np.zeros(1, np.float32), "zero")
+    zero = graphs.Inserter(lowered.model, "test").constant(np.zeros(1, np.float32), "zero")
     by = switch(lowered.model)
 
     def infinite(value: ir.Value) -> ir.Value:
-        return house.Inserter(lowered.model, "test", after=value.producer()).op("Div", [value, zero], name="infinite")
+        return graphs.Inserter(lowered.model, "test", after=value.producer()).op("Div", [value, zero], name="infinite")
 
-    switched(lowered.model, house.outputs_named(lowered.model)["h"], by, infinite)
+    switched(lowered.model, graphs.outputs_named(lowered.model)["h"], by, infinite)
     name = str(by.name)
     off, on = (runner_of(lowered).step({"x": X}, {name: np.array(each)}) for each in (False, True))
     assert off["h"].tolist() == [-1.0, 2.0] and off["y"].tolist() == [0.0, 4.0]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.kept_frames import keep_newest
 from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.pad_axes import PadAxes
@@ -36,7 +36,7 @@ def test_nothing_is_padded_before_the_graph_is() -> None:
 
 
 def test_frames_that_lie_row_by_row_in_one_axis_are_those_of_a_row() -> None:
-    dims = {"merged": (house.symbol("batch") * house.symbol("chunk"), 4)}
+    dims = {"merged": (graphs.symbol("batch") * graphs.symbol("chunk"), 4)}
     chunks = PaddedChunks(padded(), dims, 1)
     assert chunks.valid("merged", np.zeros((4, 4)), {"chunk": 3}) == (slice(3), slice(None))
 
@@ -135,7 +135,7 @@ def test_masks_and_lengths_that_the_model_takes_of_its_chunk_are_made_and_leave_
     assert (full["mask"].tolist(), full["seen"].tolist(), str(full["seen"].dtype)) == ([[1, 1, 1]], [3], "int32")
     assert (full["hidden"].tolist(), str(full["hidden"].dtype)) == ([[False] * 3], "bool")
     lowered = FoldMaskInputs().apply(masked()).lowered
-    assert set(house.inputs_named(lowered.model)) == {"features", "keys"}
+    assert set(graphs.inputs_named(lowered.model)) == {"features", "keys"}
     original, runner = runner_of(masked()), runner_of(WindowStates().apply(PadAxes().apply(lowered).lowered).lowered)
     for seed, length in enumerate(LENGTHS):
         expected, got = original.step(chunk(length, seed)), runner.step(chunk(length, seed))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import DataError
 from compiler.passes.freeze_axes import FreezeAxes
 from compiler.passes.pad_axes import PadAxes
@@ -20,7 +20,7 @@ TEXT = """(float[batch,time,4] x, float[4,4] w) => (float[batch,s,4] y) <int64[1
 
 def dynamic() -> Lowered:
     lowered = offline(TEXT, random_weights({"w": (4, 4)}))
-    house.infer_shapes(lowered.model)
+    graphs.infer_shapes(lowered.model)
     return lowered
 
 
@@ -30,11 +30,11 @@ def rows(*lengths: int) -> list[dict[str, np.ndarray]]:
 
 
 def runner(lowered: Lowered, sizes: Sizes | None = None, fill: float = 0.0) -> RowsRunner:
-    model = house.clone(lowered.model)
+    model = graphs.clone(lowered.model)
     if sizes is not None:
         copy = Lowered("tiny", model, batch_axis="batch", padded_axes=lowered.padded_axes)
         FreezeAxes((("batch", sizes.rows), *sizes.slots.items())).apply(copy)
-    return RowsRunner(lowered, open_session(house.serialized(model)), sizes, fill)
+    return RowsRunner(lowered, open_session(graphs.serialized(model)), sizes, fill)
 
 
 def test_rows_of_one_frozen_graph_answer_as_alone_whatever_fills_the_rest() -> None:
@@ -69,7 +69,7 @@ def test_a_wrong_number_of_rows_is_an_error_not_an_answer() -> None:
 
 def test_rows_of_one_call_may_not_differ_in_what_all_rows_share() -> None:
     shared = offline("(float[batch,time,4] x, float[time,4] v) => (float[p,q,r] y) { y = Add(x, v) }")
-    house.infer_shapes(shared.model)
+    graphs.infer_shapes(shared.model)
     padded = runner(PadAxes().apply(shared).lowered, fill=np.nan)
     short, long = rows(3, 5)
     table = np.arange(20, dtype=np.float32).reshape(5, 4)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.runners import session
 from compiler.runners.session import evaluate_node, open_model, open_session, run_model, with_constants_dequantized
 from tests.kit.graphs import node_named, parse
@@ -42,7 +42,7 @@ def test_a_model_answers_by_name() -> None:
 
 def test_sessions_run_on_the_threads_they_are_given() -> None:
     model = parse("(float[2] x) => (float[2] y) { y = Relu(x) }")
-    session = open_session(house.serialized(model), threads=1)
+    session = open_session(graphs.serialized(model), threads=1)
     assert session.get_session_options().intra_op_num_threads == 1
 
 
@@ -73,7 +73,7 @@ def test_weights_that_are_too_large_to_be_copied_are_read_where_they_lie(monkeyp
     monkeypatch.setattr(session, "MOST_PACKED_BYTES", wide.nbytes - 1)
     opened = open_model(model)
     assert isinstance(opened, session._Fed)
-    assert np.shares_memory(opened.weights["w"], house.array_of(model.graph.initializers["w"]))
+    assert np.shares_memory(opened.weights["w"], graphs.array_of(model.graph.initializers["w"]))
     np.testing.assert_allclose(opened.run(["y"], feeds)[0], expected, rtol=1e-5, atol=1e-5)
     assert feeds.keys() == {"x"}
     np.testing.assert_allclose(open_model(model, optimize=True).run(None, feeds)[0], expected, rtol=1e-5, atol=1e-5)

@@ -8,7 +8,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.checker.graph import numbers_of
 from compiler.errors import Refused
 from compiler.runners import structure
@@ -26,7 +26,7 @@ TEXT = """(float[n,32] x, float[32,32] wide, float[32,32] dead, float[32,32] unu
 def model() -> ir.Model:
     """Three weights, one read by a dead node and one by nobody, and an input that has a default."""
     made = parse(TEXT, {"wide": WIDE.copy(), "dead": WIDE.copy(), "unused": WIDE.copy()})
-    given = house.inputs_named(made)["given"]
+    given = graphs.inputs_named(made)["given"]
     given.const_value = ir.tensor(WIDE.copy(), name="given")
     made.graph.initializers["given"] = given
     return made
@@ -63,7 +63,7 @@ def test_weights_of_the_same_bytes_keep_their_own_shapes_and_types() -> None:
     for tensor in outside(apart.proto):
         np.testing.assert_array_equal(numbers_of(tensor, apart.weights), arrays[tensor.name], strict=True)
     feed = {"x": np.ones((2, 32), np.float32)}
-    (got,), (wanted,) = (each.run(None, feed) for each in (open_model(given), open_session(house.serialized(given))))
+    (got,), (wanted,) = (each.run(None, feed) for each in (open_model(given), open_session(graphs.serialized(given))))
     np.testing.assert_array_equal(got, wanted)
 
 
@@ -86,10 +86,10 @@ def test_the_structure_is_the_whole_graph_but_for_the_content_of_its_weights() -
 
 def test_an_opened_model_answers_as_its_bytes_do_also_when_it_is_gone() -> None:
     given = model()
-    whole = open_session(house.serialized(given))
+    whole = open_session(graphs.serialized(given))
     feeds = {"x": WIDE[:3]}
     for optimize in (False, True):
-        opened = open_model(ir.from_proto(onnx.load_model_from_string(house.serialized(given))), optimize=optimize)
+        opened = open_model(ir.from_proto(onnx.load_model_from_string(graphs.serialized(given))), optimize=optimize)
         gc.collect()
         for got, right in zip(opened.run(None, feeds), whole.run(None, feeds), strict=True):
             assert got.tobytes() == right.tobytes() or (optimize and np.allclose(got, right, rtol=1e-5))
@@ -109,7 +109,7 @@ def test_an_opened_model_answers_as_its_bytes_do_also_when_it_is_gone() -> None:
 )
 def test_models_are_the_same_to_the_byte_or_not(change: object) -> None:
     before, after = model(), model()
-    assert is_same(before, house.clone(before))
+    assert is_same(before, graphs.clone(before))
     for each in (before, after):
         for value in each.graph.initializers.values():
             assert value.const_value is not None

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from tests.kit.graphs import ops_of, parse
 from tests.kit.same_bits import agree
 
@@ -60,4 +60,4 @@ def test_a_condition_on_data_stays() -> None:
 
 def test_a_name_inside_a_body_stands_for_no_second_value() -> None:
     model = parse(NESTED)
-    assert {"b", "b_2", "c", "d"} <= house.names_taken(model.graph)
+    assert {"b", "b_2", "c", "d"} <= graphs.names_taken(model.graph)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.passes.simplify import simplify_model
 from compiler.runners.session import run_model
 from tests.kit.graphs import ops_of, parse
@@ -55,7 +55,7 @@ def test_what_is_computed_of_chosen_entries(seed: int, mixes: bool) -> None:
     rng = np.random.default_rng(seed)
     model = parse(drawn(seed, mixes=mixes))
     x, z = rng.standard_normal((2, 2, 3, 4), dtype=np.float32)
-    simple = house.clone(model)
+    simple = graphs.clone(model)
     simplify_model(simple)
     assert ("ScatterND" in ops_of(simple)) == mixes
     feeds = {"x": x, "z": z, "m": MASK}

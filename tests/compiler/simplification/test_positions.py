@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.runners.session import open_session
 from compiler.simplification.positions import count_from_zero, count_whole_numbers, look_up_run
 from tests.kit.graphs import ops_of, parse, random_weights
@@ -32,14 +32,14 @@ COUNTED = {
 @pytest.mark.parametrize("name", COUNTED)
 def test_a_start_in_common_is_added_behind(name: str) -> None:
     model = parse(graph(COUNTED[name]), {})
-    house.infer_shapes(model)
-    before = house.clone(model)
+    graphs.infer_shapes(model)
+    before = graphs.clone(model)
     (node,) = [each for each in model.graph if each.op_type == "Range"]
     assert count_from_zero(model, node, "test")
-    house.prune(model)
+    graphs.prune(model)
     for cached, offset in ((3, 7), (1, 0), (5, -2)):
         feed = {"x": np.zeros((cached, 2), np.float32), "offset": np.array(offset), "scale": np.array(1.0, np.float32)}
-        runs = [open_session(house.serialized(each)).run(["y"], feed)[0].tolist() for each in (before, model)]
+        runs = [open_session(graphs.serialized(each)).run(["y"], feed)[0].tolist() for each in (before, model)]
         assert runs[0] == runs[1], (cached, offset)
 
 
@@ -52,12 +52,12 @@ FLOATS = {
 @pytest.mark.parametrize("name", FLOATS)
 def test_floats_that_are_whole_are_counted_as_such(name: str) -> None:
     model = parse(graph(FLOATS[name] + "  y = Cast<to = 7>(r)"), {})
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     (node,) = [each for each in model.graph if each.op_type == "Range"]
     assert count_whole_numbers(model, node, "test")
-    house.prune(model)
+    graphs.prune(model)
     feed = {"x": np.zeros((5, 2), np.float32), "offset": np.array(1), "scale": np.array(1.0, np.float32)}
-    assert open_session(house.serialized(model)).run(["y"], feed)[0].tolist() == [0, 1, 2, 3, 4]
+    assert open_session(graphs.serialized(model)).run(["y"], feed)[0].tolist() == [0, 1, 2, 3, 4]
 
 
 LEFT = {
@@ -73,7 +73,7 @@ LEFT = {
 @pytest.mark.parametrize("name", LEFT)
 def test_others_stay(name: str) -> None:
     model = parse(graph(LEFT[name]), {})
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     before = ops_of(model)
     (node,) = [each for each in model.graph if each.op_type == "Range"]
     assert not count_from_zero(model, node, "test") and not count_whole_numbers(model, node, "test")
@@ -94,7 +94,7 @@ def cut_table(ends: str, rows: str, axis: int) -> ir.Model:
         y = Slice({rows}, front, back, axis)
     }}"""
     model = parse(text, random_weights({"table": (12, 12, 2)}))
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     return model
 
 
@@ -110,14 +110,14 @@ RUNS = {
 @pytest.mark.parametrize("name", RUNS)
 def test_rows_of_a_table_from_a_start_that_is_data_are_looked_up(name: str, axis: int) -> None:
     model = cut_table(RUNS[name], "table", axis)
-    before = house.clone(model)
+    before = graphs.clone(model)
     (node,) = [each for each in model.graph if each.op_type == "Slice"]
     assert look_up_run(model, node, "test")
-    house.prune(model)
+    graphs.prune(model)
     assert "Slice" not in ops_of(model)
     for cached, offset in ((3, 7), (1, 4), (5, 5)):
         feed = {"x": np.zeros((cached, 2), np.float32), "offset": np.array(offset), "other": np.array(1)}
-        runs = [open_session(house.serialized(each)).run(["y"], feed)[0] for each in (before, model)]
+        runs = [open_session(graphs.serialized(each)).run(["y"], feed)[0] for each in (before, model)]
         np.testing.assert_array_equal(*runs)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from tests.kit.graphs import parse
 from tests.kit.same_bits import agree
 
@@ -32,4 +32,4 @@ def test_gathered_apart(name: str, batch: int) -> None:
     simple = agree(parse(text), {"x": x, "rows": np.zeros(batch, np.float32)})
     (node,) = [node for node in simple.graph if node.op_type == "GatherElements"]
     assert node.inputs[0] is not None
-    assert (len(house.dims_of(node.inputs[0]) or ()) == 4) == is_apart
+    assert (len(graphs.dims_of(node.inputs[0]) or ()) == 4) == is_apart

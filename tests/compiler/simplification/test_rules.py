@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from tests.kit.graphs import ops_of, parse
 from tests.kit.same_bits import agree
 
@@ -166,7 +166,7 @@ def test_what_a_convolution_makes_of_padding_is_not_made_where_it_is_cut_off(
     simple = agree(parse(text), {"x": EDGES[-length:].reshape(1, 1, length)})
     (node,) = [node for node in simple.graph if node.op_type == "Conv"]
     assert ("Slice" not in ops_of(simple)) == (pads is not None)
-    assert pads is None or house.ints_attribute(node, "pads") == pads
+    assert pads is None or graphs.ints_attribute(node, "pads") == pads
 
 
 def test_all_that_a_convolution_gives_is_not_cut() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.simplification.rules import Candidate
 from compiler.simplification.spread import number_of, spread_from
 from tests.kit.graphs import parse
@@ -47,5 +47,5 @@ def test_number_of(name: str) -> None:
 
 def _last(text: str) -> Candidate:
     model = parse(text)
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     return Candidate(model, list(model.graph)[-1], "test", {})

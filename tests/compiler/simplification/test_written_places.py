@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.simplification.written_places import WHOLE, Known, Places, Run, written_places
 from tests.kit.graphs import parse
 
@@ -30,9 +30,9 @@ def test_counted_places(name: str) -> None:
     int64 three = {{3}}, int64[1] zero = {{0}}, int64[1] one = {{1}}, int64[1] two = {{2}}, int64[1] last = {{-1}},
     int64[1] end = {{4}}, int64[1] far = {{9223372036854775807}}, int64[1] s0 = {{5}}> {{ {COUNTED}  {body} }}"""
     model = parse(text)
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     indices = model.graph.outputs[0]
-    assert written_places(indices, (house.symbol("n"), 2)) == wanted
+    assert written_places(indices, (graphs.symbol("n"), 2)) == wanted
 
 
 KNOWN = {
@@ -51,7 +51,7 @@ def test_places_that_are_numbers(name: str) -> None:
     array, wanted = KNOWN[name]
     model = parse("(float[5,5] x, int64[o] i) => (int64[o] y) { y = Identity(i) }", {"i": np.array(array, np.int64)})
     value = model.graph.initializers["i"]
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     found = written_places(value, (5, 5))
     assert (found is None) == (wanted is None)
     assert [each.places.tolist() for each in found or [] if isinstance(each, Known)] == (wanted or [])

@@ -6,7 +6,7 @@ import sys
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.ir import expression
 from compiler.sizes.expressions import normal_form
 from tests.kit.graphs import parse, random_weights
@@ -23,12 +23,12 @@ def known():
 
 library.registry.collect()
 before = known()
-from compiler import ir as house
+from compiler import ir as graphs
 import onnx, onnx_ir
 model = onnx_ir.from_proto(onnx.parser.parse_model('''<ir_version: 10, opset_import: ["" : 20]>
     g (float[n,4] x) => (int64[k] y) <int64[1] two = {2}> { s = Shape<end = 1>(x)  y = Div(s, two) }'''))
-house.infer_shapes(model)
-assert house.integers_of(model.graph.outputs[0]) == (house.expression("floor(n/2)"),)
+graphs.infer_shapes(model)
+assert graphs.integers_of(model.graph.outputs[0]) == (graphs.expression("floor(n/2)"),)
 assert known() == before
 """
 
@@ -53,7 +53,7 @@ def test_numbers_computed_from_sizes_are_known(body: str) -> None:
     text = f"""(float[batch,time] x) => (int64[1] d) <int64[1] one = {{1}}, int64[1] two = {{2}}>
         {{ n = Shape<start = 1, end = 2>(x)  {body} }}"""
     model = parse(text)
-    assert house.integers_of(model.graph.outputs[0]) == (expression(SIZES[body]),)
+    assert graphs.integers_of(model.graph.outputs[0]) == (expression(SIZES[body]),)
 
 
 @pytest.mark.parametrize("start", ["Sub(zero, n)", "Sub(rows, n)"])
@@ -62,7 +62,7 @@ def test_the_last_entries_of_a_table_are_counted(start: str) -> None:
         <int64[1] zero = {{0}}, int64[1] one = {{1}}, int64[1] rows = {{9}}, int64[1] end = {{9223372036854775807}}>
         {{ n = Shape<start = 1, end = 2>(x)  from = {start}  y = Slice(table, from, end, one) }}"""
     model = parse(text, random_weights({"table": (1, 9, 4)}))
-    assert house.dims_of(model.graph.outputs[0]) == (1, expression("time"), 4)
+    assert graphs.dims_of(model.graph.outputs[0]) == (1, expression("time"), 4)
 
 
 def test_nothing_is_said_of_an_expansion_of_what_has_no_shape() -> None:
@@ -70,7 +70,7 @@ def test_nothing_is_said_of_an_expansion_of_what_has_no_shape() -> None:
     text = """(float[batch,time] x, int64[k] sizes) => (float[batch,time,2] y) <int64[3] as_is = {1, 1, 1}>
         { r = Reshape(x, sizes)  e = Expand(r, as_is)  y = Neg(e) }"""
     model = parse(text)
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     (expanded,) = (node.outputs[0] for node in model.graph if node.op_type == "Expand")
     assert expanded.shape is None
 
@@ -81,7 +81,7 @@ def test_an_axis_that_is_turned_round_keeps_its_size() -> None:
         <int64[1] last = {-1}, int64[1] one = {1}, int64[1] end = {-9223372036854775807}>
         { y = Slice(x, last, end, one, last) }"""
     )
-    assert house.dims_of(model.graph.outputs[0]) == (expression("batch"), expression("time"))
+    assert graphs.dims_of(model.graph.outputs[0]) == (expression("batch"), expression("time"))
 
 
 def test_an_axis_padded_by_a_computed_amount_has_a_size() -> None:
@@ -90,7 +90,7 @@ def test_an_axis_padded_by_a_computed_amount_has_a_size() -> None:
         { n = Shape<start = 1, end = 2>(x)  rest = Mod(n, two)
         pads = Concat<axis = 0>(none, rest)  y = Pad(x, pads) }"""
     )
-    assert house.dims_of(model.graph.outputs[0]) == (expression("batch"), expression("time + Mod(time, 2) + 2"))
+    assert graphs.dims_of(model.graph.outputs[0]) == (expression("batch"), expression("time + Mod(time, 2) + 2"))
 
 
 @pytest.mark.parametrize(("count", "size"), [(3, "3"), (4, "4"), (5, None)])
@@ -102,7 +102,7 @@ def test_the_last_entries_of_a_growing_axis_are_counted_where_there_are_always_a
         <int64[1] last = {{-{count}}}, int64[1] end = {{9223372036854775807}}, int64[1] one = {{1}}>
         {{ joined = Concat<axis = 1>(old, x)  y = Slice(joined, last, end, one) }}"""
     )
-    dims = house.dims_of(model.graph.outputs[0])
+    dims = graphs.dims_of(model.graph.outputs[0])
     assert dims is not None
     assert (str(dims[1]) == size) is (size is not None)
 
@@ -122,7 +122,7 @@ def test_so_many_last_entries_as_are_counted_have_that_size(count: str, size: st
         {{ joined = Concat<axis = 1>(text, x)  n = Shape<start = 1, end = 2>(x)  twice = Add(n, n)
           last = {count}  y = Slice(joined, last, end, one) }}"""
     )
-    dims = house.dims_of(model.graph.outputs[0])
+    dims = graphs.dims_of(model.graph.outputs[0])
     assert dims is not None
     assert (str(dims[1]) == size) is (size is not None)
 
@@ -143,7 +143,7 @@ def test_entries_behind_a_start_that_is_never_before_the_first_are_so_many_at_mo
         { joined = Concat<axis = 1>(old, x)  n = Shape<start = 1>(joined)  more = Sub(n, five)
           from = Max(more, zero)  y = Slice(joined, from, end, one) }"""
     )
-    assert house.dims_of(model.graph.outputs[0]) == (expression("batch"), expression("Min(5, cache + 4)"))
+    assert graphs.dims_of(model.graph.outputs[0]) == (expression("batch"), expression("Min(5, cache + 4)"))
 
 
 def test_a_tensor_of_computed_sizes_has_a_shape() -> None:
@@ -152,7 +152,7 @@ def test_a_tensor_of_computed_sizes_has_a_shape() -> None:
         { s = Shape(x)  n = Gather<axis = 0>(s, first)  u = Unsqueeze(n, front)
           shape = Concat<axis = 0>(one, u, one)  y = ConstantOfShape(shape) }"""
     )
-    assert house.dims_of(model.graph.outputs[0]) == (1, expression("batch"), 1)
+    assert graphs.dims_of(model.graph.outputs[0]) == (1, expression("batch"), 1)
 
 
 @pytest.mark.parametrize("body", ["y = Slice(x, zero, end, one)", "m = Sub(n, two)  y = Range(first, m, step)"])
@@ -162,7 +162,7 @@ def test_entries_are_as_many_as_counted(body: str) -> None:
         <int64[1] zero = {{0}}, int64[1] end = {{-2}}, int64[1] one = {{1}},
          int64 two = {{2}}, int64 first = {{0}}, int64 step = {{1}}, int64[0] none = {{}}>
         {{ l = Shape<start = 1, end = 2>(x)  n = Reshape(l, none)  {body} }}"""
-    dims = house.dims_of(parse(text).graph.outputs[0])
+    dims = graphs.dims_of(parse(text).graph.outputs[0])
     assert dims is not None and dims[-1] == expression("time - 2")
 
 
@@ -172,7 +172,7 @@ def test_axes_that_a_cut_by_a_computed_bound_does_not_name_keep_their_sizes() ->
         <int64[1] one = {1}, int64[1] end = {9223372036854775807}>
         { y = Slice(x, from, end, one) }"""
     )
-    batch, _, channels = house.dims_of(model.graph.outputs[0]) or ()
+    batch, _, channels = graphs.dims_of(model.graph.outputs[0]) or ()
     assert (batch, channels) == (expression("batch"), 3)
 
 
@@ -183,7 +183,7 @@ def test_the_last_entry_meets_all_of_an_axis(body: str) -> None:
         <int64[1] last = {{-1}}, int64[1] end = {{9223372036854775807}}, int64[1] one = {{1}}>
         {{ s = Slice(x, last, end, one)  {body} }}"""
     )
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     assert str(model.graph.outputs[0].shape) == "[batch,time,4]"
 
 
@@ -202,9 +202,9 @@ def test_sizes_that_are_rounded_up_are_computed_with(body: str) -> None:
          int64 first = {{0}}, int64 step = {{1}}, int64[0] none = {{}}, int64[2] merged = {{1, -1}}>
         {{ a = Slice(x, zero, eight, one, two)  n = Shape<start = 1, end = 2>(a)  c = Reshape(n, none)  {body} }}"""
     )
-    dims = house.dims_of(model.graph.outputs[0])
+    dims = graphs.dims_of(model.graph.outputs[0])
     rounded_up = expression("ceiling(Min(8, time)/2)")
-    assert dims is not None and dims[1] in (rounded_up, normal_form(rounded_up * house.symbol("batch")))
+    assert dims is not None and dims[1] in (rounded_up, normal_form(rounded_up * graphs.symbol("batch")))
 
 
 @pytest.mark.parametrize("body", ["y = Squeeze(x, two)", "y = Reshape(x, twice)"])
@@ -214,8 +214,8 @@ def test_where_the_library_fails_nothing_is_known(body: str) -> None:
         f"""(float[batch,time,4] x) => (float[p,q,r] y)
         <int64[1] two = {{2}}, int64[2] twice = {{-1, -1}}> {{ z = Relu(x)  {body} }}"""
     )
-    house.forget_shapes(model)
-    house.infer_shapes(model)
+    graphs.forget_shapes(model)
+    graphs.infer_shapes(model)
     (before, after) = model.graph
     assert str(before.outputs[0].shape) == "[batch,time,4]" and after.outputs[0].shape is None
 
@@ -236,7 +236,7 @@ def test_pieces_of_a_sequence_have_the_sizes_that_they_are_cut_to(pieces: str, s
         <int64 four = {{4}}, int64[2] some = {{1, 5}}, int64 zero = {{0}}, int64 one = {{1}}> {{
             pieces = {pieces}  first = SequenceAt(pieces, zero)  last = SequenceAt(pieces, one)
         }}"""
-    shapes = [house.dims_of(value) for value in parse(text).graph.outputs]
+    shapes = [graphs.dims_of(value) for value in parse(text).graph.outputs]
     assert [f"[{','.join(map(str, dims or ()))}]" for dims in shapes] == sizes
 
 
@@ -255,7 +255,7 @@ def test_pieces_counted_from_the_end_have_sizes_where_their_number_is_known(piec
         <int64 four = {{4}}, int64[2] some = {{1, 5}}, int64[1] one_size = {{3}}, int64 behind = {{-1}}> {{
             pieces = {pieces}  piece = SequenceAt(pieces, behind)  last = Identity(piece)
         }}"""
-    shape = house.dims_of(next(node for node in parse(text).graph if node.op_type == "SequenceAt").outputs[0])
+    shape = graphs.dims_of(next(node for node in parse(text).graph if node.op_type == "SequenceAt").outputs[0])
     assert f"[{','.join(map(str, shape or ()))}]" == size
 
 
@@ -263,8 +263,8 @@ def test_sizes_that_cannot_be_read_are_inferred_anew() -> None:
     model = parse("(float[batch,time] x) => (float[batch,time] y) { z = Relu(x)  y = Neg(z) }")
     first = next(iter(model.graph)).outputs[0]
     first.shape = ir.Shape(["batch", "8 - Min(8, CeilToInt(IntTrueDiv(u0, 4)))"])
-    house.infer_shapes(model)
-    assert house.dims_of(first) == (house.symbol("batch"), house.symbol("time"))
+    graphs.infer_shapes(model)
+    assert graphs.dims_of(first) == (graphs.symbol("batch"), graphs.symbol("time"))
 
 
 def test_numbers_are_cut_out_backwards() -> None:
@@ -273,7 +273,7 @@ def test_numbers_are_cut_out_backwards() -> None:
         <int64[1] last = {-1}, int64[1] front = {-5}, int64[1] zero = {0}, int64[1] back = {-1}>
         { n = Shape(x)  y = Slice(n, last, front, , back) }"""
     )
-    assert house.integers_of(model.graph.outputs[0]) == (4, house.symbol("time"), house.symbol("batch"))
+    assert graphs.integers_of(model.graph.outputs[0]) == (4, graphs.symbol("time"), graphs.symbol("batch"))
 
 
 @pytest.mark.parametrize("op", ["Add", "Sub", "Mul"])
@@ -283,4 +283,4 @@ def test_a_column_and_a_row_make_a_table(op: str) -> None:
         {{ s = Shape(x)  row = Unsqueeze(s, zero)  column = Unsqueeze(s, one)  y = {op}(row, column) }}"""
     )
     (y,) = model.graph.outputs
-    assert house.dims_of(y) == (2, 2) and house.integers_of(y) is None
+    assert graphs.dims_of(y) == (2, 2) and graphs.integers_of(y) is None

@@ -7,7 +7,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import Refused
 from compiler.passes import make_pass
 from compiler.pieces import write_files
@@ -150,14 +150,14 @@ def test_a_size_that_nobody_knows_closes_the_rows() -> None:
 
 
 def test_another_size_at_a_bucket_than_the_open_graph_says_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    infer = house.infer_shapes
+    infer = graphs.infer_shapes
 
     def infer_wrongly(model: ir.Model) -> None:
         infer(model)
         if model.graph.inputs[0].shape == ir.Shape([4, 3]):
             model.graph.outputs[0].shape = ir.Shape([2, 3])
 
-    monkeypatch.setattr(house, "infer_shapes", infer_wrongly)
+    monkeypatch.setattr(graphs, "infer_shapes", infer_wrongly)
     text = "(float[batch,3] x) => (float[batch,3] y) { y = Relu(x) }"
     with pytest.raises(Refused, match=r"at 4 rows it has shape \[2, 3\], not \[4, 3\]"):
         open_rows(lowered_of(text), (1, 4))

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.recipe.gates import EdgeKind, Tolerance
 from compiler.runners.choose import runner_of
 from compiler.runners.session import Session, open_session
@@ -59,8 +59,8 @@ def without_the_floor(model: ir.Model) -> None:
     """The addition goes, as an optimiser does that takes it for nothing."""
     (add,) = [node for node in model.graph if node.op_type == "Add"]
     assert add.inputs[0] is not None
-    house.take_over(model, add.outputs[0], add.inputs[0])
-    house.prune(model)
+    graphs.take_over(model, add.outputs[0], add.inputs[0])
+    graphs.prune(model)
 
 
 def behind(model: ir.Model, op: str, *constants: float) -> None:
@@ -68,12 +68,12 @@ def behind(model: ir.Model, op: str, *constants: float) -> None:
     (value,) = model.graph.outputs
     producer = value.producer()
     assert producer is not None
-    insert = house.Inserter(model, "test", after=producer)
+    insert = graphs.Inserter(model, "test", after=producer)
     more = [insert.constant(np.array(each, np.float32), "c") for each in constants]
     found = insert.op(op, [value, *more], name="spoiled", shape=value.shape)
     node = found.producer()
     assert node is not None
-    house.take_over(model, value, found, except_in=[node])
+    graphs.take_over(model, value, found, except_in=[node])
 
 
 def no_lower_than(model: ir.Model) -> None:
@@ -84,23 +84,23 @@ def ones_for_nan(model: ir.Model) -> None:
     (value,) = model.graph.outputs
     division = value.producer()
     assert division is not None
-    insert = house.Inserter(model, "test", after=division)
+    insert = graphs.Inserter(model, "test", after=division)
     bad = insert.op("IsNaN", [value], name="bad", dtype=ir.DataType.BOOL)
     one = insert.constant(np.array(1.0, np.float32), "one")
     found = insert.op("Where", [bad, one, value], name="mended", shape=value.shape, dtype=value.dtype)
     nodes = [node for each in (bad, found) if (node := each.producer()) is not None]
-    house.take_over(model, value, found, except_in=nodes)
+    graphs.take_over(model, value, found, except_in=nodes)
 
 
 def mean_in_another_order(model: ir.Model) -> None:
     """The mean is off by one rounding, as in another order of summation on some other machine."""
     (node,) = [node for node in model.graph if node.op_type == "ReduceMean"]
-    insert = house.Inserter(model, "test", after=node)
+    insert = graphs.Inserter(model, "test", after=node)
     scale = insert.constant(np.array(1 + 2.0**-23, np.float32), "scale")
     moved = insert.op("Mul", [node.outputs[0], scale], name="moved")
     made = moved.producer()
     assert made is not None
-    house.take_over(model, node.outputs[0], moved, except_in=[made])
+    graphs.take_over(model, node.outputs[0], moved, except_in=[made])
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_what_ships_is_run_on_edge_feeds(project: Project, monkeypatch: pytest.M
     def spoiled(self: OnnxStatic, path: Path) -> Session:
         model = ir.load(path)
         without_the_floor(model)
-        session: Session = open_session(house.serialized(model))
+        session: Session = open_session(graphs.serialized(model))
         return session
 
     monkeypatch.setattr(OnnxStatic, "open", spoiled)

@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import GateFailed, Refused
 from compiler.runners.session import open_session
 from compiler.runners.stream import Runner
@@ -23,7 +23,7 @@ OF_THE_LAST_ROW = "row = Gather<axis=0>(x, last)  seen = %s  number = Cast<to=1>
 def test_padding_is_invisible_in_a_padded_graph() -> None:
     lowered = padded()
     assert lowered.batch_axis == "batch"
-    session = open_session(house.serialized(lowered.model))
+    session = open_session(graphs.serialized(lowered.model))
     invariance = check_invariance(Runner(lowered, session, 2), one_recording(4, 4))
     assert (invariance.batch, invariance.calls, set(invariance.poisons)) == (2, 4 * 5, set(POISONS))
 
@@ -37,7 +37,7 @@ def test_padding_that_is_seen_is_found() -> None:
             assert kept is not None
             ir.convenience.replace_all_uses_with(node.outputs[0], kept)
     with pytest.raises(GateFailed, match="unchanged by NaN in padded places, got other values at call 0"):
-        check_invariance(Runner(lowered, open_session(house.serialized(model)), 1), one_recording(4, 4))
+        check_invariance(Runner(lowered, open_session(graphs.serialized(model)), 1), one_recording(4, 4))
 
 
 def test_rows_that_see_each_other_are_found() -> None:
@@ -46,8 +46,8 @@ def test_rows_that_see_each_other_are_found() -> None:
     lowered = Lowered("net", model, batch_axis="batch")
     feeds = [{"x": np.ones((1, 2), np.float32)}]
     with pytest.raises(GateFailed, match="mixes rows"):
-        check_invariance(Runner(lowered, open_session(house.serialized(model)), 2), feeds)
-    assert check_invariance(Runner(lowered, open_session(house.serialized(model)), 1), feeds).calls == len(POISONS)
+        check_invariance(Runner(lowered, open_session(graphs.serialized(model)), 2), feeds)
+    assert check_invariance(Runner(lowered, open_session(graphs.serialized(model)), 1), feeds).calls == len(POISONS)
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["anywhere", "within the table"])
@@ -61,7 +61,7 @@ def test_a_place_that_is_computed_of_data_may_not_end_the_call_of_the_other_rows
     model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : 20]>\nlooking {text}')
     for node in model.graph:
         node.name = f"node_{node.outputs[0].name}"
-    runner = Runner(Lowered("net", model, batch_axis="batch"), open_session(house.serialized(model)), 2)
+    runner = Runner(Lowered("net", model, batch_axis="batch"), open_session(graphs.serialized(model)), 2)
     feeds = [{"x": np.ones((1, 1), np.float32)}] * 2
     if kept:
         assert check_invariance(runner, feeds).calls == 2 * len(POISONS)
@@ -76,7 +76,7 @@ def test_states_without_rows_have_anything_in_front() -> None:
     model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : 20]>\nlayers {text}')
     lowered = Lowered("net", model, states=(State("h", "y", None),))
     feeds = [{"x": np.ones((1, 4), np.float32)}] * 2
-    assert check_invariance(Runner(lowered, open_session(house.serialized(model)), 1), feeds).calls == 2 * len(POISONS)
+    assert check_invariance(Runner(lowered, open_session(graphs.serialized(model)), 1), feeds).calls == 2 * len(POISONS)
 
 
 @pytest.mark.parametrize("batch", [2, 7, 16])
@@ -95,7 +95,7 @@ def test_every_content_comes_into_every_row(label: str, seen: str, batch: int) -
     lowered = Lowered("net", model, batch_axis="batch")
     feeds = [{"x": np.ones((1, 2), np.float32)}] * 6
     with pytest.raises(GateFailed, match=f"expected y unchanged by {label} in padded places"):
-        check_invariance(Runner(lowered, open_session(house.serialized(model)), batch), feeds)
+        check_invariance(Runner(lowered, open_session(graphs.serialized(model)), batch), feeds)
 
 
 ROWLESS = CacheAxis("cache", 4, 2, "valid", None)
@@ -110,7 +110,7 @@ def rowless(front: int, body: str, result: str) -> Runner:
     text = f'<ir_version: 10, opset_import: ["" : 20]> layers {head} {constants} {{ {lines}  {body} }}'
     model = ir.from_onnx_text(text)
     lowered = Lowered("net", model, states=(State("past", "next", 1, "cache"),), caches=(ROWLESS,), is_padded=True)
-    return Runner(lowered, open_session(house.serialized(model)))
+    return Runner(lowered, open_session(graphs.serialized(model)))
 
 
 @pytest.mark.parametrize("front", [1, 3])

@@ -3,7 +3,7 @@
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.runners.session import run_model
 from compiler.stages import Array, Lowered
 from compiler.verify.perturbed_rounding import FINE, SIZE, perturbed
@@ -61,7 +61,7 @@ def test_weights_are_turned_once_and_nothing_else_is() -> None:
     rng = np.random.default_rng(0)
     w, x, given = (rng.standard_normal(shape).astype(np.float32) for shape in ((3, 2), (2, 5), (3, 2)))
     model = parse(text, {"w": w})
-    default = house.inputs_named(model)["given"]
+    default = graphs.inputs_named(model)["given"]
     default.const_value = ir.tensor(np.zeros((3, 2), np.float32), name="given")
     model.graph.initializers["given"] = default
     copy = perturbed(Lowered("net", model)).model

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.runners.session import open_session
 from compiler.stages import Lowered, State
 from compiler.verify.stream_length import FIRST_CALLS, Lookup, counts_of, lookups_by_counts, shortest, words_of
@@ -26,13 +26,13 @@ def counting(body: str, rows: int, dtype: str = "int64", more: str = "") -> Lowe
         y = Add(x, found)
     }}"""
     model = parse(text, random_weights({"table": (rows, 2)}))
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     return Lowered("net", model, None, (State("offset", "offset_after", None),), (), "batch")
 
 
 def first_failure(lowered: Lowered, most: int) -> int | None:
     """The number of calls that the graph itself answers, one after the other."""
-    session = open_session(house.serialized(lowered.model))
+    session = open_session(graphs.serialized(lowered.model))
     for call in range(most):
         feed = {"x": np.zeros((1, 4, 2), np.float32), "offset": np.array([call * STEP], np.int64)}
         try:
@@ -52,7 +52,7 @@ def test_a_count_of_a_model_without_a_batch_axis_is_followed_call_by_call(count:
         y = Add(x, found)
     }}"""
     model = parse(text.replace("int64[] offset", "int64 offset"), random_weights({"table": (100, 2)}))
-    house.infer_shapes(model)
+    graphs.infer_shapes(model)
     (lookup,) = lookups_by_counts(Lowered("net", model, None, (State("offset", "offset_after", None),), (), None))
     assert (lookup.calls, lookup.is_exact) == (25, True)
 

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import DataError, GateFailed
 from compiler.passes.freeze_axes import FreezeAxes
 from compiler.passes.pad_axes import PadAxes
@@ -33,7 +33,7 @@ def artifacts(folder: Path, lowered: Lowered, spoil: str = "") -> list[Emitted]:
     """Every bucket on disk; with `spoil`, the output is the mean over all rows, or has seen all slots."""
     found = []
     for sizes in SIZES:
-        copy = Lowered("tiny", house.clone(lowered.model), batch_axis="batch", padded_axes=lowered.padded_axes)
+        copy = Lowered("tiny", graphs.clone(lowered.model), batch_axis="batch", padded_axes=lowered.padded_axes)
         FreezeAxes(tuple(sizes.items())).apply(copy)
         if spoil:
             _spoil(copy.model, spoil)
@@ -45,7 +45,7 @@ def artifacts(folder: Path, lowered: Lowered, spoil: str = "") -> list[Emitted]:
 
 def _spoil(model: ir.Model, spoil: str) -> None:
     (value,) = model.graph.outputs
-    insert = house.Inserter(model, "test")
+    insert = graphs.Inserter(model, "test")
     zero = insert.constant(np.array(0.0, np.float32), "none")
     seen, kept = (value, model.graph.inputs[0]) if spoil == "rows" else (model.graph.inputs[0], value)
     mean = insert.op("ReduceMean", [seen, insert.int64s(0 if spoil == "rows" else 1)], {"keepdims": 1}, name="mean")
@@ -54,8 +54,8 @@ def _spoil(model: ir.Model, spoil: str) -> None:
     else:
         mean = insert.op("Mul", [mean, zero], name="weighted")
     spoiled = insert.op("Add", [kept, mean], name="spoiled")
-    written = [node for node in model.graph if node.metadata_props.get(house.PASS_KEY) == "test"]
-    house.take_over(model, value, spoiled, except_in=written)
+    written = [node for node in model.graph if node.metadata_props.get(graphs.PASS_KEY) == "test"]
+    graphs.take_over(model, value, spoiled, except_in=written)
 
 
 def steps(*lengths: int) -> list[OriginalCall]:
@@ -118,7 +118,7 @@ def test_an_input_that_all_rows_share_is_fed_once_for_rows_of_any_length(tmp_pat
         "(float[batch,time,4] x, float[time,4] v, float[4,4] w) => (float[p,q,r] y) { u = MatMul(v, w) y = Add(x, u) }"
     )
     origin = offline(text, random_weights({"w": (4, 4)}))
-    house.infer_shapes(origin.model)
+    graphs.infer_shapes(origin.model)
     rng = np.random.default_rng(5)
     table = rng.standard_normal((8, 4)).astype(np.float32)
     feeds = []

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from runtime_lite import BundleRefused
 from runtime_lite.executors.graph_file import GraphFile
 from runtime_lite.executors.openvino_graph import (
@@ -81,7 +81,7 @@ def test_an_integer_product_of_weights_alone_leaves_the_activations_as_they_are(
     text = """(float[rows,2] x, int8[2,2] codes, float scale) => (float[rows,2] y) {
         w = DequantizeLinear(codes, scale)  y = MatMul(x, w) }"""
     model = parse(text, {"codes": codes, "scale": np.array(0.01, np.float32)})
-    file = GraphFile("net.onnx", house.serialized(model), {})
+    file = GraphFile("net.onnx", graphs.serialized(model), {})
     graph = compile_graph(file, read_graph(file), "float32", 1)
     x = np.random.default_rng(0).standard_normal((64, 2)).astype(np.float32)
     y = np.empty((64, 2), np.float32)

@@ -13,7 +13,7 @@ from unittest import mock
 import numpy as np
 import torch
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture import torch_module
 from compiler.capture.derived_steps import DerivedModel, derived_model, with_caches
 from compiler.capture.initial_graph import initial_graph
@@ -72,12 +72,12 @@ def follow(family: WholeFamily, steps: int) -> Followed:
         lowered = _merged(family, lowered)
     replayed = made.steps
     for each in family.spec.passes:
-        before = dataclasses.replace(lowered, model=house.clone(lowered.model))
+        before = dataclasses.replace(lowered, model=graphs.clone(lowered.model))
         outcome = make_pass(each.name, {}).apply(lowered)
         check_between_passes(outcome.lowered)
         replayed += replay_certificates(before, outcome)
         lowered = outcome.lowered
-    house.infer_shapes(lowered.model)
+    graphs.infer_shapes(lowered.model)
     trial = _Trial(family, module, lowered)
     sequences = trial.decoded(steps)
     trial.in_chunks(sequences)

@@ -3,7 +3,7 @@
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.derivation.derive import derive
 from compiler.errors import Refused
 from compiler.passes.canonicalize_attention import CanonicalizeAttention
@@ -51,12 +51,12 @@ def refusal_of(family: Family) -> Refused:
 
 def _without_masks(model: ir.Model, family: Family) -> None:
     """Masks of frames are ones."""
-    given = house.inputs_named(model)
+    given = graphs.inputs_named(model)
     whole = next(value for name, value in given.items() if family.inputs[name].mask_of is None)
     for name, value in given.items():
         if family.inputs[name].mask_of != TIME:
             continue
-        insert = house.Inserter(model, "zoo", before=next(iter(model.graph)))
+        insert = graphs.Inserter(model, "zoo", before=next(iter(model.graph)))
         at = {axis: family.inputs[str(whole.name)].shape.index(axis) for axis in (BATCH, TIME)}
         sizes = [
             insert.op("Shape", [whole], {"start": each, "end": each + 1}, name="size", dtype=ir.DataType.INT64)
@@ -64,5 +64,5 @@ def _without_masks(model: ir.Model, family: Family) -> None:
         ]
         shape = insert.op("Concat", sizes, {"axis": 0}, name="mask_shape")
         ones = insert.op("Expand", [insert.constant(np.array(1, np.int64), "one"), shape], name="all_valid")
-        house.take_over(model, value, ones)
+        graphs.take_over(model, value, ones)
         model.graph.inputs.remove(value)

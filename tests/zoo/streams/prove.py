@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 import torch
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture import torch_module
 from compiler.capture.counts import frames_counted
 from compiler.capture.initial_graph import added_by_call, initial_graph, states_of
@@ -65,7 +65,7 @@ def follow(family: StepFamily, calls: int) -> Followed:
     places = start.row_places
     lowered, replayed = start, 0
     for each in spec.passes:
-        before = dataclasses.replace(lowered, model=house.clone(lowered.model))
+        before = dataclasses.replace(lowered, model=graphs.clone(lowered.model))
         outcome = make_pass(each.name, {}).apply(lowered)
         check_between_passes(outcome.lowered)
         replayed += replay_certificates(before, outcome)
@@ -74,7 +74,7 @@ def follow(family: StepFamily, calls: int) -> Followed:
     reference = torch_module.TorchReference(module, None, spec, states_of(spec), places, counted)
     streams = [list(family.feeds(np.random.default_rng(row), calls)) for row in range(len(AGES))]
     alone = [chained_steps(reference.run, stream, calls) for stream in streams]
-    house.infer_shapes(lowered.model)
+    graphs.infer_shapes(lowered.model)
     return Followed(sum(1 for _ in lowered.model.graph), replayed, _compare(lowered, alone, calls))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.case import Case
 from compiler.analysis.facts import VALID, Fact, Fill
 from compiler.analysis.interval import ANYTHING, ONE, TRUTH, ZERO, Interval
@@ -16,7 +16,7 @@ from compiler.analysis.rules.contraction import sums_to_one
 from tests.kit.judged import attack, check, check_refused
 from tests.kit.soundness import Node, Operand, check_node, constant, number
 
-BATCH, TIME = house.symbol("batch"), house.symbol("time")
+BATCH, TIME = graphs.symbol("batch"), graphs.symbol("time")
 ROWS = "0: rows(batch)"
 FINITE = Interval(-3.0, 5.0)
 WEIGHTS = constant(np.arange(12.0).reshape(4, 3) - 5)

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.facts import Index
 from compiler.analysis.interval import ANYTHING, ZERO, Interval
 from compiler.analysis.layout import Axis, Segment, Side, joined, size_of
@@ -15,7 +15,7 @@ from tests.kit.graphs import parse
 from tests.kit.judged import attack, check, check_refused, integers, rewrites
 from tests.kit.soundness import Node, Operand, constant, number
 
-TIME, CACHE = house.symbol("time"), house.symbol("cache")
+TIME, CACHE = graphs.symbol("time"), graphs.symbol("cache")
 END = 2**63 - 1
 LEFT, RIGHT = joined([Segment(TIME)]), joined([Segment(TIME, Side.RIGHT)])
 CENTERED = joined([Segment(TIME, Side.RIGHT), Segment(TIME - 1)])

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.facts import Index
 from compiler.analysis.interval import ONE, ZERO, Interval
 from compiler.analysis.layout import Frames, Segment, Side, joined
@@ -16,7 +16,7 @@ from tests.kit.judged import attack, check, check_refused
 from tests.kit.offline import offline
 from tests.kit.soundness import Node, Operand, constant, number
 
-TIME = house.symbol("time")
+TIME = graphs.symbol("time")
 ROWS = "0: rows(batch)"
 
 
@@ -171,7 +171,7 @@ def test_sizes_rounded_from_floating_point_have_a_cure_in_whole_numbers() -> Non
         { n = Shape<start = 1, end = 2>(x)  m = Squeeze(n)  f = Cast<to = 1>(m)  g = Mul(f, half)
           k = Cast<to = 7>(g)  i = Range(none, k, one)  c = Min(i, none)  y = Gather<axis = 1>(x, c) }"""
     lowered = offline(text)
-    house.infer_shapes(lowered.model)
+    graphs.infer_shapes(lowered.model)
     with pytest.raises(Refused) as caught:
         PadAxes().apply(lowered)
     assert "_d" not in caught.value.message and "3 * n // 2" in caught.value.cure

@@ -6,14 +6,14 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.facts import Clamp, Fill, Index
 from compiler.analysis.interval import ANYTHING, Interval
 from compiler.analysis.layout import Segment, Side, joined
 from tests.kit.judged import attack, check, check_refused, integers, rewrites
 from tests.kit.soundness import Node, Operand, check_node, constant, number
 
-TIME = house.symbol("time")
+TIME = graphs.symbol("time")
 INT64 = ir.DataType.INT64
 END = 2**63 - 1
 ROWS = "0: rows(batch)"

@@ -5,14 +5,14 @@ import onnx_ir as ir
 import pytest
 import sympy
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.facts import Index
 from compiler.analysis.interval import Interval
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, joined
 from tests.kit.judged import attack, check, check_refused, integers
 from tests.kit.soundness import Node, Operand, number
 
-TIME, BATCH = house.symbol("time"), house.symbol("batch")
+TIME, BATCH = graphs.symbol("time"), graphs.symbol("batch")
 CENTERED = joined([Segment(TIME, Side.RIGHT), Segment(TIME - 1)])
 ROWS, LEFT = "0: rows(batch)", "[time, left]"
 
@@ -138,7 +138,7 @@ def drawn_reshape(rng: np.random.Generator) -> Node:
     target: list[int] = []
     for at, group in enumerate(groups):
         size = sympy.expand(sympy.prod(group))
-        before = house.expression(str(operand.shape[at])) if at < len(operand.shape) else None
+        before = graphs.expression(str(operand.shape[at])) if at < len(operand.shape) else None
         target.append(
             int(size) if size.is_Integer else 0 if before is not None and sympy.expand(before) == size else -1
         )

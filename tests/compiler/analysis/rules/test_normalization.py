@@ -7,14 +7,14 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.facts import Fill
 from compiler.analysis.interval import ANYTHING, ONE, ZERO, Interval
 from compiler.analysis.layout import Axis, Frames, Plain, Segment, Side, joined
 from tests.kit.judged import attack, check, check_refused, layouts, rewrites
 from tests.kit.soundness import Node, Operand, check_node, constant
 
-BATCH, TIME = house.symbol("batch"), house.symbol("time")
+BATCH, TIME = graphs.symbol("batch"), graphs.symbol("time")
 ROWS = "0: rows(batch)"
 LEFT = f"{ROWS}, 1: [time, left]"
 MIXED = f"{ROWS}, 1: [time, left], 2: [key, left]"
@@ -72,7 +72,7 @@ def test_scores_of_padded_keys_are_masked_where_they_are_not(
     may_hide_a_row = operand.valid == MASKED
     assert verdict.outputs[0].content({2}) == Interval(0.0, 0.0, nan=may_hide_a_row)
     assert verdict.outputs[0].valid == Interval(0.0, 1.0, nan=may_hide_a_row)
-    assert verdict.at_least_one == (house.symbol("key"),)
+    assert verdict.at_least_one == (graphs.symbol("key"),)
 
 
 def test_queries_in_the_padding_may_see_nothing() -> None:

@@ -7,14 +7,14 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.facts import NO_NAN, Fill, Index
 from compiler.analysis.interval import ANYTHING, ONE, TRUTH, ZERO, Interval
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, joined
 from tests.kit.judged import attack, check, check_refused, integers, layouts, rewrites
 from tests.kit.soundness import Node, Operand, check_node, constant, number
 
-BATCH, TIME = house.symbol("batch"), house.symbol("time")
+BATCH, TIME = graphs.symbol("batch"), graphs.symbol("time")
 ROWS = "0: rows(batch)"
 LEFT = f"{ROWS}, 1: [time, left]"
 FINITE = Interval(-3.0, 5.0)
@@ -167,7 +167,7 @@ MEANS = {
         reduced("ReduceMean", x("time", "2*batch", a1=(Plain(2), Rows(BATCH))), 0, keepdims=0), "0: 2 * rows(batch)",
     ),
     "rows merged with frames": (
-        reduced("ReduceMean", x("batch*key", "time", a0=(Rows(BATCH), Frames((Segment(house.symbol("key")),)))), 1),
+        reduced("ReduceMean", x("batch*key", "time", a0=(Rows(BATCH), Frames((Segment(graphs.symbol("key")),)))), 1),
         "0: rows(batch) * [key, left]",
     ),
     "a shared value": (reduced("ReduceMean", x(1, "time", 4), 1), ROWS),

@@ -3,7 +3,7 @@
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.case import Case
 from compiler.analysis.facts import Fact, make_fact
 from compiler.analysis.interval import ANYTHING, Interval
@@ -11,7 +11,7 @@ from compiler.analysis.layout import Axis, Rows, Segment, Side, joined, suffix
 from compiler.analysis.rules.relative_shift import Chain, match
 from tests.kit.graphs import node_named, parse
 
-TIME, BATCH = house.symbol("time"), house.symbol("batch")
+TIME, BATCH = graphs.symbol("time"), graphs.symbol("batch")
 CENTERED = joined([Segment(TIME, Side.RIGHT), Segment(TIME - 1)])
 SIZES = """n = Shape<start = 0, end = 1>(x)  t = Shape<start = 2, end = 3>(x)
            tt = Add(t, t)  long = Sub(tt, one)"""
@@ -45,8 +45,8 @@ def found(body: str, axis: Axis = CENTERED, content: Interval = SCORES) -> tuple
     scores = model.graph.inputs[0]
     size = axis[0].size
     scores.shape = ir.Shape(["batch", 2, "time", str(size)])
-    house.forget_shapes(model)
-    house.infer_shapes(model)
+    graphs.forget_shapes(model)
+    graphs.infer_shapes(model)
     layouts: dict[int, Axis] = {0: (Rows(BATCH),), 2: suffix(TIME), 3: axis}
     fact = make_fact(layouts, lambda region: ANYTHING if region else content)
     node = node_named(model, "p")
@@ -83,8 +83,8 @@ def test_weights_go_back_about_the_middle_where_the_padding_holds_zero(padding: 
     model = graph(BACK)
     weights = model.graph.inputs[0]
     weights.shape = ir.Shape(["batch", 2, "time", "time"])
-    house.forget_shapes(model)
-    house.infer_shapes(model)
+    graphs.forget_shapes(model)
+    graphs.infer_shapes(model)
     layouts: dict[int, Axis] = {0: (Rows(BATCH),), 2: suffix(TIME), 3: suffix(TIME)}
     fact = make_fact(layouts, lambda region: padding if 3 in region else Interval(0, 1))
     node = node_named(model, "p")
@@ -171,15 +171,15 @@ def shifted_on_a_step(text: str, axis: Axis) -> Chain | None:
     model = parse(text)
     scores = model.graph.inputs[0]
     scores.shape = ir.Shape(["batch", 2, 3, "cache + 5"])
-    house.forget_shapes(model)
-    house.infer_shapes(model)
+    graphs.forget_shapes(model)
+    graphs.infer_shapes(model)
     fact = make_fact({0: (Rows(BATCH),), 3: axis}, lambda region: ANYTHING if region else SCORES)
     node = node_named(model, "p")
     facts = [fact if value is scores else None if value is None else Fact() for value in node.inputs]
     return match(Case(node, facts, "batch", {"cache": Side.RIGHT}))
 
 
-CACHED = house.symbol("cache")
+CACHED = graphs.symbol("cache")
 
 
 def test_scores_of_a_window_lie_at_its_end_again() -> None:

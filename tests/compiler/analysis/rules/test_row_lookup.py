@@ -2,13 +2,13 @@
 
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from tests.kit.judged import check_refused, integers, layouts, rewrites
 from tests.kit.soundness import Node, Operand, check_node, number
 
 RUNS: dict[str, tuple[int | str, int | str, int, str]] = {
-    "backwards": (-1, -house.END - 1, -1, "0: rows(batch), 1: [time, left]"),
-    "the second half": ("time//2", house.END, 1, "0: rows(batch), 1: [time - floor(time/2), left]"),
+    "backwards": (-1, -graphs.END - 1, -1, "0: rows(batch), 1: [time, left]"),
+    "the second half": ("time//2", graphs.END, 1, "0: rows(batch), 1: [time - floor(time/2), left]"),
     "the middle": ("time//2", "time//2 + 1", 1, "0: rows(batch)"),
 }
 

@@ -7,7 +7,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.onnx_source.onnx_file import first_words, keep_numbers, read_onnx, require_runnable
 from compiler.errors import Place, RecipeError, Refused
 from tests.kit.graphs import parse
@@ -21,7 +21,7 @@ File "/env/lib/site-packages/torch/nn/modules.py", line 9, in call
 
 
 def write(path: Path, model: ir.Model) -> Path:
-    path.write_bytes(house.serialized(model))
+    path.write_bytes(graphs.serialized(model))
     return path
 
 
@@ -37,8 +37,8 @@ def test_nodes_get_distinct_names_and_source_lines(tmp_path: Path) -> None:
     next(iter(model.graph)).metadata_props["pkg.torch.onnx.stack_trace"] = TRACE
     nodes = list(read(write(tmp_path / "m.onnx", model)).graph)
     assert [node.name for node in nodes] == ["same", "same_1", "Relu_2", "last"]
-    assert house.source_of(nodes[0]) == "net.py:12 in forward: x = relu(x)"
-    assert house.source_of(nodes[2]).endswith("m.onnx node Relu_2")
+    assert graphs.source_of(nodes[0]) == "net.py:12 in forward: x = relu(x)"
+    assert graphs.source_of(nodes[2]).endswith("m.onnx node Relu_2")
 
 
 def test_weights_that_an_old_file_lists_as_inputs_are_constants(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_weights_that_an_old_file_lists_as_inputs_are_constants(tmp_path: Path) 
     model.graph.inputs.append(model.graph.initializers["w"])
     got = read(write(tmp_path / "m.onnx", model))
     assert [value.name for value in got.graph.inputs] == ["x"]
-    kept = house.array_of(got.graph.initializers["w"])
+    kept = graphs.array_of(got.graph.initializers["w"])
     assert kept is not None and np.array_equal(kept, weight)
 
 
@@ -74,21 +74,21 @@ def test_shapes_that_a_file_notes_are_inferred_anew(noted: list[int | str], tmp_
     got = read(tmp_path / "m.onnx")
     made = next(iter(got.graph)).outputs[0]
     assert made.shape is None
-    house.infer_shapes(got)
-    assert house.dims_of(made) == (house.symbol("batch"), 2)
+    graphs.infer_shapes(got)
+    assert graphs.dims_of(made) == (graphs.symbol("batch"), 2)
 
 
 def test_sizes_and_passes_that_a_file_notes_are_forgotten(tmp_path: Path) -> None:
     """A graph that a pass has written is a source like any other: its nodes are judged."""
     model = parse("(int64[2] n, float[batch,2] x) => (float[p,q] y) { h = Reshape(x, n)  y = Neg(h) }")
-    model.graph.inputs[0].metadata_props[house.SYM_DATA] = "[3, 4]"
+    model.graph.inputs[0].metadata_props[graphs.SYM_DATA] = "[3, 4]"
     for node in model.graph:
-        node.metadata_props[house.PASS_KEY] = "pad_axes"
-        node.outputs[0].metadata_props[house.SYM_DATA] = "[3, 4]"
+        node.metadata_props[graphs.PASS_KEY] = "pad_axes"
+        node.outputs[0].metadata_props[graphs.SYM_DATA] = "[3, 4]"
     got = read(write(tmp_path / "m.onnx", model))
-    assert house.integers_of(got.graph.inputs[0]) is None
-    assert not any(node.metadata_props.get(house.PASS_KEY) for node in got.graph)
-    assert not any(node.outputs[0].metadata_props.get(house.SYM_DATA) for node in got.graph)
+    assert graphs.integers_of(got.graph.inputs[0]) is None
+    assert not any(node.metadata_props.get(graphs.PASS_KEY) for node in got.graph)
+    assert not any(node.outputs[0].metadata_props.get(graphs.SYM_DATA) for node in got.graph)
 
 
 def test_what_is_no_onnx_file_is_answered(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.capture.onnx_source.opset_conversion import LARGEST, raised
 from compiler.errors import Refused
 from compiler.ir import OLDEST_OPSET
@@ -18,7 +18,7 @@ def same(model: ir.Model) -> ir.Model:
     """The converted graph, which gives what the graph gave."""
     converted = raised(model)
     x = np.random.default_rng(0).standard_normal((2, 5, 4)).astype(np.float32)
-    (wanted,), (got,) = (open_session(house.serialized(each)).run(None, {"x": x}) for each in (model, converted))
+    (wanted,), (got,) = (open_session(graphs.serialized(each)).run(None, {"x": x}) for each in (model, converted))
     np.testing.assert_array_equal(got, wanted)
     return converted
 
@@ -32,7 +32,7 @@ def test_softmax_of_opset_11_runs_over_all_axes_from_one_on() -> None:
 def test_new_nodes_are_named_and_located_after_the_node_that_they_serve() -> None:
     converted = same(parse(f"{X} {{ a = Relu(x)  y = ReduceSum<axes = [1]>(a) }}", opset=11))
     assert [node.name for node in converted.graph] == ["a_relu", "y_reducesum_constant", "y_reducesum"]
-    lines = [house.source_of(node) for node in converted.graph]
+    lines = [graphs.source_of(node) for node in converted.graph]
     assert lines[0].startswith("tiny.py:1 ") and lines[1] == lines[2] and lines[2].startswith("tiny.py:2 ")
 
 
@@ -40,7 +40,7 @@ def test_a_node_that_gives_way_to_others_hands_its_line_on() -> None:
     text = "(float[batch,time,4] x, float[3] scales) => (float[p,q,r] y) { y = Upsample(x, scales) }"
     converted = same(parse(text, {"scales": np.array([1, 2, 1], np.float32)}, opset=9))
     assert ops_of(converted) == ["Constant", "Resize"]
-    assert all(node.name and house.source_of(node).startswith("tiny.py:1 ") for node in converted.graph)
+    assert all(node.name and graphs.source_of(node).startswith("tiny.py:1 ") for node in converted.graph)
 
 
 def test_weights_stay_as_they_are() -> None:
@@ -119,7 +119,7 @@ def test_an_old_operator_gives_what_it_gave(opset: int, body: str, constants: di
     model = parse(text, constants, opset)
     converted = raised(model)
     assert [str(value.name) for value in converted.graph.outputs] == ["y"]
-    before, after = (open_session(house.serialized(each)) for each in (model, converted))
+    before, after = (open_session(graphs.serialized(each)) for each in (model, converted))
     rng = np.random.default_rng(0)
     drawn = [rng.choice(EDGES, (2, 5, 4)) for _ in range(4)]
     for x in (rng.standard_normal((2, 5, 4)).astype(np.float32), np.zeros((2, 5, 4), np.float32), *drawn):

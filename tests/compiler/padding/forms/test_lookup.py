@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.case import Case
 from compiler.analysis.facts import Fact, Verdict, make_fact
 from compiler.analysis.interval import ANYTHING
@@ -21,7 +21,7 @@ from tests.kit.graphs import node_named, parse
 from tests.kit.judged import integers, layouts, rewrites
 from tests.kit.soundness import Node, Operand, check_node, constant, number
 
-TIME, CACHE = house.symbol("time"), house.symbol("cache")
+TIME, CACHE = graphs.symbol("time"), graphs.symbol("cache")
 END = 2**63 - 1
 RNG = np.random.default_rng(0)
 TABLE = constant(RNG.standard_normal((1, 16, 3)))
@@ -102,12 +102,12 @@ def frozen(rows: int) -> ir.Model:
         {"table": np.arange(rows * 3, dtype=np.float32).reshape(1, rows, 3)},
     )
     node = node_named(model, "y")
-    length = Length("cache", house.inputs_named(model)["real_length"], slots=6)
+    length = Length("cache", graphs.inputs_named(model)["real_length"], slots=6)
     places = ValidSlots(model, [length], "batch", "test")
     facts = [Fact(), Fact(), Fact(is_number=True), Fact()]
     window = joined([Segment(CACHE + 2, Side.RIGHT)])
-    out = make_fact({0: (Rows(house.symbol("batch")),), 1: window}, lambda region: ANYTHING)
-    insert = house.Inserter(model, "test", before=node)
+    out = make_fact({0: (Rows(graphs.symbol("batch")),), 1: window}, lambda region: ANYTHING)
+    insert = graphs.Inserter(model, "test", before=node)
     FORMS["look_up_positions"](Site(model, node, (1, 0, CACHE + 2), facts, (out,), places, insert))
     return model
 

@@ -6,14 +6,14 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.layout import Frames, Segment, Side, joined
 from compiler.padding.forms import newest
 from compiler.padding.forms.site import Site
 from tests.kit.judged import integers
 from tests.kit.soundness import Node, Operand, Unsound, check_node
 
-MET = joined([Segment(house.symbol("cache"), Side.RIGHT), Segment(house.symbol("time"))])
+MET = joined([Segment(graphs.symbol("cache"), Side.RIGHT), Segment(graphs.symbol("time"))])
 LAST_THREE = [integers(-3), integers(2**63 - 1), integers(1)]
 
 
@@ -35,7 +35,7 @@ def test_frames_on_another_axis() -> None:
 def test_an_end_that_is_off_by_one_is_found(shift: int) -> None:
     right = newest.slots_of_newest
 
-    def shifted(site: Site, frames: Frames, kept: house.Dim) -> ir.Value:
+    def shifted(site: Site, frames: Frames, kept: graphs.Dim) -> ir.Value:
         off = site.insert.constant(np.array(shift, np.int64), "shift")
         moved = site.insert.op("Add", [right(site, frames, kept), off], name="off")
         zero = site.insert.constant(np.array(0, np.int64), "zero")

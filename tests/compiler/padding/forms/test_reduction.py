@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.interval import Interval
 from tests.compiler.passes.test_pad_axes_offline import CHANNELS, WEIGHTS, graph
 from tests.kit.graphs import ops_of
@@ -70,8 +70,8 @@ def test_every_normalisation_has_the_form(name: str) -> None:
     opset, body = OPERATORS[name]
     lowered = offline(graph(CHANNELS + body).replace("int64[1] zero", SMALL + "int64[1] zero"), WEIGHTS)
     lowered.model.graph.opset_imports[""] = opset
-    house.forget_shapes(lowered.model)
-    house.infer_shapes(lowered.model)
+    graphs.forget_shapes(lowered.model)
+    graphs.infer_shapes(lowered.model)
     outcome = verify_offline(lowered, tolerance=1e-4, shortest=2)
     assert body.split("= ")[1].split("<")[0] not in ops_of(outcome.lowered.model)
 

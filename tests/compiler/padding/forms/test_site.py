@@ -1,6 +1,6 @@
 """Forms take a node's place."""
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.analysis.facts import Fact
 from compiler.padding.forms.site import Site
 from compiler.padding.valid_slots import ValidSlots
@@ -10,7 +10,7 @@ from tests.kit.graphs import node_named, parse
 def test_what_replaces_an_output_keeps_its_name_at_the_border() -> None:
     model = parse("(float[batch,4] x) => (float[batch,4] y) { y = Relu(x)  }")
     node = node_named(model, "y")
-    insert = house.Inserter(model, "test", before=node)
+    insert = graphs.Inserter(model, "test", before=node)
     site = Site(model, node, (), [Fact()], [Fact()], ValidSlots(model, [], "batch", "test"), insert)
     new = insert.op("Neg", [node.inputs[0]], name="new")
     site.replace(0, new)

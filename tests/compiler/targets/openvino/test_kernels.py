@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.stages import Array
 from compiler.targets.openvino.kernels import integer_products
 from compiler.targets.openvino.target import Openvino
@@ -35,7 +35,7 @@ def test_a_product_between_roundings_runs_on_integers_and_one_of_real_numbers_do
     model = parse(text, constants)
     names = [node.name for node in model.graph if node.op_type == "MatMul"]
     file = tmp_path / "net.onnx"
-    file.write_bytes(house.serialized(model))
+    file.write_bytes(graphs.serialized(model))
     found = Openvino().integer_products(file)
     assert [name in found for name in names] == [True, False], found
 

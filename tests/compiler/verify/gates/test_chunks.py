@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import DataError, GateFailed
 from compiler.runners.choose import runner_of
 from compiler.runners.session import Session, session_of
@@ -60,10 +60,10 @@ def test_a_state_that_counts_whole_chunks_fails(tmp_path: Path) -> None:
     lowered = padded()
     for node in list(lowered.model.graph):  # the newest frames of the slots, whatever the true length
         if node.op_type == "GatherND" and "next_keys" in str(node.outputs[0].name):
-            insert = house.Inserter(lowered.model, "test", before=node)
+            insert = graphs.Inserter(lowered.model, "test", before=node)
             bounds = [insert.int64s(-6), insert.int64s(2**62), insert.int64s(1)]
             kept = insert.op("Slice", [node.inputs[0], *bounds], name="wrong")
-            house.take_over(lowered.model, node.outputs[0], kept)
+            graphs.take_over(lowered.model, node.outputs[0], kept)
     with pytest.raises(GateFailed) as failed:
         CHUNKS.check(checked(tmp_path, lowered), silent)
     assert [(each.gate, each.holds) for each in failed.value.findings] == [("chunks", False)]

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.calib.classes import Agreement
 from compiler.passes.lower_integers import LowerIntegers
 from compiler.quantization.held_weights import INTEGER_PRODUCT
@@ -84,10 +84,10 @@ class Mistaken:
     def apply(self, lowered: Lowered) -> Outcome:
         outcome = LowerIntegers().apply(lowered)
         model = outcome.lowered.model
-        node = next(node for node in house.nodes_of(model) if node.op_type == INTEGER_PRODUCT)
-        scale = house.array_of(node.inputs[2])
+        node = next(node for node in graphs.nodes_of(model) if node.op_type == INTEGER_PRODUCT)
+        scale = graphs.array_of(node.inputs[2])
         assert scale is not None
-        wrong = house.Inserter(model, self.name, before=node).constant((scale * np.float32(1.03)), "wrong")
+        wrong = graphs.Inserter(model, self.name, before=node).constant((scale * np.float32(1.03)), "wrong")
         node.replace_input_with(2, wrong)
         return outcome
 

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import onnxruntime.quantization  # noqa: TID251 - what it writes is refused
 import pytest
 
-from compiler import ir as house
+from compiler import ir as graphs
 from compiler.errors import GateFailed
 from compiler.passes.quantize_dynamic import QuantizeDynamic
 from compiler.passes.quantize_static import QuantizeStatic
@@ -60,15 +60,15 @@ def test_a_bias_that_the_runtime_fuses_first_is_caught_and_named(tmp_path: Path)
 def test_weights_alone_are_caught(tmp_path: Path) -> None:
     """Codes that are only stored: the runtime multiplies real numbers."""
     lowered = QuantizeStatic(pins=(), keep_float=("op:Conv",)).apply(copy_of(speech())).lowered
-    for node in house.nodes_of(lowered.model):
+    for node in graphs.nodes_of(lowered.model):
         data = node.inputs[0]
         producer = data.producer() if data is not None else None
-        if house.is_op(node, "MatMul") and house.is_op(producer, "DequantizeLinear") and producer is not None:
+        if graphs.is_op(node, "MatMul") and graphs.is_op(producer, "DequantizeLinear") and producer is not None:
             codes = producer.inputs[0]
             made = None if codes is None else codes.producer()
             if made is not None:
                 node.replace_input_with(0, made.inputs[0])
-    house.prune(lowered.model)
+    graphs.prune(lowered.model)
     with pytest.raises(GateFailed, match="in float stay"):
         check_integer_kernels(written(tmp_path, lowered), "speech")
 
@@ -78,7 +78,7 @@ def test_products_in_branches_are_looked_at(tmp_path: Path) -> None:
     lowered = QuantizeStatic(pins=()).apply(copy_of(speech())).lowered
     model = lowered.model
     layer = next(
-        node for node in house.nodes_of(model) if "_int8_" in str(node.name) and house.is_op(node, "Gemm", "MatMul")
+        node for node in graphs.nodes_of(model) if "_int8_" in str(node.name) and graphs.is_op(node, "Gemm", "MatMul")
     )
     is_first, old = ir.val("is_first", ir.DataType.BOOL, []), layer.outputs[0]
     model.graph.inputs.append(is_first)
@@ -89,8 +89,8 @@ def test_products_in_branches_are_looked_at(tmp_path: Path) -> None:
         branches.append(ir.AttrGraph(name, ir.Graph([], [made], nodes=[copy], name=name, opset_imports={"": 20})))
     chosen = ir.Value(name="chosen", type=old.type, shape=old.shape)
     model.graph.insert_before(layer, ir.Node("", "If", [is_first], branches, outputs=[chosen], name="chosen_node"))
-    house.take_over(model, old, chosen, except_in=[layer])
-    house.prune(model)
+    graphs.take_over(model, old, chosen, except_in=[layer])
+    graphs.prune(model)
     with pytest.raises(GateFailed, match=r"expected 8 products .*, got 6; in float stay then_branch, else_branch"):
         check_integer_kernels(written(tmp_path, lowered), "speech")
 
