@@ -3,7 +3,8 @@
 EQUIVALENT: dict[str, str] = {
     "checker/replay:Replay._lengths: seed % 2 == 0 -> seed % 2 != 0 in `rows[0][axis], rows[1][axis] = (short, long) "
     "if seed % 2 == 0 else (long, short)`": "which of two rows that are alike is the shorter one does not matter",
-    "analysis/rules/movement:_target: given[at] == 0 and copies and (at < len(dims)) -> given[at] == 0 and copies": (
+    "analysis/rules/movement:_target: target.copied(at) and at < len(dims) -> target.copied(at) in `is_copy = "
+    "target.copied(at) and at < len(dims)`": (
         "ONNX Runtime refuses a 0 behind the axes of what is reshaped: the graph does not run alone either"
     ),
     "analysis/rules/kernel_windows:period: 1 -> 0 in `return (int(constant), math.gcd(*steps)) if constant.is_Integer "
