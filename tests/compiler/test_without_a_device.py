@@ -233,6 +233,7 @@ class Counted:
 ENGINES = ["engines/net.batch1.plan", "engines/net.batch2.plan"]
 
 
+@pytest.mark.slow
 def test_an_engine_that_ships_is_built_once_and_held_to_its_graph_whoever_builds_it(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,6 +267,7 @@ def test_an_engine_that_ships_is_built_once_and_held_to_its_graph_whoever_builds
     trial.builder_version.cache_clear()
 
 
+@pytest.mark.slow
 def test_a_builder_that_cannot_be_relied_on_ends_a_build_by_name_and_leaves_nothing(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

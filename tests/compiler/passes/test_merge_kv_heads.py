@@ -272,6 +272,7 @@ def others():
 """
 
 
+@pytest.mark.slow
 def test_a_recipe_derives_steps_and_merges_heads(tmp_path: Path) -> None:
     graph = attention("added", related=True, rows="time first, merged")
     made = Project(tmp_path, tmp_path / "cache")

@@ -80,6 +80,7 @@ def test_noise_of_whole_utterances_is_measured_too(tmp_path: Path) -> None:
     assert measured.noise(()) == 0.0 < measured.noise(("round_operand",))
 
 
+@pytest.mark.slow
 def test_few_plans_are_open_at_a_time_and_what_was_kept_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[object] = []
 
