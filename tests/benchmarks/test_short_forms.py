@@ -124,6 +124,7 @@ def runs_here(form: str, folder: Path, monkeypatch: pytest.MonkeyPatch, printed:
     monkeypatch.setenv("COLUMNS", "400")
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{folder}")  # of processes that it starts
     monkeypatch.setenv(store.FOLDER_VARIABLE, str(folder / "cache"))
+    Project(folder, folder / "cache").forget_modules()  # another test may have imported others of these names
     main = importlib.import_module(name).main
     assert not main()
     return printed.readouterr().out

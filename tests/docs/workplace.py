@@ -29,6 +29,7 @@ NOT_RUN = {
     ".venv/bin/python build.py --recipe tts_ar": "builds for minutes; tests/examples/codec_tts/test_bundle.py does",
     ".venv/bin/python -m examples.codec_tts.say": "takes that bundle; the same test speaks with it",
     ".venv/bin/python -m tests.property.": "searches for minutes; a short run of each is a test",
+    ".venv/bin/python -m tests.zoo.engines": "builds hundreds of engines; tests/rtx builds a few",
     ".venv/bin/python -m tests.replay": "traces for half an hour; tests/replay traces a few graphs",
     ".venv/bin/python -m tests.runtime_lite.hosting.against_triton": "installs a server; the same rows are a test",
     ".venv/bin/python -m tests.soak": "measures for minutes; a short run of each row is a test",
