@@ -40,12 +40,14 @@ def forbidden_file_names(root: Path) -> list[str]:
 def missing_twins(root: Path) -> list[str]:
     """A source file that does something has its test: `compiler/passes/x.py` -> `tests/compiler/passes/test_x.py`."""
     sources = [path for path in python_files(root, "compiler", "runtime_lite") if _has_logic(root / path)]
-    twins = {path: Path("tests") / path.parent / f"test_{_stem_of_twin(path)}.py" for path in sources}
+    twins = {path: twin_of(path) for path in sources}
     return [f"{path}: has no test; write {twin}" for path, twin in twins.items() if not (root / twin).is_file()]
 
 
-def _stem_of_twin(path: Path) -> str:
-    return {"__main__": "command_line", "__init__": path.parent.name}.get(path.stem, path.stem)
+def twin_of(path: Path) -> Path:
+    """Where the test of a source file is: `compiler/passes/x.py` -> `tests/compiler/passes/test_x.py`."""
+    stem = {"__main__": "command_line", "__init__": path.parent.name}.get(path.stem, path.stem)
+    return Path("tests") / path.parent / f"test_{stem}.py"
 
 
 def _has_logic(file: Path) -> bool:

@@ -9,7 +9,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.house.rules import imports, module_name, python_files
+from tests.house.rules import imports, module_name, python_files, twin_of
 
 
 def nearest_tests(root: Path, changed: Iterable[Path]) -> dict[Path, int]:
@@ -31,7 +31,7 @@ def nearest_tests(root: Path, changed: Iterable[Path]) -> dict[Path, int]:
     if named := [path for path in changed if path.suffix != ".py"]:
         distances = dict.fromkeys((path for path in sources if _names_any(root / path, named)), 1) | distances
     for path in list(distances):
-        if (twin := Path("tests") / path.parent / f"test_{path.stem}.py") in there:
+        if (twin := twin_of(path)) in there:
             distances.setdefault(twin, 1)
     queue = deque(sorted(distances, key=distances.__getitem__))
     while queue:

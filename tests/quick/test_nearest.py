@@ -55,3 +55,10 @@ def test_the_twin_of_a_module_that_it_reaches_by_name_is_near(tmp_path: Path) ->
     (tree(tmp_path) / "tests/compiler/test_far.py").write_text("import importlib\n")
     found = {path.stem: distance for path, distance in nearest_tests(tmp_path, [Path("compiler/far.py")]).items()}
     assert found == {"test_far": 1}
+
+
+def test_the_command_line_of_a_package_has_a_twin_of_that_name(tmp_path: Path) -> None:
+    for name in ("runtime_lite/__main__.py", "tests/runtime_lite/test_command_line.py"):
+        (tree(tmp_path) / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    assert list(nearest_tests(tmp_path, [Path("runtime_lite/__main__.py")])) == [Path(name)]
