@@ -1,7 +1,7 @@
 """What merging the heads of the trained voice loses, by method, on sentences that nothing was fitted to.
 
     python -m benchmarks.shared_heads --recordings RECORDINGS
-    python -m benchmarks.shared_heads --recordings RECORDINGS --healed healed.safetensors
+    python -m benchmarks.shared_heads --recordings RECORDINGS --distilled distilled.safetensors
 
 The graph is the speech model of `tts_ar.yaml` over whole sequences; `merge_kv_heads` lets its 16 heads share keys and
 values in groups, by the plain mean, by the mean of rotated heads, and by the maps that lose least, each with its
@@ -144,7 +144,7 @@ def main() -> None:
     parser.add_argument("--measured", type=int, default=200, help="training sentences that the pass measures on")
     parser.add_argument("--count", type=int, default=128, help="test sentences that judge")
     parser.add_argument("--methods", nargs="*", choices=METHODS, default=list(METHODS), help="none judges no merging")
-    parser.add_argument("--healed", type=Path, help="checkpoint of a model whose heads share, trained on")
+    parser.add_argument("--distilled", type=Path, help="checkpoint of a model whose heads share, trained on")
     options = parser.parse_args()
     training = behind_prompts(spoken_codes.read()[: options.measured])
     recorded = train_speech.read_spoken(speak.original_codec(), options.recordings / "test.npz")
@@ -157,8 +157,8 @@ def main() -> None:
     for method, refit in itertools.product(options.methods, (False, True)):
         name = f"{method}, projection behind fitted" if refit else method
         rows[name] = judge(merged(original, options.groups, method, refit=refit))
-    if options.healed is not None:
-        rows["optimal, healed"] = judge(captured(options.healed))
+    if options.distilled is not None:
+        rows["optimal, distilled"] = judge(captured(options.distilled))
     Console(width=150).print(_table(options.groups, rows))
 
 

@@ -112,7 +112,7 @@ def _build(options: argparse.Namespace) -> int:
     if options.report_html is not None:
         require_place("--report-html", options.report_html, is_page)
     try:
-        loaded = load_recipe(options.recipe, options.overrides, options.checkpoint)
+        loaded = load_recipe(options.recipe, options.overrides, options.checkpoint, _tell)
         from compiler import pipeline  # a wrong recipe is answered before anything large is imported
     except (Exception, KeyboardInterrupt) as error:
         _report_early(options, error)
@@ -215,7 +215,7 @@ def _check(options: argparse.Namespace) -> int:
     from compiler.recipe.load import load_recipe
     from compiler.user_code.named_places import require_named_places
 
-    loaded = load_recipe(options.checked, options.overrides, options.checkpoint)
+    loaded = load_recipe(options.checked, options.overrides, options.checkpoint, _tell)
     files, modules = require_named_places(loaded)
     from compiler import pipeline  # a wrong recipe is answered before anything large is imported
 
@@ -268,7 +268,7 @@ def _explain_padding(options: argparse.Namespace) -> int:
     if options.recipe is None:
         lowered, passes = from_file(Path(options.graph), request)
     else:
-        loaded = load_recipe(options.recipe, options.overrides, options.checkpoint)
+        loaded = load_recipe(options.recipe, options.overrides, options.checkpoint, _tell)
         cache = None if options.no_cache else open_cache(options.cache, _tell)
         lowered, passes = from_recipe(loaded, options.graph, request, cache, Progress())
         if loaded.recipe.graphs[options.graph].share_heads is not None:
@@ -319,6 +319,7 @@ def _run_pair(options: argparse.Namespace) -> int:
         options.overrides,
         options.checkpoint,
         None if options.no_cache else open_cache(options.cache, _tell),
+        _tell,
     )
     limits = Tolerance(max_abs=options.tolerance)
     comparison = compare_pair(request, limits)

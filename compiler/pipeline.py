@@ -18,8 +18,8 @@ from compiler.cache.results import StageResults
 from compiler.cache.store import StageCache, default_folder
 from compiler.capture.original import Original
 from compiler.culprits.reproducer import check_reproducer, failure_folder, remove_reproducer
+from compiler.distillation.distilled_recipe import distilled_recipe
 from compiler.errors import InternalError, ToolchainAbsent, blamed
-from compiler.healing.healed_recipe import healed_recipe
 from compiler.lowering.listed_passes import check_passes
 from compiler.lowering.listed_targets import ListedTarget, require_packages, targets_of_recipe
 from compiler.lowering.lowering import Lowering
@@ -81,7 +81,7 @@ def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> Bu
     with contextlib.ExitStack() as kept:
         try:
             listed = _startable(loaded, options)
-            ready = kept.enter_context(healed_recipe(loaded, options.cache, progress))
+            ready = kept.enter_context(distilled_recipe(loaded, options.cache, progress))
             originals = [
                 Original(ready, name, spec, options.cache, progress) for name, spec in ready.recipe.graphs.items()
             ]

@@ -93,7 +93,7 @@ class DataInputs:
 
 
 @dataclasses.dataclass(frozen=True)
-class HealingInputs:
+class DistillationInputs:
     """Of changing a checkpoint so that heads share keys and values.
 
     Attributes:
@@ -101,14 +101,14 @@ class HealingInputs:
         graph: its name.
         spec: as far as capture looks at it, `share_heads` included.
         files: hashes of checkpoints and files that the recipe names.
-        healing: digest of the feeds.
+        distillation: digest of the feeds.
     """
 
     surroundings: Surroundings
     graph: str
     spec: Graph
     files: tuple[str, ...]
-    healing: str
+    distillation: str
 
 
 @dataclasses.dataclass(frozen=True)

@@ -381,7 +381,7 @@ CHANGES: dict[str, list[Change]] = {
     "Data.verification": [("stream", at(*VERIFICATION, "feeds", value="tiny_more:other"))],
     "Data.calibration": [("rounded", at("data", "calibration"))],
     "Data.development": [("rounded", at("data", "development", value={"feeds": "tiny_more:choices", "count": 1}))],
-    "Data.healing": [("rounded", at("data", "healing", value={"feeds": "tiny_more:choices", "count": 10}))],
+    "Data.distillation": [("rounded", at("data", "distillation", value={"feeds": "tiny_more:choices", "count": 10}))],
     "Feeds.feeds": [("rounded", at("data", "calibration", "feeds", value="tiny_more:other"))],
     "Feeds.count": [("stream", at(*VERIFICATION, "count", value=3))],
     "Feeds.files": [("stream", at(*VERIFICATION, "files", value=["level.txt", "stream.onnx"]))],

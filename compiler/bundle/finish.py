@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import onnx_ir as ir
-import yaml
 
+from compiler.bundle.recipe_of import recipe_of
 from compiler.bundle.staged_folder import check_bundle_or_nothing, copy_files, staged, write_costs
 from compiler.bundle.target_of import target_of
 from compiler.errors import GateFailed, InternalError, ToolchainAbsent
@@ -89,7 +89,7 @@ def finish_bundle(path: Path, caches: Path) -> Finished:
         with tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch:
             finished = build_engines(target, folder, Path(scratch) / "engines", caches)
         with read_bundle(folder) as bundle:
-            recipe = yaml.safe_load(bundle.read_file(bundle.manifest.recipe))
+            recipe = recipe_of(bundle)
         budget = (recipe.get("gates") or {}).get("budget")
         size_bytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         check_budget(BudgetGate.model_validate(budget) if budget else None, size_bytes, finished.speed)

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx_ir as ir
-import yaml
 from onnx import numpy_helper
 
 from compiler.analysis.rows_alone import AFTER
 from compiler.bundle.proof_files import LEFT_OUT, drawn
+from compiler.bundle.recipe_of import recipe_of
 from compiler.bundle.target_of import target_of
 from compiler.cache.tool_versions import tool_versions
 from compiler.checker.check import check
@@ -139,7 +139,7 @@ def _replay_once(bundle: Bundle, where: str, name: str, records: Sequence[Mappin
 
 def _passes(bundle: Bundle, name: str) -> list[Pass]:
     """The passes of a graph, as the recipe in the bundle lists them."""
-    recipe = yaml.safe_load(bundle.read_file(bundle.manifest.recipe))
+    recipe = recipe_of(bundle)
     given = [each if isinstance(each, dict) else {each: {}} for each in recipe["graphs"][name]["passes"]]
     preferred = target_of(bundle).pass_options
     listed = [(key, with_preferred(key, options or {}, preferred)) for each in given for key, options in each.items()]
@@ -148,7 +148,7 @@ def _passes(bundle: Bundle, name: str) -> list[Pass]:
 
 def _replay_derivation(bundle: Bundle, where: str, name: str, told: Mapping[str, Any] | None) -> str:
     """Replay why a graph may be called chunk by chunk; in words, or nothing where its steps are not derived."""
-    recipe = yaml.safe_load(bundle.read_file(bundle.manifest.recipe))
+    recipe = recipe_of(bundle)
     is_derived = recipe["graphs"][name].get("derive_steps") is not None
     _require(where, "a derivation where the recipe derives steps, and there alone", is_derived == (told is not None),
              "none" if told is None else "one")  # fmt: skip

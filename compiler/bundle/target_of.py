@@ -2,8 +2,7 @@
 
 import functools
 
-import yaml
-
+from compiler.bundle.recipe_of import recipe_of
 from compiler.errors import RecipeError
 from compiler.targets import TARGETS
 from compiler.targets.base import Target
@@ -11,7 +10,7 @@ from runtime_lite.errors import BadInput, show
 from runtime_lite.executors.executor import EXECUTORS, Executor, ExecutorFactory, make_executor
 from runtime_lite.format.reader import Bundle
 
-WRONG = (AttributeError, KeyError, RecipeError, RecursionError, StopIteration, TypeError, ValueError, yaml.YAMLError)
+WRONG = (AttributeError, KeyError, RecipeError, RecursionError, StopIteration, TypeError, ValueError)
 """What a recipe that no build has written may raise."""
 
 
@@ -29,7 +28,7 @@ def target_of(bundle: Bundle) -> Target:
         )
     where = f"{bundle.path}: {bundle.manifest.recipe}"
     try:
-        recipe = yaml.safe_load(bundle.read_file(bundle.manifest.recipe))
+        recipe = recipe_of(bundle)
         options = next({**each} for each in recipe["targets"] if each["kind"] == name)
         del options["kind"]
         return TARGETS[name](**options)

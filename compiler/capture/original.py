@@ -76,7 +76,7 @@ class Original:
         self.data = DrawnData(self.places, name, for_data(spec), self.results)
         shortest = 1 if spec.has_utterances else self.gate.chained_steps
         for purpose, feeds in recipe.data if with_data else ():
-            if feeds is not None and purpose != "healing":  # what the checkpoint was made from, long before
+            if feeds is not None and purpose != "distillation":  # what the checkpoint was made from, long before
                 least = shortest if purpose == "verification" else 0
                 self.data.draw(purpose, feeds, least, self.surroundings, progress)
         self.task = task_for_lowering(recipe.task_of(name)) if "calibration" in self.data.digests else None

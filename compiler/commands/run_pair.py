@@ -2,7 +2,8 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,7 @@ class Request:
         overrides: changes of a recipe, as in a build.
         checkpoint: instead of a recipe's.
         cache: of a recipe's stages.
+        tell: is given notices, one line each.
     """
 
     first: str
@@ -53,6 +55,7 @@ class Request:
     overrides: Sequence[str] = ()
     checkpoint: str | None = None
     cache: StageCache | None = None
+    tell: Callable[[str], None] = warnings.warn
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,7 +153,7 @@ def _opened(text: str, request: Request, fed: Mapping[str, Fed] | None = None) -
     if _is_file(path):
         yield open_onnx(text, request.sizes, fed)
     elif path.endswith((".yaml", ".yml")):
-        loaded = load_recipe(path, request.overrides, request.checkpoint)
+        loaded = load_recipe(path, request.overrides, request.checkpoint, request.tell)
         yield open_original(loaded, graph or None, request.cache, Progress())
     elif Path(path).is_dir() or path.endswith(".tar"):
         with opened_bundle(text) as subject:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import onnx.reference
-import yaml
 
+from compiler.bundle.recipe_of import recipe_of
 from compiler.cache.store import StageCache
 from compiler.capture.original import Original
 from compiler.commands.example_feeds import shape_in, unanswered
@@ -191,7 +191,7 @@ def opened_bundle(text: str) -> Iterator[Subject]:
             for each in runner.graph.inputs
             if each.role == "data"
         )
-        fed = _fed(yaml.safe_load(model.bundle.read_file(model.bundle.manifest.recipe)), runner.name)
+        fed = _fed(recipe_of(model.bundle), runner.name)
         yield Subject(text, inputs, (), axes, "", fed, lambda feeds: _pushed(model, runner.name, feeds))
 
 

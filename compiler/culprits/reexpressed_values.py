@@ -17,8 +17,8 @@ from compiler.verify.explained_rounding import is_counted
 LARGE = 0.05
 """A relative local error that another form makes at least; factors are rarely so close to one."""
 
-HEALED = 1 / 4
-"""What is left of the error behind such a value, at most; a defect beside it may stay."""
+REMAINING = 1 / 4
+"""Largest share of the error behind such a value that remains without the cut; a defect beside it may stay."""
 
 BLOCK = 16
 """Values between two errors, at most."""
@@ -42,8 +42,8 @@ def reexpressed(after: Lowered, names: Sequence[str], lesson_of: Callable[[Seque
     if lesson is None:
         return set()
     left = {name: local_error(lesson, name) for name in names if name not in dropped}
-    healed = [block for block, ends in blocks if all(left.get(end, 0.0) <= HEALED * errors[end] for end in ends)]
-    return set().union(*healed)
+    confirmed = [block for block, ends in blocks if all(left.get(end, 0.0) <= REMAINING * errors[end] for end in ends)]
+    return set().union(*confirmed)
 
 
 def _readers(after: Lowered, names: Sequence[str]) -> dict[str, set[str]]:

@@ -268,7 +268,7 @@ class ShareHeads(Record):
     """Heads that share keys and values: the checkpoint is changed, and trained on, before anything is captured.
 
     What is built then is held to the changed model, and `limit` says how far that may be from the original. The feeds
-    of `data.healing` are what it is measured and trained on.
+    of `data.distillation` are what it is measured and trained on.
 
     Attributes:
         groups: heads of keys and values that stay in every attention.

@@ -4,6 +4,7 @@ Nothing is converted silently. Every message reads `<file>:<line>: <key>: expect
 """
 
 import dataclasses
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from compiler.recipe.tree.latencies import expand_latencies
 from compiler.recipe.tree.located_yaml import Node, node_of, read_document
 from compiler.recipe.tree.messages import first_problem
 from compiler.recipe.tree.overrides import apply_override
+from compiler.recipe.tree.renames import Tell, with_new_names, with_new_path
 from compiler.recipe.tree.short_forms import (
     expand_name_ranges,
     inherit_checkpoints,
@@ -81,13 +83,16 @@ class LoadedRecipe(RecipePlaces):
         return RecipePlaces(self.path, self.tree)
 
 
-def load_recipe(path_or_name: str, overrides: Sequence[str] = (), checkpoint: str | None = None) -> LoadedRecipe:
+def load_recipe(
+    path_or_name: str, overrides: Sequence[str] = (), checkpoint: str | None = None, tell: Tell = warnings.warn
+) -> LoadedRecipe:
     """Read, complete and check a recipe.
 
     Args:
         path_or_name: a file, or a name found in `recipes/`.
         overrides: `path.to.key=value`, typed by YAML rules, applied in order.
         checkpoint: replaces the checkpoint of every graph.
+        tell: is given a notice, one line, for each old name in the recipe.
 
     Raises:
         RecipeError: the recipe cannot be read, or is wrong; the message names the line and the key.
@@ -100,7 +105,7 @@ def load_recipe(path_or_name: str, overrides: Sequence[str] = (), checkpoint: st
             f"{path}: expected a readable recipe, got {error.strerror or error}",
             cure="check the path and its permissions",
         ) from None
-    return _completed(path, read_document(data, _display(path)), overrides, checkpoint)
+    return _completed(path, read_document(data, _display(path)), overrides, checkpoint, tell)
 
 
 def recipe_of_values(values: Mapping[str, Any], name: str, checkpoint: str | None = None) -> LoadedRecipe:
@@ -114,14 +119,14 @@ def recipe_of_values(values: Mapping[str, Any], name: str, checkpoint: str | Non
     Raises:
         RecipeError: the recipe is wrong; the message names the key.
     """
-    return _completed(Path(name), node_of(plain_of(values), name), (), checkpoint)
+    return _completed(Path(name), node_of(plain_of(values), name), (), checkpoint, warnings.warn)
 
 
-def _completed(path: Path, tree: Node, overrides: Sequence[str], checkpoint: str | None) -> LoadedRecipe:
-    tree = expand_name_ranges(tree)
+def _completed(path: Path, tree: Node, overrides: Sequence[str], checkpoint: str | None, tell: Tell) -> LoadedRecipe:
+    tree = expand_name_ranges(with_new_names(tree, tell))
     tree = add_default_passes(tree)
     for override in overrides:
-        tree = apply_override(tree, override)
+        tree = with_new_names(apply_override(tree, with_new_path(override, tell)), tell)
         tree = add_default_passes(tree)
     require_filled(tree)
     tree = add_default_passes(expand_latencies(tree))

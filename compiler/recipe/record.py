@@ -41,13 +41,13 @@ class Data(Record):
         verification: what gates run; the recordings of the task have this role as well.
         calibration: where passes take ranges and noise from.
         development: where passes measure the task to choose by it; None measures it on the calibration data.
-        healing: what models with `share_heads` are trained on.
+        distillation: what models with `share_heads` are trained on.
     """
 
     verification: Feeds
     calibration: Feeds | None = None
     development: Feeds | None = None
-    healing: Feeds | None = None
+    distillation: Feeds | None = None
 
 
 class Target(Record):
@@ -102,15 +102,15 @@ class Recipe(Record):
             message = "expected data.calibration beside it, as passes that choose record ranges there, got none"
             raise disagree(message, "write calibration, or drop development", "data", "development")
         shared = {name: graph for name, graph in self.graphs.items() if graph.share_heads is not None}
-        if bool(shared) != (self.data.healing is not None):
+        if bool(shared) != (self.data.distillation is not None):
             expected, got = (
-                ("data.healing", "none") if shared else ("share_heads in a graph", "none beside data.healing")
+                ("data.distillation", "none") if shared else ("share_heads in a graph", "none beside data.distillation")
             )
             cure = "write both, or none of them"
-            place = ("graphs", next(iter(shared)), "share_heads") if shared else ("data", "healing")
+            place = ("graphs", next(iter(shared)), "share_heads") if shared else ("data", "distillation")
             raise disagree(f"expected {expected}, got {got}", cure, *place)
-        if self.data.healing is not None and isinstance(self.data.healing.feeds, dict):
-            _check_graph_names(("data", "healing", "feeds"), self.data.healing.feeds, shared)
+        if self.data.distillation is not None and isinstance(self.data.distillation.feeds, dict):
+            _check_graph_names(("data", "distillation", "feeds"), self.data.distillation.feeds, shared)
         for key in ("verification", "calibration", "development"):
             feeds = getattr(self.data, key)
             if feeds is not None and isinstance(feeds.feeds, dict):

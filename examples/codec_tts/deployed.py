@@ -76,7 +76,7 @@ def calibration() -> Iterator[list[Feed]]:
     yield from _sentences_in_steps(4, "training")
 
 
-def healing() -> Iterator[list[Feed]]:
+def distillation() -> Iterator[list[Feed]]:
     """For the speech model whose heads share: training sentences behind prompts of their voices, in pieces.
 
     A few of the codes are replaced, as in training.

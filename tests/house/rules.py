@@ -538,7 +538,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "compiler.healing",
+        "compiler.distillation",
         (
             "compiler.pieces",
             "compiler.interruption",
@@ -554,7 +554,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.report",
             "compiler.passes",
             "compiler.capture",
-            "compiler.healing",
+            "compiler.distillation",
         ),
     ),
     (
@@ -677,7 +677,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.bundle",
             "compiler.culprits",
             "compiler.capture",
-            "compiler.healing",
+            "compiler.distillation",
             "compiler.lowering",
             "compiler.measure_page_figures",
             "compiler.assembly",
@@ -704,6 +704,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.report",
             "compiler.verify",
             "compiler.capture",
+            "compiler.bundle",
             "compiler.commands",
             "runtime_lite",
         ),
@@ -839,7 +840,7 @@ FRAMEWORK_FILES = (
     "compiler/capture/torch_module.py",
     "compiler/capture/traced_recurrences.py",
     "compiler/capture/unsteady_original.py",
-    "compiler/healing/training.py",
+    "compiler/distillation/training.py",
 )
 """After capture nothing knows torch."""
 

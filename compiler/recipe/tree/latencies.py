@@ -17,7 +17,7 @@ from compiler.recipe.tree.located_yaml import Node
 
 KEY = "latencies"
 
-ROLES = ("verification", "calibration", "development", "healing")
+ROLES = ("verification", "calibration", "development", "distillation")
 
 
 def expand_latencies(tree: Node) -> Node:

@@ -22,7 +22,7 @@ def injection_for(*names: str, half: bool = False, infinite: bool = False) -> In
     return Injection(after, names, steps, {lesson.step: corrections(lesson, names) for lesson in lessons}, LIMITS)
 
 
-def test_the_culprits_error_goes_and_values_behind_it_do_not_heal_it() -> None:
+def test_the_culprits_error_goes_and_values_behind_it_do_not_cancel_it() -> None:
     injection = injection_for("key_1", "mixed_1", "y_1", "logits")
     assert injection.without(()).used > 1.0
     assert injection.without(("key_1",)).used < 1e-3

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from compiler.distillation.channels import Channels, bias_beside, channels_in
 from compiler.heads.probing import Affine
-from compiler.healing.channels import Channels, bias_beside, channels_in
 from compiler.passes.merge_kv_heads import Merge
 from compiler.stages import Array as Numbers
 

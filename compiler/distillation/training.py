@@ -21,8 +21,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from compiler.capture.nested import arguments_of, leaves_of
-from compiler.healing.batches import Batch, Batches
-from compiler.healing.tied_weights import Tie
+from compiler.distillation.batches import Batch, Batches
+from compiler.distillation.tied_weights import Tie
 from compiler.stages import Array, Feed
 
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
@@ -132,7 +132,7 @@ def mean_distance(student: Answers, teacher: Answers, batches: Batches, training
     return float(np.average([each for each, _ in found], weights=[rows for _, rows in found]))
 
 
-def heal(
+def distill(
     student: Answers,
     teacher: Answers,
     ties: Sequence[Tie],

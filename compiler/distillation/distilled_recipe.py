@@ -24,9 +24,9 @@ from compiler.capture.captured_graphs import hashes_of, source_files
 from compiler.capture.drawn_data import DrawnData
 from compiler.capture.equal_heads import STAGE
 from compiler.capture.original import Original
+from compiler.distillation.batches import Batches, joined
+from compiler.distillation.tied_weights import tied_weights
 from compiler.errors import GateFailed, Place, Refused, SlipwayError
-from compiler.healing.batches import Batches, joined
-from compiler.healing.tied_weights import tied_weights
 from compiler.interruption import shielded
 from compiler.passes.merge_kv_heads import MergeKvHeads, Merges, in_plain_form
 from compiler.recipe.graph import Graph
@@ -35,7 +35,7 @@ from compiler.recipe.load import LoadedRecipe
 from compiler.records.build_report import StageReport
 from compiler.report.progress import Progress, StageHandle
 from compiler.runners.session import session_of
-from compiler.stage_inputs import HealingInputs, for_capture, for_data, key_of, surroundings_of
+from compiler.stage_inputs import DistillationInputs, for_capture, for_data, key_of, surroundings_of
 from compiler.stages import Feed, Lowered
 
 MEASURED = 200
@@ -47,11 +47,11 @@ APART = 10
 CLOSE = 1e-2
 """Largest difference, beside the largest answer, between the tied module and the merged graph, both float32."""
 
-WRITTEN = "healed.safetensors"
+WRITTEN = "distilled.safetensors"
 
 
 @contextlib.contextmanager
-def healed_recipe(loaded: LoadedRecipe, cache: StageCache | None, progress: Progress) -> Iterator[LoadedRecipe]:
+def distilled_recipe(loaded: LoadedRecipe, cache: StageCache | None, progress: Progress) -> Iterator[LoadedRecipe]:
     """The recipe with changed checkpoints, while they are there; as it is where no heads share.
 
     Raises:
@@ -64,7 +64,7 @@ def healed_recipe(loaded: LoadedRecipe, cache: StageCache | None, progress: Prog
         return
     with tempfile.TemporaryDirectory() as scratch:
         changed = {
-            name: _Healing(loaded, name, spec, spec.share_heads, cache, progress, Path(scratch) / name).spec()
+            name: _Distillation(loaded, name, spec, spec.share_heads, cache, progress, Path(scratch) / name).spec()
             for name, spec in graphs.items()
             if spec.share_heads is not None
         }
@@ -72,7 +72,7 @@ def healed_recipe(loaded: LoadedRecipe, cache: StageCache | None, progress: Prog
         yield dataclasses.replace(loaded, recipe=recipe)
 
 
-class _Healing:
+class _Distillation:
     """One graph.
 
     Args:
@@ -102,12 +102,12 @@ class _Healing:
 
     def spec(self) -> Graph:
         """The graph's record with the changed checkpoint."""
-        feeds, surroundings = self.loaded.recipe.data.healing, surroundings_of(self.loaded)
+        feeds, surroundings = self.loaded.recipe.data.distillation, surroundings_of(self.loaded)
         assert feeds is not None  # the recipe says so
-        self.data.draw("healing", feeds, 0, surroundings, self.progress)
+        self.data.draw("distillation", feeds, 0, surroundings, self.progress)
         files = hashes_of(source_files(self.places, self.name, self.given))
-        digest = self.data.digests["healing"]
-        key = key_of(HealingInputs(surroundings, self.name, for_capture(self.given), files, digest))
+        digest = self.data.digests["distillation"]
+        key = key_of(DistillationInputs(surroundings, self.name, for_capture(self.given), files, digest))
         with self.progress.stage(self.name, STAGE) as handle:
             started, why = time.perf_counter(), ""
             entry = self.results.find(key)
@@ -131,17 +131,19 @@ class _Healing:
         """The changed checkpoint, and what is told of it."""
         with shielded():  # a signal in the middle of importing the framework would end the process without a word
             from compiler.capture import torch_module
-            from compiler.healing import training
+            from compiler.distillation import training
 
         whole = self.given.model_copy(update={"derive_steps": None, "share_heads": None})
         captured = Original(self.loaded, self.name, whole, self.cache, self.progress, with_data=False).start()
         lowered = in_plain_form(dataclasses.replace(captured, model=graphs.clone(captured.model)))
         along = _axes_of_time(captured, self._time())
-        sequences = [joined(stream, along) for stream in self.data.drawn("healing")]
+        sequences = [joined(stream, along) for stream in self.data.drawn("distillation")]
         apart = [feed for at, feed in enumerate(sequences) if at % APART == APART - 1]
         rest = [feed for at, feed in enumerate(sequences) if at % APART != APART - 1]
         if not apart:
-            raise Refused(f"expected at least {APART} streams in data.healing, got {len(sequences)}", cure="count more")
+            raise Refused(
+                f"expected at least {APART} streams in data.distillation, got {len(sequences)}", cure="count more"
+            )
         merges = self._merges(lowered, rest[:MEASURED])
         teacher, student = (
             training.Answers(
@@ -163,9 +165,9 @@ class _Healing:
         )
         judge = Batches(apart, along, self.options.rows)
         before = training.mean_distance(student, teacher, judge, options)
-        folder = self.scratch if self.cache is None else self.cache.folder / "healing"
+        folder = self.scratch if self.cache is None else self.cache.folder / "distillation"
         batches, state = Batches(rest, along, self.options.rows), folder / f"{key}.state"
-        ended = training.heal(student, teacher, tied.ties, batches, options, state, handle.advance)
+        ended = training.distill(student, teacher, tied.ties, batches, options, state, handle.advance)
         after = training.mean_distance(student, teacher, judge, options)
         unit = "nats" if options.classes else "of the power"
         told = f"answers {before:.3g} {unit} from the original's, {after:.3g} after {ended.update} updates in "

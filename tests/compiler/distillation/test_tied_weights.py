@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from compiler.distillation.tied_weights import tied_weights
 from compiler.errors import Refused
-from compiler.healing.tied_weights import tied_weights
 from compiler.passes.merge_kv_heads import MergeKvHeads
 from compiler.runners.choose import runner_of
 from compiler.stages import Array, Lowered

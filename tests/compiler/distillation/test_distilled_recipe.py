@@ -1,4 +1,4 @@
-"""healed_recipe: a checkpoint whose heads share is trained once, held to its limit, and built like any other."""
+"""distilled_recipe: a checkpoint whose heads share is trained once, held to its limit, and built like any other."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from compiler.healing.healed_recipe import healed_recipe
+from compiler.distillation.distilled_recipe import distilled_recipe
 from compiler.recipe.load import load_recipe
 from compiler.report.progress import Progress
 from tests.kit.models.project import Project
@@ -64,7 +64,7 @@ RECIPE = {
     },
     "data": {
         "verification": {"feeds": "tokens:streams", "count": 1},
-        "healing": {"feeds": "tokens:others", "count": 30},
+        "distillation": {"feeds": "tokens:others", "count": 30},
     },
     "targets": [{"kind": "onnx_static"}],
     "gates": {"parity": {"net": {"max_abs": 1.0e-4, "chained_steps": 6}}},
@@ -86,7 +86,7 @@ def changed(**keys: Any) -> str:
 
 def test_a_recipe_whose_heads_do_not_share_is_left_as_it_is() -> None:
     loaded = load_recipe("tts_ar.yaml")
-    with healed_recipe(loaded, None, Progress()) as ready:
+    with distilled_recipe(loaded, None, Progress()) as ready:
         assert ready is loaded
 
 
@@ -103,7 +103,7 @@ def test_caches_hold_the_groups_and_training_is_done_once(project: Project) -> N
     ended = project.build(recipe="speller.yaml")
     assert ended.code == 0, ended.err
     (told,) = [each["detail"] for each in ended.report["stages"] if each["stage"] == "share_heads"]
-    assert [each["stage"] for each in ended.report["stages"]].count("healing data") == 1
+    assert [each["stage"] for each in ended.report["stages"]].count("distillation data") == 1
     assert told.startswith("4 -> 2 heads, answers ") and "after 20 updates" in told
     manifest = json.loads((project.folder / "bundle" / "manifest.json").read_text())
     shapes = [state["shape"] for state in manifest["graphs"]["net"]["states"]]

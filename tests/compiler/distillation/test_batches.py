@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from compiler.healing.batches import Batches, joined
+from compiler.distillation.batches import Batches, joined
 
 ALONG = {"codes": 1}
 

@@ -8,9 +8,9 @@ import pytest
 import safetensors.torch
 import torch
 
-from compiler.healing import training
-from compiler.healing.batches import Batches
-from compiler.healing.tied_weights import Tie
+from compiler.distillation import training
+from compiler.distillation.batches import Batches
+from compiler.distillation.tied_weights import Tie
 
 TIES = (Tie("key.weight", 0, np.arange(4).reshape(1, 2, 2)), Tie("key.bias", 0, np.arange(4).reshape(1, 2, 2)))
 
@@ -42,7 +42,7 @@ def answers(seed: int, *, tied: bool = False) -> training.Answers:
 
 def run(student: training.Answers, state: Path, **changes: object) -> training.RunPosition:
     how = dataclasses.replace(TRAINING, **changes)  # type: ignore[arg-type]
-    return training.heal(student, answers(0), TIES, BATCHES, how, state, lambda done, total: None)
+    return training.distill(student, answers(0), TIES, BATCHES, how, state, lambda done, total: None)
 
 
 @pytest.mark.parametrize("classes", [True, False])
@@ -72,7 +72,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.Monk
     for _ in range(2):  # the second leg begins with the module as it was at first
         again = answers(1, tied=True)
         try:
-            training.heal(again, answers(0), TIES, BATCHES, TRAINING, tmp_path / "state", stop)
+            training.distill(again, answers(0), TIES, BATCHES, TRAINING, tmp_path / "state", stop)
         except KeyboardInterrupt:
             continue
         parts = again

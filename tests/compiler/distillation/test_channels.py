@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from compiler.distillation.channels import bias_beside, channels_in
 from compiler.errors import Refused
-from compiler.healing.channels import bias_beside, channels_in
 from compiler.stages import Array
 
 RANDOM = np.random.default_rng(0)
