@@ -13,7 +13,7 @@ from compiler.analysis.rules import MODULES
 OPSETS = range(17, 24)
 """The opsets of ai.onnx that the rules are written for."""
 
-PAGE = Path("docs/coverage.md")
+PAGE = Path("docs/generated/coverage.md")
 
 WRITTEN_BY = {
     "Attention": "canonicalize_attention",
@@ -94,7 +94,7 @@ def defined_operators() -> dict[str, tuple[int, ...]]:
 
 
 def page() -> str:
-    """The text of docs/coverage.md."""
+    """The text of docs/generated/coverage.md."""
     found = covered()
     standard = [each for each in found if not each.domain]
     counts = [

@@ -113,7 +113,7 @@ def _ruled(case: Case) -> Verdict:
         domain = f"{case.node.domain}::" if case.node.domain else ""
         raise refuse(
             f"no rule for operator {domain}{case.op} of opset {opset}",
-            "write that part of the model with the operators that docs/coverage.md lists",
+            "write that part of the model with the operators that docs/generated/coverage.md lists",
         )
     if case.tracked:
         return _with_known_sizes(case, _with_rows_once(case, _with_lengths(case, rule)))

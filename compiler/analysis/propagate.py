@@ -285,7 +285,7 @@ class _Propagation:
         if any(value in self.facts and not self.facts[value].is_plain for value in read_inside(node)):
             raise refuse(
                 f"the body of {node.op_type} reads a padded value",
-                "write that part of the model without a body, with the operators that docs/coverage.md lists",
+                "write that part of the model without a body, with the operators that docs/generated/coverage.md lists",
             )
 
 

@@ -147,7 +147,7 @@ def test_every_pass_is_described_and_no_other() -> None:
 
 
 def test_every_form_and_every_pass_of_one_target_is_described_and_no_other() -> None:
-    text = PAGES["docs/passes.md"].read_text(encoding="utf-8")
+    text = PAGES["docs/forms.md"].read_text(encoding="utf-8")
     described = re.findall(r"^\| `([a-z_.]+)` \|[^|]*\|[^|]*\|$", text, re.MULTILINE)
     applied = [{made.name for made in kind().passes({})} for kind in TARGETS.values()]
     own = set[str]().union(*applied) - set[str].intersection(*applied)
@@ -157,7 +157,8 @@ def test_every_form_and_every_pass_of_one_target_is_described_and_no_other() -> 
 @pytest.mark.parametrize("kind", [*pass_kinds().values(), *TARGETS.values()], ids=lambda kind: kind.name)
 def test_every_option_is_named(kind: Any) -> None:
     told = "".join(
-        PAGES[f"docs/{page}.md"].read_text(encoding="utf-8") for page in ("openvino", "passes", "precision", "tensorrt")
+        PAGES[f"docs/{page}.md"].read_text(encoding="utf-8")
+        for page in ("forms", "openvino", "passes", "precision", "shared_heads", "tensorrt")
     )
     options = [field.name for field in dataclasses.fields(kind)]
     assert [option for option in options if f"`{option}`" not in told] == []

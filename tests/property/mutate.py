@@ -283,7 +283,7 @@ def table(tried: Sequence[Tried]) -> str:
 
 
 def report(weakened: Sequence[Tried], mutated: Sequence[Tried], command: str) -> str:
-    """The page docs/mutants.md."""
+    """The page docs/generated/mutants.md."""
     left = [each for each in (*weakened, *mutated) if each.outcome in MISSED]
     same = [each for each in (*weakened, *mutated) if each.outcome == "equivalent"]
     parts = [

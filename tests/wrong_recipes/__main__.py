@@ -1,4 +1,4 @@
-"""Writes docs/wrong_recipes.md again: `python -m tests.wrong_recipes`."""
+"""Writes docs/generated/wrong_recipes.md again: `python -m tests.wrong_recipes`."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a build says of files before it exports anything, and the page docs/wrong_recipes.md."""
+"""What a build says of files before it exports anything, and the page docs/generated/wrong_recipes.md."""
 
 import contextlib
 import importlib
@@ -22,7 +22,7 @@ from tests.wrong_recipes.good import FILES, RECIPE
 from tests.wrong_recipes.mended import MENDED
 from tests.wrong_recipes.wrong import WRONG, Wrong
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "wrong_recipes.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "generated" / "wrong_recipes.md"
 
 EXPORTED = "the export begins"
 """What is said of files that nothing is wrong with so far."""

@@ -16,7 +16,7 @@ def main(arguments: list[str]) -> int:
     """Run a command; the number of families that failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.zoo", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, told in (("export", "make the graphs"), ("table", "prove, attack and write docs/zoo.md")):
+    for name, told in (("export", "make the graphs"), ("table", "prove, attack and write docs/generated/zoo.md")):
         commands.add_parser(name, help=told).add_argument("families", nargs="*", help="all by default")
     given = parser.parse_args(arguments)
     chosen = [family for family in FAMILIES if not given.families or family.name in given.families]

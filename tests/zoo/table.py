@@ -1,4 +1,4 @@
-"""The page docs/zoo.md: every family, what was proved of it, and how close the numbers are."""
+"""The page docs/generated/zoo.md: every family, what was proved of it, and how close the numbers are."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.zoo.family import GROUPS, Family
 from tests.zoo.verdicts import PROVED, REFUSED, STUCK, Verdict
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "zoo.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "generated" / "zoo.md"
 
 INTRODUCTION = """# The zoo
 

@@ -191,7 +191,7 @@ def test_what_can_be_shown_is_padded(name: str) -> None:
 REFUSALS: dict[str, tuple[dict[str, Any], str, str, str, str]] = {
     "operator of another domain": (
         {"body": JOIN + "k = com.acme.Turn(next_past)  " + MIX.replace("KEYS", "next_past")},
-        "no rule for operator com.acme::Turn", "docs/coverage.md", "Turn", "",
+        "no rule for operator com.acme::Turn", "docs/generated/coverage.md", "Turn", "",
     ),
     "merged heads and frames": (
         {"body": JOIN + "k = Reshape(next_past, heads)  " + PLAIN_MIX},

@@ -13,7 +13,7 @@ from tests.zoo.derived.refused import NO_STREAMS, refusal_of
 from tests.zoo.families import FAMILIES as ALL_FAMILIES
 from tests.zoo.family import Family
 
-PAGE = Path(__file__).parents[3] / "docs" / "derived_zoo.md"
+PAGE = Path(__file__).parents[3] / "docs" / "generated" / "derived_zoo.md"
 STEPS = 500
 ENCODERS = {family.name: family for family in ALL_FAMILIES}
 
@@ -21,7 +21,7 @@ HEAD = """# The zoo of derived steps
 
 Decoders of transformers (`pip install transformers==5.23.0`) in tiny configurations with random weights, exported as
 they are trained, and at the end some that are written with torch alone: whole sequences in, no cache. The recipe lists
-the inputs, two axes and `derive_steps`, as [streams](streams.md#models-that-take-whole-sequences) says, and nothing
+the inputs, two axes and `derive_steps`, as [derived steps](../derived_steps.md) says, and nothing
 knows a family.
 
 **Built** means: steps were derived and the passes of a build went through; the checker replayed every step of every

@@ -10,7 +10,7 @@ from tests.zoo.streams.families import FAMILIES, GROUPS
 from tests.zoo.streams.family import StepFamily
 from tests.zoo.streams.prove import follow
 
-PAGE = Path(__file__).parents[3] / "docs" / "streaming_zoo.md"
+PAGE = Path(__file__).parents[3] / "docs" / "generated" / "streaming_zoo.md"
 CALLS = 100
 
 HEAD = """# The streaming zoo
