@@ -39,7 +39,7 @@ from compiler.capture.original import Original
 from compiler.errors import DataError
 from compiler.passes import make_pass
 from compiler.passes.lower_precision import LowerPrecision
-from compiler.passes.rescale_streams import RescaleStreams
+from compiler.passes.rescale_residuals import RescaleResiduals
 from compiler.precision.float32_nodes import touches_float
 from compiler.precision.write import write_types
 from compiler.recipe.load import LoadedRecipe, load_recipe
@@ -85,7 +85,7 @@ def main() -> None:
         plain = dataclasses.replace(original.start(), calibration=original.calibration())
         passes = [make_pass(each.name, each.options, placements()) for each in spec.passes]
         for made in passes:
-            if made.lossy or isinstance(made, RescaleStreams):
+            if made.lossy or isinstance(made, RescaleResiduals):
                 break
             plain = made.apply(plain).lowered
         lower = next((made for made in passes if isinstance(made, LowerPrecision)), LowerPrecision())
@@ -147,9 +147,9 @@ def _contenders(plain: Lowered, lower: LowerPrecision, console: Console) -> Iter
     yield ours
     copy = dataclasses.replace(plain, model=graphs.clone(plain.model))
     started = time.perf_counter()
-    rescaled = RescaleStreams().apply(copy).lowered
+    rescaled = RescaleResiduals().apply(copy).lowered
     seconds = time.perf_counter() - started
-    both = _timed("rescale_streams, lower_precision", lambda: lower.apply(rescaled))
+    both = _timed("rescale_residuals, lower_precision", lambda: lower.apply(rescaled))
     yield dataclasses.replace(both, seconds=both.seconds + seconds, runs=both.runs + 1)
 
 

@@ -43,7 +43,7 @@ CHUNK, FRAMES, WINDOW = 16, 67, 64
 """New frames behind the subsampling, frames in front of it, and frames that an attention cache keeps."""
 
 INT8_PASSES: tuple[str | dict[str, Any], ...] = (
-    "standard", "lower_pointwise_convolutions", "sink_transposes", "equalize_channels", "quantize_attention",
+    "standard", "lower_pointwise_convolutions", "sink_transposes", "smooth_channels", "quantize_attention",
     {"quantize_static": {"pins": []}}, "carry_codes",
 )  # fmt: skip
 

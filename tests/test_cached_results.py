@@ -493,7 +493,7 @@ def bases(project: Project) -> dict[str, Any]:
         },
         outputs=["kept", "said"],
         axes={"batch": {"buckets": [1]}, "time": {"buckets": [8, 16]}},
-        passes=["simplify", "fold_mask_inputs", "simplify", "pad_axes", "simplify"],
+        passes=["simplify", "remove_mask_inputs", "simplify", "pad_axes", "simplify"],
     )
     masked["data"] = {"verification": {"feeds": "tiny_more:utterances", "count": 3, "files": ["level.txt"]}}
     masked["gates"] = {"parity": {"net": {"max_abs": 1.0e-5, "chained_steps": 2}}}

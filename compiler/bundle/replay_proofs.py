@@ -34,7 +34,7 @@ from compiler.checker.once import KIND, check_once
 from compiler.checker.steps import check_steps
 from compiler.errors import SlipwayError
 from compiler.passes import make_pass, with_preferred
-from compiler.passes.compute_once import ComputeOnce
+from compiler.passes.hoist_invariants import HoistInvariants
 from compiler.runners.structure import LEAST_BYTES, WEIGHTS, Structure
 from compiler.sizes.expressions import expression, symbol
 from compiler.stages import Array, Lowered, PaddedAxis, Pass, State
@@ -124,10 +124,10 @@ def _verify(bundle: Bundle, where: str, name: str, graph: Graph) -> str:
 def _replay_once(bundle: Bundle, where: str, name: str, records: Sequence[Mapping[str, Any]]) -> None:
     """Replay what is computed in the first call of a stream alone, of every pass that says so in the recipe."""
     told = [record for record in records if record.get("kind") == KIND]
-    listed = [each for each in _passes(bundle, name) if each.name == ComputeOnce.name]
+    listed = [each for each in _passes(bundle, name) if each.name == HoistInvariants.name]
     _require(where, f"{len(listed)} proofs of what is computed once", len(told) == len(listed), str(len(told)))
     for record, made in zip(told, listed, strict=True):
-        inputs = [*made.inputs] if isinstance(made, ComputeOnce) else []
+        inputs = [*made.inputs] if isinstance(made, HoistInvariants) else []
         _require(where, f"a proof of what is computed of {show(inputs)}", record["inputs"] == inputs,
                  show(record["inputs"]))  # fmt: skip
         before, after = (_load(bundle, where, record["graphs"][side]) for side in ("before", "after"))

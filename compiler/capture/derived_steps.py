@@ -22,7 +22,7 @@ from compiler.derivation.derive import derive
 from compiler.errors import GateFailed, Place, Refused, SlipwayError
 from compiler.passes.canonicalize_attention import CanonicalizeAttention
 from compiler.passes.canonicalize_positions import count_plainly
-from compiler.passes.fold_mask_inputs import FoldMaskInputs
+from compiler.passes.remove_mask_inputs import RemoveMaskInputs
 from compiler.passes.simplify import simplify_model
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Axis, Input
@@ -66,7 +66,7 @@ def derived_model(model: ir.Model, graph: str, spec: Graph) -> DerivedModel:
     assert spec.derive_steps is not None
     try:
         simplify_model(model)
-        FoldMaskInputs().apply(Lowered(graph, model, padded_axes=padded_axes_of(spec)))  # no call has padding
+        RemoveMaskInputs().apply(Lowered(graph, model, padded_axes=padded_axes_of(spec)))  # no call has padding
         CanonicalizeAttention().apply(Lowered(graph, model))
         count_plainly(model)
         simplify_model(model)

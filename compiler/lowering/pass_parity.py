@@ -24,7 +24,7 @@ ROUNDED = (
 
 ROUNDING_PASS_CURE = (
     "numbers are rounded on purpose, and on these data by more than gates.parity.<graph>.lossy allows: let "
-    "equalize_channels run in front, keep nodes in float with keep_float or a larger sqnr_db, calibrate with "
+    "smooth_channels run in front, keep nodes in float with keep_float or a larger sqnr_db, calibrate with "
     "data that reach as far as the verification data do, or allow more"
 )
 

@@ -11,10 +11,8 @@ from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.canonicalize_transposes import CanonicalizeTransposes
 from compiler.passes.carry_codes import CarryCodes
 from compiler.passes.carry_contexts import CarryContexts
-from compiler.passes.compute_once import ComputeOnce
-from compiler.passes.equalize_channels import EqualizeChannels
 from compiler.passes.fold_factors import FoldFactors
-from compiler.passes.fold_mask_inputs import FoldMaskInputs
+from compiler.passes.hoist_invariants import HoistInvariants
 from compiler.passes.lower_pointwise_convolutions import LowerPointwiseConvolutions
 from compiler.passes.lower_precision import LowerPrecision
 from compiler.passes.merge_first_call import MergeFirstCall
@@ -26,10 +24,12 @@ from compiler.passes.quantize_attention import QuantizeAttention
 from compiler.passes.quantize_dynamic import QuantizeDynamic
 from compiler.passes.quantize_states import QuantizeStates
 from compiler.passes.quantize_static import QuantizeStatic
-from compiler.passes.rescale_streams import RescaleStreams
+from compiler.passes.remove_mask_inputs import RemoveMaskInputs
+from compiler.passes.rescale_residuals import RescaleResiduals
 from compiler.passes.select_states import SelectStates
 from compiler.passes.simplify import Simplify
 from compiler.passes.sink_transposes import SinkTransposes
+from compiler.passes.smooth_channels import SmoothChannels
 from compiler.passes.unstack_states import UnstackStates
 from compiler.passes.window_states import WindowStates
 from compiler.quantization.placement import CPU, Placement, with_placement
@@ -44,7 +44,7 @@ PASSES: list[type[Pass]] = [
     CanonicalizeTransposes,
     CanonicalizePositions,
     CanonicalizeReshapes,
-    FoldMaskInputs,
+    RemoveMaskInputs,
     AddBatchAxis,
     MergeFirstCall,
     MergeKvHeads,
@@ -57,13 +57,13 @@ PASSES: list[type[Pass]] = [
     ProjectPositions,
     PackStates,
     AppendStates,
-    ComputeOnce,
+    HoistInvariants,
     QuantizeStates,
-    RescaleStreams,
+    RescaleResiduals,
     LowerPrecision,
     LowerPointwiseConvolutions,
     SinkTransposes,
-    EqualizeChannels,
+    SmoothChannels,
     QuantizeStatic,
     QuantizeDynamic,
     QuantizeAttention,

@@ -12,11 +12,11 @@ from typing import ClassVar
 
 from compiler.passes.eliminate_fills import EliminateFills
 from compiler.passes.flatten_channels_last import FlattenChannelsLast
+from compiler.passes.fold_table_product import FoldTableProduct
 from compiler.passes.fuse_attention import FuseAttention
 from compiler.passes.lower_integers import LowerIntegers
 from compiler.passes.lower_pointwise_convolutions import LowerPointwiseConvolutions
 from compiler.passes.merge_rows import MergeRows
-from compiler.passes.multiply_before_lookup import MultiplyBeforeLookup
 from compiler.passes.sink_transposes import SinkTransposes
 from compiler.passes.specialize_full_caches import SpecializeFullCaches
 from compiler.passes.split_hidden_channels import SplitHiddenChannels
@@ -42,7 +42,7 @@ class OnnxStatic(Target):
         Form(WidenDepthwiseConvolutions(), is_standard=True),
         Form(SinkTransposes(turns_states=False), is_standard=True),
         Form(FlattenChannelsLast(), is_standard=True),
-        Form(MultiplyBeforeLookup(), is_standard=True),
+        Form(FoldTableProduct(), is_standard=True),
         Form(FuseAttention()),
         Form(EliminateFills(), is_standard=True),
         Form(MergeRows(), is_standard=True),

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from compiler.passes.lower_precision import LowerPrecision
-from compiler.passes.rescale_streams import RescaleStreams
+from compiler.passes.rescale_residuals import RescaleResiduals
 from compiler.stages import Lowered, Outcome, Pass
 from tests.kit.models.project import Project
 
-HALF = 'graphs.net.passes=[standard, rescale_streams, lower_precision: {float32: ["op:Softmax"]}]'
+HALF = 'graphs.net.passes=[standard, rescale_residuals, lower_precision: {float32: ["op:Softmax"]}]'
 DATA = 'data.calibration={feeds: "tiny_data:calibration", count: 2}'
 LIMITS = "gates.parity.net.lossy={max_abs: 0.01, sqnr_db: 40.0}"
 TASK = "gates.task.identical=false"
@@ -43,14 +43,14 @@ def test_a_build_in_half_precision_says_what_it_kept(project: Project) -> None:
     assert {row["limit"] for row in noise} == {40.0} and all(row["measured"] > 40 for row in noise)
 
 
-BOTH = ["rescale_streams", "lower_precision"]
+BOTH = ["rescale_residuals", "lower_precision"]
 
 
 @pytest.fixture
 def applied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the passes that calibrate, whenever one is applied."""
     names: list[str] = []
-    for kind in (RescaleStreams, LowerPrecision):
+    for kind in (RescaleResiduals, LowerPrecision):
         monkeypatch.setattr(kind, "apply", _counted(kind.name, kind.apply, names))
     return names
 
@@ -79,7 +79,7 @@ def test_calibration_is_repeated_when_a_file_of_the_task_is_another(project: Pro
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["rescale_streams", "equalize_channels"])
+@pytest.mark.parametrize("name", ["rescale_residuals", "smooth_channels"])
 def test_a_bundle_whose_exact_passes_have_measured_is_verified_without_their_data(project: Project, name: str) -> None:
     recipe = settings(f"graphs.net.passes=[standard, {name}]", DATA, TASK, "gates.task.max_increase=0.05")
     assert with_calibration(project).build(*recipe).code == 0

@@ -14,7 +14,7 @@ import numpy as np
 from compiler.passes.canonicalize_positions import CanonicalizePositions
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.canonicalize_transposes import CanonicalizeTransposes
-from compiler.passes.fold_mask_inputs import FoldMaskInputs
+from compiler.passes.remove_mask_inputs import RemoveMaskInputs
 from compiler.passes.simplify import Simplify
 from compiler.recipe.gates import Tolerance
 from compiler.runners.choose import runner_of
@@ -28,7 +28,7 @@ from tests.property.fuzz import KINDS, grow
 from tests.property.garden import WIDTH, Garden, Kinds, Soil
 
 EXACT: tuple[Pass, ...] = (
-    Simplify(), CanonicalizeTransposes(), CanonicalizeReshapes(), CanonicalizePositions(), FoldMaskInputs(),
+    Simplify(), CanonicalizeTransposes(), CanonicalizeReshapes(), CanonicalizePositions(), RemoveMaskInputs(),
 )  # fmt: skip
 """Passes called exact that take graphs without states; the others meet edge feeds in their contracts."""
 

@@ -23,8 +23,8 @@ from compiler.capture.onnx_source.opset_conversion import raised
 from compiler.checker.check import check
 from compiler.checker.graph import Rejected
 from compiler.errors import Refused
-from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.pad_axes import PadAxes
+from compiler.passes.remove_mask_inputs import RemoveMaskInputs
 from compiler.runners.session import open_session
 from compiler.stages import Array, Lowered, Outcome, PaddedAxis
 from tests.kit.agreement import require_helpful
@@ -395,7 +395,7 @@ def as_padded(grown: Lowered) -> Lowered:
     today, (axis, *others) = dataclasses.replace(grown, model=model), grown.padded_axes
     if not _is_told(axis):
         return today
-    folded = FoldMaskInputs().apply(dataclasses.replace(today, model=graphs.clone(model))).lowered
+    folded = RemoveMaskInputs().apply(dataclasses.replace(today, model=graphs.clone(model))).lowered
     bare = dataclasses.replace(axis, mask_inputs=(), pad_mask_inputs=(), length_inputs=())
     return dataclasses.replace(folded, padded_axes=(bare, *others))
 

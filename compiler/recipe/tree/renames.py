@@ -16,7 +16,13 @@ from compiler.recipe.tree.located_yaml import Node
 ANY = "*"
 """Stands for every key of a mapping, or every entry of a list."""
 
-PASSES: Mapping[str, str] = {}
+PASSES: Mapping[str, str] = {
+    "compute_once": "hoist_invariants",
+    "equalize_channels": "smooth_channels",
+    "fold_mask_inputs": "remove_mask_inputs",
+    "multiply_before_lookup": "fold_table_product",
+    "rescale_streams": "rescale_residuals",
+}
 """Passes, and forms that are passes."""
 
 OLD_NAMES: Mapping[tuple[str, ...], Mapping[str, str]] = {

@@ -14,7 +14,7 @@ STANDARD_PASSES = (
     "canonicalize_transposes",
     "canonicalize_reshapes",
     "canonicalize_positions",
-    "fold_mask_inputs",
+    "remove_mask_inputs",
     "simplify",
     "add_batch_axis",
     "merge_first_call",

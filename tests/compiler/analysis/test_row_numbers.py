@@ -12,8 +12,8 @@ from compiler.analysis.row_numbers import parted
 from compiler.errors import Refused
 from compiler.ir import symbol
 from compiler.lowering.certificates import replay_certificates
-from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.pad_axes import PadAxes
+from compiler.passes.remove_mask_inputs import RemoveMaskInputs
 from compiler.runners.session import open_session
 from compiler.stages import Lowered, PaddedAxis
 from tests.kit.graphs import copy_of, parse, random_weights
@@ -148,7 +148,7 @@ def test_a_length_is_that_of_the_row(name: str) -> None:
 def test_a_declared_length_is_that_of_the_row(name: str) -> None:
     given = graph(BY_LENGTH[name], lengths=True)
     origin = copy_of(given)
-    folded = FoldMaskInputs().apply(given).lowered
+    folded = RemoveMaskInputs().apply(given).lowered
     sessions = [open_session(graphs.serialized(each.model)) for each in (origin, folded)]
     for length in (1, 2, 5):
         x = np.random.default_rng(length).standard_normal((1, length, 4)).astype(np.float32)

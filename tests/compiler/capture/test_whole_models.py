@@ -100,7 +100,7 @@ def listening(*passes: str | dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_decoder_computes_keys_and_values_of_what_was_heard_once(tmp_path: Path) -> None:
-    once = {"compute_once": {"inputs": ["encoded"], "slots": HEARD}}
+    once = {"hoist_invariants": {"inputs": ["encoded"], "slots": HEARD}}
     graph = listening("standard", once, "simplify")
     project, bundle = built(tmp_path, graph, "sentences", 25)
     random = np.random.default_rng(7)

@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper  # noqa: TID251 - graphs as the checker re
 from compiler.checker.check import check
 from compiler.checker.graph import Graph, Rejected, read_by
 from compiler.checker.once import check_once
-from tests.compiler.passes.test_compute_once import kept, lowered
+from tests.compiler.passes.test_hoist_invariants import kept, lowered
 
 Record = dict[str, Any]
 

@@ -30,7 +30,7 @@ def test_masks_and_lengths_belong_to_their_axis(tmp_path: Path) -> None:
     assert (axis.axis, axis.masks, axis.length_inputs) == ("time", {"mask": 1, "hidden": 0}, ("length",))
     assert (lowered.graph, lowered.batch_axis, lowered.data_outputs) == ("net", "batch", ("y",))
     names = [each.name for each in passes]
-    assert names[0] == "simplify" and "fold_mask_inputs" in names and names[-1] == PadAxes.name
+    assert names[0] == "simplify" and "remove_mask_inputs" in names and names[-1] == PadAxes.name
 
 
 def test_passes_are_those_of_a_build_up_to_padding(tmp_path: Path) -> None:

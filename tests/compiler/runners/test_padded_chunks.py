@@ -4,8 +4,8 @@ import numpy as np
 
 from compiler import ir as graphs
 from compiler.capture.kept_frames import keep_newest
-from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.pad_axes import PadAxes
+from compiler.passes.remove_mask_inputs import RemoveMaskInputs
 from compiler.passes.window_states import WindowStates
 from compiler.runners.callers_view import caller_dims
 from compiler.runners.choose import runner_of
@@ -134,7 +134,7 @@ def test_masks_and_lengths_that_the_model_takes_of_its_chunk_are_made_and_leave_
     full = PaddedChunks(masked(), caller_dims(masked()), 1).padded(chunk(3, 0))
     assert (full["mask"].tolist(), full["seen"].tolist(), str(full["seen"].dtype)) == ([[1, 1, 1]], [3], "int32")
     assert (full["hidden"].tolist(), str(full["hidden"].dtype)) == ([[False] * 3], "bool")
-    lowered = FoldMaskInputs().apply(masked()).lowered
+    lowered = RemoveMaskInputs().apply(masked()).lowered
     assert set(graphs.inputs_named(lowered.model)) == {"features", "keys"}
     original, runner = runner_of(masked()), runner_of(WindowStates().apply(PadAxes().apply(lowered).lowered).lowered)
     for seed, length in enumerate(LENGTHS):

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from compiler.passes import pass_kinds
 from compiler.recipe.load import load_recipe, recipe_of_values, render_recipe
 from compiler.recipe.record import Recipe
 from compiler.recipe.tree.located_yaml import read_document
-from compiler.recipe.tree.renames import OLD_NAMES, with_new_names
+from compiler.recipe.tree.renames import OLD_NAMES, PASSES, with_new_names
+from compiler.targets import TARGETS
 from tests.docs.pages import ROOT
 from tests.kit.recipes import refusal, write
 
@@ -58,6 +60,27 @@ def test_old_names_are_read_in_the_path_of_set_and_in_its_value(tmp_path: Path) 
     recipe, notices = loaded(tmp_path, SHARED, whole)
     assert recipe.data.distillation is not None and recipe.data.distillation.count == 3
     assert len(notices) == 2
+
+
+def test_old_names_of_passes_and_forms_are_read_wherever_they_may_stand(tmp_path: Path) -> None:
+    passes = "graphs.net.passes=[compute_once: {inputs: [features]}, fold_mask_inputs]"
+    recipe, notices = loaded(tmp_path, SHARED.replace("healing", "distillation"), passes)
+    assert [each.name for each in recipe.graphs["net"].passes] == ["hoist_invariants", "remove_mask_inputs"]
+    assert notices[0] == (
+        "--set: graphs.*.passes: compute_once is now called hoist_invariants; write hoist_invariants, the next version "
+        "does not read compute_once"
+    )
+    option = "graphs.net.passes.compute_once.slots=3"
+    recipe, notices = loaded(tmp_path, SHARED.replace("healing", "distillation"), passes, option)
+    assert dict(recipe.graphs["net"].passes[0].options)["slots"] == 3 and len(notices) == 3
+    for forms in ("[multiply_before_lookup]", "{net: [multiply_before_lookup]}"):
+        recipe, notices = loaded(tmp_path, SHARED.replace("healing", "distillation"), f"targets.0.forms={forms}")
+        assert "fold_table_product" in str(recipe.targets[0].options) and len(notices) == 1
+
+
+def test_new_names_are_those_of_passes_and_no_pass_has_an_old_one() -> None:
+    known = {*pass_kinds(), *(form.name for kind in TARGETS.values() for form in kind.offers)}
+    assert set(PASSES.values()) <= known and not set(PASSES) & known
 
 
 def test_key_under_both_of_its_names_is_refused(tmp_path: Path) -> None:

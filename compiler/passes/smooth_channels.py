@@ -1,4 +1,4 @@
-"""Even out the channels between a layer normalisation and the products that read it, so that one grid fits them all.
+"""Move scales of channels from a layer normalisation into the products that read it, so that one grid fits all.
 
 Before:
     y = LayerNormalization(x, gamma, beta); z = MatMul(y, W)
@@ -31,7 +31,7 @@ LARGEST_EXPONENT = 6
 
 
 @dataclasses.dataclass(frozen=True)
-class EqualizeChannels:
+class SmoothChannels:
     """Scales moved from data into weights.
 
     Attributes:
@@ -40,7 +40,7 @@ class EqualizeChannels:
 
     strength: float = 0.5
 
-    name: ClassVar[str] = "equalize_channels"
+    name: ClassVar[str] = "smooth_channels"
     lossy: ClassVar[bool] = False
     after: ClassVar[tuple[str, ...]] = ("merge_first_call",)
     expensive: ClassVar[bool] = True
@@ -97,7 +97,7 @@ def _factors(largest: Array, products: Sequence[WeightedLayer], strength: float)
 
 
 def _fold(model: ir.Model, node: ir.Node, products: Sequence[WeightedLayer], factors: Array) -> None:
-    insert = graphs.Inserter(model, EqualizeChannels.name, before=node)
+    insert = graphs.Inserter(model, SmoothChannels.name, before=node)
     for index, label in ((1, "gain"), (2, "shift")):
         array = graphs.array_of(node.inputs[index]) if len(node.inputs) > index else None
         if array is not None:

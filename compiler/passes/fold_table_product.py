@@ -1,4 +1,4 @@
-"""Multiply by a whole table of positions, and look up scores, instead of looking up positions to multiply by.
+"""Multiply by the whole table of positions and look up the scores, instead of multiplying by looked-up positions.
 
 Before:
     rows = Gather(table [144, 256], index [batch, 144]);  p = Transpose(Reshape(rows))  # [batch, 4, 64, 144]
@@ -33,10 +33,10 @@ TRIALS = 4
 
 
 @dataclasses.dataclass(frozen=True)
-class MultiplyBeforeLookup:
+class FoldTableProduct:
     """Lookups of scores in the place of lookups of positions."""
 
-    name: ClassVar[str] = "multiply_before_lookup"
+    name: ClassVar[str] = "fold_table_product"
     lossy: ClassVar[bool] = False
     after: ClassVar[tuple[str, ...]] = ()
     expensive: ClassVar[bool] = False
@@ -145,7 +145,7 @@ class _Lookup:
         count = first if isinstance(first, int) else 1
         whole = self.moved(np.broadcast_to(self.table, (count, *self.table.shape)))
         assert dims is not None and whole is not None
-        insert = graphs.Inserter(model, MultiplyBeforeLookup.name, before=self.product)
+        insert = graphs.Inserter(model, FoldTableProduct.name, before=self.product)
         table = insert.constant(np.ascontiguousarray(whole[:1]), f"{old.name}_table")
         product = insert.op("MatMul", [self.product.inputs[0], table], name=f"{old.name}_all")
         found = insert.op(
@@ -161,7 +161,7 @@ class _Lookup:
             for spread in graphs.consumers_of(reader.outputs[0]) if graphs.is_op(reader, "Unsqueeze") else ():
                 if graphs.is_op(spread, "Expand") and graphs.integers_of(spread.inputs[1]) == target:
                     return spread.outputs[0]
-        insert = graphs.Inserter.behind(model, MultiplyBeforeLookup.name, self.index)
+        insert = graphs.Inserter.behind(model, FoldTableProduct.name, self.index)
         axes = insert.int64s(*range(1, len(sizes) + 1))
         apart = insert.op("Unsqueeze", [self.index, axes], name=f"{self.index.name}_apart")
         return insert.op("Expand", [apart, insert.int64s(*target)], name=f"{self.index.name}_spread")

@@ -1,4 +1,4 @@
-"""Make what normalisations divide out small enough for half precision, by a power of two.
+"""Divide residual sums in front of normalisations by a power of two, so that half precision does not overflow.
 
 Before:
     h = MatMul(x, w); s = Add(r, h); y = LayerNormalization(s, gamma, beta)       # s reaches 170 000
@@ -44,14 +44,14 @@ FACTORS = ("Div", "Mul")
 
 
 @dataclasses.dataclass(frozen=True)
-class RescaleStreams:
+class RescaleResiduals:
     """Powers of two in front of normalisations.
 
     Attributes:
         headroom: how many times larger than in calibration a value may become without overflow.
     """
 
-    name: ClassVar[str] = "rescale_streams"
+    name: ClassVar[str] = "rescale_residuals"
     lossy: ClassVar[bool] = False
     after: ClassVar[tuple[str, ...]] = ("merge_first_call",)
     expensive: ClassVar[bool] = True
@@ -110,7 +110,7 @@ class _SharedScale:
             value = node.inputs[index]
             array = graphs.array_of(value)
             assert value is not None and array is not None
-            insert = graphs.Inserter(self.model, RescaleStreams.name, before=node)
+            insert = graphs.Inserter(self.model, RescaleResiduals.name, before=node)
             scaled = np.ldexp(array, sign * power).astype(array.dtype)
             node.replace_input_with(index, insert.constant(scaled, f"{value.name}_scaled"))
         for norm in self.norms:

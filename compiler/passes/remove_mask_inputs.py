@@ -1,4 +1,4 @@
-"""Fold masks and lengths that tell of padding: an unpadded row has none, and pad_axes masks by the true lengths.
+"""Remove the inputs that say where padding is, and the masks made of them; pad_axes masks by the true lengths.
 
 Before:
     visible = And(causal, GatherND(attention_mask [batch, time])); p = Softmax(Where(visible, scores, -inf))
@@ -43,10 +43,10 @@ NEUTRAL = {"And": 1, "Or": 0, "Add": 0, "Sub": 0, "Mul": 1, "Div": 1}
 
 
 @dataclasses.dataclass(frozen=True)
-class FoldMaskInputs:
+class RemoveMaskInputs:
     """Take the masks of padding out of the graph."""
 
-    name: ClassVar[str] = "fold_mask_inputs"
+    name: ClassVar[str] = "remove_mask_inputs"
     lossy: ClassVar[bool] = False
     after: ClassVar[tuple[str, ...]] = ()
     expensive: ClassVar[bool] = False
@@ -183,7 +183,7 @@ class _Folding:
         if wanted is None or have is None:
             return False
         if have != wanted:
-            insert = graphs.Inserter(self.model, FoldMaskInputs.name, before=node)
+            insert = graphs.Inserter(self.model, RemoveMaskInputs.name, before=node)
             shape = self._shape(insert, output)
             kept = insert.op(
                 "Expand", [kept, shape], name=f"{output.name}_spread", shape=output.shape, dtype=kept.dtype
@@ -202,7 +202,7 @@ class _Folding:
         size: Dim = math.prod(dims[int(at)] for at in axes.reshape(-1))
         if number != 1 or any(str(name) not in self.lengths for name in symbols_of(size)):
             return False
-        insert = graphs.Inserter(self.model, FoldMaskInputs.name, before=node)
+        insert = graphs.Inserter(self.model, RemoveMaskInputs.name, before=node)
         count = insert.op(
             "Cast", [self._size(insert, output, size)], {"to": output.dtype or ir.DataType.INT64}, name="count"
         )
@@ -252,7 +252,7 @@ class _Folding:
     def _materialise(self, value: ir.Value) -> None:
         """A tensor of the one number, shaped from what is left of the graph."""
         readers = list(value.uses())
-        insert = graphs.Inserter(self.model, FoldMaskInputs.name, before=next(iter(self.model.graph)))
+        insert = graphs.Inserter(self.model, RemoveMaskInputs.name, before=next(iter(self.model.graph)))
         shape = self._shape(insert, value)
         number = self.filled.get(value, 1)
         if isinstance(number, int):
@@ -280,7 +280,7 @@ class _Folding:
             numbers = [value if value is None else alike.get(value, value) for value in node.inputs]
             if not any(value in alike for value in node.inputs) or node.outputs[0].is_graph_output():
                 continue
-            output, insert = node.outputs[0], graphs.Inserter(self.model, FoldMaskInputs.name, before=node)
+            output, insert = node.outputs[0], graphs.Inserter(self.model, RemoveMaskInputs.name, before=node)
             if graphs.is_op(node, "ReduceMax", "ReduceMin") and all(dim == 1 for dim in graphs.dims_of(output) or ()):
                 shape = insert.int64s(*(1 for _ in graphs.dims_of(output) or ()))
                 kept = insert.op("Reshape", [numbers[0], shape], name="longest", shape=output.shape, dtype=output.dtype)

@@ -1,4 +1,4 @@
-"""rescale_streams: an exact power of two, moved into the constants around a region."""
+"""rescale_residuals: an exact power of two, moved into the constants around a region."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from compiler import ir as graphs
 from compiler.calib.magnitudes import HALF_MAX, largest_magnitudes
 from compiler.calib.watched_streams import noise_between
 from compiler.errors import Refused
-from compiler.passes.rescale_streams import RescaleStreams
+from compiler.passes.rescale_residuals import RescaleResiduals
 from compiler.stages import Array, Feed, Lowered
 from tests.kit.calibration import with_streams
 from tests.kit.graphs import copy_of, node_named, parse, random_weights
@@ -35,7 +35,7 @@ def feeds() -> list[Feed]:
 
 def test_a_region_is_divided_bit_for_bit() -> None:
     before = with_streams(lowered_of(STREAM, u=(np.eye(8) / 1e6).astype(np.float32)), feeds())
-    after = RescaleStreams().apply(with_streams(copy_of(before), feeds()))
+    after = RescaleResiduals().apply(with_streams(copy_of(before), feeds()))
     assert after.rewritten == 1 and after.refused == ()
     assert noise_between(before, after.lowered, [feeds()]) == {"y": 0.0}
     found, _ = largest_magnitudes(after.lowered, [feeds()])
@@ -50,7 +50,7 @@ def test_a_region_is_divided_bit_for_bit() -> None:
 def test_a_constant_that_others_read_stays_theirs() -> None:
     body = "h = MatMul(x, w) m = LayerNormalization(h, gamma, beta) o = MatMul(m, w) p = MatMul(o, u) y = Tanh(p)"
     before = with_streams(lowered_of(body, u=np.zeros((8, 8), np.float32)), feeds())
-    after = RescaleStreams().apply(with_streams(copy_of(before), feeds()))
+    after = RescaleResiduals().apply(with_streams(copy_of(before), feeds()))
     kept = graphs.array_of(node_named(after.lowered.model, "o").inputs[1])
     original = graphs.array_of(node_named(before.model, "o").inputs[1])
     assert original is not None and kept is not None
@@ -69,25 +69,25 @@ def test_a_constant_that_others_read_stays_theirs() -> None:
 def test_what_is_not_homogeneous_is_refused_by_name(body: str, words: str) -> None:
     lowered = with_streams(lowered_of(body), feeds())
     before = graphs.serialized(lowered.model)
-    outcome = RescaleStreams().apply(lowered)
+    outcome = RescaleResiduals().apply(lowered)
     assert outcome.rewritten == 0 and any(words in str(refusal) for refusal in outcome.refused)
     assert graphs.serialized(lowered.model) == before
 
 
 def test_nothing_is_done_where_nothing_overflows() -> None:
     lowered = with_streams(lowered_of(STREAM, scale=1.0), feeds())
-    assert RescaleStreams().apply(lowered).matched == 0
+    assert RescaleResiduals().apply(lowered).matched == 0
 
 
 def test_factors_take_a_scale_in_or_hand_it_on() -> None:
     body = """h = MatMul(x, w) d = Div(h, c) m1 = Mul(c, d) m = LayerNormalization(h, gamma, beta)
     q = LayerNormalization(m1, gamma, beta) y = Add(m, q)"""
     before = with_streams(lowered_of(body), feeds())
-    after = RescaleStreams().apply(with_streams(copy_of(before), feeds()))
+    after = RescaleResiduals().apply(with_streams(copy_of(before), feeds()))
     assert after.rewritten >= 1
     assert noise_between(before, after.lowered, [feeds()])["y"] == 0.0
 
 
 def test_without_data_it_cannot_know_what_overflows() -> None:
     with pytest.raises(Refused, match=r"data\.calibration"):
-        RescaleStreams().apply(lowered_of(STREAM))
+        RescaleResiduals().apply(lowered_of(STREAM))

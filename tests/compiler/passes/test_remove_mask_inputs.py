@@ -1,4 +1,4 @@
-"""fold_mask_inputs: masks of padding leave the graph, all other masks stay."""
+"""remove_mask_inputs: masks of padding leave the graph, all other masks stay."""
 
 import dataclasses
 
@@ -7,8 +7,8 @@ import pytest
 
 from compiler import ir as graphs
 from compiler.errors import Refused
-from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.pad_axes import PadAxes
+from compiler.passes.remove_mask_inputs import RemoveMaskInputs
 from compiler.runners.session import run_model
 from compiler.stages import Lowered, PaddedAxis, State
 from runtime_lite.format.cache_axis import CacheAxis
@@ -99,7 +99,7 @@ def test_the_graph_without_a_mask_of_padding_is_the_graph_fed_with_zeros(name: s
     kind = {"bool": np.bool_, "float": np.float32, "float16": np.float16}[dtype]
     expected = run_model(model, {"s": s, "mask": np.zeros((2, 5), kind)})
     axis = PaddedAxis("time", "time_length", pad_mask_inputs=("mask",))
-    folded = FoldMaskInputs().apply(Lowered("tiny", model, batch_axis="batch", padded_axes=(axis,))).lowered.model
+    folded = RemoveMaskInputs().apply(Lowered("tiny", model, batch_axis="batch", padded_axes=(axis,))).lowered.model
     assert [str(value.name) for value in folded.graph.inputs] == ["s"]
     np.testing.assert_array_equal(run_model(folded, {"s": s})["y"], expected["y"])
     assert [op for op in ops_of(folded) if op not in ("Identity", "Shape", "Concat", "Expand")] == wanted
@@ -111,7 +111,7 @@ def test_the_graph_without_the_mask_is_the_graph_fed_with_ones(name: str) -> Non
     s = np.random.default_rng(0).standard_normal((2, 5, 5)).astype(np.float32)
     kind = np.float32 if BODIES[name][0] == "float" else np.int64
     expected = run_model(lowered.model, {"s": s, "mask": np.ones((2, 5), kind)})
-    outcome = FoldMaskInputs().apply(lowered)
+    outcome = RemoveMaskInputs().apply(lowered)
     assert [str(value.name) for value in outcome.lowered.model.graph.inputs] == ["s"]
     np.testing.assert_array_equal(run_model(outcome.lowered.model, {"s": s})["y"], expected["y"])
     left = [op for op in ops_of(outcome.lowered.model) if op not in ("Identity", "Shape", "Concat", "Expand")]
@@ -129,7 +129,7 @@ def test_lengths_leave_the_graph() -> None:
     x = np.random.default_rng(0).standard_normal((2, 5)).astype(np.float32)
     expected = run_model(model, {"x": x, "lengths": np.array([5, 5], np.int64)})["y"]
     axis = PaddedAxis("time", "lengths", length_inputs=("lengths",))
-    model = FoldMaskInputs().apply(Lowered("tiny", model, batch_axis="batch", padded_axes=(axis,))).lowered.model
+    model = RemoveMaskInputs().apply(Lowered("tiny", model, batch_axis="batch", padded_axes=(axis,))).lowered.model
     assert [str(value.name) for value in model.graph.inputs] == ["x"]
     assert "Where" not in ops_of(model)
     np.testing.assert_array_equal(run_model(model, {"x": x})["y"], expected)
@@ -151,7 +151,7 @@ def test_a_mask_of_as_many_entries_as_the_longest_row_is_one_of_the_row(longest:
         late = GreaterOrEqual(places, n)  w = Unsqueeze(late, two)  y = Where(w, none, x) }}"""
     )
     axis = PaddedAxis("time", "time_length", length_inputs=("lengths",))
-    folded = FoldMaskInputs().apply(Lowered("net", model, batch_axis="batch", padded_axes=(axis,))).lowered
+    folded = RemoveMaskInputs().apply(Lowered("net", model, batch_axis="batch", padded_axes=(axis,))).lowered
     assert [value.name for value in folded.model.graph.inputs] == ["x"]
     assert PadAxes().apply(folded).lowered.is_padded
 
@@ -165,7 +165,7 @@ def test_a_window_of_the_past_stays() -> None:
     head = HEAD.replace("<float low", "<int64 axis = {{1}}, float low").format(dtype="int64")
     model = parse(f"{head} {{ {body} }}")
     axis = PaddedAxis("time", "time_length", ("mask",))
-    model = FoldMaskInputs().apply(Lowered("tiny", model, batch_axis="batch", padded_axes=(axis,))).lowered.model
+    model = RemoveMaskInputs().apply(Lowered("tiny", model, batch_axis="batch", padded_axes=(axis,))).lowered.model
     assert "Less" in ops_of(model)
 
 
@@ -173,7 +173,7 @@ def test_a_mask_that_alone_has_its_axis_is_refused() -> None:
     model = parse("(float[batch,4] x, float[batch,time] mask) => (float[batch,time] y) { y = Relu(mask) }")
     lowered = Lowered("tiny", model, padded_axes=(PaddedAxis("time", "time_length", ("mask",)),))
     with pytest.raises(Refused, match="only input with an axis of time"):
-        FoldMaskInputs().apply(lowered)
+        RemoveMaskInputs().apply(lowered)
 
 
 def test_no_more_is_said_to_be_rewritten_than_was_looked_at() -> None:
@@ -185,14 +185,14 @@ def test_no_more_is_said_to_be_rewritten_than_was_looked_at() -> None:
             y = Where(e, x, low) }"""
     )
     axis = PaddedAxis("time", "time_length")
-    outcome = FoldMaskInputs().apply(Lowered("tiny", model, batch_axis="batch", padded_axes=(axis,)))
+    outcome = RemoveMaskInputs().apply(Lowered("tiny", model, batch_axis="batch", padded_axes=(axis,)))
     assert 0 < outcome.rewritten <= outcome.matched
 
 
 def test_a_graph_without_masks_stays() -> None:
     lowered = masked("added")
     before = graphs.serialized(lowered.model)
-    outcome = FoldMaskInputs().apply(dataclasses.replace(lowered, padded_axes=()))
+    outcome = RemoveMaskInputs().apply(dataclasses.replace(lowered, padded_axes=()))
     assert (outcome.rewritten, graphs.serialized(outcome.lowered.model)) == (0, before)
 
 
@@ -212,7 +212,7 @@ def test_what_is_true_at_every_length_of_a_cache_leaves_a_graph_without_masks() 
         "tiny", model, states=(State("past", "next_past", 1, "cache"),), batch_axis="batch",
         caches=(CacheAxis("cache", 8, 1, "real_length", None),),
     )  # fmt: skip
-    outcome = FoldMaskInputs().apply(lowered)
+    outcome = RemoveMaskInputs().apply(lowered)
     assert ops_of(outcome.lowered.model) == ["Concat", "ReduceSum", "Neg"]
 
 
@@ -238,7 +238,7 @@ def test_what_differs_at_one_length_stays_right_at_every_length(body: str, numbe
     )
     axis = PaddedAxis("time", "time_length", ("mask",))
     origin = Lowered("tiny", model, batch_axis="batch", padded_axes=(axis,))
-    outcome = FoldMaskInputs().apply(dataclasses.replace(origin, model=graphs.clone(model)))
+    outcome = RemoveMaskInputs().apply(dataclasses.replace(origin, model=graphs.clone(model)))
     folded = outcome.lowered
     graphs.infer_shapes(folded.model)
     padded = PadAxes().apply(dataclasses.replace(folded, model=graphs.clone(folded.model)))
@@ -255,5 +255,5 @@ def test_the_call_that_starts_a_stream_loses_its_masks_too() -> None:
     text = "(float[batch,time,4] x, float[batch,time] mask) => (float[batch,time,4] y) <int64[1] last = {-1}>"
     model = parse(text + "{ wide = Unsqueeze(mask, last)  y = Mul(x, wide) }")
     lowered = Lowered("net", model, graphs.clone(model), padded_axes=(PaddedAxis("time", "n", ("mask",)),))
-    folded = FoldMaskInputs().apply(lowered).lowered
+    folded = RemoveMaskInputs().apply(lowered).lowered
     assert [set(graphs.inputs_named(each)) for each in folded.models] == [{"x"}, {"x"}]

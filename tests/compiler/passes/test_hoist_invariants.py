@@ -1,4 +1,4 @@
-"""compute_once: the first call of a row computes what the later ones are handed."""
+"""hoist_invariants: the first call of a row computes what the later ones are handed."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -13,8 +13,8 @@ from compiler.analysis.lengths import infer_settled
 from compiler.errors import RecipeError, Refused
 from compiler.passes import make_pass
 from compiler.passes.append_states import AppendStates
-from compiler.passes.compute_once import ComputeOnce
 from compiler.passes.freeze_axes import FreezeAxes
+from compiler.passes.hoist_invariants import HoistInvariants
 from compiler.recipe.tree.standard_passes import STANDARD_PASSES
 from compiler.runners.choose import runners_of
 from compiler.stages import Feed, Lowered, Outcome
@@ -128,7 +128,7 @@ def lowered(kind: str = "seq2seq", *left_out: str) -> Lowered:
 
 def kept(kind: str = "seq2seq") -> Outcome:
     given, slots = (("text",), LETTERS) if kind == "text" else (("encoded",), HEARD)
-    return ComputeOnce(given, slots).apply(lowered(kind))
+    return HoistInvariants(given, slots).apply(lowered(kind))
 
 
 def fed(kind: str, random: np.random.Generator, lengths: np.ndarray) -> Feed:
@@ -217,7 +217,7 @@ def test_caches_are_appended_to_beside_what_is_padded_otherwise() -> None:
     tokens = random.integers(0, LABELS, (ROWS, frames))
     require_said(after, "seq2seq", feed, tokens)
     with pytest.raises(Refused, match="expected caches that are given whole, got some to which calls append"):
-        ComputeOnce(("encoded",), HEARD).apply(after)
+        HoistInvariants(("encoded",), HEARD).apply(after)
 
 
 def test_caches_are_appended_to_behind_a_text() -> None:
@@ -300,7 +300,7 @@ def test_heads_are_carried_before_they_are_spread() -> None:
     after = steps_of(Lowered("net", model, batch_axis="batch", data_outputs=("scores",)), 19, most={"letters": LETTERS})
     for name in STANDARD_PASSES:
         after = make_pass(name, {}).apply(after).lowered
-    after = ComputeOnce(("text",), LETTERS).apply(after).lowered
+    after = HoistInvariants(("text",), LETTERS).apply(after).lowered
     sizes = [value.shape for value in after.model.graph.inputs if str(value.name).startswith("once")]
     assert len(sizes) == 2  # the first layer's are looked up
     assert all(shape is not None and np.prod([dim for dim in shape if isinstance(dim, int)]) == LETTERS * 4
@@ -332,11 +332,11 @@ def test_what_cannot_be_kept_is_refused(options: dict[str, object], said: str) -
     name = given.states[0].input
     inputs = tuple(name if each == "packed_0" else each for each in options["inputs"])  # type: ignore[attr-defined]
     with pytest.raises(Refused, match=said):
-        ComputeOnce(inputs, int(options.get("slots", 0))).apply(given)  # type: ignore[call-overload]
+        HoistInvariants(inputs, int(options.get("slots", 0))).apply(given)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("options", [{}, {"inputs": "text"}, {"inputs": (1,)}, {"inputs": ("a",), "slots": -1},
                                      {"inputs": ("a",), "slots": True}])  # fmt: skip
 def test_options_of_another_kind_are_answered(options: dict[str, object]) -> None:
     with pytest.raises(RecipeError, match="expected a"):
-        ComputeOnce(**options)  # type: ignore[arg-type]
+        HoistInvariants(**options)  # type: ignore[arg-type]

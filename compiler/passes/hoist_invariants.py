@@ -1,4 +1,4 @@
-"""Compute in the first call of a stream what is the same in all of its calls, and carry it as a state.
+"""Move what is the same in all calls of a stream into its first call, and keep it as a state.
 
 Before:
     keys = MatMul(encoded, weights)        in every call, of an input that a stream is fed alike each time
@@ -33,11 +33,11 @@ from compiler.errors import Place, RecipeError, Refused
 from compiler.ir import Dim
 from compiler.stages import Lowered, Outcome, PaddedAxis, State
 
-CURE = "leave compute_once out of the passes: it is computed in every call then"
+CURE = "leave hoist_invariants out of the passes: it is computed in every call then"
 
 
 @dataclasses.dataclass(frozen=True)
-class ComputeOnce:
+class HoistInvariants:
     """Values that are computed in the first call alone.
 
     Attributes:
@@ -48,7 +48,7 @@ class ComputeOnce:
         RecipeError: an option is of another kind.
     """
 
-    name: ClassVar[str] = "compute_once"
+    name: ClassVar[str] = "hoist_invariants"
     lossy: ClassVar[bool] = False
     after: ClassVar[tuple[str, ...]] = ("pad_axes",)
     expensive: ClassVar[bool] = False
@@ -71,7 +71,7 @@ class ComputeOnce:
         if any(each.update == "append" for each in lowered.caches):
             raise Refused(
                 "expected caches that are given whole, got some to which calls append: nothing is carried beside them",
-                cure="list compute_once or append_states, not both",
+                cure="list hoist_invariants or append_states, not both",
                 place=Place(graph=lowered.graph, axis=lowered.caches[0].axis),
             )
         given = [self._named(lowered, name) for name in self.inputs]
@@ -166,7 +166,7 @@ class _Writing:
 
     def __init__(self, lowered: Lowered, slots: int, axes: Mapping[str, PaddedAxis]) -> None:
         self.lowered, self.model, self.slots, self.axes = lowered, lowered.model, slots, axes
-        self.insert = graphs.Inserter(self.model, ComputeOnce.name)
+        self.insert = graphs.Inserter(self.model, HoistInvariants.name)
         self.given: Sequence[ir.Value] = ()
         self.stands: dict[str, str] = {}
 
