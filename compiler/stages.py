@@ -17,6 +17,8 @@ from compiler.records.precision import PrecisionRecord
 from compiler.sizes.expressions import Dim
 from runtime_lite.format.cache_axis import CacheAxis
 from runtime_lite.format.initial_value import Initial
+from runtime_lite.states import FIXED
+from runtime_lite.states.kind import StateKind
 
 Array = npt.NDArray[Any]
 Feed = Mapping[str, Array]
@@ -113,11 +115,10 @@ def require_lowered(cache: CacheAxis) -> None:
     """Refuse, by its name, a kind of cache that no pass lowers yet.
 
     Raises:
-        Refused: valid frames do not lie last, or a state along it is not replaced as a whole.
+        Refused: a state along it is not replaced as a whole.
     """
-    if (cache.side, cache.update) != ("right", "replace"):
-        kind = "left-aligned caches" if cache.side != "right" else f"caches that {cache.update}"
-        raise Refused(f"{kind} are not lowered yet", cure=CACHE_CURE, place=Place(axis=cache.axis))
+    if not cache.kind.is_given_whole:
+        raise Refused(f"{cache.kind.name} are not lowered yet", cure=CACHE_CURE, place=Place(axis=cache.axis))
 
 
 CACHE_CURE = "join each cache in front of the new frames, and feed the whole back"
@@ -207,6 +208,11 @@ class Lowered:
     def cache_of(self, state: State) -> CacheAxis | None:
         """The cache axis that a state lies along; None for one of fixed meaning, or of an axis left as is."""
         return next((cache for cache in self.caches if cache.axis == state.cache), None)
+
+    def kind_of(self, state: State) -> StateKind:
+        """What a state is to whoever runs the graph."""
+        cache = self.cache_of(state)
+        return FIXED if cache is None else cache.kind
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,7 +18,6 @@ from runtime_lite.calls.pipeline import Pipeline, Runnable
 from runtime_lite.errors import BadInput, show
 from runtime_lite.executors.executor import ExecutorFactory
 from runtime_lite.format.arrays import Array
-from runtime_lite.format.cache_axis import not_yet
 from runtime_lite.format.checked_json import refuse
 from runtime_lite.format.graph_contract import check_contracts
 from runtime_lite.format.latencies import graph_at, latencies_of
@@ -514,13 +513,6 @@ def _check_can_run(bundle: Bundle) -> None:
         if any(tensor.name == wire.output and tensor.role == "state" for tensor in given):
             got = "a state that another graph starts from, which is not run yet"
             refuse(f"{bundle.path}: wiring[{number}]", "wires between data", got, UPDATE)
-    for name, graph in bundle.manifest.graphs.items():
-        for cache in graph.caches:
-            kind = not_yet(cache.side, cache.update)
-            if kind is not None:
-                place = f"{bundle.path}: graphs.{name}.caches.{cache.axis}"
-                known = "right-aligned caches that are replaced, or left-aligned ones to which calls append"
-                refuse(place, known, f"{kind}, which are not run yet", UPDATE)
 
 
 def _refuse(where: str, expected: str, got: str, cure: str) -> NoReturn:

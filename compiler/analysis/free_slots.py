@@ -115,8 +115,8 @@ class FreeSlots:
         state, cache = self.fed.get(str(value.name)), self.at_every_length.cache
         if state is None or state.cache != cache.axis or state.frames_axis != slots.axis:
             return False
-        moves_on = (cache.side, cache.update, cache.added, cache.is_whole, cache.chunk)
-        if moves_on != ("right", "replace", None, False, 1) or slots.which.shape[1] != cache.slots:
+        moves_on = (cache.kind.is_given_whole, cache.added, cache.is_whole, cache.chunk)
+        if moves_on != (True, None, False, 1) or slots.which.shape[1] != cache.slots:
             return False
         valid = cache.after_call(np.arange(len(slots.which)), cache.step)
         return not (slots.which & (np.arange(cache.slots) >= cache.slots - valid[:, None])).any()

@@ -48,6 +48,7 @@ from runtime_lite.format.graph_contract import without_contract
 from runtime_lite.format.initial_value import initial_of_lists
 from runtime_lite.format.manifest import SCHEMA_VERSION, Graph
 from runtime_lite.format.reader import Bundle
+from runtime_lite.states import WINDOW
 
 REBUILD = "do not use the bundle, rebuild it"
 
@@ -178,13 +179,8 @@ def _licences(graph: Graph) -> dict[str, Any]:
         "length inputs": {n: axis.length_input for n, axis in sorted(padded.items())},
         "lengths of streams": sorted(n for n, axis in padded.items() if axis.is_held),
         "smallest lengths": {n: axis.minimum for n, axis in sorted(padded.items())},
-        "caches": {each.axis: dataclasses.asdict(_as_proved(each)) for each in graph.caches},
+        "caches": {each.axis: dataclasses.asdict(each.as_kind(WINDOW)) for each in graph.caches},
     }
-
-
-def _as_proved(cache: CacheAxis) -> CacheAxis:
-    """A cache to which calls append, as it was when padding was proved; what made it so is run again."""
-    return dataclasses.replace(cache, side="right", update="replace") if cache.update == "append" else cache
 
 
 def _licences_of(proofs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ STAMP = "capture"
 
 def is_appended(spec: Graph, state: State) -> bool:
     """Whether a state is the one before with the frames of its output behind it."""
-    return state.cache is not None and spec.caches[state.cache].update == "append"
+    return state.cache is not None and spec.caches[state.cache].gives_new_frames
 
 
 def append_frames(model: ir.Model, spec: Graph, states: Sequence[tuple[State, int | None]]) -> None:

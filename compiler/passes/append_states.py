@@ -37,6 +37,7 @@ from compiler.passes.pad_axes import RightAligned
 from compiler.passes.window_states import rename_output
 from compiler.stages import Array, Lowered, Outcome, State, StateMap
 from runtime_lite.format.cache_axis import CacheAxis
+from runtime_lite.states import APPENDED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +71,7 @@ class AppendStates:
         graphs.fold_sizes(lowered.model)
         done = dataclasses.replace(
             lowered,
-            caches=(dataclasses.replace(cache, side="left", update="append"),),
+            caches=(cache.as_kind(APPENDED),),
             state_maps=tuple(LeftAligned(each.frames) if isinstance(each, RightAligned) else each
                              for each in lowered.state_maps),
         )  # fmt: skip
@@ -109,7 +110,7 @@ def _the_cache(lowered: Lowered) -> CacheAxis:
         "one cache axis": len(lowered.caches) != 1,
         "a cache in which every frame has a slot of its own, as steps are derived": not cache.is_whole,
         "frames that are counted by the axis of the call": cache.added not in counted,
-        "right-aligned caches that are given whole": (cache.side, cache.update) != ("right", "replace"),
+        "right-aligned caches that are given whole": not cache.kind.is_given_whole,
         "no mask input": cache.mask_input is not None,
         "states along the cache alone": any(each.cache != cache.axis for each in lowered.states),
         "an axis of rows, which are proved": not lowered.rows_independent,

@@ -68,7 +68,7 @@ class HoistInvariants:
             Refused: an input is none, calls append to a cache, or nothing is computed of them alone that can be kept.
         """
         model = lowered.model
-        if any(each.update == "append" for each in lowered.caches):
+        if any(not each.kind.is_given_whole for each in lowered.caches):
             raise Refused(
                 "expected caches that are given whole, got some to which calls append: nothing is carried beside them",
                 cure="list hoist_invariants or append_states, not both",

@@ -111,7 +111,7 @@ def _is_read(value: ir.Value) -> bool:
 
 def _makes_room(cache: CacheAxis) -> bool:
     """Whether it stays full, as its oldest frames make room."""
-    return (cache.side, cache.update, cache.is_whole) == ("right", "replace", False)
+    return cache.kind.is_given_whole and not cache.is_whole
 
 
 def _when_full(value: ir.Value | None, at_every_length: EveryLength) -> Array | None:

@@ -214,6 +214,11 @@ class Axis(Record):
     mask_input: TensorName | None = None
     update: Literal["replace", "append"] | None = None
 
+    @property
+    def gives_new_frames(self) -> bool:
+        """Whether the model gives the new frames of a window alone."""
+        return self.update == "append"
+
     @pydantic.model_validator(mode="before")
     @classmethod
     def _fill_cache(cls, given: Any) -> Any:

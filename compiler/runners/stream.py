@@ -186,34 +186,35 @@ class Runner:
         added = self.chunks.added(feed)
         after = {each.axis: each.after_call(self.lengths[each.axis], added[each.axis]) for each in self.lowered.caches}
         for state in self.lowered.states:
-            cache, new = self.lowered.cache_of(state), outputs[state.output]
-            if cache is not None and cache.update == "append":
-                before = self.states[state.input]
-                lengths = self.lengths[cache.axis], after[cache.axis]
-                self.states[state.input] = appended(self.lowered, state, before, new, *lengths)
-            else:
+            new = outputs[state.output]
+            if self.lowered.kind_of(state).is_given_whole:
                 self.states[state.input] = cut_to_slots(self.lowered, state, new)
+            else:
+                lengths = self.lengths[str(state.cache)], after[str(state.cache)]
+                self.states[state.input] = with_frames(self.lowered, state, self.states[state.input], new, *lengths)
         self.lengths |= after
         return outputs
 
 
-def appended(lowered: Lowered, state: State, frames: Array, new: Array, before: Array, after: Array) -> Array:
-    """A state with new frames behind those that are valid.
+def with_frames(lowered: Lowered, state: State, frames: Array, new: Array, before: Array, after: Array) -> Array:
+    """A state with new frames where its kind has them.
 
     Args:
         lowered: the graph.
-        state: along a left-aligned cache.
+        state: of which a call gives new frames alone.
         frames: as it was.
         new: what a call gave, valid frames first.
         before: valid frames of every row, int64 [rows].
         after: the same with those of the call.
     """
-    assert state.frames_axis is not None
+    cache, axis = lowered.cache_of(state), state.frames_axis
+    assert cache is not None and axis is not None
     found = frames.copy()
-    for row, (start, end) in enumerate(zip(before.tolist(), after.tolist(), strict=True)):
-        place, given = (_row_place(lowered, row, frames.ndim) for _ in range(2))
-        place[state.frames_axis], given[state.frames_axis] = slice(start, end), slice(end - start)
-        found[tuple(place)] = new[tuple(given)]
+    for row, (length, end) in enumerate(zip(before.tolist(), after.tolist(), strict=True)):
+        for slots, given in cache.kind.moves(cache.slots, length, end - length):
+            place, source = (_row_place(lowered, row, frames.ndim) for _ in range(2))
+            place[axis], source[axis] = slots, given
+            found[tuple(place)] = new[tuple(source)]
     return found
 
 
@@ -292,9 +293,8 @@ def poisoned(lowered: Lowered, full: Mapping[str, Array], active: Array, poisons
             length = full[cache.length_input]
             for used in map(int, np.flatnonzero(active)):
                 index = _row_place(lowered, used, array.ndim)
-                index[axis] = slice(0, cache.slots - int(length[used]))
-                if cache.update != "append":  # whose free slots hold zeros, as the runtime keeps them
-                    array[tuple(index)] = fills[used]
+                index[axis] = cache.kind.unseen(cache.slots, int(length[used]))
+                array[tuple(index)] = fills[used]
         for used, place in _behind_chunks(lowered, name, full, active):
             array[place] = fills[used]
         found[name] = array

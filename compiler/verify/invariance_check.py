@@ -149,7 +149,7 @@ def _window_of(lowered: Lowered, name: str) -> tuple[CacheAxis, int] | None:
     cache = None if state is None else lowered.cache_of(state)
     if state is None or cache is None or state.frames_axis is None:
         return None
-    return (cache, state.frames_axis) if (cache.side, cache.update) == ("right", "replace") else None
+    return (cache, state.frames_axis) if cache.kind.is_given_whole else None
 
 
 def _newest(array: Array, axis: int, count: int) -> Array:

@@ -18,7 +18,7 @@ from runtime_lite.format.manifest import Graph
 
 def is_appended(graph: Graph) -> bool:
     """Whether the states of a graph lie along a cache to which calls append."""
-    return any(cache.update == "append" for cache in graph.caches)
+    return any(not cache.kind.is_given_whole for cache in graph.caches)
 
 
 def homes(graph: Graph, pool: BlockPool, states: Sequence[StreamState], rows: int) -> list[RowsOfBlock]:
@@ -98,10 +98,10 @@ def append_frames(
             for each in graph.states:
                 assert each.frames_axis is not None
                 place, given = values[each.input], outputs[each.output]
-                new = _frames(each.frames_axis, graph, slice(added))
                 for row, length in enumerate(lengths.tolist()):
-                    slots = _frames(each.frames_axis, graph, slice(length, length + added))
-                    _of_row(graph, place, row)[slots] = _of_row(graph, given, first + row)[new]
+                    for slots, frames in cache.kind.moves(cache.slots, length, added):
+                        new = _of_row(graph, given, first + row)[_frames(each.frames_axis, graph, frames)]
+                        _of_row(graph, place, row)[_frames(each.frames_axis, graph, slots)] = new
         first += state.rows
 
 

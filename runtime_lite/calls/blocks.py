@@ -192,7 +192,7 @@ class BlockPool:
 
     def none_taken(self, rows: int) -> dict[str, Array]:
         """Of each cache axis to which frames are appended, 0 for every row."""
-        return {each.axis: np.zeros(rows, np.int64) for each in self._graph.caches if each.update == "append"}
+        return {each.axis: np.zeros(rows, np.int64) for each in self._graph.caches if not each.kind.is_given_whole}
 
     def initial(self, rows: int) -> "RowsOfBlock":
         """Return the initial values of some rows; streams share them, but where frames are written behind them."""

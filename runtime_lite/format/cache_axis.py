@@ -6,7 +6,8 @@ chunks may be shorter, a call adds what a formula gives for its true length.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,8 @@ from numpy.typing import NDArray
 
 from runtime_lite.errors import BadInput
 from runtime_lite.format.formula import parse_formula
-
-SIDES = ("right", "left")
-UPDATES = ("replace", "append")
-
-
-def not_yet(side: str, update: str) -> str | None:
-    """What a cache asks for that the runtime cannot do yet, by name; None where it can."""
-    if (side, update) in (("right", "replace"), ("left", "append")):
-        return None
-    return "left-aligned caches" if side == "left" else f"right-aligned caches that {update}"
+from runtime_lite.states import CACHES
+from runtime_lite.states.kind import StateKind
 
 
 @dataclass(frozen=True)
@@ -37,11 +30,10 @@ class CacheAxis:
         length_input: graph input that takes the true length per row, int32 or int64 [rows].
         mask_input: graph input float32 [rows, slots + step], 1 at valid places and at new frames; None where the graph
             computes it from the length.
-        side: where valid frames lie: `right`, the newest in the last slot, or `left`, the oldest in the first.
+        side: where valid frames lie: `right`, the newest in the last slot, or `left`, from the first slot on.
         update: how a state along it becomes the next one: `replace`, by the graph's output, which is a whole cache;
-            `append`, by writing the new frames, all that the graph gives, behind the valid ones, where those of the
-            call itself are not yet. Slots without a frame hold the initial value of the state then: the graph may
-            count on it, so that it need not clean a cache that it reads.
+            `append`, by writing the new frames, all that the graph gives, behind the valid ones. Slots without a frame
+            hold the initial value of the state then. Side and update together name the kind of the states.
         added: the frames that a call adds to a row as a formula over the axes with a length per row, e.g. `chunk` or
             `(frames - 1) // 2 + 1`; None where every call adds `step`.
         is_whole: whether a call reads every frame of its stream, so that none may make room for another: a stream ends
@@ -60,6 +52,15 @@ class CacheAxis:
     added: str | None = None
     is_whole: bool = False
     chunk: int = 1
+
+    @cached_property
+    def kind(self) -> StateKind:
+        """What the states along it are; side and update are those of a kind."""
+        return CACHES[self.side, self.update]
+
+    def as_kind(self, kind: StateKind) -> "CacheAxis":
+        """The same axis with states of another kind along it."""
+        return replace(self, side=kind.side, update=kind.update)
 
     @property
     def calls_to_fill(self) -> int:

@@ -13,6 +13,8 @@ from functools import cached_property
 from runtime_lite.format.cache_axis import CacheAxis
 from runtime_lite.format.formula import parse_formula
 from runtime_lite.format.initial_value import Initial
+from runtime_lite.states import FIXED
+from runtime_lite.states.kind import StateKind
 
 SCHEMA_VERSION = 4
 MANIFEST_FILE = "manifest.json"
@@ -241,6 +243,10 @@ class Graph:
     def rows_at(self, tensor: Tensor) -> int | None:
         """Where an input or output has its rows, or None."""
         return tensor.shape.index(self.batch_axis) if self.batch_axis in tensor.shape else None
+
+    def kind_of(self, state: State) -> StateKind:
+        """What a state is."""
+        return next((cache.kind for cache in self.caches if cache.axis == state.cache), FIXED)
 
     def sizes_in_file(self, artifact: Artifact) -> Mapping[str, int]:
         """The sizes that an artifact's file is fixed to: all, but for the rows where several artifacts share it."""

@@ -221,7 +221,7 @@ def _check_axes(where: str, graph: Graph) -> None:
             refuse(f"{place}.length_input", "null, free rows need no length", show(axis.length_input))
         elif axis.minimum > axis.buckets[0]:
             refuse(f"{place}.minimum", f"at most the smallest bucket, {axis.buckets[0]}", str(axis.minimum))
-        elif axis.is_held and any(cache.update == "append" for cache in graph.caches):
+        elif axis.is_held and any(not cache.kind.is_given_whole for cache in graph.caches):
             refuse(f"{place}.is_held", "false where frames are appended", "true")
 
 
@@ -302,10 +302,11 @@ def _holds(dtype: str, number: Number) -> bool:
 
 def _next_shape(graph: Graph, state: State) -> tuple[int | str, ...]:
     """What a graph gives for a state: all of it, or the new frames where they are appended."""
-    appended = {each.axis: each.added or each.step for each in graph.caches if each.update == "append"}
-    if state.cache not in appended:
+    if graph.kind_of(state).is_given_whole:
         return state.shape
-    return tuple(appended[state.cache] if at == state.frames_axis else size for at, size in enumerate(state.shape))
+    (cache,) = [each for each in graph.caches if each.axis == state.cache]
+    frames = cache.added or cache.step
+    return tuple(frames if at == state.frames_axis else size for at, size in enumerate(state.shape))
 
 
 def _check_caches(where: str, graph: Graph) -> None:
@@ -326,13 +327,13 @@ def _check_caches(where: str, graph: Graph) -> None:
         refuse(f"{where}.caches", f"a state along {idle[0]!r}", "none")
     for at, cache in enumerate(graph.caches):
         _check_added(f"{where}.caches[{at}].added", graph, cache)
-        if (cache.side, cache.update) == ("left", "append"):
+        if not cache.kind.is_given_whole:
             _check_appended(f"{where}.caches[{at}]", graph, cache)
 
 
 def _check_appended(where: str, graph: Graph, cache: CacheAxis) -> None:
     """Check that every frame has a slot of its own, and that nothing else of the graph's states is written anew."""
-    if not cache.is_whole or cache.mask_input is not None:
+    if cache.kind.needs_whole > cache.is_whole or cache.mask_input is not None:
         refuse(f"{where}.is_whole", "true, and no mask_input, where frames are appended", show(cache.mask_input))
     if others := [state.name for state in graph.states if state.cache != cache.axis]:
         refuse(where, "one cache along which all states lie, where frames are appended", f"another of {others[0]!r}")

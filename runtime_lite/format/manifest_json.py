@@ -12,9 +12,9 @@ from dataclasses import asdict, fields
 
 from runtime_lite.errors import BundleRefused, show
 from runtime_lite.format.arrays import MAX_DIMENSIONS
-from runtime_lite.format.cache_axis import SIDES, UPDATES, CacheAxis
+from runtime_lite.format.cache_axis import CacheAxis
 from runtime_lite.format.canonical_json import canonical_json
-from runtime_lite.format.checked_json import REBUILD, JsonValue, refuse
+from runtime_lite.format.checked_json import REBUILD, UPDATE, JsonValue, refuse
 from runtime_lite.format.formula import parse_formula
 from runtime_lite.format.initial_value import Initial
 from runtime_lite.format.later_keys import OF_AXIS, OF_CACHE, OF_GRAPH, OF_TENSOR, filled, trimmed
@@ -39,6 +39,7 @@ from runtime_lite.format.manifest import (
 )
 from runtime_lite.format.manifest_check import MAX_DIMENSION, check_manifest
 from runtime_lite.format.schema_3 import upgraded
+from runtime_lite.states import CACHES, SIDES, UPDATES
 
 MAX_MANIFEST_BYTES = 4 * 2**20
 MAX_FILE_BYTES = 16 * 2**30
@@ -195,14 +196,18 @@ def _state(value: JsonValue) -> State:
 def _cache(value: JsonValue) -> CacheAxis:
     value = filled(value, OF_CACHE).keys_are([f.name for f in fields(CacheAxis)])
     mask_input, added = value.key("mask_input"), value.key("added")
+    side, update = value.key("side").one_of(SIDES), value.key("update").one_of(UPDATES)
+    if (side, update) not in CACHES:
+        known = " or ".join(kind.name for kind in CACHES.values())
+        refuse(value.where, known, f"{side}-aligned caches that {update}", UPDATE)
     return CacheAxis(
         axis=_axis_name(value.key("axis")),
         slots=value.key("slots").integer(1, MAX_DIMENSION),
         step=value.key("step").integer(1, MAX_DIMENSION),
         length_input=value.key("length_input").identifier(),
         mask_input=None if mask_input.value is None else mask_input.identifier(),
-        side=value.key("side").one_of(SIDES),
-        update=value.key("update").one_of(UPDATES),
+        side=side,
+        update=update,
         added=None if added.value is None else _formula(added),
         is_whole=value.key("is_whole").boolean(),
         chunk=value.key("chunk").integer(1, MAX_DIMENSION),

@@ -119,6 +119,7 @@ def _is_in(module: str, package: str) -> bool:
 OWN = ("build", "compiler", "runtime_lite", "examples", "benchmarks", "tests")
 
 MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("runtime_lite.states", ("runtime_lite.states",)),
     ("compiler.interruption", ("compiler.interruption",)),
     ("compiler.did_you_mean", ("compiler.did_you_mean",)),
     (
@@ -153,6 +154,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.sizes",
             "compiler.stages",
             "runtime_lite.format.cache_axis",
+            "runtime_lite.states",
             "runtime_lite.format.initial_value",
         ),
     ),
@@ -249,6 +251,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.runners",
             "compiler.analysis",
             "runtime_lite.format.cache_axis",
+            "runtime_lite.states",
         ),
     ),
     (
@@ -276,6 +279,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.analysis",
             "compiler.padding",
             "runtime_lite.format.cache_axis",
+            "runtime_lite.states",
         ),
     ),
     (
@@ -353,6 +357,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.runners",
             "compiler.appending",
             "runtime_lite.format.cache_axis",
+            "runtime_lite.states",
         ),
     ),
     (
@@ -409,6 +414,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.quantization",
             "compiler.passes",
             "runtime_lite.format.cache_axis",
+            "runtime_lite.states",
             "runtime_lite.format.initial_value",
         ),
     ),
@@ -532,6 +538,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.passes",
             "compiler.capture",
             "runtime_lite.format.cache_axis",
+            "runtime_lite.states",
             "runtime_lite.format.canonical_json",
             "runtime_lite.format.formula",
             "runtime_lite.format.initial_value",
@@ -712,12 +719,18 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("compiler.api", ("compiler",)),
     ("compiler.front_door", ("compiler", "runtime_lite")),
     ("runtime_lite.errors", ("runtime_lite.errors",)),
-    ("runtime_lite.format", ("runtime_lite.errors", "runtime_lite.format")),
+    ("runtime_lite.format", ("runtime_lite.errors", "runtime_lite.states", "runtime_lite.format")),
     ("runtime_lite.executors", ("runtime_lite.errors", "runtime_lite.format", "runtime_lite.executors")),
     ("runtime_lite.scheduling", ("runtime_lite.errors", "runtime_lite.format", "runtime_lite.scheduling")),
     (
         "runtime_lite.calls",
-        ("runtime_lite.errors", "runtime_lite.format", "runtime_lite.executors", "runtime_lite.calls"),
+        (
+            "runtime_lite.errors",
+            "runtime_lite.states",
+            "runtime_lite.format",
+            "runtime_lite.executors",
+            "runtime_lite.calls",
+        ),
     ),
     (
         "runtime_lite.serving",
@@ -1037,6 +1050,35 @@ def unwanted_text(root: Path, files: list[Path]) -> list[str]:
                 if (found := re.search(pattern, line, re.IGNORECASE))
             ]
     return wrong
+
+
+# States
+
+KIND_WORDS = frozenset({"side", "update"})
+"""The two words of a manifest that say of which kind the states along a cache are."""
+
+KIND_READERS = ("runtime_lite/states", "compiler/recipe/graph_parts.py")
+"""Where these words are read: the kinds themselves, and the recipe, whose `update` says what a model gives."""
+
+
+def kinds_by_words(root: Path) -> list[str]:
+    """What depends on the kind of a state is asked of the kind; nobody else compares the words that name it."""
+    return [
+        f"{path}:{node.lineno}: compares the words that name a kind of state; ask the kind (runtime_lite/states)"
+        for path in python_files(root, "compiler", "runtime_lite")
+        if not any(path.is_relative_to(reader) for reader in KIND_READERS)
+        for node in ast.walk(ast.parse((root / path).read_text(encoding="utf-8")))
+        if isinstance(node, ast.Compare | ast.Match) and _compares_words(node)
+    ]
+
+
+def _compares_words(node: ast.Compare | ast.Match) -> bool:
+    """Whether the side or update of something is held against a text."""
+    parts = list(ast.walk(node))
+    attributes = {part.attr for part in parts if isinstance(part, ast.Attribute)}
+    return bool(attributes & KIND_WORDS) and any(
+        isinstance(part, ast.Constant) and isinstance(part.value, str) for part in parts
+    )
 
 
 # Operators

@@ -60,6 +60,7 @@ TREE_RULES = [
     rules.late_imports,
     rules.wrong_passes,
     rules.mentioned_examples,
+    rules.kinds_by_words,
     rules.operator_lists,
     rules.spelled_by_hand,
     rules.unused_names,
@@ -139,6 +140,8 @@ def test_the_list_of_files_that_read_axes_themselves_gets_shorter(tmp_path: Path
 
 
 PLANTED = [
+    (rules.kinds_by_words, "runtime_lite/a.py", 'def f(cache):\n    return cache.update == "append"\n', "runtime_lite/a.py:2: compares the words that name a kind of state; ask the kind"),
+    (rules.kinds_by_words, "compiler/a.py", 'def f(cache):\n    return (cache.side, cache.update) in (("right", "replace"),)\n', "compiler/a.py:2: compares the words"),
     (rules.forbidden_file_names, "compiler/string_utils.py", "", "compiler/string_utils.py: is named after nothing"),
     (rules.forbidden_file_names, "tests/kit/helpers.py", "", "tests/kit/helpers.py: is named after nothing"),
     (rules.missing_twins, "compiler/verify/differences.py", "def f():\n    return 1\n", "compiler/verify/differences.py: has no test; write tests/compiler/verify/test_differences.py"),

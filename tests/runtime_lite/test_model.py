@@ -19,7 +19,6 @@ from runtime_lite.format.manifest import Graph, Wire
 from runtime_lite.verify import verify_model
 from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.bundles import (
-    CACHE,
     WIDTH,
     WINDOW,
     graph_files,
@@ -279,29 +278,6 @@ def test_the_batch_axis_is_known_by_its_part_whatever_it_is_called(name: str, tm
         with model.open_stream("streaming", rows=3) as stream:
             for chunk, (expected, _) in zip(chunks, truth_of_stream(chunks), strict=True):
                 np.testing.assert_allclose(stream.push({"x": chunk})["y"], expected, rtol=0.0, atol=ATOL)
-
-
-def new_frames_alone(graph: Graph) -> Graph:
-    """The record of a graph that gives a cache's new frames instead of all of it."""
-    outputs = (graph.outputs[0], dataclasses.replace(graph.outputs[1], shape=("batch", CACHE.step, WIDTH)))
-    return dataclasses.replace(graph, outputs=outputs)
-
-
-@pytest.mark.parametrize(
-    ("side", "update", "kind"),
-    [("left", "replace", "left-aligned caches"), ("right", "append", "right-aligned caches that append")],
-)
-def test_a_kind_of_cache_that_is_not_run_yet_is_read_and_refused_by_its_name(
-    side: str, update: str, kind: str, tmp_path: Path
-) -> None:
-    graph = dataclasses.replace(streaming_graph(), caches=(dataclasses.replace(CACHE, side=side, update=update),))
-    graph = new_frames_alone(graph) if update == "append" else graph
-    files = graph_files() | {"golden/streaming.npz": npz_from_golden(streaming_golden())}
-    directory = write_bundle(tmp_path / "bundle", {"streaming": graph}, files)
-    with read_bundle(directory) as opened:
-        assert opened.manifest.graphs["streaming"] == graph
-    with Runtime() as runtime, pytest.raises(BundleRefused, match=f"got {kind}, which are not run yet; update runtime"):
-        runtime.load(directory)
 
 
 def test_a_state_that_another_graph_starts_from_is_read_and_refused_by_its_name(tmp_path: Path) -> None:

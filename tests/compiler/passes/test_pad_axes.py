@@ -17,6 +17,8 @@ from compiler.passes.pad_axes import PadAxes, RightAligned, derive_tolerantly
 from compiler.passes.select_states import SelectStates
 from compiler.stages import Lowered, State
 from runtime_lite.format.cache_axis import CacheAxis
+from runtime_lite.states import CACHES
+from runtime_lite.states.kind import StateKind
 from tests.kit.contract import ContractBroken, check_meaning, content_of, verify_pass, verify_refusal, verify_untouched
 from tests.kit.graphs import BATCH, ROWS, STEP, WINDOW, copy_of, ops_of, parse, random_weights, streaming
 
@@ -285,17 +287,10 @@ def test_an_axis_that_no_input_has_is_refused() -> None:
         derive_tolerantly(lowered)
 
 
-@pytest.mark.parametrize(
-    ("side", "update", "message"),
-    [
-        ("left", "replace", "left-aligned caches are not lowered yet"),
-        ("left", "append", "left-aligned caches are not lowered yet"),
-        ("right", "append", "caches that append are not lowered yet"),
-    ],
-)
-def test_a_kind_of_cache_that_is_not_lowered_yet_is_refused_by_its_name(side: str, update: str, message: str) -> None:
-    cache = CacheAxis("cache", 6, 2, "real_length", None, side, update)
-    lowered = dataclasses.replace(streaming(), caches=(cache,))
+@pytest.mark.parametrize("kind", [kind for kind in CACHES.values() if not kind.is_given_whole])
+def test_a_kind_of_cache_that_is_not_lowered_yet_is_refused_by_its_name(kind: StateKind) -> None:
+    cache = CacheAxis("cache", 6, 2, "real_length", None).as_kind(kind)
+    lowered, message = dataclasses.replace(streaming(), caches=(cache,)), f"{kind.name} are not lowered yet"
     for made in (PadAxes(), SelectStates()):
         verify_refusal(made, lowered, message=message, cure="join each cache in front of the new frames", axis="cache")
 

@@ -1,10 +1,13 @@
-"""Cache axes: what their true lengths are from call to call, and which kinds nothing can lower or run yet."""
+"""Cache axes: what their true lengths are from call to call, and of which kind the states along them are."""
+
+import dataclasses
 
 import numpy as np
 import pytest
 
 from runtime_lite.errors import BadInput
-from runtime_lite.format.cache_axis import CacheAxis, not_yet
+from runtime_lite.format.cache_axis import CacheAxis
+from runtime_lite.states import APPENDED, CACHES, WINDOW
 
 CACHE = CacheAxis("cache", 3, 2, "real_length", None)
 
@@ -49,11 +52,8 @@ def test_a_stream_fills_its_slots_after_so_many_calls(slots: int, step: int, cal
     assert CacheAxis("cache", slots, step, "n", None).calls_to_fill == calls
 
 
-def test_caches_are_right_aligned_and_replaced_or_left_aligned_and_appended_to() -> None:
-    kinds = {
-        ("right", "replace"): None,
-        ("right", "append"): "right-aligned caches that append",
-        ("left", "replace"): "left-aligned caches",
-        ("left", "append"): None,
-    }
-    assert {kind: not_yet(*kind) for kind in kinds} == kinds
+def test_side_and_update_name_the_kind() -> None:
+    assert CACHE.kind is WINDOW and CACHE.as_kind(APPENDED).kind is APPENDED
+    assert CACHE.as_kind(APPENDED).as_kind(WINDOW) == CACHE
+    for (side, update), kind in CACHES.items():
+        assert dataclasses.replace(CACHE, side=side, update=update) == CACHE.as_kind(kind)

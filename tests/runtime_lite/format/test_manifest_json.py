@@ -199,3 +199,12 @@ def test_hostile_engines_are_refused(key: str, value: object, sentence: str) -> 
     with pytest.raises(BundleRefused) as refusal:
         manifest_from_json(json.dumps(plain).encode())
     assert sentence in str(refusal.value)
+
+
+@pytest.mark.parametrize(("side", "update"), [("left", "replace"), ("right", "append")])
+def test_a_side_and_an_update_that_are_no_kind_together_are_refused(side: str, update: str) -> None:
+    plain = json.loads(json_from_manifest(MANIFEST))
+    plain["graphs"]["streaming"]["caches"][0] |= {"side": side, "update": update}
+    message = f"expected right-aligned caches that are replaced or .*, got {side}-aligned caches that {update}; "
+    with pytest.raises(BundleRefused, match=message):
+        manifest_from_json(json.dumps(plain).encode())

@@ -1,0 +1,17 @@
+"""The kinds of states that a graph hands from call to call, each a record of its own, and the table of all of them."""
+
+from runtime_lite.states.appended import Appended
+from runtime_lite.states.fixed import Fixed
+from runtime_lite.states.kind import StateKind
+from runtime_lite.states.window import Window
+
+FIXED, WINDOW, APPENDED = Fixed(), Window(), Appended()
+
+KINDS: tuple[StateKind, ...] = (FIXED, WINDOW, APPENDED)
+"""Every kind; a new one is a module and a line here."""
+
+CACHES = {(kind.side, kind.update): kind for kind in KINDS if kind.side}
+"""The kinds of cached frames, by the words of recipes and manifests."""
+
+SIDES = tuple(dict.fromkeys(side for side, _ in CACHES))
+UPDATES = tuple(dict.fromkeys(update for _, update in CACHES))
