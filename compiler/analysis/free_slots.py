@@ -237,7 +237,7 @@ def _parted(node: ir.Node, operand: int, slots: Slots) -> Next:
     ]
 
 
-def _turned(node: ir.Node, operand: int, slots: Slots) -> Next:
+def _transposed(node: ir.Node, operand: int, slots: Slots) -> Next:
     order = perm_of(node, len(node.outputs[0].shape or ()))
     return None if order[0] else [(node.outputs[0], slots.at(order.index(slots.axis)))]
 
@@ -263,7 +263,7 @@ MOVES: Mapping[str, Callable[[ir.Node, int, Slots], Next]] = {
     "Slice": _cut,
     "Split": _parted,
     "Squeeze": _reshaped,
-    "Transpose": _turned,
+    "Transpose": _transposed,
     "Unsqueeze": _reshaped,
 }
 

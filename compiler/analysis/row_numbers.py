@@ -301,7 +301,7 @@ def _cut(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim])
     view = slice_of(node)
     cuts = None if view is None else view.cuts(integers_of)
     if cuts is not None and len(cuts) == 1 and _is_turn(cuts[0]):
-        return _turned(planner.plan(node.inputs[0], layouts), cuts[0].axis)
+        return _reversed(planner.plan(node.inputs[0], layouts), cuts[0].axis)
     run = _run(node, dims)
     if run is not None:
         axis, first, stride = run
@@ -394,11 +394,11 @@ def _place_in(node: ir.Node, operand: int, axis: int, rank: int) -> int | None:
     return None
 
 
-def _turned(plan: Plan, axis: int) -> Plan:
+def _reversed(plan: Plan, axis: int) -> Plan:
     """The plan of the same numbers along an axis from the last to the first.
 
     Raises:
-        Refused: something but arithmetic of positions is turned.
+        Refused: something other than arithmetic of positions is reversed.
     """
     match plan:
         case Fixed() | Sizes() | RowNumber():
@@ -412,7 +412,9 @@ def _turned(plan: Plan, axis: int) -> Plan:
                 )
         case Apply(node=node) if is_op(node, *OF_POSITIONS):
             shifts = [axis - len(plan.sizes) + rank for rank in plan.ranks]
-            operands = [_turned(each, at) if at >= 0 else each for each, at in zip(plan.operands, shifts, strict=True)]
+            operands = [
+                _reversed(each, at) if at >= 0 else each for each, at in zip(plan.operands, shifts, strict=True)
+            ]
             return dataclasses.replace(plan, operands=tuple(operands))
     raise refuse(
         "what follows from axis lengths is turned round and used as data", "count positions from the last down"

@@ -88,17 +88,17 @@ class Lifter:
 
     def _converted(self, insert: graphs.Inserter, tensor: ir.Value, rank: int, source: Form, form: Form) -> ir.Value:
         if source.dropped == form.dropped:
-            return self._turned(insert, tensor, rank + (form.dropped is None), source.at, form.at)
+            return self._transposed(insert, tensor, rank + (form.dropped is None), source.at, form.at)
         if source.dropped is not None:
-            tensor = self._turned(insert, tensor, rank, source.at, 0)
+            tensor = self._transposed(insert, tensor, rank, source.at, 0)
             tensor = insert.op("Unsqueeze", [tensor, insert.int64s(source.dropped + 1)], name=f"{tensor.name}_in_front")
             return self._converted(insert, tensor, rank, INSERTED, form)
         assert form.dropped is not None
-        tensor = self._turned(insert, tensor, rank + 1, source.at, 0)
+        tensor = self._transposed(insert, tensor, rank + 1, source.at, 0)
         tensor = insert.op("Squeeze", [tensor, insert.int64s(form.dropped + 1)], name=f"{tensor.name}_in_place")
-        return self._turned(insert, tensor, rank, 0, form.at)
+        return self._transposed(insert, tensor, rank, 0, form.at)
 
-    def _turned(self, insert: graphs.Inserter, tensor: ir.Value, rank: int, source: int, target: int) -> ir.Value:
+    def _transposed(self, insert: graphs.Inserter, tensor: ir.Value, rank: int, source: int, target: int) -> ir.Value:
         if source == target:
             return tensor
         order = moved(rank, source, target)
@@ -112,7 +112,7 @@ class Lifter:
         ones = [1] * (rank + 1 if form.dropped is None else rank)
         shape = self.joined(insert, [*ones[: whole.at], self.count(), *ones[whole.at + 1 :]])
         tensor = insert.op("Expand", [tensor, shape], name=f"{value.name}_for_all_rows")
-        return self._turned(insert, tensor, len(ones), whole.at, form.at)
+        return self._transposed(insert, tensor, len(ones), whole.at, form.at)
 
     def joined(self, insert: graphs.Inserter, parts: Sequence[int | ir.Value]) -> ir.Value:
         """Numbers and int64 vectors in a row, as one int64 vector."""

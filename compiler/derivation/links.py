@@ -102,12 +102,12 @@ def _product(node: ir.Node) -> Links:
 
 
 def _gemm(node: ir.Node) -> Links:
-    turned = [graphs.int_attribute(node, name, 0) for name in ("transA", "transB")]
-    axes = {0: {0: turned[0]}, 1: {1: 1 - turned[1]}}
+    transposed = [graphs.int_attribute(node, name, 0) for name in ("transA", "transB")]
+    axes = {0: {0: transposed[0]}, 1: {1: 1 - transposed[1]}}
     if len(node.inputs) > 2 and node.inputs[2] is not None:
         for at, pairs in _broadcast(node, (2,), 2).items():
             axes[at] |= pairs
-    return Links(_present(node), axes, ({0: 1 - turned[0], 1: turned[1]},))
+    return Links(_present(node), axes, ({0: 1 - transposed[0], 1: transposed[1]},))
 
 
 def _einsum(node: ir.Node) -> Links:
@@ -166,7 +166,7 @@ def _reduced(node: ir.Node) -> Links:
     return Links((0,), {new: {0: old} for new, old in view.kept.items()}, tuple({0: at} for at in view.axes))
 
 
-def _turned(node: ir.Node) -> Links:
+def _transposed(node: ir.Node) -> Links:
     perm = perm_of(node, len(dims(node.inputs[0])))
     return Links((0,), {new: {0: old} for new, old in enumerate(perm)})
 
@@ -217,11 +217,11 @@ def _parted(node: ir.Node) -> Links:
 def _unequal(node: ir.Node) -> Links:
     """Slice, Pad, Tile: axes that keep their size keep their entries; along the others entries come and go."""
     before, after = dims(node.inputs[0]), dims(node.outputs[0])
-    kept = [at for at in range(len(before)) if before[at] == after[at] and not _is_turned(node, at)]
+    kept = [at for at in range(len(before)) if before[at] == after[at] and not _is_reversed(node, at)]
     return Links((0,), {at: {0: at} for at in kept}, tuple({0: at} for at in range(len(before)) if at not in kept))
 
 
-def _is_turned(node: ir.Node, axis: int) -> bool:
+def _is_reversed(node: ir.Node, axis: int) -> bool:
     """Whether a Slice or Pad may keep the size of an axis and still move its entries."""
     if graphs.is_op(node, "Pad"):
         pad = pad_of(node, graphs.integers_of)
@@ -267,7 +267,7 @@ RULES: Mapping[str, Rule] = {
     "MatMul": _product,
     "Gemm": _gemm,
     "Einsum": _einsum,
-    "Transpose": _turned,
+    "Transpose": _transposed,
     "Gather": _looked_up,
     "Concat": _joined,
     "Split": _parted,

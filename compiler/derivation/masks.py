@@ -288,8 +288,8 @@ class Masks:
 def _square(array: Array, size: tuple[int, int], row: int, column: int) -> Array:
     """An array over two of its axes, the others of one entry."""
     order = [row, column, *(axis for axis in range(array.ndim) if axis not in (row, column))]
-    turned = array.transpose(order)
-    return np.broadcast_to(turned.reshape(turned.shape[:2]), size)
+    transposed = array.transpose(order)
+    return np.broadcast_to(transposed.reshape(transposed.shape[:2]), size)
 
 
 def _span_of(array: Array) -> Span:

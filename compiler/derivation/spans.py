@@ -151,7 +151,7 @@ def _compared(below: bool, equal: bool) -> Callable[[Span, Span], Span]:
     return rule
 
 
-def _turned(rule: Callable[[Span, Span], Span]) -> Callable[[Span, Span], Span]:
+def _swapped(rule: Callable[[Span, Span], Span]) -> Callable[[Span, Span], Span]:
     return lambda first, second: rule(second, first)
 
 
@@ -170,8 +170,8 @@ RULES: Mapping[str, Rule] = {
     "Clip": _clipped,
     "Div": _divided,
     "Equal": _compared(below=False, equal=True),
-    "Greater": _turned(_compared(below=True, equal=False)),
-    "GreaterOrEqual": _turned(_compared(below=True, equal=True)),
+    "Greater": _swapped(_compared(below=True, equal=False)),
+    "GreaterOrEqual": _swapped(_compared(below=True, equal=True)),
     "Identity": lambda span: span,
     "Less": _compared(below=True, equal=False),
     "LessOrEqual": _compared(below=True, equal=True),

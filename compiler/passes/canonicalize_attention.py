@@ -164,8 +164,8 @@ class _Writer:
             for operand, heads in zip(node.inputs[:3], (form.heads[0], form.heads[1], form.heads[1]), strict=True)
         )
         scale = self.number(form.scale)
-        turned = self.op("Transpose", [self.op("Mul", [self.repeated(key), scale])], {"perm": (0, 1, 3, 2)})
-        scores = self.op("MatMul", [self.op("Mul", [query, scale]), turned])
+        transposed = self.op("Transpose", [self.op("Mul", [self.repeated(key), scale])], {"perm": (0, 1, 3, 2)})
+        scores = self.op("MatMul", [self.op("Mul", [query, scale]), transposed])
         result = self.op("MatMul", [self.weights(self.capped(scores), query, key), self.repeated(value)])
         if form.wide:
             merged = self.op("Transpose", [result], {"perm": (0, 2, 1, 3)})

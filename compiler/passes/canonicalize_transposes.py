@@ -81,7 +81,7 @@ def _write(model: ir.Model, last: ir.Node, value: ir.Value) -> None:
     insert = graphs.Inserter(model, CanonicalizeTransposes.name, before=last)
     perm = (*range(rank - 2), rank - 1, rank - 2)
     dims = list(value.shape)
-    turned = insert.op(
+    transposed = insert.op(
         "Transpose",
         [value],
         {"perm": perm},
@@ -90,5 +90,5 @@ def _write(model: ir.Model, last: ir.Node, value: ir.Value) -> None:
         dtype=output.dtype,
     )
     if output.is_graph_output():
-        rename_output(model, output, turned, str(output.name))
-    ir.convenience.replace_all_uses_with(output, turned)
+        rename_output(model, output, transposed, str(output.name))
+    ir.convenience.replace_all_uses_with(output, transposed)

@@ -31,10 +31,10 @@ from compiler.analysis.streaming.carrying_cut import Choice, choose
 from compiler.analysis.streaming.contexts import find_context
 from compiler.analysis.streaming.stable import Cache, Frames, Stable
 from compiler.analysis.streaming.state_network import MEGA, network_of, work_of
-from compiler.carrying.projected import Projected, map_of
-from compiler.carrying.split import Split
 from compiler.errors import Place
 from compiler.stages import Lowered, Outcome, Refusal
+from compiler.state_rewriting.projected import Projected, map_of
+from compiler.state_rewriting.split import Split
 from runtime_lite.format.initial_value import (
     MAX_ALONG,
     MAX_NUMBERS,

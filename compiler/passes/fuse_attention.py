@@ -105,7 +105,7 @@ class _Site:
 
     @property
     def operands(self) -> tuple[ir.Value, ir.Value, ir.Value]:
-        """Queries, turned keys, values."""
+        """Queries, transposed keys, values."""
         query, keys = self.scores.product.inputs
         values = self.scores.context.inputs[1]
         assert query is not None and keys is not None and values is not None
@@ -191,7 +191,7 @@ class _Writer:
 
     def keys(self) -> ir.Value:
         """Keys [batch, groups, slots, d], in which no place that a mask hides from all queries holds anything but 0."""
-        source, order = _turned_back(self.parted(self.site.operands[1]))
+        source, order = _transposed_back(self.parted(self.site.operands[1]))
         source = self.site.repeated[0] if self.site.repeated else source
         found = source if order == (0, 1, 2, 3) else self.op("Transpose", [source], {"perm": order})
         for seen in self.site.guards:
@@ -295,7 +295,7 @@ def _site(scores: Scores, padded: frozenset[ir.Value]) -> _Site | str:
 
 def _without_repeats(site: _Site) -> _Site:
     """The same of the heads of keys and values that were repeated for the queries that share them."""
-    (source, order), values = _turned_back(site.operands[1]), site.operands[2]
+    (source, order), values = _transposed_back(site.operands[1]), site.operands[2]
     found = before_repeats(source), before_repeats(values)
     if order[:2] != (0, 1) or found[0] is None or found[1] is None:
         return site
@@ -305,11 +305,11 @@ def _without_repeats(site: _Site) -> _Site:
     return dataclasses.replace(site, groups=groups[0], repeated=(found[0], found[1]))
 
 
-def _turned_back(turned: ir.Value) -> tuple[ir.Value, tuple[int, ...]]:
+def _transposed_back(transposed: ir.Value) -> tuple[ir.Value, tuple[int, ...]]:
     """What a value is with its last two axes swapped: another one, in an order of its axes."""
-    maker = turned.producer()
+    maker = transposed.producer()
     perm = perm_of(maker, 4) if maker is not None and graphs.is_op(maker, "Transpose") else ()
-    source = maker.inputs[0] if maker is not None and perm else turned
+    source = maker.inputs[0] if maker is not None and perm else transposed
     assert source is not None
     return source, tuple(perm[axis] if perm else axis for axis in (0, 1, 3, 2))
 
@@ -336,8 +336,8 @@ def _mask_dims(scores: Scores, times: tuple[int, int]) -> tuple[Dim, ...]:
     others = [graphs.dims_of(step.other) or () for step in steps]
     if steps and steps[0].is_mask:
         others.append((times[0], 1))
-    turned = itertools.zip_longest(*(reversed(dims) for dims in others), fillvalue=1)
-    return tuple(next((size for size in sizes if size != 1), 1) for sizes in turned)[::-1]
+    transposed = itertools.zip_longest(*(reversed(dims) for dims in others), fillvalue=1)
+    return tuple(next((size for size in sizes if size != 1), 1) for sizes in transposed)[::-1]
 
 
 def _guards(scores: Scores, keys: ir.Value, padded: frozenset[ir.Value]) -> tuple[ir.Value, ...] | str:

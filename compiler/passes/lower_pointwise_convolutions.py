@@ -68,8 +68,10 @@ def _write(model: ir.Model, node: ir.Node, weights: np.ndarray) -> None:
     rank = len(graphs.array_of(node.inputs[1]).shape)  # type: ignore[union-attr]
     insert = graphs.Inserter(model, LowerPointwiseConvolutions.name, before=node)
     channels_last = (0, *range(2, rank), 1)
-    turned = insert.op("Transpose", [data], {"perm": channels_last}, name=f"{old.name}_channels_last")
-    found = insert.op("MatMul", [turned, insert.constant(weights, f"{old.name}_matrix")], name=f"{old.name}_product")
+    transposed = insert.op("Transpose", [data], {"perm": channels_last}, name=f"{old.name}_channels_last")
+    found = insert.op(
+        "MatMul", [transposed, insert.constant(weights, f"{old.name}_matrix")], name=f"{old.name}_product"
+    )
     if len(node.inputs) > 2 and node.inputs[2] is not None:
         found = insert.op("Add", [found, node.inputs[2]], name=f"{old.name}_biased")
     channels_first = (0, rank - 1, *range(1, rank - 1))

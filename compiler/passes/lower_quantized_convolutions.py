@@ -86,8 +86,8 @@ def _write(model: ir.Model, found: _Quantized) -> None:
     node, rank, old = found.node, found.rank, found.node.outputs[0]
     insert = graphs.Inserter(model, LowerQuantizedConvolutions.name, before=node)
     name, read, kind = str(old.name), found.rounds.inputs[0], ir.DataType.INT8
-    turned = insert.op("Transpose", [read], {"perm": (0, *range(2, rank), 1)}, name=f"{name}_channels_last")
-    codes = insert.op("QuantizeLinear", [turned, *found.rounds.inputs[1:]], name=f"{name}_codes", dtype=kind)
+    transposed = insert.op("Transpose", [read], {"perm": (0, *range(2, rank), 1)}, name=f"{name}_channels_last")
+    codes = insert.op("QuantizeLinear", [transposed, *found.rounds.inputs[1:]], name=f"{name}_codes", dtype=kind)
     data = insert.op("DequantizeLinear", [codes, *found.data.inputs[1:]], name=f"{name}_data", dtype=old.dtype)
     array = graphs.array_of(found.weights.inputs[0])
     assert array is not None

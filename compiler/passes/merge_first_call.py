@@ -320,9 +320,9 @@ class _Keys:
             dims = graphs.dims_of(value)
             if dims is not None:
                 self.keys[value] = f"zeros {value.dtype} {list(map(str, dims))}"
-        self.turned: dict[ir.Value, tuple[ir.Value, tuple[int, ...]]] = {}
+        self.transposed: dict[ir.Value, tuple[ir.Value, tuple[int, ...]]] = {}
         for node in model.graph:
-            key = self._turned_key(node) or self._node_key(node)
+            key = self._transposed_key(node) or self._node_key(node)
             for index, output in enumerate(node.outputs):
                 self.keys.setdefault(output, _digest(f"{key}#{index}"))
 
@@ -349,7 +349,7 @@ class _Keys:
             attributes.append(("rank", str(len(node.outputs[0].shape or ()))))
         return _digest(repr((node.domain, node.op_type, attributes, operands)))
 
-    def _turned_key(self, node: ir.Node) -> str:
+    def _transposed_key(self, node: ir.Node) -> str:
         """The key of a value that is another in another order of axes: axes of size 1, as of a single head, have none.
 
         Returns:
@@ -361,14 +361,14 @@ class _Keys:
         before, after = (None if each is None else graphs.dims_of(each) for each in (given, made))
         if given is None or before is None or after is None:
             return ""
-        root, order = self.turned.get(given, (given, tuple(at for at, dim in enumerate(before) if dim != 1)))
+        root, order = self.transposed.get(given, (given, tuple(at for at, dim in enumerate(before) if dim != 1)))
         if graphs.is_op(node, "Transpose"):
             wide = [at for at, dim in enumerate(before) if dim != 1]
             perm = perm_of(node, len(before))
             order = tuple(order[wide.index(at)] for at in perm if before[at] != 1)
         elif [dim for dim in before if dim != 1] != [dim for dim in after if dim != 1]:
             return ""
-        self.turned[made] = root, order
+        self.transposed[made] = root, order
         ones = [at for at, dim in enumerate(after) if dim == 1]
         return _digest(repr(("turned", self.of(root), order, len(after), ones)))
 

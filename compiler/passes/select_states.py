@@ -30,10 +30,10 @@ from compiler.analysis.operator_costs import Rates, bytes_of
 from compiler.analysis.streaming.carrying_cut import choose
 from compiler.analysis.streaming.stable import Cache, Frames, Stable, find_caches
 from compiler.analysis.streaming.state_network import MEGA, figures, network_of
-from compiler.carrying.projected import Projected
-from compiler.carrying.split import Split
 from compiler.errors import RecipeError, Refused
 from compiler.stages import Lowered, Outcome, require_lowered
+from compiler.state_rewriting.projected import Projected
+from compiler.state_rewriting.split import Split
 from runtime_lite.format.cache_axis import CacheAxis
 
 

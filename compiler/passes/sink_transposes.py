@@ -24,13 +24,13 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as graphs
-from compiler.carrying.turned import Order, in_front, order_alone, turn_states
 from compiler.ir import Dim
 from compiler.operator_traits import OF_ALIKE_SHAPES
 from compiler.operator_views.axes import axis_of, order_of
 from compiler.operator_views.slices import slice_of
 from compiler.rounds import Rounds, until_settled
 from compiler.stages import Lowered, Outcome
+from compiler.state_rewriting.transposed import Permutation, in_front, permutation_alone, transpose_states
 
 ALONG_AN_AXIS = frozenset({"Concat", "Slice", "Split"})
 """A list of its own: take whole parts along an axis that they name."""
@@ -44,7 +44,8 @@ class SinkTransposes:
     """Transposes as late as can be, each at most once.
 
     Attributes:
-        turns_states: whether contexts may be carried in another order of axes; see `compiler.carrying.turned`.
+        turns_states: whether contexts may be carried in another order of axes; see
+            `compiler.state_rewriting.transposed`.
     """
 
     name: ClassVar[str] = "sink_transposes"
@@ -58,23 +59,23 @@ class SinkTransposes:
         model = lowered.model
         graphs.infer_shapes(model)
         matched = sum(order_of(node) is not None for node in model.graph)
-        rounds, turned = [_sunk(model)], 0
+        rounds, transposed = [_sunk(model)], 0
         if self.turns_states:
-            lowered, turned = turn_states(lowered, self.name)
-        if turned:
+            lowered, transposed = transpose_states(lowered, self.name)
+        if transposed:
             graphs.prune(model)
             graphs.infer_shapes(model)
             rounds.append(_sunk(model))
-        count = turned + sum(each.changes for each in rounds)
-        detail = f"{turned} states turned" if turned else ""
+        count = transposed + sum(each.changes for each in rounds)
+        detail = f"{transposed} states turned" if transposed else ""
         return Outcome(lowered, max(matched, count), count, rounds[-1].refused, detail=detail)
 
 
 def _sunk(model: ir.Model) -> Rounds:
     """Move transposes until none can be; shapes are known.
 
-    No move adds to the entries that are turned in a call (`_entries`). One that takes none away brings them nearer to
-    the end, over an operator that works entry by entry, or shortens a chain of transposes: so the moves end.
+    No move adds to the entries that are transposed in a call (`_entries`). One that takes none away brings them nearer
+    to the end, over an operator that works entry by entry, or shortens a chain of transposes: so the moves end.
     """
 
     def change() -> int:
@@ -89,19 +90,19 @@ def _sunk(model: ir.Model) -> Rounds:
 
 def _join(model: ir.Model, node: ir.Node) -> bool:
     """Two transposes, one behind the other, as one or none."""
-    order, value = order_of(node), node.inputs[0] if node.inputs else None
+    permutation, value = order_of(node), node.inputs[0] if node.inputs else None
     first = None if value is None else value.producer()
     before = order_of(first)
-    if order is None or before is None or first is None or first.inputs[0] is None:
+    if permutation is None or before is None or first is None or first.inputs[0] is None:
         return False
     source, old = first.inputs[0], node.outputs[0]
-    joined = tuple(before[at] for at in order)
+    joined = tuple(before[at] for at in permutation)
     if joined == tuple(range(len(joined))):
         if old.is_graph_output() and (source.is_graph_input() or source.is_graph_output() or source.is_initializer()):
             return False
         graphs.take_over(model, old, source)
     else:
-        graphs.take_over(model, old, _turned(model, node, source, joined, old))
+        graphs.take_over(model, old, _transposed(model, node, source, joined, old))
     _forget(model, node)
     return True
 
@@ -116,87 +117,91 @@ def _forget(model: ir.Model, node: ir.Node) -> None:
             _forget(model, maker)
 
 
-def _turned(model: ir.Model, behind: ir.Node, source: ir.Value, order: Order, old: ir.Value) -> ir.Value:
+def _transposed(
+    model: ir.Model, behind: ir.Node, source: ir.Value, permutation: Permutation, old: ir.Value
+) -> ir.Value:
     """A transpose right behind a node, in the place of a value."""
     insert = graphs.Inserter(model, SinkTransposes.name, after=behind)
-    turned = insert.op("Transpose", [source], {"perm": order}, name=f"{old.name}_turned", dtype=old.dtype)
-    turned.shape = old.shape
-    return turned
+    transposed = insert.op("Transpose", [source], {"perm": permutation}, name=f"{old.name}_turned", dtype=old.dtype)
+    transposed.shape = old.shape
+    return transposed
 
 
 def _sink(model: ir.Model, node: ir.Node) -> bool:
     """Compute in the order in front of the transposes, and transpose what comes of it."""
     if not graphs.is_op(node, *ALONG_AN_AXIS, *OF_ALIKE_SHAPES):
         return False
-    order = next((found for value in node.inputs if value is not None and (found := order_alone(value, node))), None)
-    if order is None or any(len(graphs.dims_of(value) or ()) != len(order) for value in node.outputs):
+    permutation = next(
+        (found for value in node.inputs if value is not None and (found := permutation_alone(value, node))), None
+    )
+    if permutation is None or any(len(graphs.dims_of(value) or ()) != len(permutation) for value in node.outputs):
         return False
-    operands = _operands(model, node, order)
+    operands = _operands(model, node, permutation)
     if operands is None:
         return False
-    outputs = [_before(model, old, order) for old in node.outputs]
+    outputs = [_before(model, old, permutation) for old in node.outputs]
     attributes = {name: value for name, value in node.attributes.items() if name != "axis"}
     if graphs.is_op(node, "Concat", "Split"):
-        attributes["axis"] = ir.AttrInt64("axis", order[axis_of(node, len(order))])
+        attributes["axis"] = ir.AttrInt64("axis", permutation[axis_of(node, len(permutation))])
     made = ir.Node(
         "", node.op_type, operands, list(attributes.values()), outputs=outputs, name=f"{outputs[0].name}_node"
     )
     graphs.Inserter(model, SinkTransposes.name, before=node).place(made)
     for old, new in zip(node.outputs, outputs, strict=True):
-        turned = _turned(model, node, new, order, old)
-        graphs.take_over(model, old, turned)
+        transposed = _transposed(model, node, new, permutation, old)
+        graphs.take_over(model, old, transposed)
         if graphs.is_op(node, "Concat"):
-            _meet(model, turned)
+            _meet(model, transposed)
     _forget(model, node)
     return True
 
 
-def _meet(model: ir.Model, turned: ir.Value) -> None:
-    """Let what reads a turned Concat have what `_saved_behind` has promised it."""
-    for reader in graphs.consumers_of(turned):
+def _meet(model: ir.Model, transposed: ir.Value) -> None:
+    """Let what reads a transposed Concat have what `_saved_behind` has promised it."""
+    for reader in graphs.consumers_of(transposed):
         _join(model, reader)
-    left = graphs.only_reader(turned)
+    left = graphs.only_reader(transposed)
     if left is not None and graphs.is_op(left, "Slice"):
         _sink(model, left)
 
 
-def _before(model: ir.Model, old: ir.Value, order: Order) -> ir.Value:
+def _before(model: ir.Model, old: ir.Value, permutation: Permutation) -> ir.Value:
     """What a value is in front of its transpose."""
     assert old.shape is not None
-    shape = ir.Shape([old.shape[at] for at in np.argsort(order)])
+    shape = ir.Shape([old.shape[at] for at in np.argsort(permutation)])
     return ir.Value(name=graphs.fresh_name(model.graph, f"{old.name}_before"), type=old.type, shape=shape)
 
 
-def _operands(model: ir.Model, node: ir.Node, order: Order) -> list[ir.Value | None] | None:
-    """What a node reads as it was in front of the transposes; None where they differ, or more were turned behind it."""
+def _operands(model: ir.Model, node: ir.Node, permutation: Permutation) -> list[ir.Value | None] | None:
+    """The operands in front of their transposes; None if these differ, or more would be transposed behind the node."""
     insert = graphs.Inserter(model, SinkTransposes.name, before=node)
     if graphs.is_op(node, "Slice"):
         view, axes = slice_of(node), _axes_of(node)
         if view is None or axes is None:
             return None
-        return view.along(in_front(view.data), insert.integers(view.kind, (order[axis] for axis in axes)))
+        return view.along(in_front(view.data), insert.integers(view.kind, (permutation[axis] for axis in axes)))
     if graphs.is_op(node, "Clip", "Split"):
         return [in_front(node.inputs[0]), *node.inputs[1:]]
     values = [value for value in node.inputs if value is not None]
-    turned = {value for value in values if order_alone(value, node) == order}
-    rest = {value for value in values if value not in turned}
+    transposed = {value for value in values if permutation_alone(value, node) == permutation}
+    rest = {value for value in values if value not in transposed}
     if len(values) < len(node.inputs):
         return None
     if graphs.is_op(node, "Concat"):
-        if rest and _entries(turned) + _saved_behind(node, order) <= _entries(rest):
+        if rest and _entries(transposed) + _saved_behind(node, permutation) <= _entries(rest):
             return None
-        back = tuple(int(at) for at in np.argsort(order))
-        return [in_front(value) if value in turned else _turned_part(insert, value, back) for value in values]
-    if _entries(node.outputs) > _entries(turned) or any(graphs.array_of(value) is None for value in rest):
+        back = tuple(int(at) for at in np.argsort(permutation))
+        return [in_front(value) if value in transposed else _transposed_part(insert, value, back) for value in values]
+    if _entries(node.outputs) > _entries(transposed) or any(graphs.array_of(value) is None for value in rest):
         return None
-    return [in_front(value) if value in turned else _spread(insert, value, order) for value in values]
+    return [in_front(value) if value in transposed else _spread(insert, value, permutation) for value in values]
 
 
-def _turned_part(insert: graphs.Inserter, value: ir.Value, back: Order) -> ir.Value:
+def _transposed_part(insert: graphs.Inserter, value: ir.Value, back: Permutation) -> ir.Value:
     """A part of a Concat as it is in front of the transpose of the other parts."""
-    turned = insert.op("Transpose", [value], {"perm": back}, name=f"{value.name}_turned", dtype=value.dtype)
-    turned.shape = None if value.shape is None else ir.Shape([value.shape[at] for at in back])
-    return turned
+    transposed = insert.op("Transpose", [value], {"perm": back}, name=f"{value.name}_turned", dtype=value.dtype)
+    transposed.shape = None if value.shape is None else ir.Shape([value.shape[at] for at in back])
+    return transposed
 
 
 def _axes_of(node: ir.Node) -> tuple[int, ...] | None:
@@ -205,23 +210,23 @@ def _axes_of(node: ir.Node) -> tuple[int, ...] | None:
     return None if view is None else view.axes_cut(graphs.integers_of)
 
 
-def _spread(insert: graphs.Inserter, value: ir.Value, order: Order) -> ir.Value:
+def _spread(insert: graphs.Inserter, value: ir.Value, permutation: Permutation) -> ir.Value:
     """A constant as it is spread over values in front of their transpose."""
     array = graphs.array_of(value)
     assert array is not None
     if array.size == 1:
         return value
-    whole = array.reshape((1,) * (len(order) - array.ndim) + array.shape)
-    return insert.constant(np.ascontiguousarray(np.transpose(whole, np.argsort(order))), "spread")
+    whole = array.reshape((1,) * (len(permutation) - array.ndim) + array.shape)
+    return insert.constant(np.ascontiguousarray(np.transpose(whole, np.argsort(permutation))), "spread")
 
 
-def _saved_behind(node: ir.Node, order: Order) -> int:
-    """How many entries less are turned behind a Concat, if it works in the order in front of the transposes.
+def _saved_behind(node: ir.Node, permutation: Permutation) -> int:
+    """How many fewer entries are transposed behind a Concat, if it works in the order in front of the transposes.
 
-    What turns its result back is not there then. Other readers have the result turned: a Slice that is the only one
-    what it takes of it, as it is computed in that order, too.
+    A transpose of its result back into that order is then removed. Every other reader needs a transpose of the result;
+    a Slice that is the only one needs a transpose of its part alone, as it works in that order, too.
     """
-    back, result = tuple(int(at) for at in np.argsort(order)), node.outputs[0]
+    back, result = tuple(int(at) for at in np.argsort(permutation)), node.outputs[0]
     turns = [reader for reader in graphs.consumers_of(result) if order_of(reader) == back]
     others = [reader for reader in graphs.consumers_of(result) if reader not in turns]
     saved = _entries({turn.outputs[0] for turn in turns})

@@ -183,7 +183,7 @@ def _taken(node: ir.Node, value: ir.Value, axis: int) -> Iterator[tuple[ir.Value
 
     Args:
         node: reads the stack.
-        value: which is the stack, or the stack turned.
+        value: which is the stack, or the stack transposed.
         axis: of the members, there.
     """
     if graphs.is_op(node, "Transpose"):

@@ -50,10 +50,10 @@ def masked(candidate: Candidate, data: ir.Value, indices: ir.Value, new: ir.Valu
 
 def _mask_of(indices: ir.Value | None) -> Mask | None:
     """The mask whose true places are the rows of the indices."""
-    turned = None if indices is None else indices.producer()
-    if turned is None or not graphs.is_op(turned, "Transpose") or turned.inputs[0] is None:
+    transposed = None if indices is None else indices.producer()
+    if transposed is None or not graphs.is_op(transposed, "Transpose") or transposed.inputs[0] is None:
         return None
-    places = turned.inputs[0].producer()
+    places = transposed.inputs[0].producer()
     mask = places.inputs[0] if places is not None and graphs.is_op(places, "NonZero") else None
     dims = None if mask is None else graphs.dims_of(mask)
     if mask is None or mask.dtype != ir.DataType.BOOL or not dims:

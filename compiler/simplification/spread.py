@@ -56,21 +56,21 @@ def spread_from(candidate: Candidate, value: ir.Value, axes: Collection[int]) ->
 
     Args:
         candidate: in front of which new values are put.
-        value: e.g. an Expand, turned or not.
+        value: e.g. an Expand, transposed or not.
         axes: counted from the front.
     """
     number = number_of(candidate, value)
     if number is not None:
         return number
-    turned = value.producer() if graphs.is_op(value.producer(), "Transpose") else None
-    source = value if turned is None else turned.inputs[0]
+    transposed = value.producer() if graphs.is_op(value.producer(), "Transpose") else None
+    source = value if transposed is None else transposed.inputs[0]
     made = None if source is None else source.producer()
     if source is None or made is None or not graphs.is_op(made, "Expand") or made.inputs[0] is None:
         return None
     dims, inside = graphs.dims_of(source), graphs.dims_of(made.inputs[0])
     if dims is None or inside is None or len(inside) > len(dims):
         return None
-    order = tuple(range(len(dims))) if turned is None else perm_of(turned, len(dims))
+    order = tuple(range(len(dims))) if transposed is None else perm_of(transposed, len(dims))
     shift = len(dims) - len(inside)
     own = [at + shift for at, dim in enumerate(inside) if dim != 1]
     keeps = all(at < len(order) and order[at] == at and at not in axes for at in own)

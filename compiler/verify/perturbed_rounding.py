@@ -55,14 +55,14 @@ def _perturbed(model: ir.Model) -> ir.Model:
 
 
 def _turn_weights(model: ir.Model) -> None:
-    """Write turned weights in the place of nodes that turn them in every call, which takes as long as multiplying."""
+    """Replace transposes of weights in every call, which take as long as products, by transposed weights."""
     for node in [node for node in model.graph if graphs.is_op(node, "Transpose")]:
-        (weights,), turned = node.inputs, node.outputs[0]
+        (weights,), transposed = node.inputs, node.outputs[0]
         array = None if weights is None or weights.is_graph_input() else graphs.array_of(weights)
-        if array is not None and not turned.is_graph_output():
+        if array is not None and not transposed.is_graph_output():
             axes = perm_of(node, array.ndim)
             insert = graphs.Inserter(model, STAMP, before=node)
-            graphs.take_over(model, turned, insert.constant(np.ascontiguousarray(array.transpose(axes)), "turned"))
+            graphs.take_over(model, transposed, insert.constant(np.ascontiguousarray(array.transpose(axes)), "turned"))
     graphs.prune(model)
 
 

@@ -332,7 +332,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "compiler.carrying",
+        "compiler.state_rewriting",
         (
             "compiler.pieces",
             "compiler.stages",
@@ -340,7 +340,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.ir",
             "compiler.runners",
             "compiler.analysis",
-            "compiler.carrying",
+            "compiler.state_rewriting",
             "runtime_lite.format.initial_value",
         ),
     ),
@@ -410,7 +410,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.precision",
             "compiler.heads",
             "compiler.appending",
-            "compiler.carrying",
+            "compiler.state_rewriting",
             "compiler.quantization",
             "compiler.passes",
             "runtime_lite.format.cache_axis",

@@ -1,7 +1,7 @@
 """Rules CC, SL and SP: axes joined and cut.
 
 Rule ids: CC1 segments joined, CC2 joined along another axis, CC3 one axis in another order, SL1 cut elsewhere, SL2 cut
-along a padded axis, SL3 turned round, SL4 the last entries of each row, SL5 the newest entries of each row, as many as
+along a padded axis, SL3 reversed, SL4 the last entries of each row, SL5 the newest entries of each row, as many as
 there are up to a number, SP1 split elsewhere, SP2 split along a padded axis. Tables cut by lengths:
 `compiler.analysis.rules.lookup`.
 """
@@ -225,12 +225,12 @@ def _run(case: Case, cuts: Mapping[int, Cut]) -> Verdict | None:
     if frames is None or not frames.is_suffix_padded:
         return None
     size, stated = frames.size, case.out_dims()[axis]
-    is_turned = cut.turns_round(size)
+    is_reversed = cut.turns_round(size)
     begins = cut.step == 1 and not isinstance(cut.start, int) and _begins_inside(case, cut, size, stated)
-    if not is_turned and not begins:
+    if not is_reversed and not begins:
         return None
-    first = normal_form(size - 1) if is_turned else cut.start
-    out = run_of(case, axis, first, cut.step, size if is_turned else stated)
+    first = normal_form(size - 1) if is_reversed else cut.start
+    out = run_of(case, axis, first, cut.step, size if is_reversed else stated)
     return case.verdict("IX6", "one run of entries of each row", out, at_least_one=[size])
 
 
@@ -357,15 +357,15 @@ class _Cutting:
         return (Frames((Segment(-sympy.floor(-strided.size / cut.step)),)),)
 
     def _reversed(self, frames: Frames, at: int, cut: Cut) -> Axis:
-        """The whole axis turned round: its padding comes first where it came last."""
+        """The whole axis reversed: its padding comes first where it came last."""
         if not cut.turns_round(frames.size):
             raise refuse(f"Slice backwards over a part of {frames}", "turn the whole axis round, then slice")
         self.rule, self.reason = "SL3", "the whole axis is turned round"
         if self.index is not None and self.index.axis == at:
             self.index = None
-        turned = {Side.LEFT: Side.RIGHT, Side.RIGHT: Side.LEFT}
+        other_side = {Side.LEFT: Side.RIGHT, Side.RIGHT: Side.LEFT}
         return joined(
-            each if each.is_full else Segment(each.size, turned[each.side]) for each in reversed(frames.segments)
+            each if each.is_full else Segment(each.size, other_side[each.side]) for each in reversed(frames.segments)
         )
 
     def _from_front(self, bound: Dim, size: Dim) -> Dim:

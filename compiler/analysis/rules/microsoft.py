@@ -174,7 +174,7 @@ def skip_normalization(case: Case) -> Verdict:
 
 
 def rotary(case: Case) -> Verdict:
-    """RotaryEmbedding: every frame is turned by the angles of its position."""
+    """RotaryEmbedding: every frame is rotated by the angles of its position."""
     if case.int_attribute("is_packed_batching", 0):
         raise refuse(f"{case.op} of packed rows", "keep the batch an axis of its own")
     return rotated(case, (2, 3), 1)

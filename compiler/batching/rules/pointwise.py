@@ -144,14 +144,14 @@ def _lifted_product(lifted: LiftedNode, rank: int) -> None:
 def gemm(lifted: LiftedNode) -> None:
     """Rows of the left matrix are free; all else is written as a product and a sum."""
     node = lifted.node
-    turned = [graphs.int_attribute(node, name, 0) for name in ("transA", "transB")]
+    transposed = [graphs.int_attribute(node, name, 0) for name in ("transA", "transB")]
     shared_sum = not lifted.has(2) or 2 in lifted.rows or lifted.rank(2) < 2 or lifted.dims(2)[0] == 1
     sum_in_place = 2 not in lifted.rows or (lifted.rank(2) == 2 and lifted.place(2) == 0)
     if (
         1 not in lifted.rows
         and 0 in lifted.rows
         and lifted.place(0) == 0
-        and not turned[0]
+        and not transposed[0]
         and shared_sum
         and sum_in_place
     ):
@@ -163,7 +163,7 @@ def gemm(lifted: LiftedNode) -> None:
     for operand in (0, 1):
         has_rows = operand in lifted.rows
         tensor = lifted.tensor(operand, INSERTED) if has_rows else lifted.value(operand)
-        if turned[operand]:
+        if transposed[operand]:
             order = [0, 2, 1] if has_rows else [1, 0]
             tensor = lifted.insert.op("Transpose", [tensor], {"perm": order}, name=f"{tensor.name}_turned")
         tensors.append(tensor)

@@ -51,10 +51,10 @@ def look_up_positions(site: Site) -> None:
         site.replace(0, site.insert.op("Gather", [table, own], {"axis": at}, name=name, dtype=table.dtype))
         return
     if dims[0] != 1:
-        table = _turned(site, table, [0, at, *(axis for axis in range(1, len(dims)) if axis != at)])
+        table = _transposed(site, table, [0, at, *(axis for axis in range(1, len(dims)) if axis != at)])
         entries = site.insert.op("Unsqueeze", [positions, site.insert.int64s(-1)], name=name)
         found = site.insert.op("GatherND", [table, entries], {"batch_dims": 1}, name=name, dtype=table.dtype)
-        found = _turned(site, found, [0, *range(2, at + 1), 1, *range(at + 1, len(dims))])
+        found = _transposed(site, found, [0, *range(2, at + 1), 1, *range(at + 1, len(dims))])
         found.shape = ir.Shape(shape)
         site.replace(0, found)
         return
@@ -67,7 +67,7 @@ def look_up_positions(site: Site) -> None:
     site.replace(0, found)
 
 
-def _turned(site: Site, value: ir.Value, order: Sequence[int]) -> ir.Value:
+def _transposed(site: Site, value: ir.Value, order: Sequence[int]) -> ir.Value:
     """A value with its axes in another order."""
     if list(order) == sorted(order):
         return value
@@ -140,9 +140,9 @@ def entries(site: Site) -> None:
     front = [rows_axis, axis] if rows_axis is not None else [axis]
     order = [*front, *(at for at in range(rank) if at not in front)]
     name = str(site.node.outputs[0].name)
-    turned = site.insert.op("Transpose", [value], {"perm": order}, name=f"{name}_turned", dtype=value.dtype)
+    transposed = site.insert.op("Transpose", [value], {"perm": order}, name=f"{name}_turned", dtype=value.dtype)
     found = site.insert.op(
-        "GatherND", [turned, index], {"batch_dims": len(front) - 1}, name=f"{name}_entries", dtype=value.dtype
+        "GatherND", [transposed, index], {"batch_dims": len(front) - 1}, name=f"{name}_entries", dtype=value.dtype
     )
     back = [order.index(at) for at in range(rank)]
     found = site.insert.op("Transpose", [found], {"perm": back}, name=f"{name}_back", dtype=value.dtype)
@@ -193,9 +193,9 @@ def look_up_again(site: Site) -> None:
     others = [at for at in range(len(dims)) if at not in (*front, *looked_up)]
     order = [*front, *looked_up, *others]
     name = str(site.node.outputs[0].name)
-    turned = insert.op("Transpose", [value], {"perm": order}, name=f"{name}_turned", dtype=value.dtype)
+    transposed = insert.op("Transpose", [value], {"perm": order}, name=f"{name}_turned", dtype=value.dtype)
     depth = {"batch_dims": len(front)}
-    found = insert.op("GatherND", [turned, made], depth, name=f"{name}_entries", dtype=value.dtype)
+    found = insert.op("GatherND", [transposed, made], depth, name=f"{name}_entries", dtype=value.dtype)
     chosen = [-1 - at for at in range(len(shape))]  # axes of the index, in the place of those that it chooses along
     there = [*front, *chosen, *others]
     wanted = [at for at in range(len(dims)) if at not in looked_up]
@@ -279,10 +279,10 @@ def move_together(site: Site) -> None:
     if rows_axis is None:
         slots = insert.op("Squeeze", [slots, insert.int64s(0)], name="slots_of_one_row", dtype=slots.dtype)
     order = [*front, axis, *(at for at in range(rank) if at not in (*front, axis))]
-    turned = insert.op("Transpose", [joined], {"perm": order}, name=f"{name}_turned", dtype=output.dtype)
+    transposed = insert.op("Transpose", [joined], {"perm": order}, name=f"{name}_turned", dtype=output.dtype)
     index = insert.op("Unsqueeze", [slots, insert.int64s(-1)], name="slot_entry", dtype=ir.DataType.INT64)
     depth = {"batch_dims": len(front)}
-    found = insert.op("GatherND", [turned, index], depth, name=f"{name}_together", dtype=output.dtype)
+    found = insert.op("GatherND", [transposed, index], depth, name=f"{name}_together", dtype=output.dtype)
     back = [order.index(at) for at in range(rank)]
     site.replace(0, insert.op("Transpose", [found], {"perm": back}, name=f"{name}_back", dtype=output.dtype))
 
@@ -365,9 +365,9 @@ def _take(site: Site, axis: int, numbers: ir.Value, count: int) -> None:
     rank, rows_axis = len(site.dims()), fact.rows_axis
     order = [rows_axis, axis, *(at for at in range(rank) if at not in (rows_axis, axis))]
     name = str(site.node.outputs[0].name)
-    turned = insert.op("Transpose", [value], {"perm": order}, name=f"{name}_turned", dtype=value.dtype)
+    transposed = insert.op("Transpose", [value], {"perm": order}, name=f"{name}_turned", dtype=value.dtype)
     index = insert.op("Unsqueeze", [_slots_of(site, axis, numbers, count + 1), insert.int64s(-1)], name="entry_slots")
-    found = insert.op("GatherND", [turned, index], {"batch_dims": 1}, name=f"{name}_entries", dtype=value.dtype)
+    found = insert.op("GatherND", [transposed, index], {"batch_dims": 1}, name=f"{name}_entries", dtype=value.dtype)
     back: list[int] = []
     for at in range(rank):
         behind = order.index(at) + count - 1

@@ -28,9 +28,11 @@ def newest(site: Site) -> None:
         slots = insert.op("Squeeze", [slots, insert.int64s(0)], name="slots_of_one_row", dtype=slots.dtype)
     rank, name = len(site.dims()), str(site.node.outputs[0].name)
     order = [*front, axis, *(at for at in range(rank) if at not in (*front, axis))]
-    turned = insert.op("Transpose", [value], {"perm": order}, name=f"{name}_turned", dtype=value.dtype)
+    transposed = insert.op("Transpose", [value], {"perm": order}, name=f"{name}_turned", dtype=value.dtype)
     index = insert.op("Unsqueeze", [slots, insert.int64s(-1)], name="slot_entry", dtype=ir.DataType.INT64)
-    found = insert.op("GatherND", [turned, index], {"batch_dims": len(front)}, name=f"{name}_kept", dtype=value.dtype)
+    found = insert.op(
+        "GatherND", [transposed, index], {"batch_dims": len(front)}, name=f"{name}_kept", dtype=value.dtype
+    )
     back = [order.index(at) for at in range(rank)]
     found = insert.op("Transpose", [found], {"perm": back}, name=f"{name}_back", dtype=value.dtype)
     site.replace(0, cleaned(site, found, axis, kept))

@@ -157,13 +157,13 @@ def _taken(site: Site, value: ir.Value, axis: int, index: ir.Value) -> ir.Value:
     front = [rows_axis, axis] if rows_axis is not None else [axis]
     order = [*front, *(at for at in range(rank) if at not in front)]
     name = f"{value.name}_by_row"
-    turned = insert.op("Transpose", [value], {"perm": order}, name=f"{name}_turned", dtype=value.dtype)
+    transposed = insert.op("Transpose", [value], {"perm": order}, name=f"{name}_turned", dtype=value.dtype)
     index = spread_rows(site, index, 2, layout)
     if rows_axis is None:
         index = insert.op("Squeeze", [index, insert.int64s(0)], name="entry_index", dtype=ir.DataType.INT64)
     index = insert.op("Unsqueeze", [index, insert.int64s(-1)], name="entry_index", dtype=ir.DataType.INT64)
     batch_dims = len(front) - 1
-    found = insert.op("GatherND", [turned, index], {"batch_dims": batch_dims}, name=name, dtype=value.dtype)
+    found = insert.op("GatherND", [transposed, index], {"batch_dims": batch_dims}, name=name, dtype=value.dtype)
     back = [order.index(at) for at in range(rank)]
     return insert.op("Transpose", [found], {"perm": back}, name=f"{name}_back", dtype=value.dtype)
 

@@ -4,8 +4,8 @@ from compiler import ir as graphs
 from compiler.analysis.streaming.carrying_cut import Choice
 from compiler.analysis.streaming.contexts import find_context
 from compiler.analysis.streaming.stable import Stable
-from compiler.carrying.split import Split
 from compiler.stages import Lowered, State
+from compiler.state_rewriting.split import Split
 from tests.kit.graphs import BATCH, node_named, parse
 
 TEXT = """(float[batch,5,4] x, float[batch,3,4] context) => (float[batch,q,r] y, float[batch,3,4] next_context)

@@ -1,4 +1,4 @@
-"""turned: the context of a convolution is carried in the order in which its new frames are computed."""
+"""transposed: the context of a convolution is carried in the order in which its new frames are computed."""
 
 import dataclasses
 
@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from compiler import ir as graphs
-from compiler.carrying.turned import Turned, turn_states
 from compiler.passes.sink_transposes import SinkTransposes
 from compiler.stages import Lowered, State
+from compiler.state_rewriting.transposed import Transposed, transpose_states
 from tests.kit.contract import verify_pass, verify_untouched
 from tests.kit.graphs import copy_of, ops_of, parse, random_weights
 
@@ -87,14 +87,14 @@ LEFT = {
 @pytest.mark.parametrize("reason", LEFT)
 def test_a_context_is_left_where(reason: str) -> None:
     graph = context(**LEFT[reason])
-    after, turned = turn_states(copy_of(graph), "sink_transposes")
-    assert turned == 0
+    after, transposed = transpose_states(copy_of(graph), "sink_transposes")
+    assert transposed == 0
     assert after.states == graph.states
 
 
 def test_frames_that_a_mask_counts_are_left() -> None:
-    after, turned = turn_states(context(2), "sink_transposes")
-    assert turned == 0
+    after, transposed = transpose_states(context(2), "sink_transposes")
+    assert transposed == 0
     assert list(graphs.inputs_named(after.model)["past"].shape or ()) == ["batch", 4, 2]
 
 
@@ -111,6 +111,6 @@ def test_an_order_that_moves_the_rows_is_left() -> None:
 
 def test_the_map_turns_the_reference_too() -> None:
     states = {"past": np.arange(6).reshape(1, 3, 2), "other": np.ones(2)}
-    found = Turned((("past", (0, 2, 1)),)).apply(states)
+    found = Transposed((("past", (0, 2, 1)),)).apply(states)
     assert found["past"].tolist() == [[[0, 2, 4], [1, 3, 5]]]
     assert found["other"] is states["other"]

@@ -5,9 +5,9 @@ import onnx_ir as ir
 from compiler import ir as graphs
 from compiler.analysis.streaming.carrying_cut import Choice
 from compiler.analysis.streaming.stable import Cache, Stable
-from compiler.carrying.projected import copied, map_of
 from compiler.runners.structure import Structure
 from compiler.stages import State
+from compiler.state_rewriting.projected import copied, map_of
 
 
 class Split:

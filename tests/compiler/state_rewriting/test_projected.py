@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from compiler.carrying import projected
 from compiler.passes.select_states import SelectStates
 from compiler.runners.session import open_structure
 from compiler.runners.structure import Structure
+from compiler.state_rewriting import projected
 from tests.kit.graphs import copy_of, ops_of, streaming
 
 DEAR = SelectStates(multiply_adds_per_s=1e9)
