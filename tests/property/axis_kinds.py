@@ -2,7 +2,7 @@
 
 import onnx_ir as ir
 
-from tests.property.garden import WIDTH, Garden, Grown, Kinds, since
+from tests.property.graph_builder import WIDTH, GraphBuilder, Grown, Kinds, since
 
 FLOAT = ir.DataType.FLOAT
 
@@ -13,124 +13,124 @@ SECOND: tuple[tuple[str, ...], ...] = (
 padded, and frames that are padded apart."""
 
 
-def _beside(garden: Garden) -> None:
+def _beside(builder: GraphBuilder) -> None:
     """A second input with axes of its own, and what the first one has to do with it."""
-    rows, frames = SECOND[int(garden.rng.integers(0, len(SECOND)))]
-    dims = [1 if rows == "1" else rows, frames, WIDTH] if garden.rows == "batch" else garden.own(frames)
-    other = garden.input(f"y_{rows}_{frames}", dims)
-    if garden.rows == "none":
-        other = garden.op("Unsqueeze", [other, garden.insert.int64s(0)])
-    match int(garden.rng.integers(0, 6)):
+    rows, frames = SECOND[int(builder.rng.integers(0, len(SECOND)))]
+    dims = [1 if rows == "1" else rows, frames, WIDTH] if builder.rows == "batch" else builder.own(frames)
+    other = builder.input(f"y_{rows}_{frames}", dims)
+    if builder.rows == "none":
+        other = builder.op("Unsqueeze", [other, builder.insert.int64s(0)])
+    match int(builder.rng.integers(0, 6)):
         case 0 if frames == "time":
-            garden.keep(garden.op("Add", [garden.timed(), other]), False)
+            builder.keep(builder.op("Add", [builder.timed(), other]), False)
         case 1 if frames == "time":
-            joined = garden.op("Concat", [garden.timed(), other], {"axis": 2})
-            garden.keep(garden.op("MatMul", [joined, garden.weights(2 * WIDTH, WIDTH)]), False)
+            joined = builder.op("Concat", [builder.timed(), other], {"axis": 2})
+            builder.keep(builder.op("MatMul", [joined, builder.weights(2 * WIDTH, WIDTH)]), False)
         case 0 | 1 | 2:
-            garden.keep(_attention(garden, garden.pick(False).value, other), False)
+            builder.keep(_attention(builder, builder.pick(False).value, other), False)
         case 3:
-            mean = garden.op("ReduceMean", [other, garden.insert.int64s(1)], {"keepdims": 1})
-            garden.keep(garden.op("Mul", [garden.pick(False).value, mean]), False)
+            mean = builder.op("ReduceMean", [other, builder.insert.int64s(1)], {"keepdims": 1})
+            builder.keep(builder.op("Mul", [builder.pick(False).value, mean]), False)
         case 4:
-            garden.keep(garden.op("Concat", [garden.pick(False).value, other], {"axis": 1}), False)
+            builder.keep(builder.op("Concat", [builder.pick(False).value, other], {"axis": 1}), False)
         case _:
-            garden.values.insert(0, Grown(other, False))
-            garden.graph.outputs.append(garden.op("MatMul", [other, garden.weights(WIDTH, WIDTH)]))
+            builder.values.insert(0, Grown(other, False))
+            builder.graph.outputs.append(builder.op("MatMul", [other, builder.weights(WIDTH, WIDTH)]))
 
 
-def _attention(garden: Garden, queries: ir.Value, keys: ir.Value) -> ir.Value:
-    scores = garden.op("MatMul", [queries, garden.op("Transpose", [keys], {"perm": [0, 2, 1]})])
-    return garden.op("MatMul", [garden.op("Softmax", [scores], {"axis": 2}), keys])
+def _attention(builder: GraphBuilder, queries: ir.Value, keys: ir.Value) -> ir.Value:
+    scores = builder.op("MatMul", [queries, builder.op("Transpose", [keys], {"perm": [0, 2, 1]})])
+    return builder.op("MatMul", [builder.op("Softmax", [scores], {"axis": 2}), keys])
 
 
 @since(11)
-def _without_a_name(garden: Garden) -> None:
+def _without_a_name(builder: GraphBuilder) -> None:
     """Axes of which shape inference has no size: of the last few frames, and of a count in floating point."""
-    found, ends = garden.pick(False).value, garden.insert.int64s
-    if not garden.rng.integers(0, 4):
-        size = garden.op("Cast", [garden.whole("Squeeze", [garden.length(found, False)])], {"to": FLOAT})
-        places = garden.op("Range", [garden.scalar(0.0, FLOAT), size, garden.scalar(1.0, FLOAT)])
-        return garden.keep(garden.op("Mul", [found, garden.op("Unsqueeze", [places, ends(1)])]), False)
-    few = garden.op("Slice", [found, ends(-int(garden.rng.integers(1, 6))), ends(2**63 - 1), ends(1)])
-    match int(garden.rng.integers(0, 4)):
+    found, ends = builder.pick(False).value, builder.insert.int64s
+    if not builder.rng.integers(0, 4):
+        size = builder.op("Cast", [builder.whole("Squeeze", [builder.length(found, False)])], {"to": FLOAT})
+        places = builder.op("Range", [builder.scalar(0.0, FLOAT), size, builder.scalar(1.0, FLOAT)])
+        return builder.keep(builder.op("Mul", [found, builder.op("Unsqueeze", [places, ends(1)])]), False)
+    few = builder.op("Slice", [found, ends(-int(builder.rng.integers(1, 6))), ends(2**63 - 1), ends(1)])
+    match int(builder.rng.integers(0, 4)):
         case 0:
-            op = str(garden.rng.choice(["ReduceMean", "ReduceMax", "ReduceSum"]))
-            return garden.keep(garden.op("Sub", [found, garden.op(op, [few, ends(1)], {"keepdims": 1})]), False)
+            op = str(builder.rng.choice(["ReduceMean", "ReduceMax", "ReduceSum"]))
+            return builder.keep(builder.op("Sub", [found, builder.op(op, [few, ends(1)], {"keepdims": 1})]), False)
         case 1:
-            return garden.keep(_attention(garden, found, few), False)
+            return builder.keep(_attention(builder, found, few), False)
         case 2:
-            return garden.keep(garden.op("Concat", [few, found], {"axis": 1}), False)
-    return garden.keep(few, False)
+            return builder.keep(builder.op("Concat", [few, found], {"axis": 1}), False)
+    return builder.keep(few, False)
 
 
 @since(11)
-def _dual_path(garden: Garden) -> None:
+def _dual_path(builder: GraphBuilder) -> None:
     """Chunks of time: something within each, something across all, and frames again."""
-    found, ends = garden.pick(False).value, garden.insert.int64s
-    chunk, last, width = ends(int(garden.rng.integers(2, 5))), ends(-1), ends(WIDTH)
-    size, rows = garden.length(found, False), garden.size(found, 0)
-    is_longer = bool(garden.rng.integers(0, 3))
+    found, ends = builder.pick(False).value, builder.insert.int64s
+    chunk, last, width = ends(int(builder.rng.integers(2, 5))), ends(-1), ends(WIDTH)
+    size, rows = builder.length(found, False), builder.size(found, 0)
+    is_longer = bool(builder.rng.integers(0, 3))
     if is_longer:
-        rest = garden.whole("Mod", [garden.whole("Neg", [size]), chunk])
-        pads = garden.whole("Concat", [ends(0, 0, 0, 0), rest, ends(0)], axis=0)
-        whole = garden.op("Pad", [found, pads])
+        rest = builder.whole("Mod", [builder.whole("Neg", [size]), chunk])
+        pads = builder.whole("Concat", [ends(0, 0, 0, 0), rest, ends(0)], axis=0)
+        whole = builder.op("Pad", [found, pads])
     else:
-        end = garden.whole("Mul", [garden.whole("Div", [size, chunk]), chunk])
-        whole = garden.op("Slice", [found, ends(0), end, ends(1)])
-    chunks = garden.op("Reshape", [whole, garden.whole("Concat", [rows, last, chunk, width], axis=0)])
-    if garden.rng.integers(0, 3):
-        inner = garden.op("Reshape", [chunks, garden.whole("Concat", [last, chunk, width], axis=0)])
-        shape = garden.whole("Concat", [rows, last, chunk, width], axis=0)
-        chunks = garden.op("Add", [chunks, garden.op("Reshape", [_path(garden, inner), shape])])
-    if garden.rng.integers(0, 3):
-        count, lanes = garden.size(chunks, 1), garden.whole("Mul", [rows, chunk])
-        turned = garden.op("Transpose", [chunks], {"perm": [0, 2, 1, 3]})
-        across = garden.op("Reshape", [turned, garden.whole("Concat", [lanes, count, width], axis=0)])
-        shape = garden.whole("Concat", [rows, chunk, count, width], axis=0)
-        back = garden.op("Reshape", [_path(garden, across), shape])
-        chunks = garden.op("Add", [chunks, garden.op("Transpose", [back], {"perm": [0, 2, 1, 3]})])
-    frames = garden.op("Reshape", [chunks, garden.whole("Concat", [rows, last, width], axis=0)])
-    garden.keep(garden.op("Slice", [frames, ends(0), size, ends(1)]) if is_longer else frames, False)
+        end = builder.whole("Mul", [builder.whole("Div", [size, chunk]), chunk])
+        whole = builder.op("Slice", [found, ends(0), end, ends(1)])
+    chunks = builder.op("Reshape", [whole, builder.whole("Concat", [rows, last, chunk, width], axis=0)])
+    if builder.rng.integers(0, 3):
+        inner = builder.op("Reshape", [chunks, builder.whole("Concat", [last, chunk, width], axis=0)])
+        shape = builder.whole("Concat", [rows, last, chunk, width], axis=0)
+        chunks = builder.op("Add", [chunks, builder.op("Reshape", [_path(builder, inner), shape])])
+    if builder.rng.integers(0, 3):
+        count, lanes = builder.size(chunks, 1), builder.whole("Mul", [rows, chunk])
+        turned = builder.op("Transpose", [chunks], {"perm": [0, 2, 1, 3]})
+        across = builder.op("Reshape", [turned, builder.whole("Concat", [lanes, count, width], axis=0)])
+        shape = builder.whole("Concat", [rows, chunk, count, width], axis=0)
+        back = builder.op("Reshape", [_path(builder, across), shape])
+        chunks = builder.op("Add", [chunks, builder.op("Transpose", [back], {"perm": [0, 2, 1, 3]})])
+    frames = builder.op("Reshape", [chunks, builder.whole("Concat", [rows, last, width], axis=0)])
+    builder.keep(builder.op("Slice", [frames, ends(0), size, ends(1)]) if is_longer else frames, False)
 
 
-def _path(garden: Garden, value: ir.Value) -> ir.Value:
+def _path(builder: GraphBuilder, value: ir.Value) -> ir.Value:
     """Something over the second axis of [.., steps, channels]."""
-    match int(garden.rng.integers(0, 5)):
+    match int(builder.rng.integers(0, 5)):
         case 0:
-            return garden.op("Softmax", [value], {"axis": 1})
+            return builder.op("Softmax", [value], {"axis": 1})
         case 1:
-            return _attention(garden, value, value)
+            return _attention(builder, value, value)
         case 2:
-            return garden.op("CumSum", [value, garden.scalar(1)])
+            return builder.op("CumSum", [value, builder.scalar(1)])
         case 3:
-            op = str(garden.rng.choice(["ReduceMean", "ReduceMax"]))
-            return garden.op("Sub", [value, garden.op(op, [value, garden.insert.int64s(1)], {"keepdims": 1})])
-    turned = garden.op("Transpose", [value], {"perm": [1, 0, 2]})
-    weights = [garden.weights(1, 3 * WIDTH, WIDTH) for _ in range(2)]
-    direction = str(garden.rng.choice(["forward", "reverse"]))
-    frames, _ = garden.several("GRU", [turned, *weights], {"hidden_size": WIDTH, "direction": direction}, [FLOAT] * 2)
-    return garden.op("Transpose", [garden.op("Squeeze", [frames, garden.insert.int64s(1)])], {"perm": [1, 0, 2]})
+            op = str(builder.rng.choice(["ReduceMean", "ReduceMax"]))
+            return builder.op("Sub", [value, builder.op(op, [value, builder.insert.int64s(1)], {"keepdims": 1})])
+    turned = builder.op("Transpose", [value], {"perm": [1, 0, 2]})
+    weights = [builder.weights(1, 3 * WIDTH, WIDTH) for _ in range(2)]
+    direction = str(builder.rng.choice(["forward", "reverse"]))
+    frames, _ = builder.several("GRU", [turned, *weights], {"hidden_size": WIDTH, "direction": direction}, [FLOAT] * 2)
+    return builder.op("Transpose", [builder.op("Squeeze", [frames, builder.insert.int64s(1)])], {"perm": [1, 0, 2]})
 
 
-def _frames_alone(garden: Garden) -> None:
+def _frames_alone(builder: GraphBuilder) -> None:
     """One row as [frames, channels], something over either axis, and the row again."""
-    found, ends = garden.pick(False).value, garden.insert.int64s
-    flat = garden.op("Squeeze", [found, ends(0)])
-    match int(garden.rng.integers(0, 5)):
+    found, ends = builder.pick(False).value, builder.insert.int64s
+    flat = builder.op("Squeeze", [found, ends(0)])
+    match int(builder.rng.integers(0, 5)):
         case 0:
-            made = garden.op("Softmax", [flat], {"axis": int(garden.rng.integers(0, 2))})
+            made = builder.op("Softmax", [flat], {"axis": int(builder.rng.integers(0, 2))})
         case 1:
-            op = str(garden.rng.choice(["ReduceMean", "ReduceMax", "ReduceSum"]))
-            axis = ends(int(garden.rng.integers(0, 2)))
-            made = garden.op("Sub", [flat, garden.op(op, [flat, axis], {"keepdims": 1})])
+            op = str(builder.rng.choice(["ReduceMean", "ReduceMax", "ReduceSum"]))
+            axis = ends(int(builder.rng.integers(0, 2)))
+            made = builder.op("Sub", [flat, builder.op(op, [flat, axis], {"keepdims": 1})])
         case 2:
-            scores = garden.op("MatMul", [flat, garden.op("Transpose", [flat], {"perm": [1, 0]})])
-            made = garden.op("MatMul", [garden.op("Softmax", [scores], {"axis": 1}), flat])
+            scores = builder.op("MatMul", [flat, builder.op("Transpose", [flat], {"perm": [1, 0]})])
+            made = builder.op("MatMul", [builder.op("Softmax", [scores], {"axis": 1}), flat])
         case 3:
-            made = garden.op("Gemm", [flat, garden.weights(WIDTH, WIDTH), garden.weights(WIDTH)])
+            made = builder.op("Gemm", [flat, builder.weights(WIDTH, WIDTH), builder.weights(WIDTH)])
         case _:
-            made = garden.op("Add", [flat, garden.op("Gather", [flat, ends(-1)], {"axis": 0})])
-    garden.keep(garden.op("Unsqueeze", [made, ends(0)]), False)
+            made = builder.op("Add", [flat, builder.op("Gather", [flat, ends(-1)], {"axis": 0})])
+    builder.keep(builder.op("Unsqueeze", [made, ends(0)]), False)
 
 
 AXIS_KINDS: Kinds = ((_beside, 4), (_without_a_name, 3), (_dual_path, 3))

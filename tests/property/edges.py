@@ -25,7 +25,7 @@ from compiler.verify.edge_feeds import Range
 from tests.kit.graphs import copy_of
 from tests.kit.offline import Differs
 from tests.property.fuzz import KINDS, grow
-from tests.property.garden import WIDTH, Garden, Kinds, Soil
+from tests.property.graph_builder import WIDTH, GraphBuilder, Kinds, Mixture
 
 EXACT: tuple[Pass, ...] = (
     Simplify(), CanonicalizeTransposes(), CanonicalizeReshapes(), CanonicalizePositions(), RemoveMaskInputs(),
@@ -41,35 +41,35 @@ SAME = Tolerance(max_abs=1e-5)
 """Constants may be folded in another order; rounding beyond that is for a numeric pass."""
 
 
-def _edge_constant(garden: Garden) -> None:
-    found = garden.pick()
-    op = str(garden.rng.choice(["Add", "Sub", "Mul", "Div", "Max", "Min", "Pow"]))
-    constant = garden.insert.constant(np.array(garden.rng.choice(CONSTANTS), np.float32), "edge")
-    turn = op != "Pow" and bool(garden.rng.integers(0, 2))
-    garden.keep(garden.op(op, [constant, found.value] if turn else [found.value, constant]), found.frames_last)
+def _edge_constant(builder: GraphBuilder) -> None:
+    found = builder.pick()
+    op = str(builder.rng.choice(["Add", "Sub", "Mul", "Div", "Max", "Min", "Pow"]))
+    constant = builder.insert.constant(np.array(builder.rng.choice(CONSTANTS), np.float32), "edge")
+    turn = op != "Pow" and bool(builder.rng.integers(0, 2))
+    builder.keep(builder.op(op, [constant, found.value] if turn else [found.value, constant]), found.frames_last)
 
 
-def _clip(garden: Garden) -> None:
+def _clip(builder: GraphBuilder) -> None:
     """Bounds in any order, one of them missing at times."""
-    found = garden.pick()
+    found = builder.pick()
     low, high = (
-        None if not garden.rng.integers(0, 4) else garden.insert.constant(np.array(each, np.float32), "bound")
-        for each in garden.rng.choice([-3.0, -1.0, 0.0, 1.0, 2.0, 5.0], 2)
+        None if not builder.rng.integers(0, 4) else builder.insert.constant(np.array(each, np.float32), "bound")
+        for each in builder.rng.choice([-3.0, -1.0, 0.0, 1.0, 2.0, 5.0], 2)
     )
-    garden.keep(garden.op("Clip", [found.value, low, high]), found.frames_last)
+    builder.keep(builder.op("Clip", [found.value, low, high]), found.frames_last)
 
 
-def _bare(garden: Garden) -> None:
+def _bare(builder: GraphBuilder) -> None:
     """Functions with a pole or an end of their domain."""
-    found = garden.pick()
-    op = str(garden.rng.choice(["Log", "Sqrt", "Reciprocal", "Relu", "Sign", "Exp", "Abs", "Neg", "Floor"]))
-    garden.keep(garden.op(op, [found.value]), found.frames_last)
+    found = builder.pick()
+    op = str(builder.rng.choice(["Log", "Sqrt", "Reciprocal", "Relu", "Sign", "Exp", "Abs", "Neg", "Floor"]))
+    builder.keep(builder.op(op, [found.value]), found.frames_last)
 
 
-def _quotient(garden: Garden) -> None:
-    a = garden.pick()
-    b = garden.pick(a.frames_last)
-    garden.keep(garden.op("Div", [a.value, b.value]), a.frames_last)
+def _quotient(builder: GraphBuilder) -> None:
+    a = builder.pick()
+    b = builder.pick(a.frames_last)
+    builder.keep(builder.op("Div", [a.value, b.value]), a.frames_last)
 
 
 EDGE_KINDS: Kinds = ((_edge_constant, 16), (_clip, 8), (_bare, 10), (_quotient, 2))
@@ -84,7 +84,7 @@ def attack(seed: int, nodes: int = 7) -> str:
     Raises:
         Differs: a pass has changed an answer.
     """
-    origin = grow(seed, nodes, Soil("edges", (*KINDS, *EDGE_KINDS)))
+    origin = grow(seed, nodes, Mixture("edges", (*KINDS, *EDGE_KINDS)))
     runner = runner_of(origin)
 
     def run(feeds: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:

@@ -32,7 +32,7 @@ from tests.kit.offline import Differs, Edges, check_padded, difference_of, free_
 from tests.property.axis_kinds import AXIS_KINDS, ONE_ROW_KINDS
 from tests.property.count_kinds import COUNT_KINDS
 from tests.property.double_precision import InDouble
-from tests.property.garden import NEWEST, OLDEST, SINCE, WIDTH, Garden, Kinds, Soil, since
+from tests.property.graph_builder import NEWEST, OLDEST, SINCE, WIDTH, GraphBuilder, Kinds, Mixture, since
 from tests.property.length_kinds import HEAD_KINDS, LENGTH_KINDS, SIZE_KINDS, UNDECLARED
 from tests.property.mask_kinds import MASK_KINDS, TAKEN
 from tests.property.opset_kinds import OPSET_KINDS
@@ -43,213 +43,215 @@ EDGES: tuple[Edges, ...] = ("zeros", "ties", "infinities", "NaN")
 """Not numbers of which a sum may overflow, or not, by the order of its terms."""
 
 
-def _elementwise(garden: Garden) -> None:
-    found = garden.pick()
-    op = str(garden.rng.choice(["Relu", "Sigmoid", "Tanh", "Exp", "Neg", "Abs", "Softplus", "Erf", "Sin", "LeakyRelu"]))
-    garden.keep(garden.op(op, [found.value]), found.frames_last)
+def _elementwise(builder: GraphBuilder) -> None:
+    found = builder.pick()
+    op = str(
+        builder.rng.choice(["Relu", "Sigmoid", "Tanh", "Exp", "Neg", "Abs", "Softplus", "Erf", "Sin", "LeakyRelu"])
+    )
+    builder.keep(builder.op(op, [found.value]), found.frames_last)
 
 
-def _dangerous(garden: Garden) -> None:
+def _dangerous(builder: GraphBuilder) -> None:
     """Functions that turn finite padding into infinities."""
-    found = garden.pick()
-    positive = garden.op("Abs", [found.value])
-    shifted = garden.op("Add", [positive, garden.insert.constant(np.array(0.5, np.float32), "shift")])
-    op = str(garden.rng.choice(["Log", "Sqrt", "Reciprocal"]))
-    garden.keep(garden.op(op, [shifted]), found.frames_last)
+    found = builder.pick()
+    positive = builder.op("Abs", [found.value])
+    shifted = builder.op("Add", [positive, builder.insert.constant(np.array(0.5, np.float32), "shift")])
+    op = str(builder.rng.choice(["Log", "Sqrt", "Reciprocal"]))
+    builder.keep(builder.op(op, [shifted]), found.frames_last)
 
 
-def _constant(garden: Garden) -> None:
-    found = garden.pick()
-    op = str(garden.rng.choice(["Add", "Mul", "Sub", "Div", "Max", "Min"]))
-    constant = np.array(garden.rng.choice([0.0, 1.0, 2.0, -1.5]) if op != "Div" else 2.0, np.float32)
-    garden.keep(garden.op(op, [found.value, garden.insert.constant(constant, "c")]), found.frames_last)
+def _constant(builder: GraphBuilder) -> None:
+    found = builder.pick()
+    op = str(builder.rng.choice(["Add", "Mul", "Sub", "Div", "Max", "Min"]))
+    constant = np.array(builder.rng.choice([0.0, 1.0, 2.0, -1.5]) if op != "Div" else 2.0, np.float32)
+    builder.keep(builder.op(op, [found.value, builder.insert.constant(constant, "c")]), found.frames_last)
 
 
-def _binary(garden: Garden) -> None:
-    a = garden.pick()
-    b = garden.pick(a.frames_last)
-    op = str(garden.rng.choice(["Add", "Mul", "Sub", "Max", "Min"]))
-    garden.keep(garden.op(op, [a.value, b.value]), a.frames_last)
+def _binary(builder: GraphBuilder) -> None:
+    a = builder.pick()
+    b = builder.pick(a.frames_last)
+    op = str(builder.rng.choice(["Add", "Mul", "Sub", "Max", "Min"]))
+    builder.keep(builder.op(op, [a.value, b.value]), a.frames_last)
 
 
-def _linear(garden: Garden) -> None:
-    found = garden.pick(False)
-    garden.keep(garden.op("MatMul", [found.value, garden.weights(WIDTH, WIDTH)]), False)
+def _linear(builder: GraphBuilder) -> None:
+    found = builder.pick(False)
+    builder.keep(builder.op("MatMul", [found.value, builder.weights(WIDTH, WIDTH)]), False)
 
 
 @since(17)
-def _layer_norm(garden: Garden) -> None:
-    found = garden.pick(False)
-    inputs = [found.value, garden.weights(WIDTH), garden.weights(WIDTH)]
-    garden.keep(garden.op("LayerNormalization", inputs, {"axis": -1}), False)
+def _layer_norm(builder: GraphBuilder) -> None:
+    found = builder.pick(False)
+    inputs = [found.value, builder.weights(WIDTH), builder.weights(WIDTH)]
+    builder.keep(builder.op("LayerNormalization", inputs, {"axis": -1}), False)
 
 
-def _instance_norm(garden: Garden) -> None:
-    found = garden.pick(True)
-    graphs.infer_shapes(garden.model)
+def _instance_norm(builder: GraphBuilder) -> None:
+    found = builder.pick(True)
+    graphs.infer_shapes(builder.model)
     size = (graphs.dims_of(found.value) or (0, 0, 0))[2]
     known = size if isinstance(size, int) else size.subs(graphs.symbol("time"), 8)
     if not (isinstance(known, int) or known.is_Integer) or known < 1:
         return  # the kernel ends the process when there are no entries
-    inputs = [found.value, garden.weights(WIDTH), garden.weights(WIDTH)]
-    garden.keep(garden.op("InstanceNormalization", inputs), True)
+    inputs = [found.value, builder.weights(WIDTH), builder.weights(WIDTH)]
+    builder.keep(builder.op("InstanceNormalization", inputs), True)
 
 
-def _conv(garden: Garden) -> None:
-    found = garden.pick(True)
-    kernel, stride, dilation = (int(garden.rng.integers(1, top)) for top in (4, 3, 3))
-    pads = [int(each) for each in garden.rng.integers(0, 3, 2)]
-    grouped = bool(garden.rng.integers(0, 2))
-    weights = garden.weights(WIDTH, 1 if grouped else WIDTH, kernel)
-    inputs = [found.value, weights] + ([garden.weights(WIDTH)] if garden.rng.integers(0, 2) else [])
+def _conv(builder: GraphBuilder) -> None:
+    found = builder.pick(True)
+    kernel, stride, dilation = (int(builder.rng.integers(1, top)) for top in (4, 3, 3))
+    pads = [int(each) for each in builder.rng.integers(0, 3, 2)]
+    grouped = bool(builder.rng.integers(0, 2))
+    weights = builder.weights(WIDTH, 1 if grouped else WIDTH, kernel)
+    inputs = [found.value, weights] + ([builder.weights(WIDTH)] if builder.rng.integers(0, 2) else [])
     attributes: dict[str, int | float | str | Sequence[int]] = {
         "pads": pads,
         "strides": [stride],
         "dilations": [dilation],
     }
     attributes["group"] = WIDTH if grouped else 1
-    garden.keep(garden.op("Conv", inputs, attributes), True)
+    builder.keep(builder.op("Conv", inputs, attributes), True)
 
 
-def _transposed_conv(garden: Garden) -> None:
-    found = garden.pick(True)
-    kernel, stride = int(garden.rng.integers(1, 5)), int(garden.rng.integers(1, 4))
+def _transposed_conv(builder: GraphBuilder) -> None:
+    found = builder.pick(True)
+    kernel, stride = int(builder.rng.integers(1, 5)), int(builder.rng.integers(1, 4))
     most = (kernel - 1) // 2
-    pads = [int(each) for each in garden.rng.integers(0, most + 1, 2)]
-    inputs = [found.value, garden.weights(WIDTH, WIDTH, kernel)]
-    extra = int(garden.rng.integers(0, stride))
+    pads = [int(each) for each in builder.rng.integers(0, most + 1, 2)]
+    inputs = [found.value, builder.weights(WIDTH, WIDTH, kernel)]
+    extra = int(builder.rng.integers(0, stride))
     attributes = {"pads": pads, "strides": [stride], "output_padding": [extra]}
-    garden.keep(garden.op("ConvTranspose", inputs, attributes), True)
+    builder.keep(builder.op("ConvTranspose", inputs, attributes), True)
 
 
-def _pool(garden: Garden) -> None:
-    found = garden.pick(True)
-    op = str(garden.rng.choice(["MaxPool", "AveragePool"]))
-    kernel, stride = int(garden.rng.integers(1, 4)), int(garden.rng.integers(1, 3))
+def _pool(builder: GraphBuilder) -> None:
+    found = builder.pick(True)
+    op = str(builder.rng.choice(["MaxPool", "AveragePool"]))
+    kernel, stride = int(builder.rng.integers(1, 4)), int(builder.rng.integers(1, 3))
     attributes: dict[str, int | float | str | Sequence[int]] = {"kernel_shape": [kernel], "strides": [stride]}
     if kernel > 1:
-        attributes["pads"] = [int(each) for each in garden.rng.integers(0, kernel // 2 + 1, 2)]
+        attributes["pads"] = [int(each) for each in builder.rng.integers(0, kernel // 2 + 1, 2)]
     if op == "AveragePool":
-        attributes["count_include_pad"] = int(garden.rng.integers(0, 2))
-    garden.keep(garden.op(op, [found.value], attributes), True)
+        attributes["count_include_pad"] = int(builder.rng.integers(0, 2))
+    builder.keep(builder.op(op, [found.value], attributes), True)
 
 
-def _pad(garden: Garden) -> None:
-    found = garden.pick(True)
-    mode = str(garden.rng.choice(["constant", "constant", "edge", "reflect"]))
+def _pad(builder: GraphBuilder) -> None:
+    found = builder.pick(True)
+    mode = str(builder.rng.choice(["constant", "constant", "edge", "reflect"]))
     low = -1 if mode == "constant" else 0
-    amounts = [0, 0, int(garden.rng.integers(low, 3)), 0, 0, int(garden.rng.integers(low, 3))]
-    value = garden.insert.constant(np.array(garden.rng.choice([0.0, 1.5]), np.float32), "pad")
-    inputs = [found.value, garden.insert.int64s(*amounts)] + ([value] if mode == "constant" else [])
-    garden.keep(garden.op("Pad", inputs, {"mode": mode}), True)
+    amounts = [0, 0, int(builder.rng.integers(low, 3)), 0, 0, int(builder.rng.integers(low, 3))]
+    value = builder.insert.constant(np.array(builder.rng.choice([0.0, 1.5]), np.float32), "pad")
+    inputs = [found.value, builder.insert.int64s(*amounts)] + ([value] if mode == "constant" else [])
+    builder.keep(builder.op("Pad", inputs, {"mode": mode}), True)
 
 
-def _attention(garden: Garden) -> None:
-    query, key = garden.pick(False), garden.pick(False)
-    turned = garden.op("Transpose", [key.value], {"perm": [0, 2, 1]})
-    scores = garden.op("MatMul", [query.value, turned])
-    if garden.rng.integers(0, 2) and query is key and garden.opset >= 14:
-        ones = garden.op("Sub", [scores, scores])
-        causal = garden.op("Trilu", [ones, garden.insert.constant(np.array(1, np.int64), "one")], {"upper": 1})
-        scores = garden.op("Add", [scores, causal])
-    weights = garden.op("Softmax", [scores], {"axis": -1})
-    garden.keep(garden.op("MatMul", [weights, key.value]), False)
+def _attention(builder: GraphBuilder) -> None:
+    query, key = builder.pick(False), builder.pick(False)
+    turned = builder.op("Transpose", [key.value], {"perm": [0, 2, 1]})
+    scores = builder.op("MatMul", [query.value, turned])
+    if builder.rng.integers(0, 2) and query is key and builder.opset >= 14:
+        ones = builder.op("Sub", [scores, scores])
+        causal = builder.op("Trilu", [ones, builder.insert.constant(np.array(1, np.int64), "one")], {"upper": 1})
+        scores = builder.op("Add", [scores, causal])
+    weights = builder.op("Softmax", [scores], {"axis": -1})
+    builder.keep(builder.op("MatMul", [weights, key.value]), False)
 
 
 @since(12)
-def _causal_attention(garden: Garden) -> None:
-    found = garden.pick(False)
-    turned = garden.op("Transpose", [found.value], {"perm": [0, 2, 1]})
-    scores = garden.op("MatMul", [found.value, turned])
-    zero, one = (garden.insert.constant(np.array(n, np.int64), "n") for n in (0, 1))
+def _causal_attention(builder: GraphBuilder) -> None:
+    found = builder.pick(False)
+    turned = builder.op("Transpose", [found.value], {"perm": [0, 2, 1]})
+    scores = builder.op("MatMul", [found.value, turned])
+    zero, one = (builder.insert.constant(np.array(n, np.int64), "n") for n in (0, 1))
     whole = ir.DataType.INT64
-    size = garden.op("Squeeze", [garden.length(found.value, False)], dtype=whole)
-    places = garden.op("Range", [zero, size, one], dtype=whole)
-    rows = garden.op("Unsqueeze", [places, garden.insert.int64s(1)], dtype=whole)
-    op = str(garden.rng.choice(["GreaterOrEqual", "Greater", "LessOrEqual"]))
-    seen = garden.op(op, [rows, places], dtype=ir.DataType.BOOL)
-    low = garden.insert.constant(np.array(garden.rng.choice([-1e30, -3.4e38, -10.0]), np.float32), "low")
-    weights = garden.op("Softmax", [garden.op("Where", [seen, scores, low])], {"axis": -1})
-    garden.keep(garden.op("MatMul", [weights, found.value]), False)
+    size = builder.op("Squeeze", [builder.length(found.value, False)], dtype=whole)
+    places = builder.op("Range", [zero, size, one], dtype=whole)
+    rows = builder.op("Unsqueeze", [places, builder.insert.int64s(1)], dtype=whole)
+    op = str(builder.rng.choice(["GreaterOrEqual", "Greater", "LessOrEqual"]))
+    seen = builder.op(op, [rows, places], dtype=ir.DataType.BOOL)
+    low = builder.insert.constant(np.array(builder.rng.choice([-1e30, -3.4e38, -10.0]), np.float32), "low")
+    weights = builder.op("Softmax", [builder.op("Where", [seen, scores, low])], {"axis": -1})
+    builder.keep(builder.op("MatMul", [weights, found.value]), False)
 
 
-def _reduce(garden: Garden) -> None:
+def _reduce(builder: GraphBuilder) -> None:
     """A statistic over frames or channels, spread again."""
-    found = garden.pick()
-    op = str(garden.rng.choice(["ReduceMean", "ReduceMax", "ReduceSum", "ReduceMin", "ReduceL2"]))
-    axis = garden.insert.int64s(int(garden.rng.integers(1, 3)))
-    statistic = garden.op(op, [found.value, axis], {"keepdims": 1})
-    garden.keep(garden.op("Sub", [found.value, statistic]), found.frames_last)
+    found = builder.pick()
+    op = str(builder.rng.choice(["ReduceMean", "ReduceMax", "ReduceSum", "ReduceMin", "ReduceL2"]))
+    axis = builder.insert.int64s(int(builder.rng.integers(1, 3)))
+    statistic = builder.op(op, [found.value, axis], {"keepdims": 1})
+    builder.keep(builder.op("Sub", [found.value, statistic]), found.frames_last)
 
 
-def _softmax(garden: Garden) -> None:
-    found = garden.pick()
-    garden.keep(garden.op("Softmax", [found.value], {"axis": int(garden.rng.integers(1, 3))}), found.frames_last)
+def _softmax(builder: GraphBuilder) -> None:
+    found = builder.pick()
+    builder.keep(builder.op("Softmax", [found.value], {"axis": int(builder.rng.integers(1, 3))}), found.frames_last)
 
 
 @since(10)
-def _slice(garden: Garden) -> None:
-    found = garden.pick()
+def _slice(builder: GraphBuilder) -> None:
+    found = builder.pick()
     axis = 2 if found.frames_last else 1
-    start, end = int(garden.rng.integers(-2, 3)), int(garden.rng.choice([graphs.END, -1, -2]))
-    bounds = [garden.insert.int64s(n) for n in (start, end, axis, int(garden.rng.integers(1, 3)))]
-    garden.keep(garden.op("Slice", [found.value, *bounds]), found.frames_last)
+    start, end = int(builder.rng.integers(-2, 3)), int(builder.rng.choice([graphs.END, -1, -2]))
+    bounds = [builder.insert.int64s(n) for n in (start, end, axis, int(builder.rng.integers(1, 3)))]
+    builder.keep(builder.op("Slice", [found.value, *bounds]), found.frames_last)
 
 
-def _concat(garden: Garden) -> None:
-    a = garden.pick()
-    b = garden.pick(a.frames_last)
-    garden.keep(garden.op("Concat", [a.value, b.value], {"axis": 2 if a.frames_last else 1}), a.frames_last)
+def _concat(builder: GraphBuilder) -> None:
+    a = builder.pick()
+    b = builder.pick(a.frames_last)
+    builder.keep(builder.op("Concat", [a.value, b.value], {"axis": 2 if a.frames_last else 1}), a.frames_last)
 
 
 @since(10)
-def _positions(garden: Garden) -> None:
-    found = garden.pick(False)
-    table = garden.weights(1, 64, WIDTH)
-    bounds = [garden.insert.int64s(int(garden.rng.integers(0, 2)) * 0), garden.length(found.value, False)]
-    rows = garden.op("Slice", [table, *bounds, garden.insert.int64s(1)])
-    garden.keep(garden.op("Add", [found.value, rows]), False)
+def _positions(builder: GraphBuilder) -> None:
+    found = builder.pick(False)
+    table = builder.weights(1, 64, WIDTH)
+    bounds = [builder.insert.int64s(int(builder.rng.integers(0, 2)) * 0), builder.length(found.value, False)]
+    rows = builder.op("Slice", [table, *bounds, builder.insert.int64s(1)])
+    builder.keep(builder.op("Add", [found.value, rows]), False)
 
 
 @since(11)
-def _cumulative(garden: Garden) -> None:
-    found = garden.pick(False)
-    axis = garden.insert.constant(np.array(1, np.int64), "axis")
-    garden.keep(garden.op("CumSum", [found.value, axis], {"reverse": int(garden.rng.integers(0, 2))}), False)
+def _cumulative(builder: GraphBuilder) -> None:
+    found = builder.pick(False)
+    axis = builder.insert.constant(np.array(1, np.int64), "axis")
+    builder.keep(builder.op("CumSum", [found.value, axis], {"reverse": int(builder.rng.integers(0, 2))}), False)
 
 
-def _merge(garden: Garden) -> None:
+def _merge(builder: GraphBuilder) -> None:
     """[batch, frames, channels] as [batch * frames, channels] and back."""
-    found = garden.pick(False)
-    flat = garden.op("Reshape", [found.value, garden.insert.int64s(-1, WIDTH)])
-    done = garden.op("MatMul", [flat, garden.weights(WIDTH, WIDTH)])
-    shape = garden.op("Shape", [found.value], dtype=ir.DataType.INT64)
-    garden.keep(garden.op("Reshape", [done, shape]), False)
+    found = builder.pick(False)
+    flat = builder.op("Reshape", [found.value, builder.insert.int64s(-1, WIDTH)])
+    done = builder.op("MatMul", [flat, builder.weights(WIDTH, WIDTH)])
+    shape = builder.op("Shape", [found.value], dtype=ir.DataType.INT64)
+    builder.keep(builder.op("Reshape", [done, shape]), False)
 
 
-def _heads(garden: Garden) -> None:
+def _heads(builder: GraphBuilder) -> None:
     """[batch, frames, 4] as [batch, frames, 2, 2], turned to heads and back."""
-    found = garden.pick(False)
-    apart = garden.op("Reshape", [found.value, garden.insert.int64s(0, -1, 2, 2)])
-    heads = garden.op("Transpose", [apart], {"perm": [0, 2, 1, 3]})
-    weights = garden.op("Softmax", [heads], {"axis": int(garden.rng.choice([2, 3]))})
-    back = garden.op("Transpose", [weights], {"perm": [0, 2, 1, 3]})
-    garden.keep(garden.op("Reshape", [back, garden.insert.int64s(0, -1, WIDTH)]), False)
+    found = builder.pick(False)
+    apart = builder.op("Reshape", [found.value, builder.insert.int64s(0, -1, 2, 2)])
+    heads = builder.op("Transpose", [apart], {"perm": [0, 2, 1, 3]})
+    weights = builder.op("Softmax", [heads], {"axis": int(builder.rng.choice([2, 3]))})
+    back = builder.op("Transpose", [weights], {"perm": [0, 2, 1, 3]})
+    builder.keep(builder.op("Reshape", [back, builder.insert.int64s(0, -1, WIDTH)]), False)
 
 
-def _entry(garden: Garden) -> None:
+def _entry(builder: GraphBuilder) -> None:
     """The first or last frame, spread again."""
-    found = garden.pick(False)
-    index = garden.insert.int64s(int(garden.rng.choice([0, -1])))
-    entry = garden.op("Gather", [found.value, index], {"axis": 1})
-    garden.keep(garden.op("Add", [found.value, entry]), False)
+    found = builder.pick(False)
+    index = builder.insert.int64s(int(builder.rng.choice([0, -1])))
+    entry = builder.op("Gather", [found.value, index], {"axis": 1})
+    builder.keep(builder.op("Add", [found.value, entry]), False)
 
 
-def _rows_mixed(garden: Garden) -> None:
+def _rows_mixed(builder: GraphBuilder) -> None:
     """What must never be accepted: a statistic over the batch."""
-    found = garden.pick()
-    mean = garden.op("ReduceMean", [found.value, garden.insert.int64s(0)], {"keepdims": 1})
-    garden.keep(garden.op("Sub", [found.value, mean]), found.frames_last)
+    found = builder.pick()
+    mean = builder.op("ReduceMean", [found.value, builder.insert.int64s(0)], {"keepdims": 1})
+    builder.keep(builder.op("Sub", [found.value, mean]), found.frames_last)
 
 
 KINDS: Kinds = (
@@ -266,66 +268,66 @@ WIDER: Kinds = (*KINDS, *LENGTH_KINDS)
 EVERYTHING: Kinds = (*WIDER, *AXIS_KINDS, *OPSET_KINDS, *WRITE_KINDS)
 ONE_ROW: Kinds = (*KINDS, *UNDECLARED, *ONE_ROW_KINDS)
 
-SOILS: tuple[Soil, ...] = (
-    Soil("plain", KINDS),
-    Soil("lengths", WIDER),
-    Soil("other axes", (*KINDS, *AXIS_KINDS)),
-    Soil("old operator sets", (*WIDER, *OPSET_KINDS), opsets=range(OLDEST, graphs.OLDEST_OPSET)),
-    Soil("literal batch", ONE_ROW, "literal"),
-    Soil("no batch", ONE_ROW, "none"),
-    Soil("everything", EVERYTHING, opsets=range(graphs.OLDEST_OPSET, NEWEST + 1)),
+MIXTURES: tuple[Mixture, ...] = (
+    Mixture("plain", KINDS),
+    Mixture("lengths", WIDER),
+    Mixture("other axes", (*KINDS, *AXIS_KINDS)),
+    Mixture("old operator sets", (*WIDER, *OPSET_KINDS), opsets=range(OLDEST, graphs.OLDEST_OPSET)),
+    Mixture("literal batch", ONE_ROW, "literal"),
+    Mixture("no batch", ONE_ROW, "none"),
+    Mixture("everything", EVERYTHING, opsets=range(graphs.OLDEST_OPSET, NEWEST + 1)),
 )
 """What grows, and on what ground; seeds take turns, and in five turns of eight all are of one of those below."""
 
-OF_SIZES = Soil("types of sizes", (*KINDS, *SIZE_KINDS))
-OF_HEADS = Soil("merged heads", (*KINDS, *HEAD_KINDS))
-OF_RATES = Soil("rates and fixed inputs", (*KINDS, *RATE_KINDS))
-OF_MASKS = Soil("masks", (*WIDER, *((kind, 3 * weight) for kind, weight in MASK_KINDS)))
+OF_SIZES = Mixture("types of sizes", (*KINDS, *SIZE_KINDS))
+OF_HEADS = Mixture("merged heads", (*KINDS, *HEAD_KINDS))
+OF_RATES = Mixture("rates and fixed inputs", (*KINDS, *RATE_KINDS))
+OF_MASKS = Mixture("masks", (*WIDER, *((kind, 3 * weight) for kind, weight in MASK_KINDS)))
 
-OF_COUNTS = Soil("counts", (*KINDS, *COUNT_KINDS))
-OF_OWN_COUNTS = Soil("counts of one row", (*KINDS, *COUNT_KINDS), "literal")
+OF_COUNTS = Mixture("counts", (*KINDS, *COUNT_KINDS))
+OF_OWN_COUNTS = Mixture("counts of one row", (*KINDS, *COUNT_KINDS), "literal")
 BELOW = (OF_SIZES, OF_HEADS, OF_RATES, OF_MASKS, OF_COUNTS, OF_OWN_COUNTS)
 
 
-def soil_of(seed: int) -> Soil:
+def mixture_of(seed: int) -> Mixture:
     """On what the graph of a seed grows in a long run."""
     counts = OF_COUNTS if seed % 2 else OF_OWN_COUNTS
     turns = {1: OF_RATES, 3: OF_HEADS, 4: counts, 5: OF_SIZES, 6: OF_MASKS}
-    return turns.get(seed // len(SOILS) % 8, SOILS[seed % len(SOILS)])
+    return turns.get(seed // len(MIXTURES) % 8, MIXTURES[seed % len(MIXTURES)])
 
 
-def grow(seed: int, nodes: int = 7, soil: Soil = SOILS[0]) -> Lowered:
+def grow(seed: int, nodes: int = 7, mixture: Mixture = MIXTURES[0]) -> Lowered:
     """A random graph with the last value, and whatever else grew to be returned, as outputs."""
-    garden = Garden(seed, soil.rows, soil.opsets)
-    known = [(kind, weight) for kind, weight in soil.kinds if SINCE.get(kind, OLDEST) <= garden.opset]
+    builder = GraphBuilder(seed, mixture.rows, mixture.opsets)
+    known = [(kind, weight) for kind, weight in mixture.kinds if SINCE.get(kind, OLDEST) <= builder.opset]
     growing, weights = [kind for kind, _ in known], np.array([weight for _, weight in known])
-    for _ in range(int(garden.rng.integers(1, nodes + 1))):
-        growing[int(garden.rng.choice(len(growing), p=weights / weights.sum()))](garden)
-    garden.graph.outputs.insert(0, _last(garden))
-    fix_inputs(garden.model, garden.constants)
-    for line, node in enumerate(garden.model.graph, start=1):
+    for _ in range(int(builder.rng.integers(1, nodes + 1))):
+        growing[int(builder.rng.choice(len(growing), p=weights / weights.sum()))](builder)
+    builder.graph.outputs.insert(0, _last(builder))
+    fix_inputs(builder.model, builder.constants)
+    for line, node in enumerate(builder.model.graph, start=1):
         node.metadata_props[graphs.SOURCE_KEY] = f"fuzz.py:{line}"
-    graphs.prune(garden.model)
-    graphs.infer_shapes(garden.model)
-    inputs = graphs.inputs_named(garden.model)
+    graphs.prune(builder.model)
+    graphs.infer_shapes(builder.model)
+    inputs = graphs.inputs_named(builder.model)
     declared = tuple(name for name in inputs if name == "n")
     masks, pad_masks = (tuple(name for name in inputs if TAKEN.get(name, (0, None))[1] == shown) for shown in (1, 0))
     axes = [PaddedAxis("time", declared[0] if declared else "time_length", masks, pad_masks, declared)]
     if any("later" in map(str, value.shape or ()) for value in inputs.values()):
         axes.append(PaddedAxis("later", "later_length"))
-    batch = "batch" if soil.rows == "batch" else None
-    return Lowered("fuzz", garden.model, batch_axis=batch, padded_axes=tuple(axes))
+    batch = "batch" if mixture.rows == "batch" else None
+    return Lowered("fuzz", builder.model, batch_axis=batch, padded_axes=tuple(axes))
 
 
-def _last(garden: Garden) -> ir.Value:
+def _last(builder: GraphBuilder) -> ir.Value:
     """The value that the graph returns; where inputs have no batch, now and then without one."""
-    last = garden.values[-1].value
-    if garden.rows == "none" and garden.rng.integers(0, 2):
-        return garden.op("Squeeze", [last, garden.insert.int64s(0)])
+    last = builder.values[-1].value
+    if builder.rows == "none" and builder.rng.integers(0, 2):
+        return builder.op("Squeeze", [last, builder.insert.int64s(0)])
     return last
 
 
-def attack(seed: int, nodes: int = 7, soil: Soil = SOILS[0]) -> str:
+def attack(seed: int, nodes: int = 7, mixture: Mixture = MIXTURES[0]) -> str:
     """Pad one random graph, have the checker replay the certificate, and compare with the graph as it grew.
 
     Valid places hold ordinary numbers first, then zeros, ties, infinities and NaN.
@@ -341,7 +343,7 @@ def attack(seed: int, nodes: int = 7, soil: Soil = SOILS[0]) -> str:
         AssertionError: a refusal has no cure, or one that no user can follow.
         Exception: anything else, of which the prover crashed.
     """
-    grown = grow(seed, nodes, soil)
+    grown = grow(seed, nodes, mixture)
     try:
         origin = as_padded(grown)
         outcome = PadAxes().apply(dataclasses.replace(origin, model=graphs.clone(origin.model)))
@@ -360,7 +362,7 @@ def attack(seed: int, nodes: int = 7, soil: Soil = SOILS[0]) -> str:
         return "undefined"  # nothing is claimed of a graph that runs at no length; capture runs it before padding
     if is_told:
         _check_declared(grown, origin, outcome.lowered.padded_axes[0].minimum)
-    count = 3 if soil.rows == "batch" else 1
+    count = 3 if mixture.rows == "batch" else 1
     edges: Edges = "none"
     try:
         for edges in ("none", *EDGES):
@@ -517,12 +519,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--nodes", type=int, default=7, help="most nodes of a graph")
     options = parser.parse_args(arguments)
     counts: collections.Counter[str] = collections.Counter()
-    apart: dict[str, collections.Counter[str]] = {soil.name: collections.Counter() for soil in (*SOILS, *BELOW)}
+    apart: dict[str, collections.Counter[str]] = {
+        mixture.name: collections.Counter() for mixture in (*MIXTURES, *BELOW)
+    }
     started = time.monotonic()
     for seed in range(options.seed, options.seed + options.graphs):
         found, told = _outcome(seed, options.nodes)
         counts[found] += 1
-        apart[soil_of(seed).name][found] += 1
+        apart[mixture_of(seed).name][found] += 1
         if found in DEFECTS:
             least = next(n for n in range(1, options.nodes + 1) if _outcome(seed, n)[0] == found)
             print(f"seed {seed}, {found} from {least} nodes on: {told}", flush=True)
@@ -540,7 +544,7 @@ DEFECTS = ("unsound", "disputed", "crashed")
 def _outcome(seed: int, nodes: int) -> tuple[str, str]:
     """What became of a graph, and what was said."""
     try:
-        return attack(seed, nodes, soil_of(seed)), ""
+        return attack(seed, nodes, mixture_of(seed)), ""
     except Differs as difference:
         return "unsound", str(difference)
     except Rejected as rejected:

@@ -2,252 +2,252 @@
 
 import onnx_ir as ir
 
-from tests.property.garden import WIDTH, Garden, Grown, Kinds, since
+from tests.property.graph_builder import WIDTH, GraphBuilder, Grown, Kinds, since
 
 FLOAT, BOOL, INT32 = ir.DataType.FLOAT, ir.DataType.BOOL, ir.DataType.INT32
 
 
-def _number(garden: Garden, of: ir.Value) -> ir.Value:
+def _number(builder: GraphBuilder, of: ir.Value) -> ir.Value:
     """Whole numbers from 1 on that follow from lengths, and are no larger than these."""
-    one, two = garden.insert.int64s(1), garden.insert.int64s(2)
-    match int(garden.rng.integers(0, 3)):
+    one, two = builder.insert.int64s(1), builder.insert.int64s(2)
+    match int(builder.rng.integers(0, 3)):
         case 0:
-            return garden.whole("Div", [garden.whole("Add", [of, one]), two])
+            return builder.whole("Div", [builder.whole("Add", [of, one]), two])
         case 1:
-            return garden.whole("Add", [garden.whole("Div", [garden.whole("Sub", [of, one]), two]), one])
+            return builder.whole("Add", [builder.whole("Div", [builder.whole("Sub", [of, one]), two]), one])
     return of
 
 
-def _any_number(garden: Garden, of: ir.Value) -> ir.Value:
+def _any_number(builder: GraphBuilder, of: ir.Value) -> ir.Value:
     """Whole numbers that follow from lengths, negative ones included."""
-    op = str(garden.rng.choice(["Add", "Sub", "Mul", "Div", "Mod", "Max", "Min"]))
-    given = garden.insert.int64s(int(garden.rng.integers(1, 6)))
-    made = garden.whole(op, [of, given] if op in ("Div", "Mod") or garden.rng.integers(0, 2) else [given, of])
-    return made if garden.rng.integers(0, 2) else garden.whole("Div", [made, garden.insert.int64s(2)])
+    op = str(builder.rng.choice(["Add", "Sub", "Mul", "Div", "Mod", "Max", "Min"]))
+    given = builder.insert.int64s(int(builder.rng.integers(1, 6)))
+    made = builder.whole(op, [of, given] if op in ("Div", "Mod") or builder.rng.integers(0, 2) else [given, of])
+    return made if builder.rng.integers(0, 2) else builder.whole("Div", [made, builder.insert.int64s(2)])
 
 
-def _float(garden: Garden, value: ir.Value) -> ir.Value:
-    return garden.op("Cast", [value], {"to": FLOAT})
+def _float(builder: GraphBuilder, value: ir.Value) -> ir.Value:
+    return builder.op("Cast", [value], {"to": FLOAT})
 
 
-def _places(garden: Garden, value: ir.Value) -> ir.Value:
+def _places(builder: GraphBuilder, value: ir.Value) -> ir.Value:
     """0, 1, ... for every frame of [batch, frames, channels]."""
-    size = garden.whole("Squeeze", [garden.length(value, False)])
-    return garden.whole("Range", [garden.scalar(0), size, garden.scalar(1)])
+    size = builder.whole("Squeeze", [builder.length(value, False)])
+    return builder.whole("Range", [builder.scalar(0), size, builder.scalar(1)])
 
 
-def _recurrence(garden: Garden) -> None:
+def _recurrence(builder: GraphBuilder) -> None:
     """A recurrence over as many frames as are declared, or over all."""
-    found, gates = garden.timed(), {"LSTM": 4, "GRU": 3, "RNN": 1}
-    op = str(garden.rng.choice(list(gates)))
+    found, gates = builder.timed(), {"LSTM": 4, "GRU": 3, "RNN": 1}
+    op = str(builder.rng.choice(list(gates)))
     lengths = None
-    if garden.rng.integers(0, 3):
-        lengths = garden.op("Cast", [_number(garden, garden.declared())], {"to": INT32}, INT32)
-    turned = garden.op("Transpose", [found], {"perm": [1, 0, 2]})
-    direction = str(garden.rng.choice(["forward", "reverse", "bidirectional"]))
+    if builder.rng.integers(0, 3):
+        lengths = builder.op("Cast", [_number(builder, builder.declared())], {"to": INT32}, INT32)
+    turned = builder.op("Transpose", [found], {"perm": [1, 0, 2]})
+    direction = str(builder.rng.choice(["forward", "reverse", "bidirectional"]))
     ways = 2 if direction == "bidirectional" else 1
-    weights = [garden.weights(ways, gates[op] * WIDTH, WIDTH) for _ in range(2)]
-    start = _first_state(garden, found, ways) if garden.rng.integers(0, 2) else None
+    weights = [builder.weights(ways, gates[op] * WIDTH, WIDTH) for _ in range(2)]
+    start = _first_state(builder, found, ways) if builder.rng.integers(0, 2) else None
     given = [turned, *weights, None, lengths, start]
-    frames, last = garden.several(op, given, {"hidden_size": WIDTH, "direction": direction}, [FLOAT, FLOAT])
-    if garden.rng.integers(0, 2):
-        state = garden.op("ReduceSum", [last, garden.insert.int64s(0)], {"keepdims": 1})
-        return garden.keep(garden.op("Add", [found, garden.op("Transpose", [state], {"perm": [1, 0, 2]})]), False)
-    both = garden.op("ReduceSum", [frames, garden.insert.int64s(1)], {"keepdims": 0})
-    return garden.keep(garden.op("Transpose", [both], {"perm": [1, 0, 2]}), False)
+    frames, last = builder.several(op, given, {"hidden_size": WIDTH, "direction": direction}, [FLOAT, FLOAT])
+    if builder.rng.integers(0, 2):
+        state = builder.op("ReduceSum", [last, builder.insert.int64s(0)], {"keepdims": 1})
+        return builder.keep(builder.op("Add", [found, builder.op("Transpose", [state], {"perm": [1, 0, 2]})]), False)
+    both = builder.op("ReduceSum", [frames, builder.insert.int64s(1)], {"keepdims": 0})
+    return builder.keep(builder.op("Transpose", [both], {"perm": [1, 0, 2]}), False)
 
 
-def _first_state(garden: Garden, value: ir.Value, ways: int) -> ir.Value:
+def _first_state(builder: GraphBuilder, value: ir.Value, ways: int) -> ir.Value:
     """[ways, batch, channels]: the same for every row."""
-    shape = garden.whole(
-        "Concat", [garden.insert.int64s(ways), garden.size(value, 0), garden.insert.int64s(WIDTH)], axis=0
+    shape = builder.whole(
+        "Concat", [builder.insert.int64s(ways), builder.size(value, 0), builder.insert.int64s(WIDTH)], axis=0
     )
-    return garden.op("Expand", [garden.weights(ways, 1, WIDTH), shape])
+    return builder.op("Expand", [builder.weights(ways, 1, WIDTH), shape])
 
 
 @since(10)
-def _reverse_sequence(garden: Garden) -> None:
-    lengths = _number(garden, garden.declared())
-    garden.keep(garden.op("ReverseSequence", [garden.timed(), lengths], {"batch_axis": 0, "time_axis": 1}), False)
+def _reverse_sequence(builder: GraphBuilder) -> None:
+    lengths = _number(builder, builder.declared())
+    builder.keep(builder.op("ReverseSequence", [builder.timed(), lengths], {"batch_axis": 0, "time_axis": 1}), False)
 
 
 @since(12)
-def _length_as_data(garden: Garden) -> None:
+def _length_as_data(builder: GraphBuilder) -> None:
     """A number of every row, or of the length of an axis, over all entries."""
-    if garden.rng.integers(0, 2):
-        numbers, found = _any_number(garden, garden.declared()), garden.pick(False)
-        numbers = garden.whole("Unsqueeze", [numbers, garden.insert.int64s(1, 2)])
+    if builder.rng.integers(0, 2):
+        numbers, found = _any_number(builder, builder.declared()), builder.pick(False)
+        numbers = builder.whole("Unsqueeze", [numbers, builder.insert.int64s(1, 2)])
     else:
-        found = garden.pick(False)
-        numbers = _any_number(garden, garden.length(found.value, False))
-    op = str(garden.rng.choice(["Add", "Mul", "Sub", "Max"]))
-    garden.keep(garden.op(op, [found.value, _float(garden, numbers)]), False)
+        found = builder.pick(False)
+        numbers = _any_number(builder, builder.length(found.value, False))
+    op = str(builder.rng.choice(["Add", "Mul", "Sub", "Max"]))
+    builder.keep(builder.op(op, [found.value, _float(builder, numbers)]), False)
 
 
 @since(12)
-def _returned_lengths(garden: Garden) -> None:
+def _returned_lengths(builder: GraphBuilder) -> None:
     """The lengths of the result, as an output."""
-    if len(garden.graph.outputs) > 0:
+    if len(builder.graph.outputs) > 0:
         return
-    made = _any_number(garden, garden.declared())
-    made = made if made.producer() is not None else garden.whole("Identity", [made])
+    made = _any_number(builder, builder.declared())
+    made = made if made.producer() is not None else builder.whole("Identity", [made])
     made.shape = ir.Shape(["batch"])
-    garden.graph.outputs.append(made)
+    builder.graph.outputs.append(made)
 
 
 @since(11)
-def _positions(garden: Garden) -> None:
+def _positions(builder: GraphBuilder) -> None:
     """Positions as data: as parts of the length, reversed, centred, halved, or in waves."""
-    found = garden.pick(False)
-    places, size = _places(garden, found.value), garden.length(found.value, False)
-    one, two = garden.insert.int64s(1), garden.insert.int64s(2)
-    match int(garden.rng.integers(0, 7)):
+    found = builder.pick(False)
+    places, size = _places(builder, found.value), builder.length(found.value, False)
+    one, two = builder.insert.int64s(1), builder.insert.int64s(2)
+    match int(builder.rng.integers(0, 7)):
         case 0:
-            made = garden.op("Div", [_float(garden, places), _float(garden, size)])
+            made = builder.op("Div", [_float(builder, places), _float(builder, size)])
         case 1:
-            made = _float(garden, garden.whole("Sub", [garden.whole("Sub", [size, one]), places]))
+            made = _float(builder, builder.whole("Sub", [builder.whole("Sub", [size, one]), places]))
         case 2:
-            made = _float(garden, garden.whole("Sub", [places, garden.whole("Div", [size, two])]))
+            made = _float(builder, builder.whole("Sub", [places, builder.whole("Div", [size, two])]))
         case 3:
-            made = _float(garden, garden.whole("Div", [garden.whole("Sub", [size, places]), two]))
+            made = _float(builder, builder.whole("Div", [builder.whole("Sub", [size, places]), two]))
         case 4:
-            made = garden.op("Sin", [garden.op("Div", [_float(garden, places), _float(garden, size)])])
+            made = builder.op("Sin", [builder.op("Div", [_float(builder, places), _float(builder, size)])])
         case 5:
-            ends = [garden.insert.int64s(n) for n in (-1, -(2**63) + 1, 0, -1)]
-            made = _float(garden, garden.whole("Slice", [places, *ends]))
+            ends = [builder.insert.int64s(n) for n in (-1, -(2**63) + 1, 0, -1)]
+            made = _float(builder, builder.whole("Slice", [places, *ends]))
         case _:
-            last = garden.whole("Squeeze", [garden.whole("Sub", [size, one])])
-            made = _float(garden, garden.whole("Range", [last, garden.scalar(-1), garden.scalar(-1)]))
-    column = garden.op("Unsqueeze", [made, garden.insert.int64s(1)])
-    garden.keep(garden.op(str(garden.rng.choice(["Add", "Mul"])), [found.value, column]), False)
+            last = builder.whole("Squeeze", [builder.whole("Sub", [size, one])])
+            made = _float(builder, builder.whole("Range", [last, builder.scalar(-1), builder.scalar(-1)]))
+    column = builder.op("Unsqueeze", [made, builder.insert.int64s(1)])
+    builder.keep(builder.op(str(builder.rng.choice(["Add", "Mul"])), [found.value, column]), False)
 
 
 @since(12)
-def _below_a_number(garden: Garden) -> None:
+def _below_a_number(builder: GraphBuilder) -> None:
     """Frames in front of a number of the row, or of the length, and nothing behind."""
-    found = garden.timed()
-    numbers = _any_number(garden, garden.declared() if garden.rng.integers(0, 2) else garden.length(found, False))
-    column = garden.whole("Unsqueeze", [numbers, garden.insert.int64s(1)])
-    seen = garden.op("Less", [_places(garden, found), column], dtype=BOOL)
-    mask = garden.op("Unsqueeze", [seen, garden.insert.int64s(2)], dtype=BOOL)
-    other = garden.scalar(float(garden.rng.choice([0.0, 1.0, -1e30])), FLOAT)
-    garden.keep(garden.op("Where", [mask, found, other]), False)
+    found = builder.timed()
+    numbers = _any_number(builder, builder.declared() if builder.rng.integers(0, 2) else builder.length(found, False))
+    column = builder.whole("Unsqueeze", [numbers, builder.insert.int64s(1)])
+    seen = builder.op("Less", [_places(builder, found), column], dtype=BOOL)
+    mask = builder.op("Unsqueeze", [seen, builder.insert.int64s(2)], dtype=BOOL)
+    other = builder.scalar(float(builder.rng.choice([0.0, 1.0, -1e30])), FLOAT)
+    builder.keep(builder.op("Where", [mask, found, other]), False)
 
 
 @since(11)
-def _own_entry(garden: Garden) -> None:
+def _own_entry(builder: GraphBuilder) -> None:
     """One frame of every row, by the row's own number or the length of the axis, spread again."""
-    how = int(garden.rng.integers(0, 3))
+    how = int(builder.rng.integers(0, 3))
     if how == 0:
-        found = garden.timed()
-        size = garden.whole("Squeeze", [garden.size(found, 0)])
-        rows = garden.whole("Range", [garden.scalar(0), size, garden.scalar(1)])
-        last = garden.whole("Sub", [_number(garden, garden.declared()), garden.insert.int64s(1)])
-        pairs = [garden.whole("Unsqueeze", [each, garden.insert.int64s(1)]) for each in (rows, last)]
-        entry = garden.op("GatherND", [found, garden.whole("Concat", pairs, axis=1)])
-        entry = garden.op("Unsqueeze", [entry, garden.insert.int64s(1)])
+        found = builder.timed()
+        size = builder.whole("Squeeze", [builder.size(found, 0)])
+        rows = builder.whole("Range", [builder.scalar(0), size, builder.scalar(1)])
+        last = builder.whole("Sub", [_number(builder, builder.declared()), builder.insert.int64s(1)])
+        pairs = [builder.whole("Unsqueeze", [each, builder.insert.int64s(1)]) for each in (rows, last)]
+        entry = builder.op("GatherND", [found, builder.whole("Concat", pairs, axis=1)])
+        entry = builder.op("Unsqueeze", [entry, builder.insert.int64s(1)])
     elif how == 1:
-        found = garden.timed()
-        last = garden.whole("Sub", [_number(garden, garden.declared()), garden.insert.int64s(1)])
-        cube = garden.whole("Reshape", [last, garden.insert.int64s(-1, 1, 1)])
-        index = garden.whole("Expand", [cube, garden.insert.int64s(1, 1, WIDTH)])
-        entry = garden.op("GatherElements", [found, index], {"axis": 1})
+        found = builder.timed()
+        last = builder.whole("Sub", [_number(builder, builder.declared()), builder.insert.int64s(1)])
+        cube = builder.whole("Reshape", [last, builder.insert.int64s(-1, 1, 1)])
+        index = builder.whole("Expand", [cube, builder.insert.int64s(1, 1, WIDTH)])
+        entry = builder.op("GatherElements", [found, index], {"axis": 1})
     else:
-        found = garden.pick(False).value
-        middle = garden.whole(
-            "Div", [garden.length(found, False), garden.insert.int64s(int(garden.rng.integers(2, 4)))]
+        found = builder.pick(False).value
+        middle = builder.whole(
+            "Div", [builder.length(found, False), builder.insert.int64s(int(builder.rng.integers(2, 4)))]
         )
-        entry = garden.op("Gather", [found, middle], {"axis": 1})
-    garden.keep(garden.op("Sub", [found, entry]), False)
+        entry = builder.op("Gather", [found, middle], {"axis": 1})
+    builder.keep(builder.op("Sub", [found, entry]), False)
 
 
 @since(12)
-def _looked_up(garden: Garden) -> None:
+def _looked_up(builder: GraphBuilder) -> None:
     """Frames at positions that follow from the length: turned, rolled, halved, or the neighbours."""
-    found = garden.pick(False)
-    places, size = _places(garden, found.value), garden.length(found.value, False)
-    top = garden.whole("Sub", [size, garden.insert.int64s(1)])
-    amount = garden.insert.int64s(int(garden.rng.integers(1, 4)))
-    match int(garden.rng.integers(0, 4)):
+    found = builder.pick(False)
+    places, size = _places(builder, found.value), builder.length(found.value, False)
+    top = builder.whole("Sub", [size, builder.insert.int64s(1)])
+    amount = builder.insert.int64s(int(builder.rng.integers(1, 4)))
+    match int(builder.rng.integers(0, 4)):
         case 0:
-            index = garden.whole("Sub", [top, places])
+            index = builder.whole("Sub", [top, places])
         case 1:
-            index = garden.whole("Mod", [garden.whole("Sub", [places, amount]), size])
+            index = builder.whole("Mod", [builder.whole("Sub", [places, amount]), size])
         case 2:
-            index = garden.whole("Div", [places, amount])
+            index = builder.whole("Div", [places, amount])
         case _:
-            index = garden.whole("Min", [garden.whole("Add", [places, amount]), top])
-    garden.keep(garden.op("Gather", [found.value, index], {"axis": 1}), False)
+            index = builder.whole("Min", [builder.whole("Add", [places, amount]), top])
+    builder.keep(builder.op("Gather", [found.value, index], {"axis": 1}), False)
 
 
 @since(10)
-def _rolled(garden: Garden) -> None:
+def _rolled(builder: GraphBuilder) -> None:
     """Frames moved round along time."""
-    found, ends = garden.pick(False), garden.insert.int64s
-    by = int(garden.rng.choice([-2, -1, 1, 2]))
-    behind = garden.op("Slice", [found.value, ends(by), ends(2**63 - 1), ends(1)])
-    front = garden.op("Slice", [found.value, ends(0), ends(by), ends(1)])
-    garden.keep(garden.op("Concat", [behind, front], {"axis": 1}), False)
+    found, ends = builder.pick(False), builder.insert.int64s
+    by = int(builder.rng.choice([-2, -1, 1, 2]))
+    behind = builder.op("Slice", [found.value, ends(by), ends(2**63 - 1), ends(1)])
+    front = builder.op("Slice", [found.value, ends(0), ends(by), ends(1)])
+    builder.keep(builder.op("Concat", [behind, front], {"axis": 1}), False)
 
 
 @since(10)
-def _turned(garden: Garden) -> None:
+def _turned(builder: GraphBuilder) -> None:
     """All frames from the last to the first, or those of the second half."""
-    found, ends = garden.pick(False), garden.insert.int64s
-    if garden.rng.integers(0, 2):
+    found, ends = builder.pick(False), builder.insert.int64s
+    if builder.rng.integers(0, 2):
         bounds = [ends(-1), ends(-(2**63) + 1), ends(1), ends(-1)]
     else:
-        size = garden.length(found.value, False)
-        bounds = [garden.whole("Div", [size, ends(2)]), size, ends(1)]
-    garden.keep(garden.op("Slice", [found.value, *bounds]), False)
+        size = builder.length(found.value, False)
+        bounds = [builder.whole("Div", [size, ends(2)]), size, ends(1)]
+    builder.keep(builder.op("Slice", [found.value, *bounds]), False)
 
 
 @since(16)
-def _scattered(garden: Garden) -> None:
+def _scattered(builder: GraphBuilder) -> None:
     """Frames added where a sum over time has come to."""
-    found = garden.pick(False).value
-    share = garden.op("Sigmoid", [garden.op("MatMul", [found, garden.weights(WIDTH, 1)])])
-    flat = garden.op("Squeeze", [share, garden.insert.int64s(2)])
-    fired = garden.op("Floor", [garden.op("CumSum", [flat, garden.scalar(1)])])
-    top = garden.whole("Sub", [garden.length(found, False), garden.insert.int64s(1)])
-    reached = garden.op("Cast", [fired], {"to": ir.DataType.INT64}, ir.DataType.INT64)
-    places = garden.whole("Max", [garden.whole("Min", [reached, top]), garden.insert.int64s(0)])  # of NaN, too
-    shape = garden.whole("Shape", [found])
-    index = garden.whole("Expand", [garden.whole("Unsqueeze", [places, garden.insert.int64s(2)]), shape])
-    none = garden.op("ConstantOfShape", [shape])
-    garden.keep(garden.op("ScatterElements", [none, index, found], {"axis": 1, "reduction": "add"}), False)
+    found = builder.pick(False).value
+    share = builder.op("Sigmoid", [builder.op("MatMul", [found, builder.weights(WIDTH, 1)])])
+    flat = builder.op("Squeeze", [share, builder.insert.int64s(2)])
+    fired = builder.op("Floor", [builder.op("CumSum", [flat, builder.scalar(1)])])
+    top = builder.whole("Sub", [builder.length(found, False), builder.insert.int64s(1)])
+    reached = builder.op("Cast", [fired], {"to": ir.DataType.INT64}, ir.DataType.INT64)
+    places = builder.whole("Max", [builder.whole("Min", [reached, top]), builder.insert.int64s(0)])  # of NaN, too
+    shape = builder.whole("Shape", [found])
+    index = builder.whole("Expand", [builder.whole("Unsqueeze", [places, builder.insert.int64s(2)]), shape])
+    none = builder.op("ConstantOfShape", [shape])
+    builder.keep(builder.op("ScatterElements", [none, index, found], {"axis": 1, "reduction": "add"}), False)
 
 
 @since(12)
-def _interpolated(garden: Garden) -> None:
+def _interpolated(builder: GraphBuilder) -> None:
     """Twice as many frames, between neighbours."""
-    found = garden.pick(False)
-    size = garden.whole("Squeeze", [garden.length(found.value, False)])
-    double = garden.whole("Mul", [size, garden.scalar(2)])
-    places = _float(garden, garden.whole("Range", [garden.scalar(0), double, garden.scalar(1)]))
-    half = garden.scalar(0.5, FLOAT)
-    source = garden.op("Sub", [garden.op("Mul", [garden.op("Add", [places, half]), half]), half])
-    source = garden.op("Clip", [source, garden.scalar(0.0, FLOAT)])
-    low = garden.op("Cast", [source], {"to": ir.DataType.INT64}, ir.DataType.INT64)
-    top = garden.whole("Sub", [size, garden.scalar(1)])
-    high = garden.whole("Min", [garden.whole("Add", [low, garden.scalar(1)]), top])
-    share = garden.op("Unsqueeze", [garden.op("Sub", [source, _float(garden, low)]), garden.insert.int64s(1)])
-    left, right = (garden.op("Gather", [found.value, each], {"axis": 1}) for each in (low, high))
-    garden.keep(garden.op("Add", [left, garden.op("Mul", [garden.op("Sub", [right, left]), share])]), False)
+    found = builder.pick(False)
+    size = builder.whole("Squeeze", [builder.length(found.value, False)])
+    double = builder.whole("Mul", [size, builder.scalar(2)])
+    places = _float(builder, builder.whole("Range", [builder.scalar(0), double, builder.scalar(1)]))
+    half = builder.scalar(0.5, FLOAT)
+    source = builder.op("Sub", [builder.op("Mul", [builder.op("Add", [places, half]), half]), half])
+    source = builder.op("Clip", [source, builder.scalar(0.0, FLOAT)])
+    low = builder.op("Cast", [source], {"to": ir.DataType.INT64}, ir.DataType.INT64)
+    top = builder.whole("Sub", [size, builder.scalar(1)])
+    high = builder.whole("Min", [builder.whole("Add", [low, builder.scalar(1)]), top])
+    share = builder.op("Unsqueeze", [builder.op("Sub", [source, _float(builder, low)]), builder.insert.int64s(1)])
+    left, right = (builder.op("Gather", [found.value, each], {"axis": 1}) for each in (low, high))
+    builder.keep(builder.op("Add", [left, builder.op("Mul", [builder.op("Sub", [right, left]), share])]), False)
 
 
-def _shared(garden: Garden) -> None:
+def _shared(builder: GraphBuilder) -> None:
     """A statistic of an input without a batch, added to every row."""
-    found, shared = garden.timed(), garden.shared()
-    axis = int(garden.rng.integers(0, 2))
-    match int(garden.rng.integers(0, 3)):
+    found, shared = builder.timed(), builder.shared()
+    axis = int(builder.rng.integers(0, 2))
+    match int(builder.rng.integers(0, 3)):
         case 0:
-            made = garden.op("Softmax", [shared], {"axis": axis})
+            made = builder.op("Softmax", [shared], {"axis": axis})
         case 1:
-            made = garden.op("ReduceMean", [shared, garden.insert.int64s(axis)], {"keepdims": 1})
+            made = builder.op("ReduceMean", [shared, builder.insert.int64s(axis)], {"keepdims": 1})
         case _:
-            made = garden.op("MatMul", [shared, garden.weights(WIDTH, WIDTH)])
-    garden.keep(garden.op("Add", [found, made]), False)
+            made = builder.op("MatMul", [shared, builder.weights(WIDTH, WIDTH)])
+    builder.keep(builder.op("Add", [found, made]), False)
 
 
 NARROW = {
@@ -258,77 +258,79 @@ NARROW = {
 
 
 @since(13)
-def _outgrown(garden: Garden) -> None:
+def _outgrown(builder: GraphBuilder) -> None:
     """A multiple of the length, in a type that it outgrows, as data, as a bound of a mask or of a cut."""
-    found = garden.pick(False)
-    dtype = list(NARROW)[int(garden.rng.integers(0, len(NARROW)))]
-    many = garden.whole("Mul", [garden.length(found.value, False), garden.insert.int64s(NARROW[dtype])])
-    narrow = garden.op("Cast", [many], {"to": dtype}, dtype)
+    found = builder.pick(False)
+    dtype = list(NARROW)[int(builder.rng.integers(0, len(NARROW)))]
+    many = builder.whole("Mul", [builder.length(found.value, False), builder.insert.int64s(NARROW[dtype])])
+    narrow = builder.op("Cast", [many], {"to": dtype}, dtype)
     if dtype == INT32:
-        narrow = garden.op("Add", [narrow, narrow], dtype=dtype)
-    back = garden.op("Cast", [narrow], {"to": ir.DataType.INT64}, ir.DataType.INT64)
-    _use(garden, found, garden.whole("Mod", [back, garden.insert.int64s(int(garden.rng.integers(3, 8)))]))
+        narrow = builder.op("Add", [narrow, narrow], dtype=dtype)
+    back = builder.op("Cast", [narrow], {"to": ir.DataType.INT64}, ir.DataType.INT64)
+    _use(builder, found, builder.whole("Mod", [back, builder.insert.int64s(int(builder.rng.integers(3, 8)))]))
 
 
 @since(13)
-def _rounded(garden: Garden) -> None:
+def _rounded(builder: GraphBuilder) -> None:
     """A part of the length, rounded up, down, to the nearest, or towards 0, likewise."""
-    found = garden.pick(False)
-    part = garden.scalar(float(garden.rng.choice([0.5, 1 / 3, 0.1, 2.0, 3.0, 49.0])), FLOAT)
-    share = garden.op(str(garden.rng.choice(["Div", "Mul"])), [_float(garden, garden.length(found.value, False)), part])
-    if garden.rng.integers(0, 2):
-        share = garden.op(str(garden.rng.choice(["Mul", "Sub"])), [share, part])
-    op = str(garden.rng.choice(["Ceil", "Floor", "Round", "Identity"]))
-    whole = garden.op("Cast", [garden.op(op, [share])], {"to": ir.DataType.INT64}, ir.DataType.INT64)
-    _use(garden, found, whole if garden.rng.integers(0, 2) else _any_number(garden, whole))
+    found = builder.pick(False)
+    part = builder.scalar(float(builder.rng.choice([0.5, 1 / 3, 0.1, 2.0, 3.0, 49.0])), FLOAT)
+    share = builder.op(
+        str(builder.rng.choice(["Div", "Mul"])), [_float(builder, builder.length(found.value, False)), part]
+    )
+    if builder.rng.integers(0, 2):
+        share = builder.op(str(builder.rng.choice(["Mul", "Sub"])), [share, part])
+    op = str(builder.rng.choice(["Ceil", "Floor", "Round", "Identity"]))
+    whole = builder.op("Cast", [builder.op(op, [share])], {"to": ir.DataType.INT64}, ir.DataType.INT64)
+    _use(builder, found, whole if builder.rng.integers(0, 2) else _any_number(builder, whole))
 
 
-def _in_heads(garden: Garden) -> None:
+def _in_heads(builder: GraphBuilder) -> None:
     """Attention whose rows are merged with heads, in either order, and numbers laid over the scores."""
-    found, (front, two, less) = garden.pick(False), (garden.insert.int64s(each) for each in (0, 2, -1))
-    rows_first = bool(garden.rng.integers(0, 2))
-    rows, frames = (garden.size(found.value, axis) for axis in (0, 1))
-    apart = garden.op("Reshape", [found.value, garden.insert.int64s(0, 0, 2, 2)])
-    turned = garden.op("Transpose", [apart], {"perm": [0, 2, 1, 3] if rows_first else [2, 0, 1, 3]})
-    query = garden.op("Reshape", [turned, garden.whole("Concat", [less, frames, two], axis=0)])
-    scores = garden.op("MatMul", [query, garden.op("Transpose", [query], {"perm": [0, 2, 1]})])
-    places = _places(garden, found.value)
-    below = garden.whole("Unsqueeze", [places, less])
-    match int(garden.rng.integers(0, 4)):
+    found, (front, two, less) = builder.pick(False), (builder.insert.int64s(each) for each in (0, 2, -1))
+    rows_first = bool(builder.rng.integers(0, 2))
+    rows, frames = (builder.size(found.value, axis) for axis in (0, 1))
+    apart = builder.op("Reshape", [found.value, builder.insert.int64s(0, 0, 2, 2)])
+    turned = builder.op("Transpose", [apart], {"perm": [0, 2, 1, 3] if rows_first else [2, 0, 1, 3]})
+    query = builder.op("Reshape", [turned, builder.whole("Concat", [less, frames, two], axis=0)])
+    scores = builder.op("MatMul", [query, builder.op("Transpose", [query], {"perm": [0, 2, 1]})])
+    places = _places(builder, found.value)
+    below = builder.whole("Unsqueeze", [places, less])
+    match int(builder.rng.integers(0, 4)):
         case 0:
-            mask = garden.op("Less", [below, places], dtype=BOOL)
-            mask = garden.op("Unsqueeze", [mask, front], dtype=BOOL) if garden.rng.integers(0, 2) else mask
-            scores = garden.op("Where", [mask, garden.scalar(-1e9, FLOAT), scores])
+            mask = builder.op("Less", [below, places], dtype=BOOL)
+            mask = builder.op("Unsqueeze", [mask, front], dtype=BOOL) if builder.rng.integers(0, 2) else mask
+            scores = builder.op("Where", [mask, builder.scalar(-1e9, FLOAT), scores])
         case 1:
-            scores = garden.op("Add", [scores, _float(garden, garden.whole("Sub", [frames, places]))])
+            scores = builder.op("Add", [scores, _float(builder, builder.whole("Sub", [frames, places]))])
         case 2:
-            scores = garden.op("Div", [scores, _float(garden, _number(garden, frames))])
+            scores = builder.op("Div", [scores, _float(builder, _number(builder, frames))])
         case _:
-            entries = garden.whole("Mul", [garden.insert.int64s(1, 3), frames])
-            query = garden.op("Mul", [query, _float(garden, entries)])
-    mixed = garden.op("MatMul", [garden.op("Softmax", [scores], {"axis": -1}), query])
+            entries = builder.whole("Mul", [builder.insert.int64s(1, 3), frames])
+            query = builder.op("Mul", [query, _float(builder, entries)])
+    mixed = builder.op("MatMul", [builder.op("Softmax", [scores], {"axis": -1}), query])
     order = [rows, two] if rows_first else [two, rows]
-    apart = garden.op("Reshape", [mixed, garden.whole("Concat", [*order, frames, two], axis=0)])
-    back = garden.op("Transpose", [apart], {"perm": [0, 2, 1, 3] if rows_first else [1, 2, 0, 3]})
-    garden.keep(garden.op("Reshape", [back, garden.insert.int64s(0, 0, WIDTH)]), False)
+    apart = builder.op("Reshape", [mixed, builder.whole("Concat", [*order, frames, two], axis=0)])
+    back = builder.op("Transpose", [apart], {"perm": [0, 2, 1, 3] if rows_first else [1, 2, 0, 3]})
+    builder.keep(builder.op("Reshape", [back, builder.insert.int64s(0, 0, WIDTH)]), False)
 
 
-def _use(garden: Garden, found: Grown, few: ir.Value) -> None:
+def _use(builder: GraphBuilder, found: Grown, few: ir.Value) -> None:
     """Use a number of one entry as data, as a bound of a mask, or of a cut whose frames may be merged with rows."""
-    match int(garden.rng.integers(0, 3)):
+    match int(builder.rng.integers(0, 3)):
         case 0:
-            made = garden.op("Add", [found.value, _float(garden, few)])
+            made = builder.op("Add", [found.value, _float(builder, few)])
         case 1:
-            seen = garden.op("Less", [_places(garden, found.value), few], dtype=BOOL)
-            mask = garden.op("Unsqueeze", [seen, garden.insert.int64s(0, 2)], dtype=BOOL)
-            made = garden.op("Where", [mask, found.value, garden.scalar(0.0, FLOAT)])
+            seen = builder.op("Less", [_places(builder, found.value), few], dtype=BOOL)
+            mask = builder.op("Unsqueeze", [seen, builder.insert.int64s(0, 2)], dtype=BOOL)
+            made = builder.op("Where", [mask, found.value, builder.scalar(0.0, FLOAT)])
         case _:
-            made = garden.op("Slice", [found.value, garden.insert.int64s(0), few, garden.insert.int64s(1)])
-            if garden.rng.integers(0, 2):  # a size of 0 is told to a Reshape, which copies another in its place
-                flat = garden.op("Reshape", [made, garden.insert.int64s(-1, WIDTH)])
-                turned = garden.op("Tanh", [flat])
-                made = garden.op("Reshape", [turned, garden.op("Shape", [made], dtype=ir.DataType.INT64)])
-    garden.keep(made, False)
+            made = builder.op("Slice", [found.value, builder.insert.int64s(0), few, builder.insert.int64s(1)])
+            if builder.rng.integers(0, 2):  # a size of 0 is told to a Reshape, which copies another in its place
+                flat = builder.op("Reshape", [made, builder.insert.int64s(-1, WIDTH)])
+                turned = builder.op("Tanh", [flat])
+                made = builder.op("Reshape", [turned, builder.op("Shape", [made], dtype=ir.DataType.INT64)])
+    builder.keep(made, False)
 
 
 LENGTH_KINDS: Kinds = (

@@ -26,7 +26,7 @@ from tests.kit.patience import PATIENCE_S
 from tests.property.chains import RULES, chain
 from tests.property.corpus import ROOT, Corpus, GraphAttack, Harvest, NodeAttack
 from tests.property.equivalent import EQUIVALENT
-from tests.property.fuzz import as_padded, grow, soil_of
+from tests.property.fuzz import as_padded, grow, mixture_of
 from tests.property.mutations import Mutation, modules, mutations_of, plant
 from tests.property.neighbours import holds, neighbours
 from tests.property.nodes import nodes as edge_nodes
@@ -123,7 +123,7 @@ def _is_kept(found: Harvest, seed: int) -> bool:
 def of_seed(seed: int) -> Lowered | None:
     """A graph of the fuzzer as padding meets it; None where it is refused in front of padding."""
     try:
-        return as_padded(grow(seed, soil=soil_of(seed)))
+        return as_padded(grow(seed, mixture=mixture_of(seed)))
     except Refused:
         return None
 

@@ -26,18 +26,18 @@ from compiler.runners.session import open_session
 from compiler.stages import Lowered
 from tests.kit.offline import Differs
 from tests.property.double_precision import InDouble
-from tests.property.fuzz import SOILS, as_padded, grow
-from tests.property.garden import Soil
+from tests.property.fuzz import MIXTURES, as_padded, grow
+from tests.property.graph_builder import Mixture
 from tests.property.respelling import Respelling
 from tests.property.spelled_graphs import PAIRS, graph, spelled_graphs
 
-SOIL = dataclasses.replace(SOILS[-1], name="respelled", opsets=(20,))
+MIXTURE = dataclasses.replace(MIXTURES[-1], name="respelled", opsets=(20,))
 OUTCOMES = {"accepted", "refused", "as before"}
 
 
-def compare_random(seed: int, nodes: int = 7, soil: Soil = SOIL) -> str:
+def compare_random(seed: int, nodes: int = 7, mixture: Mixture = MIXTURE) -> str:
     """Compare the spellings of a random graph; as `compare`."""
-    return compare(as_padded(grow(seed, nodes, soil)), seed)
+    return compare(as_padded(grow(seed, nodes, mixture)), seed)
 
 
 def compare(origin: Lowered, seed: int) -> str:

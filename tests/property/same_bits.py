@@ -29,7 +29,7 @@ BINARY = ("Add", "Sub", "Mul", "Add", "Sub", "Mul", "Div", "Min", "Max")
 MOVED = ("Reshape", "Transpose", "Slice", "Expand", "Unsqueeze", "Squeeze", "Concat", "Cast", "Clip", "Pad", "Split")
 
 
-class Garden:
+class GraphBuilder:
     """One random graph on its way: values of one type and shape [n, 4] or [4, n], and constants of edge numbers.
 
     Args:
@@ -130,14 +130,14 @@ class Garden:
 
 def grown(seed: int) -> ir.Model:
     """A graph of 3 to 14 steps; the last value and one other are outputs."""
-    garden = Garden(seed)
-    for _ in range(int(garden.rng.integers(3, 15))):
-        garden.grow()
-    for at, value in enumerate(dict.fromkeys((garden.values[-1], garden.pick()))):
-        garden.graph.outputs.append(garden.op("Identity", [value]))
-        garden.graph.outputs[at].name = f"y{at}"
-    graphs.infer_shapes(garden.model)
-    return garden.model
+    builder = GraphBuilder(seed)
+    for _ in range(int(builder.rng.integers(3, 15))):
+        builder.grow()
+    for at, value in enumerate(dict.fromkeys((builder.values[-1], builder.pick()))):
+        builder.graph.outputs.append(builder.op("Identity", [value]))
+        builder.graph.outputs[at].name = f"y{at}"
+    graphs.infer_shapes(builder.model)
+    return builder.model
 
 
 def differences(seed: int) -> list[str]:

@@ -201,7 +201,7 @@ class Life:
                 for task in run.tasks:
                     self.end(task)
         self.check(not self.live, f"{len(self.live)} tasks never end")
-        self.check(self.ended == self.submitted, "the books do not balance")
+        self.check(self.ended == self.submitted, "the counts do not balance")
         for number in range(3):
             self.scheduler.close_stream(number)
         left = self.scheduler._filled or self.scheduler._timers.live or self.scheduler._streams._open

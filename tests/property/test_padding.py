@@ -10,14 +10,14 @@ from compiler.passes.pad_axes import PadAxes
 from tests.kit.offline import Differs
 from tests.property.fuzz import (
     BELOW,
-    SOILS,
+    MIXTURES,
     as_padded,
     attack,
     grow,
+    mixture_of,
     require_same_in_double,
-    soil_of,
 )
-from tests.property.garden import Soil
+from tests.property.graph_builder import Mixture
 
 FOUND = {
     90: "rows that a causal mask hides whole are uniform over their own length, whatever constant hides them",
@@ -35,7 +35,7 @@ def test_what_the_fuzzer_found_stays_mended(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [72003513, 81005557], ids=["by a length", "by sizes alone"])
 def test_the_variance_of_what_a_mask_fills_in_is_rounding_and_refutes_no_proof(seed: int) -> None:
-    assert attack(seed, soil=SOILS[seed % len(SOILS)]) in ("accepted", "ill-conditioned")
+    assert attack(seed, mixture=MIXTURES[seed % len(MIXTURES)]) in ("accepted", "ill-conditioned")
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_the_variance_of_what_a_mask_fills_in_is_rounding_and_refutes_no_proof(s
     ids=["a cut of the last entries that keeps none", "reflected frames of fewer than are added", "a size rounded up"],
 )
 def test_what_runs_at_no_length_is_no_dispute(seed: int, expected: str) -> None:
-    assert attack(seed, soil=SOILS[seed % len(SOILS)]) == expected
+    assert attack(seed, mixture=MIXTURES[seed % len(MIXTURES)]) == expected
 
 
 @pytest.mark.parametrize(
@@ -53,11 +53,11 @@ def test_what_runs_at_no_length_is_no_dispute(seed: int, expected: str) -> None:
     ids=["chunks of three frames", "a recurrence of no chunks, which ends the process"],
 )
 def test_axes_that_are_not_padded_are_as_long_as_the_original_needs(seed: int, expected: str) -> None:
-    assert attack(seed, soil=soil_of(seed)) == expected
+    assert attack(seed, mixture=mixture_of(seed)) == expected
 
 
 def test_what_is_granted_is_asked_of_the_value_before_it_was_filled() -> None:
-    assert attack(91000520, soil=soil_of(91000520)) == "accepted"
+    assert attack(91000520, mixture=mixture_of(91000520)) == "accepted"
 
 
 @pytest.mark.parametrize("seed", [100270, 104450, 215643])
@@ -66,7 +66,7 @@ def test_the_deviation_of_one_entry_is_noise_alone_and_exact_padded(seed: int) -
 
 
 def test_numbers_whose_sums_overflow_by_order_are_the_same_in_double_precision() -> None:
-    assert attack(111003530, soil=soil_of(111003530)) == "ill-conditioned"
+    assert attack(111003530, mixture=mixture_of(111003530)) == "ill-conditioned"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_numbers_whose_sums_overflow_by_order_are_the_same_in_double_precision()
     ids=["the count of a mask of lengths, less one, as a divisor", "the sign of zeros in sums from the last frame on"],
 )
 def test_what_a_long_run_found_stays_mended(seed: int, expected: str) -> None:
-    assert attack(seed, soil=soil_of(seed)) == expected
+    assert attack(seed, mixture=mixture_of(seed)) == expected
 
 
 def test_noise_excuses_nothing_that_differs_in_double_precision_too() -> None:
@@ -103,7 +103,7 @@ def test_whatever_is_accepted_runs_padded_as_alone() -> None:
     assert results.count("accepted") > 72, "the fuzzer draws what can be padded"
 
 
-@pytest.mark.parametrize("soil", [*SOILS, *BELOW], ids=lambda soil: soil.name)
-def test_every_soil_bears_what_can_be_padded(soil: Soil) -> None:
-    results = [attack(seed, 7, soil) for seed in range(12)]
+@pytest.mark.parametrize("mixture", [*MIXTURES, *BELOW], ids=lambda mixture: mixture.name)
+def test_every_mixture_has_graphs_that_can_be_padded(mixture: Mixture) -> None:
+    results = [attack(seed, 7, mixture) for seed in range(12)]
     assert results.count("accepted") >= 5

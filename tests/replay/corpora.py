@@ -72,7 +72,7 @@ def padded() -> Graphs:
 
 
 def _of_padded(seed: int) -> Record:
-    return traced(fuzz.as_padded(fuzz.grow(seed, soil=fuzz.soil_of(seed))), [PadAxes.name])
+    return traced(fuzz.as_padded(fuzz.grow(seed, mixture=fuzz.mixture_of(seed))), [PadAxes.name])
 
 
 def stepped() -> Graphs:

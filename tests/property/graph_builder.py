@@ -1,4 +1,4 @@
-"""The ground on which random graphs grow: inputs, an operator set, the values so far, and short ways to add nodes."""
+"""Builds random graphs: inputs, an operator set, the values made before, and short ways to add nodes."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ class Grown:
     frames_last: bool
 
 
-class Garden:
+class GraphBuilder:
     """One random graph on its way.
 
     Args:
@@ -145,7 +145,7 @@ class Garden:
         return found[-1 - int(self.rng.integers(0, min(len(found), 2)))]
 
 
-Kind = Callable[[Garden], None]
+Kind = Callable[[GraphBuilder], None]
 """Lets a graph grow by a few nodes."""
 
 Kinds = tuple[tuple[Kind, float], ...]
@@ -169,12 +169,12 @@ def since(opset: int) -> Callable[[Kind], Kind]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Soil:
-    """What grows, and on what ground.
+class Mixture:
+    """Which kinds of nodes random graphs have, and how their input and operator set are drawn.
 
     Attributes:
         name: for reports.
-        kinds: what grows.
+        kinds: of nodes, each with its weight.
         rows: how the input says which row it is of.
         opsets: the operator sets that graphs are written in.
     """
