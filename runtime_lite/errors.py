@@ -79,7 +79,7 @@ class Overloaded(_WithReason):
     """The runtime does not take the request; nothing of it was queued.
 
     Attributes:
-        reason: short and constant, as the ledger counts it.
+        reason: short and constant, as request counts have it.
     """
 
     exit_code = 5
@@ -89,7 +89,7 @@ class Dropped(_WithReason):
     """A request was let go of before it was done; its answer, if there was one, is not delivered.
 
     Attributes:
-        reason: short and constant, as the ledger counts it.
+        reason: short and constant, as request counts have it.
     """
 
     exit_code = 5

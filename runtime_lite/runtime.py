@@ -27,8 +27,8 @@ from runtime_lite.serving.batch import Version
 from runtime_lite.serving.events import Observer
 from runtime_lite.serving.exits import native_work
 from runtime_lite.serving.health import DrainReport, Health
-from runtime_lite.serving.ledger import Balance
 from runtime_lite.serving.refusals import CLOSE_S, check_seconds
+from runtime_lite.serving.request_accounting import RequestCounts
 from runtime_lite.serving.server import Server
 from runtime_lite.serving.shield import Shield, shielded
 
@@ -200,9 +200,9 @@ class Runtime:
         return free
 
     @property
-    def ledger(self) -> Balance:
+    def request_counts(self) -> RequestCounts:
         """How many requests came in, and how they ended."""
-        return self._server.balance()
+        return self._server.request_counts()
 
     def health(self) -> Health:
         """Whether the runtime does its work: runs end, or there is nothing to do."""

@@ -87,18 +87,18 @@ def measure_crash(path: Path, name: str, lanes: int, kills: int) -> list[dict[st
             stop.set()
         for speaker in speakers:
             speaker.end()
-        books = runtime.ledger
+        counts = runtime.request_counts
     failed = sum(speaker.failed for speaker in speakers)
-    assert books.balanced and books.count("failed") == failed
+    assert counts.balanced and counts.count("failed") == failed
     known, again = zip(*(_times_ms(heard.executions, at) for at in killed), strict=True)
     return [
         {"measure": "kills, with streams at work", "value": f"{kills}, {STREAMS}"},
         {"measure": "known after, ms", "value": spread(known, 1)},
         {"measure": "answers again after, ms", "value": spread(again, 1)},
-        {"measure": "chunks answered", "value": str(books.count("done"))},
+        {"measure": "chunks answered", "value": str(counts.count("done"))},
         {"measure": "of them in a run that was repeated in a new process", "value": str(_repeated(heard.executions))},
         {"measure": "chunks named as failed, and pushed again", "value": str(failed)},
-        {"measure": "chunks lost", "value": str(books.submitted - books.count("done") - failed)},
+        {"measure": "chunks lost", "value": str(counts.submitted - counts.count("done") - failed)},
         {"measure": "largest deviation from each stream alone", "value": f"{_deviation(path, name, speakers):.1e}"},
     ]
 

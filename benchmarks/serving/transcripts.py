@@ -120,7 +120,7 @@ def heard_in_company(path: Path, lanes: int, streams: int, seed: int) -> list[He
     with Runtime(workers=lanes, check_finite=False) as runtime:
         model = runtime.load(path, warm_up=True)
         together = asyncio.run(_all_of(model, plan, spoken, seed))
-        assert runtime.ledger.balanced and runtime.ledger.live == 0
+        assert runtime.request_counts.balanced and runtime.request_counts.live == 0
     with Runtime() as runtime:
         model = runtime.load(path)
         return [

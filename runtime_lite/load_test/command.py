@@ -80,7 +80,7 @@ def load(options: argparse.Namespace) -> None:
 
     Raises:
         BadInput: an option is wrong, or asks for what no bundle has.
-        GateFailed: the books of the runtime do not balance.
+        GateFailed: the request counts of the runtime do not balance.
     """
     traffic = _traffic_of(options)
     ends, trace = Ends(), Trace() if options.trace else None
@@ -95,7 +95,7 @@ def load(options: argparse.Namespace) -> None:
         models = [runtime.load(path, warm_up=True) for path in options.bundles]
         sources = dict(_sources(options, traffic, models))
         served = drive(arrivals_of(traffic, options.seed), sources, lambda: runtime.drain(DRAIN_S), ends)
-        balance = runtime.ledger
+        counts = runtime.request_counts
     soft_ms: dict[Kind, float] = {
         "stream": options.soft_ms,
         "utterance": UTTERANCE.soft_ms,
@@ -106,13 +106,15 @@ def load(options: argparse.Namespace) -> None:
         "utterance": options.utterance_s,
         "burst": options.utterance_s,
     }
-    findings = findings_of(served, ends.executions, soft_ms, audio, options.workers, balance)
+    findings = findings_of(served, ends.executions, soft_ms, audio, options.workers, counts)
     print(describe_findings(findings))
     _write(options, findings, served, soft_ms)
     if trace is not None:
         trace.write(options.trace)
     if not findings.balanced:
-        raise GateFailed(f"load: expected books that balance, got {show(dict(findings.ledger))}; report this")
+        raise GateFailed(
+            f"load: expected request counts that balance, got {show(dict(findings.requests))}; report this"
+        )
 
 
 def _traffic_of(options: argparse.Namespace) -> Traffic:

@@ -19,7 +19,7 @@ class Sent(Protocol):
 
     @property
     def number(self) -> int:
-        """Its number in the runtime's books."""
+        """Its number in the runtime."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What a load came to: latency by where in a stream, late share, throughput, and whether the books balance."""
+"""What a load came to: latency by where in a stream, late share, throughput, and whether request counts balance."""
 
 import math
 from collections import Counter
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from runtime_lite.format.describe import format_table
 from runtime_lite.load_test.arrivals import NS_PER_S, Arrival, Kind
 from runtime_lite.serving.events import Execution
-from runtime_lite.serving.ledger import Balance
+from runtime_lite.serving.request_accounting import RequestCounts
 
 PLACES = ("first", "middle", "last")
 SHARES = (0.5, 0.95, 0.99, 1.0)
@@ -72,7 +72,7 @@ class Findings:
         rows_per_run: rows in use on the average.
         padding_share: of all values fed, how much was padding.
         generator_lag_ms: how late requests were sent, 99th percentile; if large, the figures are the generator's.
-        ledger: counts of the runtime's books.
+        requests: counts of the runtime.
         balanced: whether they balance, and agree with what the generator saw.
     """
 
@@ -84,7 +84,7 @@ class Findings:
     rows_per_run: float
     padding_share: float
     generator_lag_ms: float
-    ledger: Mapping[str, int]
+    requests: Mapping[str, int]
     balanced: bool
 
 
@@ -94,7 +94,7 @@ def findings_of(
     soft_ms: Mapping[Kind, float],
     audio_s: Mapping[Kind, float],
     lanes: int,
-    balance: Balance,
+    counts: RequestCounts,
 ) -> Findings:
     """Add up.
 
@@ -104,7 +104,7 @@ def findings_of(
         soft_ms: soft target by kind.
         audio_s: seconds of audio in a request by kind; 0 where it is not known.
         lanes: runs that may be in flight at once.
-        balance: the runtime's books at the end.
+        counts: the runtime's request counts at the end.
     """
     seconds = max((each.ended for each in served), default=0) / NS_PER_S
     done = [each for each in served if each.outcome == "done"]
@@ -112,8 +112,8 @@ def findings_of(
     busy = sum(each.ended - each.began for each in executions) / NS_PER_S
     places = sum(each.places for each in executions)
     kinds = sorted({each.arrival.kind for each in served})
-    ledger = {"submitted": balance.submitted, "live": balance.live}
-    ledger |= {outcome: balance.count(outcome) for outcome in ("done", "dropped", "cancelled", "failed")}
+    requests = {"submitted": counts.submitted, "live": counts.live}
+    requests |= {outcome: counts.count(outcome) for outcome in ("done", "dropped", "cancelled", "failed")}
     return Findings(
         seconds=seconds,
         kinds={kind: _of_kind([s for s in served if s.arrival.kind == kind], soft_ms[kind], seconds) for kind in kinds},
@@ -123,8 +123,8 @@ def findings_of(
         rows_per_run=sum(each.rows for each in executions) / max(len(executions), 1),
         padding_share=1.0 - sum(each.used for each in executions) / places if places else 0.0,
         generator_lag_ms=_percentile([(each.sent - each.arrival.at) / 1e6 for each in served], 0.99),
-        ledger=ledger,
-        balanced=balance.balanced and balance.live == 0 and balance.count("done") == len(done),
+        requests=requests,
+        balanced=counts.balanced and counts.live == 0 and counts.count("done") == len(done),
     )
 
 
@@ -187,7 +187,7 @@ def describe_findings(findings: Findings) -> str:
         f"{rtf}lanes busy {findings.lanes_busy:.0%}, {findings.rows_per_run:.2f} rows per run, "
         f"{findings.padding_share:.1%} padding\n"
         f"{findings.seconds:.1f} s; requests sent at most {findings.generator_lag_ms:.1f} ms late (p99)\n"
-        f"ledger: {', '.join(f'{name} {count}' for name, count in findings.ledger.items())}: "
+        f"requests: {', '.join(f'{name} {count}' for name, count in findings.requests.items())}: "
         f"{'balanced' if findings.balanced else 'NOT BALANCED'}"
     )
     return "\n\n".join(parts)

@@ -7,7 +7,7 @@
         ...
 
 Every series is a count or a histogram since the start, so that rates and percentiles over any time are the reader's
-to ask; what is alive is the difference of two counts, and the same as in the books of the runtime.
+to ask; what is alive is the difference of two counts, and the same as in the request counts of the runtime.
 """
 
 import contextlib

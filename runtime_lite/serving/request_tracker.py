@@ -13,8 +13,8 @@ from runtime_lite.errors import Dropped
 from runtime_lite.scheduling.task import Task
 from runtime_lite.serving.batch import LiveStream, Part, next_chunk
 from runtime_lite.serving.events import EventBus, Outcome, Request
-from runtime_lite.serving.ledger import Ledger
 from runtime_lite.serving.refusals import LOST
+from runtime_lite.serving.request_accounting import RequestAccounting
 from runtime_lite.serving.rule import Rule
 from runtime_lite.serving.ticket import Outputs, Responses, Ticket
 from runtime_lite.serving.versions import Versions
@@ -30,14 +30,14 @@ class RequestTracker:
         dismiss: wakes a caller that runs what is decided while it waits.
 
     Attributes:
-        ledger: the books.
+        accounting: counts requests by how they ended.
         tickets: requests that are alive, by number.
         queued: parts that the scheduler has and that do not run.
     """
 
     def __init__(self, scheduler: Rule, versions: Versions, bus: EventBus, dismiss: Callable[[Any], object]) -> None:
         """Start without a request."""
-        self.ledger = Ledger()
+        self.accounting = RequestAccounting()
         self.tickets: dict[int, Ticket[Any]] = {}
         self.queued = 0
         self._scheduler, self._versions, self._bus, self._dismiss = scheduler, versions, bus, dismiss
@@ -46,14 +46,14 @@ class RequestTracker:
 
     def enter(self, ticket: Ticket[Any]) -> None:
         """Give a request its number; from here on it is alive."""
-        ticket.number = self.ledger.submit(ticket.service)
+        ticket.number = self.accounting.submit(ticket.service)
         self.tickets[ticket.number] = ticket
 
     def turn_away(self, model: str, task: Task, reason: str, now: int) -> None:
         """Enter and end a request of which nothing but its task was made."""
         service = task.service.name
-        number = self.ledger.submit(service)
-        self.ledger.end(number, "dropped", reason)
+        number = self.accounting.submit(service)
+        self.accounting.end(number, "dropped", reason)
         if self._bus.wanted:
             request = Request(
                 number, model, task.key.graph, service, task.rows, None, None, now, task.soft, task.hard, task.worth
@@ -172,7 +172,7 @@ class RequestTracker:
     def end(self, ticket: Ticket[Any], outcome: Outcome, reason: str, error: BaseException | None, now: int) -> None:
         """End a request that is alive: the one place where one ends."""
         ticket.end(outcome, reason, error)
-        self.ledger.end(ticket.number, outcome, reason)
+        self.accounting.end(ticket.number, outcome, reason)
         del self.tickets[ticket.number]
         if ticket.parts:
             stream = ticket.parts[0].stream

@@ -26,7 +26,6 @@ from runtime_lite.serving.events import EventBus, ModelChange, Observer, Request
 from runtime_lite.serving.exits import tell_of_exit
 from runtime_lite.serving.forks import tell_of_forks
 from runtime_lite.serving.health import DrainReport, Health
-from runtime_lite.serving.ledger import Balance
 from runtime_lite.serving.live_streams import LiveStreams, Start
 from runtime_lite.serving.refusals import (
     CLOSE_S,
@@ -39,6 +38,7 @@ from runtime_lite.serving.refusals import (
     overloaded,
     still_busy,
 )
+from runtime_lite.serving.request_accounting import RequestCounts
 from runtime_lite.serving.request_tracker import RequestTracker
 from runtime_lite.serving.rule import Rule
 from runtime_lite.serving.runs import Batch, Runs
@@ -400,10 +400,10 @@ class Server:
 
     # The whole
 
-    def balance(self) -> Balance:
-        """The books."""
+    def request_counts(self) -> RequestCounts:
+        """How many requests came in, are live and have ended."""
         with self.lock:
-            return self._tracker.ledger.balance()
+            return self._tracker.accounting.counts()
 
     @shielded
     def health(self) -> Health:

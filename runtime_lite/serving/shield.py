@@ -1,6 +1,6 @@
 """Sections of the main thread that no signal handler cuts in two: what it raises comes when they have ended.
 
-    with Shield():              # the books: handlers wait
+    with Shield():              # changes shared records: handlers wait
         with Window():          # within it, a wait or a run: handlers may raise again
             ...
 

@@ -12,7 +12,7 @@ GLOSSARY = ROOT / "docs" / "glossary.md"
 ENTRY = re.compile(r"^- \*\*(.+?)\*\*: (.+)$", re.MULTILINE)
 
 WANTED = (
-    "axis bucket bundle cache-axis certificate chunk culprit fact feed form frames gate layout licence pass pin "
+    "axis bucket bundle cache-axis certificate chunk culprit fact feed form frames gate layout pass pin "
     "placement poison real-length recipe refusal region replay rule segment stand-in state stream target"
     " true-length window"
 )

@@ -165,7 +165,7 @@ def test_wrong_rows_are_refused_before_anything_runs(ragged: Model, case: str, m
     assert sentence in str(refusal.value)
 
 
-def test_without_the_licence_rows_never_share_a_run(tmp_path: Path) -> None:
+def test_without_independent_rows_rows_never_share_a_run(tmp_path: Path) -> None:
     graph = ragged_graph()
     alone = dataclasses.replace(
         graph,

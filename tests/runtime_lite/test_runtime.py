@@ -169,7 +169,7 @@ def test_a_swap_serves_what_comes_from_now_on_and_leaves_open_streams_where_they
         np.testing.assert_allclose(model.run(plain, "plain")["y"], new.run(plain, "plain")["y"], rtol=0.0, atol=ATOL)
         assert not np.allclose(model.run(plain, "plain")["y"], old.run(plain, "plain")["y"])
         fork.close()
-        assert runtime.ledger.balanced
+        assert runtime.request_counts.balanced
 
 
 @pytest.mark.parametrize(
@@ -300,8 +300,8 @@ def test_swaps_under_load_fail_nothing_and_mix_no_versions(bundle: Path, tmp_pat
         for thread in threads:
             thread.join(PATIENCE_S)
         assert wrong == []
-        ledger = runtime.ledger
-        assert ledger.submitted == ledger.count("done") and ledger.balanced
+        counts = runtime.request_counts
+        assert counts.submitted == counts.count("done") and counts.balanced
 
 
 def test_loading_and_unloading_under_load_ends_every_request(bundle: Path) -> None:
@@ -326,7 +326,7 @@ def test_loading_and_unloading_under_load_ends_every_request(bundle: Path) -> No
             thread.start()
         for thread in threads:
             thread.join(PATIENCE_S)
-        assert unexpected == [] and runtime.ledger.live == 0 and runtime.ledger.balanced
+        assert unexpected == [] and runtime.request_counts.live == 0 and runtime.request_counts.balanced
         assert runtime.health().healthy
 
 
@@ -398,5 +398,5 @@ def test_a_runtime_closed_with_work_in_it_ends_all_of_it(bundle: Path) -> None:
     tickets = [model.submit({"x": random_chunks(1)[0], "shift": np.array([0])}, "plain") for _ in range(20)]
     runtime.close()
     assert all(ticket.done() for ticket in tickets)
-    assert runtime.ledger.balanced and runtime.ledger.live == 0
+    assert runtime.request_counts.balanced and runtime.request_counts.live == 0
     assert set(threading.enumerate()) <= before

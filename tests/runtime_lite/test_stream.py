@@ -311,7 +311,7 @@ def test_any_interleaving_of_ends_cancels_and_expiries_loses_no_slot(bundle: Pat
                         with contextlib.suppress(BadInput, Overloaded):
                             tickets.append(order.choice(live).submit(feeds(1)[0]))
                 assert place.server._streams.slots_taken == place.server.health().streams <= 4
-                assert place.server.balance().balanced
+                assert place.server.request_counts().balanced
 
 
 def test_a_stream_that_nobody_could_carry_is_refused(place: Place) -> None:

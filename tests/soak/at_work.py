@@ -145,8 +145,10 @@ def apart(work: Work, draw: random.Random) -> None:
 
 
 def looks(work: Work, draw: random.Random) -> None:
-    """Health, books and metrics."""
-    work.check(work.runtime.health().healthy and work.runtime.ledger.balanced, "the books, or the health")
+    """Health, request counts and metrics."""
+    work.check(
+        work.runtime.health().healthy and work.runtime.request_counts.balanced, "the request counts, or the health"
+    )
     work.check(b"slipway" in work.metrics.page(), "the metrics")
     time.sleep(0.002)
 
@@ -290,7 +292,10 @@ def forks(count: int, path: Path) -> dict[str, int]:
     for thread in threads:
         thread.join(LIMIT_S)
     work.check(is_sum(own.push(fed(1)), count + 1), "the stream of the parent")
-    work.check(work.runtime.ledger.balanced and not work.runtime.ledger.live, "the books of the parent")
+    work.check(
+        work.runtime.request_counts.balanced and not work.runtime.request_counts.live,
+        "the request counts of the parent",
+    )
     work.runtime.close()
     found["wrong answers"] += len(work.wrong)
     print(*work.wrong, sep="\n", end="", file=sys.stderr)
@@ -391,8 +396,8 @@ def limits(count: int, path: Path) -> dict[str, int]:
             for _ in range(3):
                 found[_outcome(work, kind, draw)] += 1
         found["not served again"] += _outcome(work, kind, draw) != "served"
-        books = work.runtime.ledger
-        found["lost"] += books.live + (not books.balanced)
+        counts = work.runtime.request_counts
+        found["lost"] += counts.live + (not counts.balanced)
         with no_more(limit):
             work.runtime.close(LIMIT_S)
         found["wrong answers"] += len(work.wrong)

@@ -23,9 +23,9 @@ from runtime_lite.format.arrays import Array
 from runtime_lite.format.reader import Bundle
 from runtime_lite.scheduling.task import UTTERANCE
 from tests.soak.adder import fed, is_sum
-from tests.soak.books import Books
 from tests.soak.items import MARK
 from tests.soak.lives import LIMIT_S, together
+from tests.soak.observed_requests import ObservedRequests
 from tests.soak.puppet import adder
 from tests.soak.row import Figures
 
@@ -341,8 +341,8 @@ def chaos(size: int, timed: bool) -> Figures:
 
 def _life(seed: int, size: int, wrong: Counter[str]) -> int:
     """One runtime for so many acts; how many requests there were."""
-    books, stop = Books(), threading.Event()
-    with Runtime(workers=2, observers=[books]) as runtime:
+    observed, stop = ObservedRequests(), threading.Event()
+    with Runtime(workers=2, observers=[observed]) as runtime:
         model = runtime.load(adder(1), executors=jittery)
 
         def change(_: int) -> None:
@@ -352,7 +352,7 @@ def _life(seed: int, size: int, wrong: Counter[str]) -> int:
                 if at % 50 == 7:
                     runtime.swap(model, adder(FACTORS[at // 50 % 2]), executors=jittery)
                 runtime.resize(1 + at % 3)
-                wrong["unbalanced"] += not runtime.ledger.balanced
+                wrong["unbalanced"] += not runtime.request_counts.balanced
 
         changes = threading.Thread(target=lambda: wrong.update({"fallen": together(1, change)}))
         changes.start()
@@ -360,5 +360,5 @@ def _life(seed: int, size: int, wrong: Counter[str]) -> int:
         stop.set()
         changes.join(LIMIT_S)
         runtime.drain(LIMIT_S)
-        wrong["unbalanced"] += not books.agree(runtime.ledger) or runtime.ledger.live > 0
-    return runtime.ledger.submitted
+        wrong["unbalanced"] += not observed.agree(runtime.request_counts) or runtime.request_counts.live > 0
+    return runtime.request_counts.submitted

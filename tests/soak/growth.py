@@ -177,7 +177,11 @@ def soak(seconds: float, every_s: float, executors: ExecutorFactory = make_execu
         stop.set()
         for caller in callers:
             caller.join(LIMIT_S)
-        if any(caller.is_alive() for caller in callers) or runtime.ledger.live or not runtime.ledger.balanced:
+        if (
+            any(caller.is_alive() for caller in callers)
+            or runtime.request_counts.live
+            or not runtime.request_counts.balanced
+        ):
             wrong.append(-1)
     return samples[:looks], len(wrong)
 

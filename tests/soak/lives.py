@@ -74,7 +74,7 @@ def executor_faults(size: int, timed: bool) -> Figures:
                 found["changed states"] += stream.sequence != 0 or other.sequence != total
             other.push(fed(1))
             found["wrong answers"] += not is_sum({"y": other.state.values["past"]}, total + 1)
-        found["lost tickets"] = runtime.ledger.live + (not runtime.ledger.balanced)
+        found["lost tickets"] = runtime.request_counts.live + (not runtime.request_counts.balanced)
     found["wrong probes"] = _wrong_probes()
     if timed:
         for name in kinds.values():
@@ -147,7 +147,7 @@ def hot_swap(size: int, timed: bool) -> Figures:
                 time.sleep(5)
         stop.set()
         callers.join(LIMIT_S)
-        found["failed"] += runtime.ledger.submitted - runtime.ledger.count("done") + callers.is_alive()
+        found["failed"] += runtime.request_counts.submitted - runtime.request_counts.count("done") + callers.is_alive()
     if timed:
         answers = [1e3 * wait for each in waits for wait in each]
         found |= {"wait p99 ms": float(np.percentile(answers, 99)), "longest wait ms": max(answers)}
@@ -226,13 +226,13 @@ def loads_and_unloads(size: int, timed: bool) -> Figures:
 
         stuck = together(32 if timed else 8, work)
         after = len(os.listdir("/proc/self/fd"))
-        books = runtime.ledger
+        counts = runtime.request_counts
         found: dict[str, float] = {
             "deadlocks": stuck,
             "wrong answers": len(wrong),
             "handles more": after - files,
             "threads more": max(threading.active_count() - threads - 3, 0),  # two workers and the timer stay
-            "live requests": books.live + (not books.balanced),
+            "live requests": counts.live + (not counts.balanced),
         }
     return found
 
@@ -313,7 +313,7 @@ def resizes(size: int, timed: bool) -> Figures:
             callers.join(LIMIT_S)
             found["sessions opened"] = len(opened)
         found["wrong answers"] = len(wrong)
-        found["live requests"] = runtime.ledger.live
+        found["live requests"] = runtime.request_counts.live
     return found | ({"throughput of 4 lanes / 1": _throughput(4, size) / _throughput(1, size)} if timed else {})
 
 
@@ -356,5 +356,5 @@ def clock_jumps(size: int, timed: bool) -> Figures:
             wrong += not jump(model.submit(fed(number), deadline_ms=far_ms), number)
             wrong += not jump(stream.submit(fed(1), deadline_ms=far_ms), number + 1)
         stream.close()
-        books = runtime.ledger
-    return {"false drops": books.submitted - books.count("done"), "wrong answers": wrong}
+        counts = runtime.request_counts
+    return {"false drops": counts.submitted - counts.count("done"), "wrong answers": wrong}

@@ -33,7 +33,7 @@ from runtime_lite.scheduling.task import (
     task_at,
 )
 from tests.soak.adder import fed, is_sum
-from tests.soak.books import Books
+from tests.soak.observed_requests import ObservedRequests
 from tests.soak.puppet import puppet
 from tests.soak.row import Figures
 
@@ -142,8 +142,8 @@ def retries(size: int, timed: bool) -> Figures:
 
 def _half_vanish(clients: int) -> dict[str, float]:
     """Clients with a stream, a chunk in flight and chunks queued; every other one is gone, in the middle of a run."""
-    books, wrong = Books(), 0
-    with puppet(lanes=2, max_streams=clients, observers=[books]) as place:
+    observed, wrong = ObservedRequests(), 0
+    with puppet(lanes=2, max_streams=clients, observers=[observed]) as place:
         streams = [place.model.open_stream() for _ in range(clients)]
         tickets = [[stream.submit(fed(1)) for _ in range(4)] for stream in streams]
         single = [place.model.submit(fed(at)) for at in range(clients)]
@@ -157,7 +157,7 @@ def _half_vanish(clients: int) -> dict[str, float]:
         place.hook = vanish
         place.release()
         health = place.server.health()
-        orphans = place.slots_taken - clients // 2 + health.queued + health.running + len(books.alive)
+        orphans = place.slots_taken - clients // 2 + health.queued + health.running + len(observed.alive)
         for at in range(1, clients, 2):
             wrong += not is_sum(single[at].result(0), at)
             wrong += sum(not is_sum(ticket.result(0), number + 1) for number, ticket in enumerate(tickets[at]))

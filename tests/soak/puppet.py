@@ -167,7 +167,7 @@ def puppet(
     observers: Sequence[Observer] = (),
     finite: bool = True,
 ) -> Iterator[Puppet]:
-    """Open a server that is moved by hand, of adders by default; whatever was done, its books balance at the end."""
+    """Open a server that is moved by hand, of adders by default; its request counts balance at the end."""
     opened = Puppet(path or adder(), lanes, max_streams, observers, finite)
     yield opened
     opened.hook = lambda _: None
@@ -179,6 +179,6 @@ def puppet(
 
 def check_books(opened: Puppet) -> None:
     """Row 28, at the end of every row: nothing is alive, and all that came in has ended once."""
-    books, health = opened.server.balance(), opened.server.health()
-    assert books.balanced and books.live == 0, books
+    counts, health = opened.server.request_counts(), opened.server.health()
+    assert counts.balanced and counts.live == 0, counts
     assert (health.queued, health.running, health.streams, opened.slots_taken) == (0, 0, 0, 0), health

@@ -13,7 +13,7 @@ from tests.soak.load import deadline_storm, mixed, overload, retries, starvation
 from tests.soak.processes import exits, forks, limits
 from tests.soak.row import Bar, Row, none
 from tests.soak.rows_of_a_run import cross_talk, padding_sweep, prefix_collision
-from tests.soak.streams import cancels, decoupled, ledger, order, slot_race, slow_consumer
+from tests.soak.streams import cancels, decoupled, order, request_accounting, slot_race, slow_consumer
 from tests.soak.voices import continuity
 
 ROWS = (
@@ -320,9 +320,9 @@ ROWS = (
     ),
     Row(
         28,
-        "Ledger",
-        "acts of any kind in any order; the books are compared with an observer's after each",
-        ledger,
+        "Request accounting",
+        "acts of any kind in any order; the counts are compared with an observer's after each",
+        request_accounting,
         short=1_500,
         long=200_000,
         bars=(*none("unbalanced"), Bar("ways to end seen", least=8)),

@@ -1,4 +1,4 @@
-"""Rows 4, 5, 11, 18, 22 and 28: readers, cancels, slots, order, responses and books, moved by hand."""
+"""Rows 4, 5, 11, 18, 22 and 28: readers, cancels, slots, order, responses and request counts, moved by hand."""
 
 import contextlib
 import gc
@@ -19,8 +19,8 @@ from runtime_lite.scheduling.task import BULK, CHUNK, INTERACTIVE, UTTERANCE
 from runtime_lite.serving.ticket import Ticket
 from runtime_lite.stream import Stream
 from tests.soak.adder import fed, is_sum
-from tests.soak.books import Books
 from tests.soak.items import MARK, fail_on_mark
+from tests.soak.observed_requests import ObservedRequests
 from tests.soak.puppet import Puppet, adder, puppet
 from tests.soak.row import Figures
 
@@ -29,8 +29,8 @@ ROOM = 4
 
 def slow_consumer(size: int, timed: bool) -> Figures:
     """Row 4: a reader that never reads, one that reads a response per second, and others with so many chunks."""
-    books, wrong = Books(), 0
-    with puppet(observers=[books]) as place:
+    observed, wrong = ObservedRequests(), 0
+    with puppet(observers=[observed]) as place:
         never, seldom, other = (place.model.open_stream() for _ in range(3))
         unread = never.submit_all([fed(1)] * 64, room=ROOM)
         read_later = seldom.submit_all([fed(1)] * 64, room=ROOM)
@@ -44,14 +44,14 @@ def slow_consumer(size: int, timed: bool) -> Figures:
             wrong += not is_sum(next(reader), second + 1)
             place.release()
             place.pass_ms(1000)
-            most = max(most, books.responses[unread.number], books.responses[read_later.number] - second - 1)
+            most = max(most, observed.responses[unread.number], observed.responses[read_later.number] - second - 1)
         left = [is_sum(outputs, at + 1) for at, outputs in enumerate(_until_error(unread))]
         wrong += left != [True] * ROOM
-        ended = books.streams.get(1) == "slow reader" and unread.reason == "slow reader"
+        ended = observed.streams.get(1) == "slow reader" and unread.reason == "slow reader"
     return {
         "responses buffered": most,
         "ended with a reason": ended,
-        "others ended": len(books.streams) - 1,
+        "others ended": len(observed.streams) - 1,
         "wrong": wrong,
     } | ({"p99 of others / without": _p99_ratio(size)} if timed else {})
 
@@ -279,8 +279,8 @@ def decoupled(size: int, timed: bool) -> Figures:
     wrong = 0
     ends: list[int] = []
     for count, bad in ((0, None), (1, None), (size, None), (size, size // 2), (size, 0), (1, 0)):
-        books = Books()
-        with puppet(observers=[books]) as place, place.model.open_stream() as stream:
+        observed = ObservedRequests()
+        with puppet(observers=[observed]) as place, place.model.open_stream() as stream:
             place.hook = fail_on_mark
             feeds = [fed(MARK if at == bad else 1) for at in range(count)]
             responses = stream.submit_all(feeds, room=max(count, 1))
@@ -292,16 +292,16 @@ def decoupled(size: int, timed: bool) -> Figures:
             except InternalError:
                 failed += 1
             wrong += got != (count if bad is None else bad) or failed != (bad is not None)
-            wrong += bool(list(reader)) or books.responses[responses.number] != got
-            wrong += not books.agree(place.server.balance())
-            ends.append(sum(books.ends.values()))
+            wrong += bool(list(reader)) or observed.responses[responses.number] != got
+            wrong += not observed.agree(place.server.request_counts())
+            ends.append(sum(observed.ends.values()))
     return {"wrong": wrong, "most final markers": max(ends), "least final markers": min(ends)}
 
 
-def ledger(size: int, timed: bool) -> Figures:
-    """Row 28: so many acts of any kind, in any order; the books are looked at after each."""
-    draw, books, unbalanced = random.Random(28), Books(), 0
-    with puppet(lanes=3, max_streams=6, observers=[books]) as place:
+def request_accounting(size: int, timed: bool) -> Figures:
+    """Row 28: so many acts of any kind, in any order; the counts are looked at after each."""
+    draw, observed, unbalanced = random.Random(28), ObservedRequests(), 0
+    with puppet(lanes=3, max_streams=6, observers=[observed]) as place:
         place.hook = fail_on_mark
         live: list[Stream] = []
         tickets: list[Ticket[Any]] = []
@@ -310,13 +310,13 @@ def ledger(size: int, timed: bool) -> Figures:
             with contextlib.suppress(BadInput, Overloaded):
                 draw.choice(acts)()
             place.server._bus.spread()
-            unbalanced += not books.agree(place.server.balance())
+            unbalanced += not observed.agree(place.server.request_counts())
             del tickets[:-50]
         for stream in live:
             stream.close()
         place.release()
-    unbalanced += not books.agree(place.server.balance())
-    return {"unbalanced": unbalanced, "ways to end seen": len({(kind, why) for _, kind, why in books.ends})}
+    unbalanced += not observed.agree(place.server.request_counts())
+    return {"unbalanced": unbalanced, "ways to end seen": len({(kind, why) for _, kind, why in observed.ends})}
 
 
 def _acts(

@@ -286,7 +286,7 @@ def test_a_feed_must_be_as_long_as_was_proved_and_no_longer_than_a_bucket(length
     assert sentence in str(refusal.value)
 
 
-def test_without_the_licence_a_feed_has_one_row() -> None:
+def test_without_independent_rows_a_feed_has_one_row() -> None:
     graph = dataclasses.replace(RAGGED, rows_independent=False)
     check_feed("test", graph, random_row(5), True)
     expected = r"expected 1 row on axis 0 of .*, got 2; feed them one after the other, the bundle does not prove"

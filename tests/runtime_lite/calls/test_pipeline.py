@@ -129,7 +129,7 @@ def test_a_feed_that_does_not_fit_somewhere_is_refused_before_anything_runs(ragg
     with pytest.raises(BadInput) as refused:
         ragged.run({name: array for name, array in feed.items() if array is not None})
     assert sentence in str(refused.value)
-    assert ragged._server.balance().submitted == 0
+    assert ragged._server.request_counts().submitted == 0
 
 
 @pytest.mark.parametrize(

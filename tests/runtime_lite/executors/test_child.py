@@ -425,6 +425,6 @@ def test_a_time_out_of_the_callers_own_ends_his_wait_and_not_the_process(path: P
             with pytest.raises(TimeoutError, match="mine"):
                 model.run(feed(faulty.HANG))
             assert child in children(os.getpid())
-            assert runtime.ledger.count("failed") == 0
+            assert runtime.request_counts.count("failed") == 0
     finally:
         signal.signal(signal.SIGALRM, before)

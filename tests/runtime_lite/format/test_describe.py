@@ -62,7 +62,7 @@ def test_json_says_whatever_the_tables_say(tmp_path: Path) -> None:
     assert [word for word in words if word not in text] == []
 
 
-def test_lengths_formulas_and_the_licence_are_described(tmp_path: Path) -> None:
+def test_lengths_formulas_and_independent_rows_are_described(tmp_path: Path) -> None:
     with read_bundle(write_ragged_bundle(tmp_path / "bundle")) as bundle:
         text = describe_bundle(bundle)
     for words in (
@@ -75,7 +75,7 @@ def test_lengths_formulas_and_the_licence_are_described(tmp_path: Path) -> None:
         assert words in text
 
 
-def test_a_missing_licence_is_described(tmp_path: Path) -> None:
+def test_rows_that_are_not_independent_are_described(tmp_path: Path) -> None:
     graph = ragged_graph()
     axes, artifacts = {**graph.axes, "batch": Axis((1,))}, graph.artifacts[:2]
     alone = dataclasses.replace(graph, rows_independent=False, axes=axes, artifacts=artifacts)

@@ -69,7 +69,7 @@ def test_a_smallest_length_that_was_not_proved_is_refused(tmp_path: Path) -> Non
     assert "(axes.time.minimum is 3), got 1" in refusal(directory)
 
 
-def test_a_licence_that_is_dropped_is_refused(tmp_path: Path) -> None:
+def test_rows_independent_that_is_dropped_is_refused(tmp_path: Path) -> None:
     directory = write_ragged_bundle(tmp_path / "bundle")
 
     def drop(plain: dict[str, Any]) -> None:

@@ -110,9 +110,9 @@ def test_along_a_cache_all_begins_alike() -> None:
         check(dataclasses.replace(graph, states=states))
 
 
-def test_without_the_licence_the_only_bucket_is_one_row() -> None:
+def test_without_independent_rows_the_only_bucket_is_one_row() -> None:
     graph = dataclasses.replace(ragged_graph(), rows_independent=False)
-    expected = r"rows_independent: expected true, the licence for the buckets 1, 4 of 'batch', got false"
+    expected = r"rows_independent: expected true for the buckets 1, 4 of 'batch', got false"
     with pytest.raises(BundleRefused, match=expected):
         check(graph)
     alone = tuple(artifact for artifact in graph.artifacts if artifact.sizes["batch"] == 1)

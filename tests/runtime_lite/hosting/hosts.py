@@ -71,7 +71,7 @@ class ThisProcess:
         self._runtime.drain(PATIENCE_S)
 
     def close(self) -> None:
-        assert self._runtime.ledger.balanced
+        assert self._runtime.request_counts.balanced
         self._runtime.close()
 
 
@@ -141,5 +141,5 @@ class TritonStandIn:
     def close(self) -> None:
         for model in self._models.values():
             model.finalize()
-            assert model._runtime.ledger.balanced and model._runtime.ledger.live == 0
+            assert model._runtime.request_counts.balanced and model._runtime.request_counts.live == 0
         del sys.modules["triton_python_backend_utils"]

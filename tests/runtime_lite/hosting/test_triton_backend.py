@@ -37,7 +37,7 @@ def models(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mappin
     yield found
     for model in found.values():
         model.finalize()
-        assert model._runtime.ledger.balanced and model._runtime.ledger.live == 0
+        assert model._runtime.request_counts.balanced and model._runtime.request_counts.live == 0
 
 
 def plain(seed: int = 0) -> dict[str, Array]:

@@ -58,7 +58,7 @@ def test_streams_recordings_and_bursts_on_one_device(
     assert (kinds["stream"]["sent"], kinds["burst"]["sent"], kinds["utterance"]["sent"] > 0) == (75, 8, True)
     assert all(kind["done"] == kind["sent"] and kind["late_share"] == 0.0 for kind in kinds.values())
     assert set(kinds["stream"]["latency_ms"]) == {"first", "middle", "last", "all"}
-    assert found["ledger"]["submitted"] == found["ledger"]["done"] == sum(kind["sent"] for kind in kinds.values())
+    assert found["requests"]["submitted"] == found["requests"]["done"] == sum(kind["sent"] for kind in kinds.values())
     xml.etree.ElementTree.parse(written[1])
     events = json.loads(written[2].read_bytes())["traceEvents"]
     assert {event["name"] for event in events if event["ph"] == "b"} >= {"queue", "batch", "device", "answer"}

@@ -22,8 +22,8 @@ from runtime_lite.scheduling.shares import Shares
 from runtime_lite.serving import health, runs, server
 from runtime_lite.serving.batch import Part, Version
 from runtime_lite.serving.events import EventBus
-from runtime_lite.serving.ledger import Ledger
 from runtime_lite.serving.live_streams import LiveStreams
+from runtime_lite.serving.request_accounting import RequestAccounting
 from runtime_lite.serving.request_tracker import RequestTracker
 from runtime_lite.serving.slots import Hold, Slots
 from runtime_lite.serving.ticket import Responses
@@ -82,8 +82,10 @@ def keeps(original: Original, *arguments: Any) -> None:
 kept_ends: list[object] = []
 
 
-def forgets_cancelled(original: Original, ledger: Ledger, number: int, outcome: Any, reason: str = "") -> None:
-    original(ledger, number, outcome, "" if outcome == "cancelled" else reason)
+def forgets_cancelled(
+    original: Original, accounting: RequestAccounting, number: int, outcome: Any, reason: str = ""
+) -> None:
+    original(accounting, number, outcome, "" if outcome == "cancelled" else reason)
 
 
 def says_twice(original: Original, bus: EventBus, method: str, *told: Any) -> None:
@@ -162,7 +164,7 @@ PLANTED: dict[int, tuple[Any, str, Callable[..., Any]]] = {
     9: wraps(LiveStreams, "check_chunk", forgets_the_number),
     10: wraps(Slots, "take", takes_as_it_was),
     11: (Slots, "commit", commits_whatever_comes),
-    12: wraps(Ledger, "end", keeps),
+    12: wraps(RequestAccounting, "end", keeps),
     13: wraps(runtime_module.Runtime, "swap", says_nothing),
     14: wraps(server.Server, "drain", opens_the_gate_again),
     16: wraps(server.Server, "resize", opens_a_session_per_lane),
@@ -177,7 +179,7 @@ PLANTED: dict[int, tuple[Any, str, Callable[..., Any]]] = {
     25: wraps(OnnxExecutor, "__init__", opens_with_two_threads),
     26: (Chooser, "_slack", lambda self, urgent, now: (FOR_EVER, None)),
     27: (Chooser, "_slack", lambda self, urgent, now: (FOR_EVER, None)),
-    28: wraps(Ledger, "end", forgets_cancelled),
+    28: wraps(RequestAccounting, "end", forgets_cancelled),
     29: (RowCosts, "observe", lambda self, rows, ns: None),
     34: (RequestTracker, "note_loss", lambda self, ticket, stream: None),
 }

@@ -114,7 +114,7 @@ def serve(
     max_streams: int = 64,
     check_finite: bool = True,
 ) -> Iterator[Place]:
-    """Open a place, and see that its books balance whatever the test did."""
+    """Open a place, and see that its request counts balance whatever the test did."""
     place = Place(path, lanes, clock, observers, max_streams, check_finite)
     try:
         yield place
@@ -123,7 +123,7 @@ def serve(
         place.hook = lambda *_: None
         place.model.close()
         place.server.close("test", [], PATIENCE_S)
-    balance = place.server.balance()
+    balance = place.server.request_counts()
     assert balance.balanced and balance.live == 0
     assert place.server.health().streams == 0 == place.server._streams.slots_taken
     assert place.server.health().running == 0 == place.server.health().queued

@@ -48,8 +48,8 @@ def test_streams_survive_their_executor(tmp_path: Path) -> None:
         for thread in pushing:
             thread.join(PATIENCE_S)
         assert not any(thread.is_alive() for thread in pushing)
-        books = runtime.ledger
+        counts = runtime.request_counts
     assert wrong == []
     assert set(failed) <= {"crash"}
-    assert (books.balanced, books.live, books.count("failed")) == (True, 0, len(failed))
-    assert books.count("done") == STREAMS * CHUNKS
+    assert (counts.balanced, counts.live, counts.count("failed")) == (True, 0, len(failed))
+    assert counts.count("done") == STREAMS * CHUNKS

@@ -57,7 +57,7 @@ with Runtime(workers=2) as runtime:
         os.write(told, stream.submit({"x": chunks[1]}).result(PATIENCE_S)["y"].tobytes())
         with model.open_stream("streaming") as other:
             other.push({"x": chunks[0]})
-        assert runtime.health().healthy and runtime.ledger.balanced
+        assert runtime.health().healthy and runtime.request_counts.balanced
         runtime.close()
 
     hears, told = os.pipe()
@@ -88,7 +88,7 @@ with serve(sys.argv[1]) as place:
         is_refused(lambda: place.model.open_stream("streaming"))
         is_refused(lambda: stream.push({"x": random_chunks(1)[0]}))
         assert not heard, "those who wait are in the parent"
-        balance = place.server.balance()
+        balance = place.server.request_counts()
         assert balance.balanced and balance.live == 0
         place.model.close()
         place.server.close("test", [], PATIENCE_S)

@@ -77,7 +77,7 @@ def test_a_pipeline_is_one_request_and_each_graph_runs_once(place: Place) -> Non
     assert_same(place.model.run(feed(1)), truth(feed(1)))
     assert place.model.submit(feed(2), priority=3).result(PATIENCE_S).keys() == truth(feed(2)).keys()
     assert graphs_run(place) == ["streaming", "plain", "ragged"] * 2
-    assert dict(place.server.balance().ends) == {
+    assert dict(place.server.request_counts().ends) == {
         ("interactive", "done", ""): 1,
         ("interactive+3", "done", ""): 1,
     }
@@ -99,7 +99,7 @@ def test_the_same_graph_of_several_requests_shares_a_run(place: Place) -> None:
 
 def test_more_rows_than_fit_are_several_items_that_overtake_nothing(place: Place) -> None:
     assert_same(place.model.run(feed(1, rows=11)), truth(feed(1, rows=11)))
-    assert place.server.balance().submitted == 1
+    assert place.server.request_counts().submitted == 1
 
 
 def test_every_graph_has_the_class_and_priority_of_its_request_and_times_before_what_comes_behind(
@@ -132,7 +132,7 @@ def test_what_cannot_go_through_all_graphs_in_time_is_refused_when_it_comes(bund
         with pytest.raises(Overloaded) as refusal:
             place.model.submit(feed(1), deadline_ms=15)  # one run fits, two do not
         assert refusal.value.reason == "cannot be answered in time"
-        assert place.runs == [] and place.server.balance().count("dropped") == 1
+        assert place.runs == [] and place.server.request_counts().count("dropped") == 1
 
 
 @pytest.mark.parametrize("queued", [False, True])
@@ -196,7 +196,7 @@ def test_a_graph_that_fails_ends_its_request_and_no_other(place: Place) -> None:
         else:
             assert_same(ticket.result(PATIENCE_S), truth(fed))
     wait_until(lambda: place.server.health().running == 0)
-    assert place.server.balance().ends["interactive", "failed", "InternalError"] == 1
+    assert place.server.request_counts().ends["interactive", "failed", "InternalError"] == 1
 
 
 def test_a_caller_that_is_interrupted_takes_its_request_back_between_graphs(place: Place) -> None:
@@ -207,7 +207,7 @@ def test_a_caller_that_is_interrupted_takes_its_request_back_between_graphs(plac
     with pytest.raises(KeyboardInterrupt):
         place.model.run(feed(1))
     place.hook = lambda *_: None
-    assert place.server.balance().ends["interactive", "cancelled", "interrupted"] == 1
+    assert place.server.request_counts().ends["interactive", "cancelled", "interrupted"] == 1
     assert_same(place.model.run(feed(2)), truth(feed(2)))
 
 

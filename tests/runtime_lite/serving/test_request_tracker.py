@@ -79,7 +79,7 @@ def test_parts_of_one_request_that_are_dropped_together_end_it_once(bundle: Path
         place.release()
         with pytest.raises(Dropped, match="deadline"):
             ticket.result(PATIENCE_S)
-        assert place.server.balance().count("dropped") == 1 and place.server.health().queued == 0
+        assert place.server.request_counts().count("dropped") == 1 and place.server.health().queued == 0
 
 
 def test_what_cannot_be_served_in_time_is_refused_when_it_comes(bundle: Path) -> None:
@@ -88,7 +88,7 @@ def test_what_cannot_be_served_in_time_is_refused_when_it_comes(bundle: Path) ->
         with pytest.raises(Overloaded) as refusal:
             place.model.submit(feed(1), "plain", deadline_ms=5)  # a run takes 10 ms
         assert refusal.value.reason == "cannot be answered in time"
-        assert place.server.balance().count("dropped") == 1
+        assert place.server.request_counts().count("dropped") == 1
 
 
 def test_what_cannot_be_served_in_time_is_refused_before_its_values_are_looked_at(bundle: Path) -> None:
@@ -104,8 +104,8 @@ def test_what_cannot_be_served_in_time_is_refused_before_its_values_are_looked_a
         for _ in range(2):
             with pytest.raises(Overloaded, match=r"plain\.submit: .* cannot be answered in time"):
                 place.model.submit(wrong, "plain", deadline_ms=5)
-        books = place.server.balance()
-        assert (books.submitted, books.live, books.count("dropped")) == (3, 1, 2) and books.balanced
+        counts = place.server.request_counts()
+        assert (counts.submitted, counts.live, counts.count("dropped")) == (3, 1, 2) and counts.balanced
         ended = {"service": "interactive", "outcome": "dropped", "reason": "cannot be answered in time"}
         assert metrics.registry.get_sample_value("slipway_requests_ended_total", ended) == 2
         assert metrics.registry.get_sample_value("slipway_requests_live", {"service": "interactive"}) == 1

@@ -172,7 +172,7 @@ def test_an_interrupted_leader_gives_the_rows_of_others_to_others(place: Place) 
     second.join(PATIENCE_S)
     assert len(caught) == 1
     assert_close(ticket.result(PATIENCE_S)["y"], place.model.run(feed(1), "plain")["y"])
-    assert place.server.balance().ends["interactive", "cancelled", "interrupted"] == 1
+    assert place.server.request_counts().ends["interactive", "cancelled", "interrupted"] == 1
 
 
 # Isolation
@@ -191,7 +191,7 @@ def test_a_bad_item_fails_alone(place: Place, bad: int) -> None:
             assert ticket.outcome == "failed"
         else:
             assert_close(ticket.result(PATIENCE_S)["y"], place.model.run(feed(at), "plain")["y"])
-    assert place.server.balance().ends["interactive", "failed", "InternalError"] == 1
+    assert place.server.request_counts().ends["interactive", "failed", "InternalError"] == 1
 
 
 def test_streams_beside_a_bad_chunk_go_on_and_its_own_stays_as_it_was(place: Place) -> None:
@@ -230,7 +230,7 @@ def test_a_wrong_feed_never_reaches_a_queue(place: Place) -> None:
     for options in ({"deadline_ms": 0}, {"deadline_ms": "1"}, {"priority": 1.5}, {"service": "bulk"}):
         with pytest.raises(BadInput, match=r"plain\.submit: expected"):
             place.model.submit(feed(1), "plain", **options)
-    assert place.server.balance().submitted == 1
+    assert place.server.request_counts().submitted == 1
     place.release()
     assert good.result(PATIENCE_S).keys() == {"y"}
 

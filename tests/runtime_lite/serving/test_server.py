@@ -148,7 +148,7 @@ def test_closing_names_a_run_that_does_not_end_and_the_rest_is_closed(bundle: Pa
     assert models[0]._version.gone.wait(PATIENCE_S), "it is closed when its run ends"
     close(limit_s=PATIENCE_S)
     runtime.close(PATIENCE_S)
-    assert runtime.ledger.balanced and runtime.ledger.live == 0
+    assert runtime.request_counts.balanced and runtime.request_counts.live == 0
 
 
 def test_a_stream_is_forked_in_one_step_or_not_at_all(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +235,7 @@ def test_a_thread_that_is_interrupted_behind_its_run_gives_on_what_it_was_to_run
 
 
 class Ear:
-    """Hears everything and keeps books of its own."""
+    """Hears everything and counts requests itself."""
 
     def __init__(self) -> None:
         self.alive: set[int] = set()
@@ -264,7 +264,7 @@ class Ear:
         self.changes.append(change)
 
 
-def test_an_observer_hears_what_the_ledger_counts(bundle: Path) -> None:
+def test_an_observer_hears_what_request_accounting_counts(bundle: Path) -> None:
     ear = Ear()
     with serve(bundle, observers=[ear]) as place:
         place.hook = fail_on_mark
@@ -278,7 +278,7 @@ def test_an_observer_hears_what_the_ledger_counts(bundle: Path) -> None:
         with place.model.open_stream("streaming") as stream:
             stream.push({"x": random_chunks(1)[0]})
     ends = {key: ear.ends.count(key) for key in ear.ends}
-    assert ends == place.server.balance().ends and not ear.alive
+    assert ends == place.server.request_counts().ends and not ear.alive
     assert ear.changes == ["loaded", "opened", "closed", "unloaded"]
     first = ear.executions[0]
     assert (first.rows, first.sizes, first.used, first.places) == (2, {"batch": 4, "frames": 3}, 14, 28)
@@ -352,4 +352,4 @@ def test_a_class_that_means_nothing_is_refused_when_it_comes(place: Place, field
         place.model.submit(feed(1), "plain", service=odd)
     with pytest.raises(BadInput, match=f"open_stream: expected a service class with a {field}, got None"):
         place.model.open_stream("streaming", service=odd)
-    assert place.server.balance().submitted == 0
+    assert place.server.request_counts().submitted == 0

@@ -13,7 +13,7 @@ from runtime_lite.scheduling.queues import TaskQueue
 from runtime_lite.scheduling.task import Key
 from runtime_lite.serving.batch import Version
 from tests.soak.adder import fed, is_sum
-from tests.soak.books import Books
+from tests.soak.observed_requests import ObservedRequests
 from tests.soak.puppet import Puppet, adder, puppet
 
 STREAMS, CHUNKS = 6, 4
@@ -24,8 +24,8 @@ LONG, SHORT = 832, 40
 
 def serve_all(burst_of: int) -> None:
     """A burst is there before the chunks of every period; chunks run first, and what is rescored keeps its deadline."""
-    books = Books()
-    with puppet(observers=[books]) as place:
+    observed = ObservedRequests()
+    with puppet(observers=[observed]) as place:
         rescorer = Model(place.server, place.load(adder(2)), 0)
         place.hook = lambda _: place.clock.advance_to(place.clock() + int(RUN_MS * 1e6))
         streams = [place.model.open_stream(period_ms=PERIOD_MS) for _ in range(STREAMS)]
@@ -48,8 +48,8 @@ def serve_all(burst_of: int) -> None:
         place.release()
         assert all(is_sum(ticket.result(0), 2 * CHUNKS * (1 + at // STREAMS)) for at, ticket in enumerate(rescored))
         assert all(is_sum(ticket.result(0), 2 * (at % burst_of)) for at, ticket in enumerate(burst))
-        ledger = place.server.balance()
-        assert ledger.count("done") == ledger.submitted == 2 * CHUNKS * (STREAMS + burst_of) + 2 * STREAMS
+        counts = place.server.request_counts()
+        assert counts.count("done") == counts.submitted == 2 * CHUNKS * (STREAMS + burst_of) + 2 * STREAMS
         rescorer.close()
         for stream in streams:
             stream.close()

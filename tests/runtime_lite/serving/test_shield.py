@@ -215,7 +215,7 @@ def interrupted(path: Path, times: int) -> None:
         wait_until(lambda: runtime.health().running == 0)
         streams = [model.open_stream() for _ in range(16)]  # all slots are there
         assert runtime.health().healthy
-        assert runtime.ledger.balanced and not runtime.ledger.live
+        assert runtime.request_counts.balanced and not runtime.request_counts.live
         assert len(streams) == runtime.health().streams
         runtime.drain(PATIENCE_S)
         assert runtime.health().running == 0
@@ -255,6 +255,6 @@ def test_a_handler_that_raises_in_a_run_fails_nobodys_request(tmp_path: Path) ->
                 place.model.run(feed(2), "plain")
             assert raised.value.__context__ is None
             assert other.result(PATIENCE_S)
-            assert place.server.balance().count("failed") == 0
+            assert place.server.request_counts().count("failed") == 0
     finally:
         signal.signal(signal.SIGUSR1, before)

@@ -129,7 +129,7 @@ def test_room_and_chunks_are_checked(place: Place) -> None:
         with pytest.raises(BadInput, match="expected a list of feeds, got a dict"):
             stream.submit_all(chunks_of(1)[0])  # type: ignore[arg-type]
         assert stream.sequence == 0
-    assert place.server.balance().submitted == 0
+    assert place.server.request_counts().submitted == 0
 
 
 def test_whoever_asks_is_called_once_when_a_request_has_ended_in_whatever_way(place: Place) -> None:

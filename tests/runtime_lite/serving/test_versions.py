@@ -51,13 +51,13 @@ def test_a_version_that_is_gone_costs_nothing_any_more(bundle: Path) -> None:
 
 def test_a_version_that_is_needed_again_before_it_is_closed_stays(bundle: Path) -> None:
     with serve(bundle) as place:
-        books = Versions(place.scheduler, place.server._versions._costs, EventBus(()))
+        versions = Versions(place.scheduler, place.server._versions._costs, EventBus(()))
         version: Any = SimpleNamespace(name="other", pins=0, retired=False, gone=threading.Event())
-        books.pin(version)
-        books.retire(version, "swapped", 0)
+        versions.pin(version)
+        versions.retire(version, "swapped", 0)
         for _ in range(2):  # as when a run that lost its thread is queued anew, and loses it once more
-            books.unpin(version)
-            books.pin(version)
-        assert books.leaving() == []
-        books.unpin(version)
-        assert books.leaving() == [version]
+            versions.unpin(version)
+            versions.pin(version)
+        assert versions.leaving() == []
+        versions.unpin(version)
+        assert versions.leaving() == [version]

@@ -140,7 +140,7 @@ def test_without_any_thread_a_request_is_refused_by_name_before_it_is_taken(
         assert no.value.reason == "limit"
         with pytest.raises(ExecutorFailed, match=r"streaming\.open_stream: expected a thread"):
             place.model.open_stream("streaming", idle_s=1)
-        assert place.server.balance().submitted == 0 == place.server.health().streams  # nothing was taken
+        assert place.server.request_counts().submitted == 0 == place.server.health().streams  # nothing was taken
         assert place.model.run(feed(1), "plain")  # a caller needs no thread
         no_threads(False)
         assert place.model.submit(feed(1), "plain").result(PATIENCE_S)

@@ -1,12 +1,12 @@
-"""An observer that keeps books of its own, to compare the runtime's with."""
+"""An observer that counts requests itself, to compare the runtime's counts with."""
 
 from collections import Counter
 
 from runtime_lite.serving.events import Execution, ModelChange, Outcome, Request, StreamChange
-from runtime_lite.serving.ledger import Balance
+from runtime_lite.serving.request_accounting import RequestCounts
 
 
-class Books:
+class ObservedRequests:
     """Counts what it hears.
 
     Attributes:
@@ -46,6 +46,6 @@ class Books:
 
     def model_changed(self, model: str, change: ModelChange, now: int) -> None: ...
 
-    def agree(self, books: Balance) -> bool:
-        """Whether the runtime's books balance and say the same."""
-        return books.balanced and books.live == len(self.alive) and books.ends == self.ends and not self.twice
+    def agree(self, counts: RequestCounts) -> bool:
+        """Whether the runtime's counts balance and are the same."""
+        return counts.balanced and counts.live == len(self.alive) and counts.ends == self.ends and not self.twice

@@ -1,7 +1,7 @@
-"""The books of a runtime: every request that came in has ended exactly once, or is alive.
+"""Request accounting: every request that came in has ended exactly once, or is live.
 
-Ends are counted by class and reason; what is alive is kept by number beside the counts, so that `balanced` compares two
-things. Used under the server's lock.
+Ends are counted by class and reason; live requests are kept by number beside the counts, so that `balanced` compares
+two things. Used under the server's lock.
 """
 
 from collections import Counter
@@ -13,8 +13,8 @@ from runtime_lite.serving.events import Outcome
 
 
 @dataclass(frozen=True)
-class Balance:
-    """The books of a `Ledger` at one moment; what an `Observer` counts must come to the same.
+class RequestCounts:
+    """Counts of a `RequestAccounting` at one moment; an `Observer` that counts events must get the same.
 
     Attributes:
         submitted: requests that came in, refused ones included.
@@ -36,11 +36,11 @@ class Balance:
         return self.submitted == sum(self.ends.values()) + self.live
 
 
-class Ledger:
+class RequestAccounting:
     """Counts requests in and out."""
 
     def __init__(self) -> None:
-        """Start with empty books."""
+        """Start without a request."""
         self._submitted = 0
         self._live: dict[int, str] = {}
         self._ends: Counter[tuple[str, Outcome, str]] = Counter()
@@ -59,7 +59,7 @@ class Ledger:
         """
         service = self._live.pop(number, None)
         if service is None:
-            raise InternalError(f"ledger: expected a live request, got {number}, which is none; report this")
+            raise InternalError(f"requests: expected a live request, got {number}, which is none; report this")
         self._ends[service, outcome, reason] += 1
 
     @property
@@ -67,6 +67,6 @@ class Ledger:
         """Numbers of the requests that have not ended, oldest first."""
         return list(self._live)
 
-    def balance(self) -> Balance:
-        """The books now."""
-        return Balance(self._submitted, len(self._live), dict(self._ends))
+    def counts(self) -> RequestCounts:
+        """The counts now."""
+        return RequestCounts(self._submitted, len(self._live), dict(self._ends))
