@@ -167,7 +167,7 @@ class Lowered:
         data_outputs: outputs that are the caller's, under names that no pass may change.
         padded_axes: axes padded behind, as declared; pad_axes fills in their minimum.
         is_padded: whether pad_axes has run; cache axes have as many entries as slots from then on.
-        rows_independent: whether rows of one batch are proved independent: the licence to batch.
+        rows_independent: whether rows of one batch are proved independent; without it the runtime does not batch.
         row_places: for a graph that is written for one row, every input and output that is to have a batch axis; else
             those that have it elsewhere than in front. add_batch_axis empties it.
         ranges: the smallest and the largest of the whole numbers that inputs hold, as far as they are known.

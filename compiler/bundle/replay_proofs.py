@@ -3,7 +3,7 @@
 Four things are shown of every graph, and of one whose steps are derived that calls say what the whole sequence says:
 
 1. The certificate holds: the independent checker replays every step between the two graphs that it names.
-2. The licences of the manifest follow from it: rows, true lengths with their smallest, caches, masks.
+2. The claims of the manifest follow from it: independent rows, true lengths with their smallest, caches, masks.
 3. What ships follows from what was proved: the passes after the last proof and the freezing of buckets run again, and
    give the very bytes of every graph file. Passes that rounded or measured on data cannot run again; they are named.
 4. The graph that was proved takes and gives what the manifest says.
@@ -93,7 +93,7 @@ def _verify(bundle: Bundle, where: str, name: str, graph: Graph) -> str:
     _replay_once(bundle, where, name, content["records"])
     proofs = [record for record in content["records"] if record.get("kind") != KIND]
     if not proofs:
-        _require(where, "a proof of the licences in the manifest", _licences(graph) == _licences_of([]), "none")
+        _require(where, "a proof of the claims in the manifest", _claims(graph) == _claims_of([]), "none")
         return f"{name}: nothing is padded or batched, nothing to replay"
     steps = 0
     graphs = []
@@ -110,7 +110,7 @@ def _verify(bundle: Bundle, where: str, name: str, graph: Graph) -> str:
             steps += check(first.proto, after.proto, record, weights=weights)
         except Rejected as rejected:
             refuse(where, "a certificate that holds", str(rejected), REBUILD)
-    told, proved = _licences(graph), _licences_of(proofs)
+    told, proved = _claims(graph), _claims_of(proofs)
     if told != proved:
         key = next(key for key in told if told[key] != proved[key])
         refuse(where, f"the manifest's {key} to follow from the proof ({show(proved[key])})", show(told[key]), REBUILD)
@@ -119,7 +119,7 @@ def _verify(bundle: Bundle, where: str, name: str, graph: Graph) -> str:
     _require(where, f"buckets of at most the slots that are proved, {show(most)}", not beyond, show(beyond))
     _check_signature(where, graph, graphs[-1][1].proto)
     again = _build_again(bundle, where, name, graph, proofs, graphs[-1][1])
-    return f"{name}: certificate of {steps} steps replayed, licences follow from it; {again}; {steps_told}{UNSEEN}"
+    return f"{name}: certificate of {steps} steps replayed, the manifest follows from it; {again}; {steps_told}{UNSEEN}"
 
 
 def _replay_once(bundle: Bundle, where: str, name: str, records: Sequence[Mapping[str, Any]]) -> None:
@@ -171,7 +171,7 @@ def _require(where: str, expected: str, holds: bool, got: str) -> None:
         refuse(where, expected, got, REBUILD)
 
 
-def _licences(graph: Graph) -> dict[str, Any]:
+def _claims(graph: Graph) -> dict[str, Any]:
     """What a manifest allows that needs a proof."""
     padded = {n: axis for n, axis in graph.axes.items() if axis.length_input is not None}
     return {
@@ -183,8 +183,8 @@ def _licences(graph: Graph) -> dict[str, Any]:
     }
 
 
-def _licences_of(proofs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What certificates prove, in the words of `_licences`: rows by the last of them, lengths by those of padding."""
+def _claims_of(proofs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What certificates prove, in the words of `_claims`: rows by the last of them, lengths by those of padding."""
     batch = {proof["batch"] for proof in proofs}
     sides = {axis: side for proof in proofs for axis, side in proof["sides"].items()}
     lengths = {axis: given for proof in proofs for axis, given in proof["length_inputs"].items()}

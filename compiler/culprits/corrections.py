@@ -14,7 +14,7 @@ import numpy as np
 from compiler.calib.noise import share_of
 from compiler.recipe.gates import Tolerance
 from compiler.runners.choose import runners_of
-from compiler.runners.forced_values import Lesson
+from compiler.runners.forced_values import TeacherForcedRun
 from compiler.runners.instrumented import ADDED, REPLACED, correctable
 from compiler.runners.stream import OriginalCall
 from compiler.stages import Array, Feed, Lowered
@@ -38,14 +38,14 @@ class Correction:
     compared: Array
 
 
-def corrections(lesson: Lesson, names: Collection[str]) -> dict[str, Correction]:
+def corrections(forced_run: TeacherForcedRun, names: Collection[str]) -> dict[str, Correction]:
     """The corrections of one call by value."""
     found: dict[str, Correction] = {}
     for name in names:
-        expected, got, place = lesson.expected(name), lesson.got(name), lesson.places[name]
+        expected, got, place = forced_run.expected(name), forced_run.got(name), forced_run.places[name]
         with np.errstate(invalid="ignore", over="ignore"):
             error = expected - got
-        broken, whole = ~np.isfinite(error), lesson.local[name]
+        broken, whole = ~np.isfinite(error), forced_run.local[name]
         added, right = np.zeros(whole.shape, whole.dtype), np.zeros(whole.shape, whole.dtype)
         replaced, compared = np.zeros(whole.shape, bool), np.zeros(whole.shape, bool)
         with np.errstate(over="ignore"):  # half precision has no room for what masks fill with
@@ -76,7 +76,7 @@ class Injection:
         after: the graph.
         names: values that may be corrected.
         steps: the original's calls, in order.
-        lessons: of the same calls, by number.
+        forced_runs: of the same calls, by number.
         limits: of the gate.
         optimize: whether the runtime may rewrite the graph.
     """
@@ -86,13 +86,13 @@ class Injection:
         after: Lowered,
         names: Sequence[str],
         steps: Sequence[OriginalCall],
-        lessons: Mapping[int, Mapping[str, Correction]],
+        forced_runs: Mapping[int, Mapping[str, Correction]],
         limits: Tolerance,
         *,
         optimize: bool = False,
     ) -> None:
         self.lowered, self.names = correctable(after, names), tuple(names)
-        self.steps, self.lessons, self.limits = steps, lessons, limits
+        self.steps, self.forced_runs, self.limits = steps, forced_runs, limits
         self.dtypes = {str(value.name): value.dtype for value in self.lowered.model.graph.inputs}
         self.fresh = runners_of(self.lowered, optimize=optimize)
         self.trials: dict[tuple[frozenset[str], bool], Trial] = {}
@@ -114,7 +114,7 @@ class Injection:
 
     def feed(self, number: int, corrected: Collection[str], *, replace: bool) -> dict[str, Array]:
         """The corrections of one call; scalars of nothing where none is wanted or known."""
-        known = self.lessons.get(number, {})
+        known = self.forced_runs.get(number, {})
         found: dict[str, Array] = {}
         for name in self.names:
             each = known.get(name) if name in corrected else None

@@ -7,7 +7,7 @@ import numpy as np
 
 from compiler.calib.noise import rms
 from compiler.culprits.records import LocalError
-from compiler.runners.forced_values import Lesson, Lessons
+from compiler.runners.forced_values import TeacherForcedRun, TeacherForcedRuns
 from compiler.runners.stream import OriginalCall
 from compiler.verify.explained_rounding import ExplainedError, Rounding, is_counted
 
@@ -19,23 +19,26 @@ USUAL = 8
 
 
 def local_errors(
-    lessons: Lessons, steps: Sequence[OriginalCall], roundings: Mapping[str, Rounding], advance: Callable[[], None]
+    forced_runs: TeacherForcedRuns,
+    steps: Sequence[OriginalCall],
+    roundings: Mapping[str, Rounding],
+    advance: Callable[[], None],
 ) -> list[LocalError]:
     """Run all calls, and measure every section.
 
     Args:
-        lessons: of the graphs before and after a pass.
+        forced_runs: of the graphs before and after a pass.
         steps: the original's calls.
         roundings: of every section, by the value that it ends in, in the order of the graph.
         advance: called after every call.
     """
-    explained = ExplainedError(lessons.before, roundings, lessons.names)
+    explained = ExplainedError(forced_runs.before, roundings, forced_runs.names)
     tallies = {name: _Tally() for name in roundings}
-    for lesson in lessons.run(steps):
+    for forced_run in forced_runs.run(steps):
         for name, tally in tallies.items():
-            tally.add(lesson, name)
-        if lesson.step <= FIRST_NOISE or lesson.step == len(steps) - 1:
-            explained.measure(lesson)
+            tally.add(forced_run, name)
+        if forced_run.step <= FIRST_NOISE or forced_run.step == len(steps) - 1:
+            explained.measure(forced_run)
         advance()
     errors = [tally.error(name, explained.of(name, tally.signal)) for name, tally in tallies.items() if tally.errors]
     return with_usual(errors, roundings)
@@ -64,8 +67,8 @@ class _Tally:
         self.errors: list[tuple[float, int]] = []
         self.squares, self.elements = 0.0, 0
 
-    def add(self, lesson: Lesson, name: str) -> None:
-        expected, got = lesson.expected(name), lesson.got(name)
+    def add(self, forced_run: TeacherForcedRun, name: str) -> None:
+        expected, got = forced_run.expected(name), forced_run.got(name)
         counted, fine = is_counted(expected), is_counted(got)
         with np.errstate(invalid="ignore"):
             alike = (got == expected) | (np.sign(got) == np.sign(expected)) | (np.isnan(got) & np.isnan(expected))
@@ -73,7 +76,7 @@ class _Tally:
             np.any(counted & ~fine) or np.any(~counted & (fine | ~alike))
         )  # a filling is a filling of its sign
         both = counted & fine
-        self.errors.append((float("inf") if broken else rms(got[both] - expected[both]), lesson.step))
+        self.errors.append((float("inf") if broken else rms(got[both] - expected[both]), forced_run.step))
         self.squares += float(np.sum(expected[counted] ** 2))
         self.elements += int(counted.sum())
 

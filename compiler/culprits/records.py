@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from compiler import ir as graphs
 from compiler.errors import Place
-from compiler.runners.forced_values import Lesson
+from compiler.runners.forced_values import TeacherForcedRun
 from compiler.stages import Array, Lowered
 
 
@@ -115,7 +115,7 @@ class Findings:
         used: share of the limits that the worst tensor uses.
         left: the same without the culprits' own errors.
         names: values between the sections.
-        lesson: the call with the worst local error of the first section that is named.
+        forced_run: the call with the worst local error of the first section that is named.
         before: the graph before, as it was searched.
         after: the graph after.
     """
@@ -129,6 +129,6 @@ class Findings:
     used: float
     left: float
     names: tuple[str, ...]
-    lesson: Lesson | None
+    forced_run: TeacherForcedRun | None
     before: Lowered
     after: Lowered

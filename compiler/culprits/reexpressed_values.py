@@ -10,7 +10,7 @@ error behind them is gone once the graph is no longer cut at them.
 from collections.abc import Callable, Mapping, Sequence
 
 from compiler.calib.noise import rms
-from compiler.runners.forced_values import Lesson, read_by, region_of
+from compiler.runners.forced_values import TeacherForcedRun, read_by, region_of
 from compiler.stages import Lowered
 from compiler.verify.explained_rounding import is_counted
 
@@ -24,24 +24,26 @@ BLOCK = 16
 """Values between two errors, at most."""
 
 
-def reexpressed(after: Lowered, names: Sequence[str], lesson_of: Callable[[Sequence[str]], Lesson | None]) -> set[str]:
+def reexpressed(
+    after: Lowered, names: Sequence[str], forced_run_of: Callable[[Sequence[str]], TeacherForcedRun | None]
+) -> set[str]:
     """The values among `names` that the graph holds in another form.
 
     Args:
         after: the graph.
         names: values that it has in common with the graph before.
-        lesson_of: a call with the graph cut at some of them; None where there is none to look at.
+        forced_run_of: a call with the graph cut at some of them; None where there is none to look at.
     """
-    lesson = lesson_of(names)
-    if lesson is None:
+    forced_run = forced_run_of(names)
+    if forced_run is None:
         return set()
-    errors = {name: local_error(lesson, name) for name in names}
+    errors = {name: local_error(forced_run, name) for name in names}
     blocks = _blocks(_readers(after, names), errors, {str(value.name) for value in after.model.graph.outputs})
     dropped = set().union(*(block for block, _ in blocks))
-    lesson = lesson_of([name for name in names if name not in dropped]) if dropped else None
-    if lesson is None:
+    forced_run = forced_run_of([name for name in names if name not in dropped]) if dropped else None
+    if forced_run is None:
         return set()
-    left = {name: local_error(lesson, name) for name in names if name not in dropped}
+    left = {name: local_error(forced_run, name) for name in names if name not in dropped}
     confirmed = [block for block, ends in blocks if all(left.get(end, 0.0) <= REMAINING * errors[end] for end in ends)]
     return set().union(*confirmed)
 
@@ -77,9 +79,9 @@ def _blocks(
     return found
 
 
-def local_error(lesson: Lesson, name: str) -> float:
+def local_error(forced_run: TeacherForcedRun, name: str) -> float:
     """The error of a section on right inputs, relative to the signal; zero where numbers are broken altogether."""
-    expected, got = lesson.expected(name), lesson.got(name)
+    expected, got = forced_run.expected(name), forced_run.got(name)
     counted = is_counted(expected)
     signal = rms(expected[counted])
     if not signal or not (is_counted(got) == counted).all():

@@ -26,7 +26,7 @@ from compiler.bundle.staged_folder import staged
 from compiler.culprits.records import Culprit, Findings
 from compiler.errors import RecipeError
 from compiler.pieces import Content, write_files
-from compiler.runners.forced_values import Lesson, read_by, region_of
+from compiler.runners.forced_values import TeacherForcedRun, read_by, region_of
 from compiler.runners.half_precision import with_rounding
 from compiler.runners.stored_graph import stored
 from compiler.runners.structure import split
@@ -151,8 +151,8 @@ def _others(folder: Path) -> list[str]:
 
 def reproducer_files(findings: Findings, stage: str, beyond: float) -> dict[str, Content]:
     """Content by file name."""
-    lesson = findings.lesson
-    assert lesson is not None
+    forced_run = findings.forced_run
+    assert forced_run is not None
     tensors = [culprit.local.tensor for culprit in findings.culprits]
     known = {str(output.name) for node in findings.before.model.graph for output in node.outputs}
     known -= {state.output for state in findings.after.states}  # passes reshape them
@@ -160,20 +160,21 @@ def reproducer_files(findings: Findings, stage: str, beyond: float) -> dict[str,
     comparable = [name for name in tensors if name in known]
     before = cut_out(findings.before, comparable, ends) if comparable else None
     after = cut_out(findings.after, tensors, ends)
-    arrays: dict[str, Array] = {f"expected/{name}": lesson.right[name] for name in tensors if name not in known}
+    arrays: dict[str, Array] = {f"expected/{name}": forced_run.right[name] for name in tensors if name not in known}
     for file, lowered, model in (("before.onnx", findings.before, before), ("after.onnx", findings.after, after)):
         for name in graphs.inputs_named(model) if model is not None else ():
             arrays[f"{file}/{name}"] = _as_in_graph(
-                lowered, name, _given(lesson, name, is_after=lowered is findings.after)
+                lowered, name, _given(forced_run, name, is_after=lowered is findings.after)
             )
     packed = io.BytesIO()
     np.savez(packed, allow_pickle=False, **arrays)
     content = {
         "stage": stage,
         "graph": findings.after.graph,
-        "call": lesson.step,
+        "call": forced_run.step,
         "culprits": [
-            _described(culprit, lesson, beyond, is_known=culprit.local.tensor in known) for culprit in findings.culprits
+            _described(culprit, forced_run, beyond, is_known=culprit.local.tensor in known)
+            for culprit in findings.culprits
         ],
     }
     originals = {} if before is None else stored(split(with_rounding(before)), "before")
@@ -217,12 +218,12 @@ def _is_end(value: ir.Value, ends: set[str]) -> bool:
     return str(value.name) in ends
 
 
-def _given(lesson: Lesson, name: str, *, is_after: bool) -> Array:
+def _given(forced_run: TeacherForcedRun, name: str, *, is_after: bool) -> Array:
     """What a section reads: right values, in the form of its graph."""
     name = name.removesuffix(".given")
     if is_after:
-        return lesson.given(name) if name in lesson.right else lesson.inputs_after[name]
-    return lesson.before[name] if name in lesson.before else lesson.inputs_before[name]
+        return forced_run.given(name) if name in forced_run.right else forced_run.inputs_after[name]
+    return forced_run.before[name] if name in forced_run.before else forced_run.inputs_before[name]
 
 
 def _as_in_graph(lowered: Lowered, name: str, array: Array) -> Array:
@@ -231,11 +232,13 @@ def _as_in_graph(lowered: Lowered, name: str, array: Array) -> Array:
     return array if place is None else np.ascontiguousarray(place.to_graph(array))
 
 
-def _described(culprit: Culprit, lesson: Lesson, beyond: float, *, is_known: bool) -> dict[str, Any]:
+def _described(culprit: Culprit, forced_run: TeacherForcedRun, beyond: float, *, is_known: bool) -> dict[str, Any]:
     local, name = culprit.local, culprit.local.tensor
-    place = [part.indices(size)[:2] for part, size in zip(lesson.places[name], lesson.own[name].shape, strict=True)]
-    whole = (lesson.before[name] if is_known else lesson.right[name]).shape
-    ends = [part.indices(size)[1] for part, size in zip(lesson.origins[name], whole, strict=True)]
+    place = [
+        part.indices(size)[:2] for part, size in zip(forced_run.places[name], forced_run.own[name].shape, strict=True)
+    ]
+    whole = (forced_run.before[name] if is_known else forced_run.right[name]).shape
+    ends = [part.indices(size)[1] for part, size in zip(forced_run.origins[name], whole, strict=True)]
     fits = len(ends) == len(place)
     return {
         "tensor": name,

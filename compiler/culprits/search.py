@@ -23,7 +23,7 @@ from compiler.operator_traits import MOVING, QUANTIZING
 from compiler.recipe.gates import Tolerance
 from compiler.runners.choose import runner_of
 from compiler.runners.coded_states import codes_of
-from compiler.runners.forced_values import Lesson, Lessons, common_values, read_by, region_of
+from compiler.runners.forced_values import TeacherForcedRun, TeacherForcedRuns, common_values, read_by, region_of
 from compiler.runners.stream import OriginalCall
 from compiler.stages import Array, Lowered
 from compiler.verify.differences import compare, worst_of
@@ -124,12 +124,12 @@ class _Search:
         self.before, self.after, self.steps, self.limits = before, after, steps, limits
         self.optimize, self.advance = optimize, advance
         self.names: list[str] = []
-        self.kept: dict[tuple[str, ...], Lessons] = {}
+        self.kept: dict[tuple[str, ...], TeacherForcedRuns] = {}
         self.done, self.total = 0, 2 * len(steps) + 2 * SUSPECTS
 
     def run(self) -> Findings:
         common = common_values(self.before, self.after)
-        other_form = reexpressed(self.after, common, self._first_lesson)
+        other_form = reexpressed(self.after, common, self._first_forced_run)
         self.names = [name for name in common if name not in other_form]
         errors = self._local_errors()
         found = {each.tensor: each for each in errors}
@@ -148,11 +148,11 @@ class _Search:
             chosen, beyond = self._leading(injection, suspects, whole), True
         ranked = sorted(injection.names, key=lambda name: self._tried(injection, (name,)).power)
         named = chosen or tuple(ranked[:FEW])
-        lesson = self._lesson_of(found[named[0]].step) if named else None
+        forced_run = self._forced_run_of(found[named[0]].step) if named else None
         culprits = tuple(
-            self._culprit(found[name], lesson, _share(whole, self._tried(injection, (name,))))
+            self._culprit(found[name], forced_run, _share(whole, self._tried(injection, (name,))))
             for name in named
-            if lesson is not None
+            if forced_run is not None
         )
         return Findings(
             culprits=culprits if chosen else (),
@@ -164,7 +164,7 @@ class _Search:
             used=whole.used,
             left=self._tried(injection, chosen or (), replace=replace and bool(chosen)).used,
             names=tuple(self.names),
-            lesson=lesson,
+            forced_run=forced_run,
             before=self.before,
             after=self.after,
         )
@@ -174,14 +174,14 @@ class _Search:
         runner = runner_of(self.after, optimize=self.optimize)
         return not worst_of(compare(self.after, runner, self.steps), self.limits).holds(self.limits)
 
-    def _lessons(self, names: Sequence[str] | None = None) -> Lessons:
+    def _forced_runs(self, names: Sequence[str] | None = None) -> TeacherForcedRuns:
         key = tuple(self.names if names is None else names)
         if key not in self.kept:
-            self.kept = {key: Lessons(self.before, self.after, key, optimize=self.optimize)}  # one is large
+            self.kept = {key: TeacherForcedRuns(self.before, self.after, key, optimize=self.optimize)}  # one is large
         return self.kept[key]
 
-    def _first_lesson(self, names: Sequence[str]) -> Lesson | None:
-        return next(self._lessons(names).run(self.steps[:LOOKED_AT]), None)
+    def _first_forced_run(self, names: Sequence[str]) -> TeacherForcedRun | None:
+        return next(self._forced_runs(names).run(self.steps[:LOOKED_AT]), None)
 
     def _advance(self) -> None:
         self.done += 1
@@ -189,7 +189,7 @@ class _Search:
 
     def _local_errors(self) -> list[LocalError]:
         roundings = {name: rounding_of(self._region(name)) for name in [*self.names, *self._states()]}
-        return local_errors(self._lessons(), self.steps, roundings, self._advance)
+        return local_errors(self._forced_runs(), self.steps, roundings, self._advance)
 
     def _region(self, name: str) -> tuple[ir.Node, ...]:
         return region_of(self.after, name, set(self.names) - {name})
@@ -202,8 +202,8 @@ class _Search:
 
     def _injection(self, names: Sequence[str]) -> Injection:
         kept = {}
-        for lesson in self._lessons().run(self.steps) if names else ():
-            kept[lesson.step] = corrections(lesson, names)
+        for forced_run in self._forced_runs().run(self.steps) if names else ():
+            kept[forced_run.step] = corrections(forced_run, names)
             self._advance()
         return Injection(self.after, names, self.steps, kept, self.limits, optimize=self.optimize)
 
@@ -269,16 +269,16 @@ class _Search:
                 return tuple(ranked[:count])
         return None
 
-    def _lesson_of(self, step: int) -> Lesson:
-        return next(lesson for lesson in self._lessons().run(self.steps) if lesson.step == step)
+    def _forced_run_of(self, step: int) -> TeacherForcedRun:
+        return next(forced_run for forced_run in self._forced_runs().run(self.steps) if forced_run.step == step)
 
-    def _culprit(self, local: LocalError, lesson: Lesson, share: float | None) -> Culprit:
+    def _culprit(self, local: LocalError, forced_run: TeacherForcedRun, share: float | None) -> Culprit:
         nodes = self._region(local.tensor)
         read = [str(value.name) for value in read_by(nodes)]
         before, after = [], []
         for name in (*read, local.tensor):
-            right = lesson.before.get(name, lesson.inputs_before.get(name))
-            got = lesson.own.get(name, lesson.inputs_after.get(name))
+            right = forced_run.before.get(name, forced_run.inputs_before.get(name))
+            got = forced_run.own.get(name, forced_run.inputs_after.get(name))
             before += [] if right is None else [TensorStatistics.of(name, right)]
             after += [] if got is None else [TensorStatistics.of(name, got)]
         return Culprit(local, self._first_to_see(nodes), nodes, share, tuple(before), tuple(after))

@@ -124,8 +124,8 @@ class Bench:
 
 
 @dataclasses.dataclass(frozen=True)
-class Lesson:
-    """One call.
+class TeacherForcedRun:
+    """One call of the graphs before and after a pass, with every part of the later graph run on values of the earlier.
 
     Attributes:
         step: number of the call.
@@ -180,8 +180,8 @@ class Lesson:
         return whole
 
 
-class Lessons:
-    """All calls of both graphs, and of the graph after on the values of the graph before.
+class TeacherForcedRuns:
+    """Runs both graphs call by call, and every part of the graph after on the values of the graph before.
 
     Args:
         before: the graph before the pass.
@@ -198,7 +198,7 @@ class Lessons:
         self.forced = Bench(forced(after, names), optimize=optimize)
         self.maps = after.state_maps[len(before.state_maps) :]
 
-    def run(self, steps: Sequence[OriginalCall]) -> Iterator[Lesson]:
+    def run(self, steps: Sequence[OriginalCall]) -> Iterator[TeacherForcedRun]:
         """Call after call, in order; a first call of its own is left out."""
         for bench in (self.start, self.old, self.new, self.forced):
             if bench is not None:
@@ -211,10 +211,10 @@ class Lessons:
                 for bench in (self.old, self.new, self.forced):
                     bench.continue_at(self.start.runner.lengths)
                 continue
-            yield self._lesson(number, step.feed, states)
+            yield self._forced_run(number, step.feed, states)
             states = dict(self.old.runner.states)
 
-    def _lesson(self, number: int, feed: Feed, states: Mapping[str, Array]) -> Lesson:
+    def _forced_run(self, number: int, feed: Feed, states: Mapping[str, Array]) -> TeacherForcedRun:
         lengths, given = dict(self.old.runner.lengths), mapped(self.maps, states)
         inputs = self.old.full_feed(feed, states), self.new.full_feed(feed, given)
         right = self.old.call(feed, states)
@@ -225,9 +225,11 @@ class Lessons:
         places = {name: self._place(name, kept[name], own[name], feed) for name in kept}
         origins = {name: self.old.runner.valid(name, array, feed) for name, array in kept.items()}
         cut = {name: array[origins[name]] for name, array in kept.items()}
-        lesson = Lesson(number, feed, *inputs, lengths, states, given, right, cut, own, {}, origins, places)
-        more = {f"{FORCED}{name}": lesson.given(name) for name in self.names}
-        return dataclasses.replace(lesson, local=self.forced.call(feed, given, more))
+        forced_run = TeacherForcedRun(
+            number, feed, *inputs, lengths, states, given, right, cut, own, {}, origins, places
+        )
+        more = {f"{FORCED}{name}": forced_run.given(name) for name in self.names}
+        return dataclasses.replace(forced_run, local=self.forced.call(feed, given, more))
 
     def _place(self, name: str, right: Array, own: Array, feed: Feed) -> tuple[slice, ...]:
         """Without padding; of caches the newest entries that both have."""

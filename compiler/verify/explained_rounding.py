@@ -13,7 +13,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from compiler.calib.noise import rms
-from compiler.runners.forced_values import Bench, Lesson
+from compiler.runners.forced_values import Bench, TeacherForcedRun
 from compiler.runners.instrumented import FORCED, forced
 from compiler.stages import Array, Lowered
 
@@ -94,23 +94,23 @@ class ExplainedError:
         self.bench = Bench(forced(before, names))
         self.explained = dict.fromkeys(names, 0.0)
 
-    def measure(self, lesson: Lesson) -> None:
+    def measure(self, forced_run: TeacherForcedRun) -> None:
         """Take the errors of one call into account; the largest counts."""
         for rounding in sorted(set(self.roundings.values()), key=_coarseness):
-            rng = np.random.default_rng(lesson.step)
-            self.bench.continue_at(lesson.lengths)
+            rng = np.random.default_rng(forced_run.step)
+            self.bench.continue_at(forced_run.lengths)
             feed, states, more = (
                 {name: _off(array, rounding, rng) for name, array in given.items()}
                 for given in (
-                    lesson.feed,
-                    lesson.before_states,
-                    {f"{FORCED}{n}": lesson.before[n] for n in self.names},
+                    forced_run.feed,
+                    forced_run.before_states,
+                    {f"{FORCED}{n}": forced_run.before[n] for n in self.names},
                 )
             )
             got = self.bench.call(feed, states, more)
             for name in self.names:
                 if self.roundings[name] is rounding:
-                    right = lesson.before[name]
+                    right = forced_run.before[name]
                     counted = is_counted(right) & is_counted(got[name])
                     error = rms(got[name][counted].astype(np.float64) - right[counted])
                     error += rms(_off(right, rounding, rng)[counted] - right[counted])

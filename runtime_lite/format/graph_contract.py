@@ -1,9 +1,10 @@
 """What a graph file says of its own use, held against the manifest when a bundle is loaded.
 
-Frames per push, the true lengths that are proved, the licence to batch, formulas and initial states decide answers and
-cannot all be read off a graph. So every graph file carries them, in its metadata, beside the computation they belong
-to: a manifest that says anything else is refused before a session is opened. A changed manifest with new hashes does
-not pass; whoever changes the graph files as well can change their weights, too, which nothing here can notice.
+Frames per push, the true lengths that are proved, whether rows are independent, formulas and initial states decide
+answers and cannot all be read off a graph. So every graph file carries them, in its metadata, beside the computation
+they belong to: a manifest that says anything else is refused before a session is opened. A changed manifest with new
+hashes does not pass; whoever changes the graph files as well can change their weights, too, which nothing here can
+notice.
 """
 
 import dataclasses

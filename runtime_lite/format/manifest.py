@@ -177,8 +177,8 @@ class Graph:
         caches: the axes along which states keep frames, and how valid frames are counted along each.
         artifacts: one per combination of buckets.
         golden: `.npz` file of recorded feeds and outputs.
-        rows_independent: whether it is proved that a row of every output depends on that row of the inputs only: the
-            licence to batch. Without it no bucket of the batch axis is larger than 1.
+        rows_independent: whether it is proved that a row of every output depends on that row of the inputs only.
+            Without it no bucket of the batch axis is larger than 1.
         certificate: file that holds the proofs.
         batch_axis: the axis of rows, one of `axes`, whatever it is called; None for a graph without one.
         engine: for a target with a compiler of its vendor, what came of it; None where the graph files are run.

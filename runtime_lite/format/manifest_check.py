@@ -111,8 +111,8 @@ def _check_graph(where: str, graph: Graph) -> None:
         refuse(f"{where}.axes", "axes that an input of role 'data' has, their sizes come from the feed", repr(unfed[0]))
     if not graph.rows_independent and graph.row_buckets[-1] > 1:
         buckets = ", ".join(str(size) for size in graph.row_buckets)
-        licence = f"true, the licence for the buckets {buckets} of {graph.batch_axis!r}"
-        refuse(f"{where}.rows_independent", licence, "false")
+        expected = f"true for the buckets {buckets} of {graph.batch_axis!r}"
+        refuse(f"{where}.rows_independent", expected, "false")
     _check_artifacts(where, graph)
     _check_engine(f"{where}.engine", graph)
     _check_axes(where, graph)

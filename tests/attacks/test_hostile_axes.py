@@ -1,4 +1,4 @@
-"""Attacks through axes with a length per row, formulas and the licence to batch."""
+"""Attacks through axes with a length per row, formulas and `rows_independent`."""
 
 import time
 from collections.abc import Callable
@@ -143,21 +143,24 @@ EDITS: dict[str, tuple[Edit, str]] = {
         "tokens.shape: expected the axis 'batch' beside an axis with a length per row, got ['time']",
     ),
     "too many artifacts": (lambda m: add_buckets(m, 513), "artifacts: expected at most 1024, got 1026"),
-    # the licence
-    "no licence": (drop_at("rows_independent"), "graphs.ragged: expected the key 'rows_independent'"),
-    "licence withdrawn": (
+    # rows_independent
+    "no rows_independent": (drop_at("rows_independent"), "graphs.ragged: expected the key 'rows_independent'"),
+    "rows_independent withdrawn": (
         set_at("rows_independent", to=False),
-        "rows_independent: expected true, the licence for the buckets 1, 4 of 'batch', got false",
+        "rows_independent: expected true for the buckets 1, 4 of 'batch', got false",
     ),
-    "licence as number": (set_at("rows_independent", to=1), "rows_independent: expected true or false, got 1"),
-    "licence as text": (set_at("rows_independent", to="true"), "rows_independent: expected true or false, got 'true'"),
-    "licence without proof": (drop_at("certificate"), "graphs.ragged: expected the key 'certificate'"),
+    "rows_independent as number": (set_at("rows_independent", to=1), "rows_independent: expected true or false, got 1"),
+    "rows_independent as text": (
+        set_at("rows_independent", to="true"),
+        "rows_independent: expected true or false, got 'true'",
+    ),
+    "rows_independent without proof": (drop_at("certificate"), "graphs.ragged: expected the key 'certificate'"),
     "proof of nothing": (set_at("certificate", to=None), "certificate: expected a file name, got None"),
 }
 
 
 @pytest.mark.parametrize("attack", EDITS)
-def test_hostile_lengths_formulas_and_licences(tmp_path: Path, attack: str) -> None:
+def test_hostile_lengths_formulas_and_rows(tmp_path: Path, attack: str) -> None:
     edit, sentence = EDITS[attack]
     directory = write_ragged_bundle(tmp_path / "bundle")
     edit_manifest(directory, edit)

@@ -135,10 +135,10 @@ def test_rows_of_one_call_may_be_streams_of_different_ages(built: Project) -> No
     assert ages == [{"near": [4], "far": [4]}, {"near": [6], "far": [8]}, {"near": [6], "far": [12]}]
 
 
-def test_the_licences_of_both_caches_follow_from_the_proof(built: Project) -> None:
+def test_the_claims_about_both_caches_follow_from_the_proof(built: Project) -> None:
     ended = built.run("verify", "bundle")
     assert ended.code == 0, ended.err
-    assert "licences follow from it; 1 graph files follow from it byte for byte" in ended.out
+    assert "the manifest follows from it; 1 graph files follow from it byte for byte" in ended.out
 
 
 def test_both_caches_are_shown(built: Project) -> None:

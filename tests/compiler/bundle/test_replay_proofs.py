@@ -65,7 +65,7 @@ def proof(content: Any) -> Any:
 
 def test_a_built_bundle_is_replayed_and_says_what_it_cannot_show(bundle: Path) -> None:
     said = replayed(bundle)
-    assert "steps replayed, licences follow from it; 1 graph files follow from it byte for byte" in said
+    assert "steps replayed, the manifest follows from it; 1 graph files follow from it byte for byte" in said
     assert "not checkable here: that the graph before the proof is the original model, and its weights" in said
 
 
@@ -103,7 +103,7 @@ def swap_outputs(content: Any) -> None:
 CERTIFICATES: dict[str, tuple[Edit, str]] = {
     "empty": (lambda c: {}, "a certificate with 'graph' and 'records'"),
     "a list": (lambda c: [], "a certificate with 'graph' and 'records'"),
-    "no records": (lambda c: c.update(records=[]), "a proof of the licences in the manifest, got none"),
+    "no records": (lambda c: c.update(records=[]), "a proof of the claims in the manifest, got none"),
     "records of no shape": (lambda c: c.update(records=[{}]), "a certificate as a build writes it"),
     "records as text": (lambda c: c.update(records="x"), "a certificate with 'graph' and 'records'"),
     "foreign": (lambda c: c.update(graph="other"), "a certificate of graph 'net', got one of 'other'"),
@@ -237,7 +237,7 @@ def forget_rows(plain: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("edit", "words"), [(change_step, "caches"), (forget_rows, "axis of independent rows")], ids=["caches", "rows"]
 )
-def test_a_licence_that_does_not_follow_is_refused(bundle: Path, edit: Edit, words: str) -> None:
+def test_a_claim_that_does_not_follow_is_refused(bundle: Path, edit: Edit, words: str) -> None:
     edit_manifest(bundle, edit)
     (bundle / "costs.json").unlink()
     named = {each["file"] for each in graph_of(json.loads((bundle / "manifest.json").read_bytes()))["artifacts"]}

@@ -90,4 +90,4 @@ def test_a_bundle_without_lines_holds_none_and_its_proofs_replay(project: Projec
     assert files_that_name(project.folder / "bare", told) == set()
     replayed = project.run("verify", "bare")
     assert replayed.code == 0, replayed.err
-    assert "steps replayed, licences follow from it; 1 graph files follow from it byte for byte" in replayed.out
+    assert "steps replayed, the manifest follows from it; 1 graph files follow from it byte for byte" in replayed.out

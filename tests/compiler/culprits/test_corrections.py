@@ -4,7 +4,7 @@ import numpy as np
 
 from compiler.culprits.corrections import Injection, corrections
 from compiler.recipe.gates import Tolerance
-from compiler.runners.forced_values import Lessons, common_values
+from compiler.runners.forced_values import TeacherForcedRuns, common_values
 from tests.kit.deep_stream import behind, change_weight, deep_stream, in_half, steps_of
 
 LIMITS = Tolerance(max_abs=1e-4)
@@ -18,8 +18,10 @@ def injection_for(*names: str, half: bool = False, infinite: bool = False) -> In
     if half:
         in_half(after.model)
     steps = steps_of(before, 4)
-    lessons = Lessons(before, after, common_values(before, after)).run(steps)
-    return Injection(after, names, steps, {lesson.step: corrections(lesson, names) for lesson in lessons}, LIMITS)
+    forced_runs = TeacherForcedRuns(before, after, common_values(before, after)).run(steps)
+    return Injection(
+        after, names, steps, {forced_run.step: corrections(forced_run, names) for forced_run in forced_runs}, LIMITS
+    )
 
 
 def test_the_culprits_error_goes_and_values_behind_it_do_not_cancel_it() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 
 from compiler.culprits.local_errors import local_errors, with_usual
 from compiler.culprits.records import LocalError
-from compiler.runners.forced_values import Lessons, common_values
+from compiler.runners.forced_values import TeacherForcedRuns, common_values
 from compiler.verify.explained_rounding import Rounding
 from tests.kit.deep_stream import change_weight, deep_stream, steps_of
 
@@ -15,7 +15,7 @@ def test_errors_of_all_regions_over_all_calls() -> None:
     names = common_values(before, after)
     calls: list[None] = []
     found = local_errors(
-        Lessons(before, after, names),
+        TeacherForcedRuns(before, after, names),
         steps_of(before, 3),
         dict.fromkeys(names, Rounding.FLOAT32),
         lambda: calls.append(None),

@@ -10,7 +10,7 @@ from compiler import ir as graphs
 from compiler.culprits.reexpressed_values import reexpressed
 from compiler.culprits.search import find_culprits
 from compiler.recipe.gates import Tolerance
-from compiler.runners.forced_values import Lesson, Lessons, common_values
+from compiler.runners.forced_values import TeacherForcedRun, TeacherForcedRuns, common_values
 from compiler.stages import Lowered
 from tests.kit.deep_stream import change_axis, change_weight, deep_stream, steps_of
 from tests.kit.graphs import node_named
@@ -27,10 +27,10 @@ def divide_up(model: ir.Model, layer: int, factor: float = 4.0) -> None:
 
 
 def other_forms(after: Lowered) -> set[str]:
-    def lesson_of(names: Sequence[str]) -> Lesson | None:
-        return next(Lessons(BEFORE, after, names).run(STEPS[:1]), None)
+    def forced_run_of(names: Sequence[str]) -> TeacherForcedRun | None:
+        return next(TeacherForcedRuns(BEFORE, after, names).run(STEPS[:1]), None)
 
-    return reexpressed(after, common_values(BEFORE, after), lesson_of)
+    return reexpressed(after, common_values(BEFORE, after), forced_run_of)
 
 
 def test_values_between_two_weights_are_found() -> None:

@@ -8,7 +8,7 @@ from compiler import ir as graphs
 from compiler.passes.pack_states import PackStates
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
-from compiler.runners.forced_values import Lesson, Lessons, common_values, read_by, region_of
+from compiler.runners.forced_values import TeacherForcedRun, TeacherForcedRuns, common_values, read_by, region_of
 from compiler.runners.instrumented import forced
 from compiler.stages import Lowered
 from compiler.verify.differences import max_abs_difference
@@ -20,9 +20,13 @@ OFFLINE = """(float[batch,time,4] x, float[4,4] w) => (float[batch,s,4] y) <int6
  { h = MatMul(x, w) e = Exp(h) m = ReduceMean<keepdims = 1>(e, one) y = Sub(e, m) }"""
 
 
-def wrong_values(lesson: Lesson, tolerance: float = 1e-5) -> list[str]:
+def wrong_values(forced_run: TeacherForcedRun, tolerance: float = 1e-5) -> list[str]:
     """Regions that make something else of right inputs."""
-    return [name for name in lesson.right if max_abs_difference(lesson.got(name), lesson.expected(name)) > tolerance]
+    return [
+        name
+        for name in forced_run.right
+        if max_abs_difference(forced_run.got(name), forced_run.expected(name)) > tolerance
+    ]
 
 
 def layers(count: int) -> Lowered:
@@ -32,9 +36,9 @@ def layers(count: int) -> Lowered:
 def test_only_the_broken_region_is_wrong_in_every_call() -> None:
     before, after = layers(3), layers(3)
     change_weight(after.model, "wk_0", 1.5)
-    lessons = list(Lessons(before, after, common_values(before, after)).run(steps_of(before, 4)))
-    assert [wrong_values(lesson) for lesson in lessons] == [["key_0"]] * 4
-    own = lessons[2].own["logits"] - lessons[2].right["logits"]
+    forced_runs = list(TeacherForcedRuns(before, after, common_values(before, after)).run(steps_of(before, 4)))
+    assert [wrong_values(forced_run) for forced_run in forced_runs] == [["key_0"]] * 4
+    own = forced_runs[2].own["logits"] - forced_runs[2].right["logits"]
     assert np.max(np.abs(own)) > 1e-2, "the error reaches the output when nothing is forced"
 
 
@@ -42,13 +46,13 @@ def test_padding_of_caches_is_left_as_the_graph_has_it() -> None:
     before = layers(2)
     after = WindowStates().apply(PadAxes().apply(layers(2)).lowered).lowered
     steps = steps_of(before, 4)
-    lessons = list(Lessons(before, after, common_values(before, after)).run(steps))
-    assert lessons[0].right["key_0"].shape[1] == 4
-    assert lessons[0].own["key_0"].shape[1] == 12
-    assert not any(wrong_values(lesson) for lesson in lessons)
+    forced_runs = list(TeacherForcedRuns(before, after, common_values(before, after)).run(steps))
+    assert forced_runs[0].right["key_0"].shape[1] == 4
+    assert forced_runs[0].own["key_0"].shape[1] == 12
+    assert not any(wrong_values(forced_run) for forced_run in forced_runs)
     change_weight(after.model, "wv_1", 1.5)
-    lessons = list(Lessons(before, after, common_values(before, after)).run(steps))
-    assert [wrong_values(lesson) for lesson in lessons] == [["value_1"]] * 4
+    forced_runs = list(TeacherForcedRuns(before, after, common_values(before, after)).run(steps))
+    assert [wrong_values(forced_run) for forced_run in forced_runs] == [["value_1"]] * 4
 
 
 def test_states_are_given_as_the_pass_has_packed_them() -> None:
@@ -58,9 +62,9 @@ def test_states_are_given_as_the_pass_has_packed_them() -> None:
     before, after = padded(), PackStates().apply(padded()).lowered
     assert len(after.states) == 1
     graphs.infer_shapes(after.model)
-    lessons = list(Lessons(before, after, common_values(before, after)).run(steps_of(layers(2), 4)))
-    assert after.states[0].output in lessons[0].right
-    assert not any(wrong_values(lesson) for lesson in lessons)
+    forced_runs = list(TeacherForcedRuns(before, after, common_values(before, after)).run(steps_of(layers(2), 4)))
+    assert after.states[0].output in forced_runs[0].right
+    assert not any(wrong_values(forced_run) for forced_run in forced_runs)
 
 
 def test_lengths_behind_an_axis_are_cut_to_what_is_valid() -> None:
@@ -72,8 +76,8 @@ def test_lengths_behind_an_axis_are_cut_to_what_is_valid() -> None:
     feeds = [{"x": rng.standard_normal((1, length, 4)).astype(np.float32)} for length in (3, 7)]
 
     def wrong() -> list[list[str]]:
-        lessons = Lessons(before, after, common_values(before, after))
-        return [wrong_values(lessons._lesson(number, feed, {})) for number, feed in enumerate(feeds)]
+        forced_runs = TeacherForcedRuns(before, after, common_values(before, after))
+        return [wrong_values(forced_runs._forced_run(number, feed, {})) for number, feed in enumerate(feeds)]
 
     assert common_values(before, after) == ["h", "e", "y"]
     assert wrong() == [[], []]

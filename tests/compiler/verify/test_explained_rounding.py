@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compiler.calib.noise import rms
-from compiler.runners.forced_values import Lessons
+from compiler.runners.forced_values import TeacherForcedRuns
 from compiler.runners.stream import OriginalCall
 from compiler.stages import Lowered
 from compiler.verify.explained_rounding import ExplainedError, Rounding, is_counted, rounding_of
@@ -32,8 +32,8 @@ def explained(rounding: Rounding) -> dict[str, float]:
     lowered = Lowered("net", parse(CANCELLING))
     feed = {"x": np.random.default_rng(0).standard_normal((1, 64)).astype(np.float32)}
     measured = ExplainedError(lowered, {"s": rounding, "d": rounding}, ["s", "d"])
-    for lesson in Lessons(lowered, lowered, ["s", "d"]).run([OriginalCall(feed, {}, {})]):
-        measured.measure(lesson)
+    for forced_run in TeacherForcedRuns(lowered, lowered, ["s", "d"]).run([OriginalCall(feed, {}, {})]):
+        measured.measure(forced_run)
     return {name: measured.of(name, 1.0) for name in ("s", "d")}
 
 
