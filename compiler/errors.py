@@ -1,4 +1,4 @@
-"""What can go wrong, whose fault it is, and the exit code the front door answers with.
+"""Defines the errors of the toolchain: whose fault each is, and its exit code.
 
     yours        RecipeError, CheckpointError, DataError   2   the recipe, the checkpoint or the data is wrong
     unsupported  Refused                                   3   cannot be proved, or no rule exists

@@ -1,4 +1,4 @@
-"""What ONNX operators are like: each trait is written down once, and whoever wants to know it asks here.
+"""Defines traits of ONNX operators, each as one list of names; other modules look them up here.
 
 How an operator is proved, batched or simplified is no trait; that is in the tables operator -> rule.
 """

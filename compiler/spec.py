@@ -1,4 +1,4 @@
-"""What IR is legal at each boundary; the checkers name the first value that is not."""
+"""Checks that a graph is legal at the boundary between two stages; names the first value that is not."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""How a command ends: with an exit code, and with one sentence where the one who gave it can mend what went wrong."""
+"""Ends a command with an exit code, and with one sentence where the caller can mend what went wrong."""
 
 import os
 import sys

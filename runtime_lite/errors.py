@@ -1,4 +1,4 @@
-"""What can go wrong at run time, whose fault it is, and the exit code of `python -m runtime_lite`.
+"""Defines the errors of the runtime: whose fault each is, and the exit code of `python -m runtime_lite`.
 
     the caller   BadInput        2   a feed, an argument, or the use of something closed
     the bundle   BundleRefused   2   truncated, altered, hostile, or of a version this runtime does not read

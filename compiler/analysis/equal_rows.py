@@ -1,4 +1,4 @@
-"""What is the same in every row of a graph: computed of constants, and of what has one content for all rows.
+"""Finds values that are the same in every row: computed of constants, and of values with one content for all rows.
 
 A count that begins with 0 is such a content, and so are the positions that are looked up by it: computed once, for one
 row, they serve whoever repeats them for all rows by broadcasting.

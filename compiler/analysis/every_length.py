@@ -1,4 +1,4 @@
-"""What of a graph depends on the true length of a cache alone, computed for every length that a row can have."""
+"""Computes, for every true length of a cache, the values of a graph that depend on that length alone."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What is known of one value of the padded program, and what a rule says of one node.
+"""Records of what is known of a value of the padded program, and of a rule's verdict on a node.
 
 A value's places are told apart by which of its padded axes they lie in the padding of: the region {} is valid, {2} is
 padding of axis 2 only, {2, 3} padding of both. Entries of valid places equal those of the unpadded program.

@@ -1,4 +1,4 @@
-"""Python's garbage collector, paused or slowed down while a great many objects are made that live on."""
+"""Pauses or slows down Python's garbage collector while a great many lasting objects are made."""
 
 import contextlib
 import gc

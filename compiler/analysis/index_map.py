@@ -1,4 +1,4 @@
-"""Where every entry of a chain of movements comes from, derived in symbols: for every number of frames at once.
+"""Derives in symbols, for every number of frames, which entry of the source each entry of a chain of movements is.
 
     scores [N, 2N-1] -> pad a column -> [N, 2N] -> [2N, N] -> drop a row -> [N, 2N-1] -> cut to [N, N]
     out[i, j] = scores[i, j - i + N - 1]

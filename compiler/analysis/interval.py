@@ -1,4 +1,4 @@
-"""What the entries of a region of a value may be: an interval, with infinity and NaN told apart from finite numbers."""
+"""Bounds the entries of a region of a value by an interval; infinity and NaN are kept apart from finite numbers."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""What an operator costs, from shapes alone: multiply-adds, bytes moved, and the time of the larger of the two.
+"""Estimates the cost of an operator from shapes alone: multiply-adds, bytes moved, and the longer of the two times.
 
 A model of two figures (a roofline): arithmetic at one rate, memory at another, and an operator takes as long as the
 slower one. It is there to compare two ways of computing the same, not to predict milliseconds.

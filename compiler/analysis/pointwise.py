@@ -1,4 +1,4 @@
-"""Whether a node works on each entry of an axis alone, asked of the rule table for one node by itself."""
+"""Decides whether a node works on each entry of an axis alone, by asking the rule table for one node by itself."""
 
 from collections.abc import Mapping
 

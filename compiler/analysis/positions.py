@@ -1,4 +1,4 @@
-"""How far apart the positions are that two operands count, by region: what decides causal and banded masks.
+"""Computes how far apart the positions of two operands are, by region; causal and banded masks depend on it.
 
 key position - query position, both along axes of L entries, valid first:
     key in the padding, query valid:  at least 1

@@ -1,4 +1,4 @@
-"""What a stream computes alike in every call: of inputs that it is fed alike each time, and of nothing else.
+"""Finds the values that are the same in every call of a stream: computed only of inputs that never change.
 
 Nothing is matched: a value counts where all that it is computed of does, sizes aside that no frame changes.
 """

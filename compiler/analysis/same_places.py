@@ -1,4 +1,4 @@
-"""Whether movements of padded rows put every valid entry where the row alone has it, for all slots and frames.
+"""Checks that movements of padded rows put each valid entry where the row alone has it, for all slots and frames.
 
 Of an index map there are two readings: one row of `frames` frames, and rows of `frames + more` slots. Every valid place
 of the result is compared: what the row alone has there, and what the padded program has at that place's slot.

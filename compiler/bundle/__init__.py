@@ -1,1 +1,1 @@
-"""What ships: a folder written at once or not at all, compared, finished, and proved again from its own files."""
+"""Writes, compares and finishes bundles, and replays their proofs from their own files; a bundle is whole or absent."""

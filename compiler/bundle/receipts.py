@@ -1,4 +1,4 @@
-"""What gates have measured of a bundle, as it lies in it: of each graph, and of the whole."""
+"""Records in a bundle what gates have measured of it: of each graph, and of the whole."""
 
 import dataclasses
 import hashlib

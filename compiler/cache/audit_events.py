@@ -1,4 +1,4 @@
-"""What the interpreter's audit events mean for a result that is to be kept.
+"""Decides, by the interpreter's audit events, whether the result of a stage may be kept.
 
 The interpreter says what happens before it happens, whoever asks for it
 (https://docs.python.org/3/library/audit_events.html).

@@ -1,4 +1,4 @@
-"""What a stage's result hangs on besides its declared inputs, written down so that it can be compared later.
+"""Records what a stage's result depends on besides its declared inputs, so that it can be compared later.
 
 A dependency is a text that says what was looked at; its state is a text as well: the hash of a content, or `absent`.
 

@@ -1,4 +1,4 @@
-"""What the loaded modules of an installed package consist of: native libraries, and the packages that they use."""
+"""Lists the files of an installed package's loaded modules: native libraries, and the packages that they use."""
 
 import ctypes
 import dataclasses

@@ -1,4 +1,4 @@
-"""Where the import system would find a module; nothing is imported and no code runs."""
+"""Finds where the import system would find a module; nothing is imported and no code runs."""
 
 import importlib.machinery
 import sys

@@ -1,4 +1,4 @@
-"""What calibration keeps of a tensor, in constant memory: a histogram, the extremes, channel figures and a few rows.
+"""Keeps, in constant memory, what calibration needs of a tensor: a histogram, extremes, channel figures, a few rows.
 
 Bins are equal over [-R, R] with R the smallest power of two above every entry, so counts do not depend on the
 order in which arrays come. Entries that are NaN or infinite are padding, by the promise that valid entries never see

@@ -1,4 +1,4 @@
-"""How large the numbers inside a graph become on calibration streams, and which of them half precision cannot hold."""
+"""Measures the largest numbers inside a graph on calibration streams, and which of them half precision cannot hold."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""What rounding one node's results to half precision does to the results of the graph: measured, node by node.
+"""Measures, node by node, how rounding a node's results to half precision changes the results of the graph.
 
 One graph holds a switch behind every node: with the switch on, its results go through half precision. Each probe runs
 one call with one switch on and compares outputs and states with the run without any. The shares of noise add up over

@@ -1,4 +1,4 @@
-"""States of which a model gives the new frames alone: each becomes a whole cache before anything is proved of it.
+"""Gives a whole cache to a state of which the model returns the new frames alone, before anything is proved of it.
 
 Before:
     new_keys [batch, chunk, W] is an output, which whoever runs the model joins to his cache

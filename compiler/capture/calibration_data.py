@@ -1,4 +1,4 @@
-"""What passes measure on: ranges on the recipe's calibration streams, the task on its development streams.
+"""Gives passes the data that they measure on: calibration streams for ranges, development streams for the task.
 
 Calibration, development and verification data have nothing in common: what a choice was made on cannot show that it was
 right, and what ranges were taken from cannot show that they are wide enough.

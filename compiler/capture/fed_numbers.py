@@ -1,4 +1,4 @@
-"""What a recipe says of the whole numbers that are fed, held to the tables that they are looked up in."""
+"""Checks the ranges that a recipe gives for whole numbers against the tables in which they are looked up."""
 
 from collections.abc import Sequence
 

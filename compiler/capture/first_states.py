@@ -1,4 +1,4 @@
-"""What states hold at the start of a stream, where a recipe names files: read, and written into its record as numbers.
+"""Reads the files that a recipe names for the first states of a stream, and writes their numbers into its record.
 
 Keys of cached results are made of the record, so that what a file holds is part of them, and its name is not.
 """

@@ -1,4 +1,4 @@
-"""What a module holds, as digests: the same for two modules that answer alike, and otherwise the names that differ."""
+"""Digests the contents of a module; two modules that answer alike are equal, or the names that differ are returned."""
 
 import hashlib
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What whoever runs a model does between two calls: frames go behind their cache, counts move on, slots are filled.
+"""Does what a caller of the model does between two calls: appends frames, raises counts, fills slots.
 
 The graph that is built does so itself (appended_frames.py, counts.py, held_states.py); here the original is held to the
 same.

@@ -1,4 +1,4 @@
-"""Why a captured graph does not answer as its original: the original itself, its factory, or torch's exporter."""
+"""Finds why a captured graph does not answer as its original: the original, its factory, or torch's exporter."""
 
 import contextlib
 import functools

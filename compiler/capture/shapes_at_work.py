@@ -1,4 +1,4 @@
-"""What shapes the results of a captured graph have when it runs, where shape inference cannot tell."""
+"""Measures the shapes of a captured graph's results by running it, where shape inference fails."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""Why an original answers the same feeds otherwise the second time: what it draws, what it keeps, how it was made.
+"""Finds why an original answers the same feeds differently the second time: random numbers, kept state, its making.
 
 Asked only where a graph differs from its original: nothing can be compared with a model that differs from itself.
 """

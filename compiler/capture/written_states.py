@@ -1,4 +1,4 @@
-"""What a module gives at a call: what it returns, and the states that it writes into its arguments and does not return.
+"""Collects the results of a call of a module: what it returns, and the states that it writes into its arguments.
 
 results  y                  caches[0] = new; return y            as   y, next_cache
          y, hidden          cache.copy_(new); return y, hidden   as   y, next_cache, hidden

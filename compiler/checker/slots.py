@@ -1,4 +1,4 @@
-"""Which slots of a value belong to a row and are valid, for given lengths, as a record says it."""
+"""Computes which slots of a value belong to a row and are valid, for given lengths, from a certificate's record."""
 
 import ast
 import dataclasses

@@ -1,4 +1,4 @@
-"""How many frames a state keeps, counted: never fewer of the newest than the next call is told that there are.
+"""Counts how many frames a state keeps: never fewer of the newest than the next call is told that there are.
 
 A certificate names, for every state along a cache, what takes it and what gives it, and what a call adds. After a call
 min(cached + added, slots) frames are counted as valid. So many must leave in the last slots, zeros in front of them.

@@ -1,4 +1,4 @@
-"""What the front door accepts: every command with its arguments, each described, and one example at its end."""
+"""Parses the command line: every command with its arguments, each described, and one example at its end."""
 
 import argparse
 import difflib

@@ -1,4 +1,4 @@
-"""What `run` compares: an ONNX file on some backend, a graph of a bundle, or the original of a recipe.
+"""Opens the things that `run` compares: an ONNX file on a backend, a graph of a bundle, the original of a recipe.
 
     model.onnx  model.onnx@optimized  dist/mine  dist/mine:encoder  mine.yaml  mine.yaml:encoder
 

@@ -1,4 +1,4 @@
-"""What the inputs of a model are, guessed from names, sizes and types: states, masks, lengths, data.
+"""Guesses the roles of a model's inputs from names, sizes and types: states, masks, lengths, data.
 
 Every guess has its reason in words; nothing is taken for granted by a build, which proves or refuses.
 """

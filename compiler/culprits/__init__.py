@@ -1,1 +1,1 @@
-"""Which nodes broke parity: searched, confirmed, explained, and shown alone."""
+"""Finds the nodes that broke parity, confirms and explains them, and writes each as a small graph."""

@@ -1,4 +1,4 @@
-"""What a search for culprits has found: the errors of sections, and the sections that are named."""
+"""Records of a search for culprits: the errors of sections, and the sections that are named."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What masks leave of sequences of any length: whether a call needs no frame but its own and the newest before it.
+"""Decides, for sequences of any length, whether masks leave a call only its own frame and the newest before it.
 
 Masks are evaluated up to the longest sequence that is asked about. Behind that, what a mask holds is bounded: places
 are sums of what is counted by calls, frames and distance, and comparisons of them are decided where their bounds allow.

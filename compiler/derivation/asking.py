@@ -1,4 +1,4 @@
-"""What a call needs of every value: from the results back to what is fed and what is cached.
+"""Derives which frames of every value a call needs: from the results back to its inputs and caches.
 
 Every time axis of a value is asked for in one of the ways of `Part`: an axis along which entries mix for all frames, or
 for the newest, if masks show that no more are read; every other axis for the frames that the result is asked for.

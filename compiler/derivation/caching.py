@@ -1,4 +1,4 @@
-"""What calls hand on: frames of values that later ones read, and states of recurrences."""
+"""Chooses the states of derived calls: frames of values that later calls read, and states of recurrences."""
 
 import dataclasses
 

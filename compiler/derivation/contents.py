@@ -1,4 +1,4 @@
-"""What a value may hold by its places: a few spans, and which of them lies where.
+"""Bounds what a value may hold by position: a few spans, and where each of them lies.
 
     future [time, time]                       hidden above the diagonal
     padding [batch, 1, time]                  hidden or not, everywhere

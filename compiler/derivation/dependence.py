@@ -1,4 +1,4 @@
-"""What is known of one value of a stateless graph: its time axes, and the frames that an entry may read."""
+"""Records of what is known of a value of a stateless graph: its time axes, and the frames that an entry may read."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""What a recurrence begins with, where it is one row of constants that is spread over all rows: zeros, or learnt.
+"""Finds the first state of a recurrence, where it is one row of constants that is spread over all rows.
 
     h0 [2, 1, width]  Expand -> [2, batch, width]  Slice(:1) -> [1, batch, width]
 

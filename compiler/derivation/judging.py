@@ -1,4 +1,4 @@
-"""What every value of a stateless graph reads, node by node; and every node that reads what a stream has not yet."""
+"""Derives what every value of a stateless graph reads, node by node, and collects the nodes that read later frames."""
 
 import dataclasses
 import math

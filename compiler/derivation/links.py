@@ -1,4 +1,4 @@
-"""How the axes of an operator's result come from those of its operands, and along which of them entries mix."""
+"""Maps the axes of an operator's operands to those of its result, and says along which of them entries mix."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence

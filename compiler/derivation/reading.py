@@ -1,4 +1,4 @@
-"""What delays, convolutions, recurrent layers and transforms along time read, and of which of them steps are written.
+"""Derives which frames delays, convolutions, recurrent layers and transforms along time read.
 
 Pad (1 entry in front, -1 behind)            [-1, -1]
 Conv (3 taps, a pad of 1 on both sides)      [-1, 1]

@@ -1,4 +1,4 @@
-"""What one entry of a mask, or of masked scores, may hold: the numbers between two bounds, with scores added or not.
+"""Bounds one entry of a mask, or of masked scores: two bounds, with scores added or not.
 
     Where(tokens == 0, -1e9, scores)      -1e9 .. 0, with a score
     mask * scores, the mask 0             0

@@ -1,4 +1,4 @@
-"""Which entries of a module's parameters a projection of its graph is made of, found by their numbers.
+"""Finds the entries of a module's parameters from which a projection of its graph is made, by their numbers.
 
 An exporter renames, turns and folds weights, so that names tell little. But every channel of a projection is a row or a
 column of some parameter, number by number. Nothing is taken for granted of how channels are ordered there: queries,

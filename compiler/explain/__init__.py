@@ -1,1 +1,1 @@
-"""What the proof says of every node, as text and as a picture."""
+"""Shows the proof of every node, as text and as a picture."""

@@ -1,4 +1,4 @@
-"""What there is to say about padding a graph: the proof node by node, or every refusal with the way to it.
+"""Explains the padding of a graph: the proof node by node, or every refusal with the way to it.
 
 Plain data for people; `compiler.explain.text` prints it and `compiler.explain.picture` draws it. The graph goes through
 the passes of a build up to pad_axes; a refused graph is derived as far as it goes, so all refusals show at once.

@@ -1,4 +1,4 @@
-"""What is to be explained: axes named on the command line, for an ONNX file or on top of a recipe's graph."""
+"""Reads what to explain: axes named on the command line, for an ONNX file or on top of a recipe's graph."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Which heads share: the partition into groups of one size with the least cost, and how many groups each layer gets."""
+"""Chooses the heads that share: the partition into equal groups with the least cost, and the groups of each layer."""
 
 import functools
 import itertools

@@ -1,4 +1,4 @@
-"""What a part of a graph does to channels, found out by running it.
+"""Finds what a part of a graph does to channels, by running it.
 
 A part between two values is given unit vectors in place of the first one. What comes out is its matrix, and other
 numbers show whether it is one: that every frame and head is treated alike, and that sums go through as sums.

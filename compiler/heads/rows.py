@@ -1,4 +1,4 @@
-"""Where the operand of a projection has its rows: batch first, time first, or both merged into one axis.
+"""Finds the rows of a projection's operand: batch first, time first, or both merged into one axis.
 
 [batch, time, width] -> product
 [time, batch, width] -> product

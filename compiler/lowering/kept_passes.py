@@ -1,4 +1,4 @@
-"""What the cache holds of a graph's passes: reports and certificates, and the graphs of those that calibrate.
+"""Keeps the results of a graph's passes in the cache: reports, certificates, and graphs of passes that calibrate.
 
 The other graphs are not kept: when anything after capture is missing, their passes run again, which is quick.
 """

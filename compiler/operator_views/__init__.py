@@ -1,1 +1,1 @@
-"""What a node does, read in one place whatever its spelling: operands left out, axes counted from the back."""
+"""Decodes nodes, whatever their spelling: operands left out, axes counted from the back."""

@@ -1,1 +1,1 @@
-"""What pad_axes writes into a graph: masks, true sizes, and the padded forms of operators that need one."""
+"""Writes what pad_axes adds to a graph: masks, true sizes, and the padded forms of operators that need one."""

@@ -1,4 +1,4 @@
-"""What leaves a padded graph is what callers and states take it for, or the graph is refused.
+"""Checks that the outputs and states of a padded graph are what callers expect; refuses the graph otherwise.
 
 Callers cut suffix padding away and have the batch in front; a state holds its newest frames in its newest slots, and
 what is no cache of frames has one size.

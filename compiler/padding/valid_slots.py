@@ -1,4 +1,4 @@
-"""Which slots are valid, and how many, per row: computed from the length inputs, each mask once.
+"""Computes which slots are valid, and how many, per row, from the length inputs; each mask is made once.
 
 real_length int64 [batch] -> true size of any padded axis, int64 [batch]
                           -> mask over its slots, bool [batch, slots]; shaped to the value it covers

@@ -1,4 +1,4 @@
-"""Where every chunk has one length, keep the newest frames by a fixed cut, and write no zeros over zeros.
+"""Keep the newest frames by a fixed slice where every chunk has one length, and write no zeros over zeros.
 
 Before (one frame per call):
     clean = Where(valid, cache, 0);  joined = Concat(clean, new)

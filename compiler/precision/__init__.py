@@ -1,1 +1,1 @@
-"""Which nodes compute in half precision: what overflows, what rounding costs, the cheapest choice, and its writing."""
+"""Chooses and writes the nodes that compute in half precision: overflow, cost of rounding, the cheapest choice."""

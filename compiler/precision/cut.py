@@ -1,4 +1,4 @@
-"""Which nodes keep float32: a minimum cut, exact under its model.
+"""Chooses the nodes that stay in float32: a minimum cut, exact under its model.
 
     minimise  weight * sum of noise(node) over nodes in half precision
             + sum of gain(node) over nodes that stay in float32

@@ -1,4 +1,4 @@
-"""How recipes name nodes that a pass shall leave precise: by name, by operator, or by module of the model."""
+"""Matches the names by which recipes pin nodes: by name, by operator, or by module of the model."""
 
 import fnmatch
 from collections.abc import Sequence

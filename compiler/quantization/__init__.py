@@ -1,1 +1,1 @@
-"""What the passes to 8-bit numbers have in common: layers, recordings, choices, and how they are written down."""
+"""Shared parts of the passes to 8-bit numbers: layers, recordings, choices, and how they are written down."""

@@ -1,4 +1,4 @@
-"""What quantising one layer alone does to a graph's outputs, in a few chained calls from the middle of a stream.
+"""Measures how quantising one layer alone changes a graph's outputs, over a few calls from the middle of a stream.
 
 One graph holds every layer in both forms with a switch between them, so a layer costs a few calls and no new session;
 layers are asked about side by side.

@@ -1,1 +1,1 @@
-"""What a recipe may say, as one frozen record; what no build can do is refused with its line before anything runs."""
+"""Reads a recipe into one frozen record; refuses, with its line, what no build can do before anything runs."""

@@ -1,4 +1,4 @@
-"""What the values of a recipe's records are made of, and the base of the records."""
+"""Defines the types of values in a recipe's records, and the base of the records."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""What a graph of a recipe is declared with: where it comes from, its inputs, its axes, its passes."""
+"""Records of a recipe that declare a graph: its source, its inputs, its axes, its passes."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self

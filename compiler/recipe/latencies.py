@@ -1,4 +1,4 @@
-"""Graphs that are one model at several latencies: told apart, fed alike, and chosen by callers alone."""
+"""Checks graphs that are one model at several latencies: their names, common inputs, and the graph that callers get."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""What a recipe may say and no pass lowers yet: each is refused by its name, with its line, before anything runs."""
+"""Refuses, by name and line, what a recipe may declare but no pass lowers yet."""
 
 from compiler.errors import Refused
 from compiler.recipe.load import LoadedRecipe

@@ -1,4 +1,4 @@
-"""Whether the passes of a graph stand in an order in which each can work, by the recipe alone."""
+"""Checks, by the recipe alone, that the passes of a graph stand in an order in which each can work."""
 
 from collections.abc import Callable, Collection, Mapping
 

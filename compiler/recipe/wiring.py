@@ -1,4 +1,4 @@
-"""How the graphs of a recipe hang together: outputs that other graphs take."""
+"""Checks the wires of a recipe: outputs of graphs that other graphs take."""
 
 from collections.abc import Mapping, Sequence
 

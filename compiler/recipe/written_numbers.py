@@ -1,4 +1,4 @@
-"""Numbers that are written for a whole tensor: one for all of its entries, or lists as deep as its shape."""
+"""Checks numbers that a recipe writes for a tensor: one for all of its entries, or lists as deep as its shape."""
 
 from collections.abc import Iterator, Sequence
 

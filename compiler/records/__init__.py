@@ -1,1 +1,1 @@
-"""What a build says of itself as frozen records: stages, gates, rounding and drift; reports are made of them."""
+"""Frozen records of a build, of which reports are made: stages, gates, rounding and drift."""

@@ -1,4 +1,4 @@
-"""What a build has found out: its stages, findings and figures, and how it ended; as records and as JSON."""
+"""Records the result of a build: its stages, findings and figures, and how it ended; as records and as JSON."""
 
 import dataclasses
 import json

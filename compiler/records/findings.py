@@ -1,4 +1,4 @@
-"""What a gate has found of one thing; the terminal, the report and the page draw these and know no gate."""
+"""Records what a gate has measured of one thing; the terminal, the report and the page show it without the gate."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping

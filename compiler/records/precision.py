@@ -1,4 +1,4 @@
-"""What passes that round say for people and reports: which nodes they left precise and why, and what ranges they chose.
+"""Records of passes that round, for people and reports: nodes left precise, with reasons, and the chosen ranges.
 
 A pass returns these in `Outcome.precision`; they explain, they prove nothing, and no checker reads them.
 """

@@ -1,4 +1,4 @@
-"""What a search for the fastest forms has measured and chosen, and how a recipe writes it down."""
+"""Records of a search for the fastest forms: what was measured and chosen, and how a recipe writes it."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

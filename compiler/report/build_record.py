@@ -1,4 +1,4 @@
-"""What a build has found so far; it becomes the build's report however the build ends."""
+"""Collects the results of a build while it runs; they become its report however it ends."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

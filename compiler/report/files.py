@@ -1,4 +1,4 @@
-"""Where reports may be written: a new name, or a report of an earlier build; nothing else is overwritten."""
+"""Checks where a report may be written: a new name, or a report of an earlier build; nothing else is overwritten."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""What a build's page shows besides the report: histograms of tensors, the graph by precision, the original's costs."""
+"""Makes the figures of a build's page: histograms of tensors, the graph by precision, the original's costs."""
 
 import dataclasses
 import enum

@@ -1,4 +1,4 @@
-"""Which runner a graph needs: a stream that carries states, or whole rows with lengths of their own."""
+"""Chooses the runner for a graph: a stream with states, or whole rows with lengths of their own."""
 
 from collections.abc import Callable
 

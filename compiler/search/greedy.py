@@ -1,4 +1,4 @@
-"""Which candidates to keep, by measuring each alone and then one on top of the other.
+"""Chooses which candidates to keep, by measuring each alone and then each on top of those kept.
 
 1. Alone: every candidate beside none. A candidate that changes nothing is not measured.
 2. In the order of what they save alone, those that round behind all others and by what they save for the noise that

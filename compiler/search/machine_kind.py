@@ -1,4 +1,4 @@
-"""What a measured time holds for: the processor, what it can do, and what ran the graphs."""
+"""Identifies the machine for which a measured time holds: the processor, its features, and the runtime."""
 
 import platform
 from collections.abc import Sequence

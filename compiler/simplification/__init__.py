@@ -1,1 +1,1 @@
-"""What simplify knows: exact rules, constants, equal nodes."""
+"""Rewrites a graph by exact rules, folds constants and merges equal nodes: the parts of the pass simplify."""

@@ -1,4 +1,4 @@
-"""What is computed of every entry that a mask chooses, computed of all entries instead.
+"""Computes on all entries what a graph computes on the entries that a mask selects.
 
     f(GatherND(z [batch, time, 8], the places of a mask))  ->  f(Reshape(z, [-1, 8])), of which the mask chooses
 

@@ -1,4 +1,4 @@
-"""What is the same at many places: where it comes from, and how a mask puts it in place.
+"""Finds values that are the same at many positions: their source, and the mask that puts them in place.
 
 new = Transpose(Expand(0.0, [batch, 2, 8]))     is 0.0 everywhere
 new = Expand(v [8], [batch, 2, 8])              is v at every place of the first two axes

@@ -1,4 +1,4 @@
-"""Which places a ScatterND writes, read from its indices: along every axis all entries, a run of them, or known ones.
+"""Finds the positions that a ScatterND writes, from its indices: per axis all entries, a run of them, or known ones.
 
     x[:, 2:5] = v     ->  indices [[[0, 2], [0, 3], [0, 4]], [[1, 2], ..], ..]  ->  axis 0: all, axis 1: 2 to 5
     x[..., 0::2] = v  ->  axis 2: every second entry from 0 on

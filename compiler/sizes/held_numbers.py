@@ -1,4 +1,4 @@
-"""Which whole numbers a type holds: a length that a type cannot hold wraps around there, or is rounded."""
+"""Checks which whole numbers a type can hold: larger lengths wrap around, or are rounded."""
 
 import functools
 

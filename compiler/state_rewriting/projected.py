@@ -1,4 +1,4 @@
-"""How the states that a graph carries now follow from those it carried before: computed, by a graph of their own."""
+"""Computes the states that a graph has now from those that it had before, by a graph of their own."""
 
 import dataclasses
 import functools

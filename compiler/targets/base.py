@@ -1,4 +1,4 @@
-"""What every target has; a new one is a folder with such a record, and its line in `compiler.targets.TARGETS`."""
+"""Defines what every target has; a new target is a folder with such a record, and a line in `TARGETS`."""
 
 import abc
 import dataclasses

@@ -1,4 +1,4 @@
-"""Whether the files, modules and names that a recipe mentions are there; modules are read, and no code of them runs."""
+"""Checks that the files, modules and names in a recipe exist; modules are read, and no code of them runs."""
 
 import ast
 import typing

@@ -1,4 +1,4 @@
-"""Objects that a program hands to a build where a recipe names code: they stand in a module of their own while it runs.
+"""Passes Python objects of a caller to a build where a recipe names code, by a temporary module.
 
 A recipe names code as `package.module:name`. What can be found by such a name keeps it; a module of the framework, or a
 function that was made at run time, is called `passed_objects:<where it was given>`.

@@ -1,1 +1,1 @@
-"""Whether what is built is still what was handed over: one gate per file."""
+"""Verifies that what is built still is what was handed over: one gate per file."""

@@ -1,4 +1,4 @@
-"""Which form of a target broke a gate: the gate runs again without forms, with the first, with the first two."""
+"""Finds the form of a target that broke a gate: the gate runs without forms, with the first, with the first two."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How large an error the rounding of a pass explains, section by section.
+"""Computes how large an error the rounding of a pass explains, section by section.
 
 The graph before the pass is run on values that are off by as much as the element type rounds, and how much of that
 comes out of a section is what a right section may be off by: its own conditioning is in it, cancellation and saturation

@@ -1,4 +1,4 @@
-"""What every gate is, and what it is shown: the record of what ships, and of the originals behind it."""
+"""Defines a gate and its input: the record of what ships, and of the originals behind it."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence

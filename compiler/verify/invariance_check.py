@@ -1,4 +1,4 @@
-"""What lies in padded places cannot be seen: outputs stay bit-identical for every content."""
+"""Checks that outputs stay bit-identical whatever padded slots hold."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

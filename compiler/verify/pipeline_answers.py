@@ -1,4 +1,4 @@
-"""Wired graphs together: the feeds of a recipe, what the originals answer in turn, and what the bundle answers."""
+"""Runs wired graphs together on the feeds of a recipe: the originals one after the other, and the bundle."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

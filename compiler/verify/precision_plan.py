@@ -1,4 +1,4 @@
-"""What a graph says of the types that its nodes compute in, and whether the layers of an engine keep to it.
+"""Checks that the layers of an engine compute in the types that the graph asks for.
 
     a product of two dequantised operands             int8
     another product or convolution                    the type of its result

@@ -1,4 +1,4 @@
-"""Which of several bundles of the same graphs is faster on this machine: their calls in turns, bucket by bucket."""
+"""Measures which of several bundles of the same graphs is faster here: their calls in turns, bucket by bucket."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How long a call of an artefact takes: alone, and beside the same bucket of another graph."""
+"""Measures the time of a call of an artefact: alone, and beside the same bucket of another graph."""
 
 import functools
 import itertools

@@ -1,4 +1,4 @@
-"""What a run in one bucket writes to: static shapes, and arrays that are made once and used by run after run.
+"""Holds the buffers of one bucket: static shapes, and arrays that are made once and used by every run.
 
 A run takes a set of buffers and gives it back when it has succeeded; a set is never given out twice. Runs beside each
 other have sets of their own, and the set that was used last goes out first. What a run that failed had is left to it.

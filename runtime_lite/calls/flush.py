@@ -1,4 +1,4 @@
-"""What completes a stream whose outputs lag: one more chunk, as long as the bundle says and of the number it says."""
+"""Makes the feed that completes a stream whose outputs lag: one more chunk, of the length and value in the bundle."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Which feeds share a run, and in which bucket it runs: arithmetic on sizes, no array is touched."""
+"""Groups feeds that share a run and chooses its bucket: arithmetic on sizes, no array is touched."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,1 +1,1 @@
-"""What runs the artifacts of a bundle: one file per backend, behind one contract."""
+"""Runs the artifacts of a bundle: one file per backend, behind one contract."""

@@ -1,4 +1,4 @@
-"""What a process of `child.py` does: it runs one graph in shared memory until its parent is gone.
+"""Runs one graph in shared memory, in a process that `child.py` starts, until its parent is gone.
 
 Parent and child agree on where every array of a bucket lies, so that a request is the name of a bucket and an answer
 two letters; an answer that tells of an error is JSON. The kernel ends the child with its parent, whatever it is doing.

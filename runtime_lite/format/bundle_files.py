@@ -1,4 +1,4 @@
-"""Where the files of a bundle lie: a folder, or one `.tar`, both held while they are open.
+"""Opens the files of a bundle, a folder or one `.tar`, and keeps them open while they are read.
 
 What is held stays what it was, whatever takes its place: files are opened below the folder's descriptor and read from
 the `.tar`'s, each reader at places of its own, so that threads and forks of the process may read at once. A folder is

@@ -1,4 +1,4 @@
-"""What a graph file says of its own use, held against the manifest when a bundle is loaded.
+"""Compares the contract in a graph file's metadata with the manifest when a bundle is loaded.
 
 Frames per push, the true lengths that are proved, whether rows are independent, formulas and initial states decide
 answers and cannot all be read off a graph. So every graph file carries them, in its metadata, beside the computation

@@ -1,4 +1,4 @@
-"""What a state holds before the first push: a number for all of it, or numbers that differ along some of its axes.
+"""Reads and writes the initial value of a state: one number, or numbers that differ along some of its axes.
 
 Numbers that differ are nested as deep as the state has axes. An axis has its own size, or 1 where all of its entries
 are alike, which the rows always are: `(((0.5,), (-0.25,)),)` is one number for each channel of `("batch", 2, 14)`.

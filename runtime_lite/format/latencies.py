@@ -1,4 +1,4 @@
-"""Which graph of a bundle runs a model at one of its latencies."""
+"""Chooses the graph of a bundle that runs a model at one of its latencies."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What the wires of a manifest must be: from outputs to inputs that can take them, each once, and never in a circle.
+"""Checks the wires of a manifest: from outputs to inputs that can take them, each once, and never in a circle.
 
 Sizes of two graphs meet when some bucket of the one gives what some bucket of the other takes; rows meet rows.
 """

@@ -1,4 +1,4 @@
-"""When requests are meant to come: a pure function of the traffic and a seed.
+"""Computes the arrival times of requests: a pure function of the traffic and a seed.
 
 The loop is open: nobody waits for an answer before the next request comes, so that a server that falls behind is seen
 to fall behind. Latency counts from here, not from when the generator got round to it.

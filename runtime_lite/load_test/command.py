@@ -1,4 +1,4 @@
-"""`python -m runtime_lite load`: a runtime under the load of users, what it came to, and a picture of it."""
+"""`python -m runtime_lite load`: runs a load test against a runtime, prints its results and draws them."""
 
 import argparse
 import contextlib

@@ -1,4 +1,4 @@
-"""What a load came to: latency by where in a stream, late share, throughput, and whether request counts balance."""
+"""Computes the results of a load test: latency, late share, throughput, and whether request counts balance."""
 
 import math
 from collections import Counter

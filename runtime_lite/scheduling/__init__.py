@@ -1,4 +1,4 @@
-"""When what runs with what: pure functions of clock, queues and cost table; no threads, tensors, I/O or polling.
+"""Schedules work: pure functions of clock, queues and cost table, without threads, tensors, I/O or polling.
 
 - Task (task_at), Key (key_of), ServiceClass: FIRST_PACKET, STEP, CHUNK, INTERACTIVE, UTTERANCE, BULK
 - CostTable: what a run costs, corrected by every run; costs_of_graph fills it from a bundle

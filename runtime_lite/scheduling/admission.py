@@ -1,4 +1,4 @@
-"""Who may come in: streams by utilisation and credits, single tasks by whether they can still be answered in time.
+"""Admits streams by utilisation and credits, and single tasks that can still be answered in time.
 
 streams       the time that their chunks take of the lanes, at the batch that their number lets form, stays at or below
               `MAX_UTILISATION`

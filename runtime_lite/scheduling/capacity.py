@@ -1,4 +1,4 @@
-"""How many streams a machine carries at which latency: the scheduler itself, on a virtual clock, with measured costs.
+"""Computes how many streams a machine serves at which latency, by the scheduler on a virtual clock.
 
 Of 100 runs one takes the 99th percentile of the cost table, nine the 95th, and the others its median. Streams begin at
 random moments of their period and send a chunk per period; other requests come at random. Streams are carried if all

@@ -1,4 +1,4 @@
-"""Which run a free lane takes: real-time work in the order of its latest starts, efficient work in the slack it leaves.
+"""Chooses the run of a free lane: real-time work in the order of its latest starts, other work in the slack it leaves.
 
 The order of the steps and the words are those of `scheduler.py`. Nothing is changed here; what is chosen may yet be
 given up when its tasks are taken.

@@ -1,4 +1,4 @@
-"""What a run costs: c(rows, key), from the bundle's cost table, corrected by every run.
+"""Estimates the cost of a run, c(rows, key), from the bundle's cost table, corrected by every run.
 
 The plan value, by which runs start in time, is the table's, or the 95th percentile of the last `WINDOW` runs where that
 is more and not long ago. Which bucket clears a queue cheapest goes by the medians of the last runs: a bucket that was

@@ -1,4 +1,4 @@
-"""What is decided and by which settings: records that the scheduler, its owner and its tests share."""
+"""Records of the scheduler's decisions and settings, which its owner and its tests share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the scheduler knows of work: its class, what it may share a run with, its times, and nothing of its tensors.
+"""Records what the scheduler knows of work: its class, its key, its times, and nothing of its tensors.
 
     soft target     when a good answer should be out; it orders work
     hard deadline   after it the answer is worthless; it only drops work

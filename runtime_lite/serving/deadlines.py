@@ -1,4 +1,4 @@
-"""When requests end whose answer is worthless from then on: at that time, whatever still runs for them.
+"""Ends requests at their deadlines, whatever still runs for them.
 
 Used under the server's lock.
 """

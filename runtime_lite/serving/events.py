@@ -1,4 +1,4 @@
-"""What metrics, traces and views hear of the server: a few records, and the protocol of who hears them.
+"""Defines the events of the server that metrics, traces and views receive, and the protocol of their observers.
 
 All times are those of the server's clock, monotonic integer nanoseconds. Records are made only when somebody listens.
 Observers are called by the thread that does the work and outside of the server's lock, often by several at once: they

@@ -1,4 +1,4 @@
-"""What a runtime says about itself: whether its runs end and succeed, and what a drain made of its work."""
+"""Reports the health of a runtime: whether its runs end and succeed, and what a drain did with its work."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

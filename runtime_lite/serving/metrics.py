@@ -1,4 +1,4 @@
-"""What a server does as Prometheus metrics, through the standard client library (`pip install prometheus-client`).
+"""Exports the server's counts as Prometheus metrics, by the client library (`pip install prometheus-client`).
 
     metrics = Metrics()
     runtime = Runtime(observers=[metrics])

@@ -1,4 +1,4 @@
-"""Why the server lets go of what it was asked for: short constant texts, which are counted."""
+"""Defines the reasons for which the server drops a request: short constant texts, which are counted."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What the server asks of the rule that decides: a protocol, so that tests put a puppet in its place."""
+"""Defines the protocol by which the server asks the scheduler, so that tests can replace it."""
 
 from typing import Protocol
 

@@ -1,4 +1,4 @@
-"""Where the states of streams lie: slots with generation numbers, so that nothing stale ever writes or frees.
+"""Allots slots for the states of streams, with generation numbers, so that nothing stale writes or frees one.
 
 Whoever holds a `Hold` of an older generation is refused: a run that ends after its stream did commits nothing, and of a
 cancel, an idle expiry and an end at the same instant one frees the slot. A slot is filled with initial states when it

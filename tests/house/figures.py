@@ -141,7 +141,7 @@ class _Calls(contextlib.AbstractContextManager["_Calls"]):
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(self.before[0])
-        threading.setprofile(self.before[1])  # type: ignore[arg-type]  # none means none
+        threading.setprofile(self.before[1])
 
     def _note(self, frame: FrameType, event: str, _: Any) -> None:
         file = frame.f_code.co_filename

@@ -1,4 +1,4 @@
-"""Which values that follow from lengths alone can be computed again for every row, at its own lengths.
+"""Finds values that follow from lengths alone and can be computed again for every row, at that row's lengths.
 
 Every entry keeps its slot: an axis of 2*time entries has as many slots as 2*time gives for the slots of time, and the
 entries of a row are the first ones. So operators are taken that compute entry by entry, count, or move whole axes.

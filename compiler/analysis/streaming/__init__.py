@@ -1,1 +1,1 @@
-"""What a stream has to carry: stable values, the network of states, and the cheapest cut through it."""
+"""Chooses the states of a stream: stable values, the network of states, and the cheapest cut through it."""

@@ -1,4 +1,4 @@
-"""What is provably stable in a streaming graph: values whose cached frames no later call changes.
+"""Finds the values of a streaming graph that are provably stable: no later call changes their cached frames.
 
 A cache that is joined as Concat(old, new) and fed back whole keeps its old frames as they are. So does every value
 that is computed from joined caches frame by frame, with constants beside them: f(Concat(old, new)) is

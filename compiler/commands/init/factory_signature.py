@@ -1,4 +1,4 @@
-"""What the module of a factory takes and gives: the names of `forward`, the sizes that the caller says, and a few runs.
+"""Finds the inputs and results of a factory's module: names of `forward`, sizes that the caller gives, a few runs.
 
 A size of an output is an axis, and maybe something more, if it follows that axis one by one when the input grows.
 """

@@ -1,4 +1,4 @@
-"""What a recipe says of a model, guessed from names, sizes and types; every guess with its reason.
+"""Drafts a recipe for a model from names, sizes and types; every guess is written with its reason.
 
 A build proves or refuses whatever is written here, so a wrong guess costs a look and no wrong bundle.
 """

@@ -1,4 +1,4 @@
-"""What holds per row, laid out as an operand has its rows: alone on an axis, or merged with others.
+"""Lays out values that are per row as an operand has its rows: alone on an axis, or merged with others.
 
 lengths [batch] -> [batch * heads];  slots [batch, places] -> [frames * batch, places]
 mask [batch, time, places] -> [batch * heads, time, places]

@@ -1,4 +1,4 @@
-"""Which products OpenVINO computes in integers, as the graph that it has made says."""
+"""Reads from the graph that OpenVINO has compiled which products it computes in integers."""
 
 from collections.abc import Iterator
 from typing import Any

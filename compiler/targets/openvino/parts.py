@@ -1,4 +1,4 @@
-"""What of OpenVINO there is on a machine."""
+"""Finds the parts of OpenVINO that are installed on a machine."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What verifies a graph file on OpenVINO: the very calls that the runtime makes, on the file's content."""
+"""Runs a graph file on OpenVINO to verify it, by the same calls that the runtime makes."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which element types and shapes a strongly typed TensorRT network may have on a device."""
+"""Checks element types and shapes against those that a strongly typed TensorRT network may have on a device."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Which operators TensorRT's ONNX parser takes, for which element types, and under which limits.
+"""Checks operators, element types and limits against those that TensorRT's ONNX parser accepts.
 
 The table follows the support matrix of the parser (`docs/operators.md` of onnx-tensorrt 10.0), with the operators and
 the limits that came up to 10.15: STFT with 10.5. An operator without an entry is refused: nobody has said that it

@@ -1,4 +1,4 @@
-"""What TensorRT needs on the machine that builds and runs its engines."""
+"""Lists the parts of TensorRT that a machine needs to build and run its engines."""
 
 import dataclasses
 import importlib.util

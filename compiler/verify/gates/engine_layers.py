@@ -1,4 +1,4 @@
-"""The gate on what a vendor's builder makes of the graphs: it takes them, and every node computes as it is planned.
+"""Gate on a vendor's build of the graphs: it accepts them, and every node computes in the type that is planned.
 
 It runs where there is a builder that needs no device. What it shows is true of that builder; nobody has run the engine.
 """
