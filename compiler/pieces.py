@@ -14,7 +14,7 @@ import numpy.typing as npt
 from runtime_lite.format.atomic_file import naming
 
 CHUNK_BYTES = 1 << 24
-"""So much of a file on disk is read at once where it is compared."""
+"""Bytes of a file that are read at once where files are compared."""
 
 
 NOTHING: Mapping[int, str] = MappingProxyType({})

@@ -27,7 +27,7 @@ class Rounds:
 
 
 def until_settled(change: Callable[[], int], most: int = MOST_ROUNDS) -> Rounds:
-    """Repeat a rewrite until it changes nothing, at most so many times.
+    """Repeat a rewrite until it changes nothing, at most `most` times.
 
     Args:
         change: one round; how many places it changed. What it leaves behind is right after every round.

@@ -222,7 +222,7 @@ def surroundings_of(loaded: LoadedRecipe) -> Surroundings:
 
 
 def for_capture(spec: Graph) -> Graph:
-    """A graph's recipe as far as capture may look at it: not the size of a long window, names of inputs, or passes."""
+    """The part of a graph's recipe that capture reads: not the size of a long window, names of inputs, or passes."""
     axes = {
         name: axis.model_copy(
             update={

@@ -135,7 +135,7 @@ def bench_served(
         executors: makes what runs a graph.
 
     Raises:
-        BadInput: there is nothing at the path, or no runtime has so many workers.
+        BadInput: there is nothing at the path, or there are more workers than a runtime may have.
         BundleRefused: the bundle cannot be trusted or read.
         EngineAbsent: an engine is not built, or what runs it is not on this machine.
     """

@@ -100,7 +100,7 @@ class Progress:
     """
 
     def __init__(self, what: str) -> None:
-        """Tell nothing yet."""
+        """Start without a line."""
         self._what, self._told = what, time.monotonic()
 
     def __call__(self, streams: int) -> None:

@@ -104,7 +104,7 @@ class Entries:
         return [_number(each) for each in found]
 
     def spread(self, value: ir.Value | None, rank: int) -> Entry:
-        """An operand's entry at the places of a result of so many axes, as broadcasting has it."""
+        """The operand's entry at the positions of a result with `rank` axes, by broadcasting."""
         entry = self.of(value)
         own = _dims(value)
         shift = rank - len(own)

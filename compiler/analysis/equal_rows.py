@@ -48,7 +48,7 @@ class EqualRows:
                 self._follow(node, given)
 
     def _note(self, value: ir.Value, content: np.ndarray) -> None:
-        """A value that is filled with what one row holds, if it is of whole numbers and its other sizes are known.
+        """Note a value whose rows all hold one content, if it is of whole numbers and its other sizes are known.
 
         Real zeros are contexts, which a first call pads with and does not add.
         """

@@ -105,7 +105,7 @@ def _found(value: ir.Value, seen: Numbers) -> tuple[Dim, ...] | None:
 
 
 def _is_count(count: int, value: ir.Value) -> bool:
-    """Whether a value may have so many elements: what is read of values of several axes is one for each."""
+    """Whether a value may have that number of elements; a value of several axes must have one per element read."""
     dims = dims_of(value)
     return dims is None or count == math.prod(dim for dim in dims if isinstance(dim, int))
 

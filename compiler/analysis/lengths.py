@@ -327,7 +327,7 @@ def _left_over(rows: int, start: Dim) -> list[Limit]:
 
 
 def _above_zero(number: Dim) -> sympy.Expr | None:
-    """What is counted by Max(0, ..)."""
+    """The x of a size Max(0, x); None of any other size."""
     if isinstance(number, int) or not isinstance(number, sympy.Max):
         return None
     parts = [each for each in number.args if each != 0]

@@ -30,7 +30,7 @@ Ranges = dict[str, tuple[int, int]]
 LOOKUPS = ("Gather", "GatherElements")
 
 MOST_TRIED, MOST_CALLS = 2**14, 2**8
-"""So many numbers of a range are tried one by one; of a wider one, as many that lie evenly in it. Where rows have no
+"""Most numbers of a range that are tried; of a wider range, this many that lie evenly in it. Where rows have no
 name, each takes a call of its own, and fewer are tried."""
 
 MOST_ENTRIES = 2**22

@@ -61,7 +61,7 @@ NOTHING = Known()
 """Lengths are as short as callers may want them."""
 
 MOST = 256
-"""So many lengths are tried for the first one that means something."""
+"""Most lengths that are tried for the first one that means something."""
 
 Meets = Callable[[np.ndarray, Lengths], bool]
 """Whether what was computed for some lengths means something."""

@@ -203,7 +203,7 @@ class _Propagation:
         return Derivation(self.facts, self._with_bounds(), self.refusals)
 
     def _with_bounds(self) -> list[Judged]:
-        """The judged nodes, and the untracked ones on whose bounds they build."""
+        """The judged nodes, and the untracked nodes whose bounds they use."""
         chosen = dict.fromkeys(self.judged)
         waiting = list(self.judged)
         while waiting:
@@ -281,7 +281,7 @@ class _Propagation:
         return ", ".join(sorted(names))
 
     def _check_bodies(self, node: ir.Node) -> None:
-        """A body reads values of the graph around it that are not among its node's inputs."""
+        """Refuse a body that reads padded values of the outer graph, which are not among its node's inputs."""
         if any(value in self.facts and not self.facts[value].is_plain for value in read_inside(node)):
             raise refuse(
                 f"the body of {node.op_type} reads a padded value",

@@ -42,7 +42,7 @@ def infinite_constants(value: ir.Value) -> tuple[ir.Value, ...]:
 
 
 def _constants_below(value: ir.Value, most: float) -> tuple[ir.Value, ...]:
-    """The constants with a number of at most so much that may reach a value."""
+    """The constants with a number of at most `most` that may reach a value."""
     found, done, work = list[ir.Value](), set[ir.Value](), [value]
     while work:
         here = work.pop()
@@ -198,7 +198,7 @@ def _of_no_data(model: ir.Model, scores: ir.Value, fed: frozenset[str], most: fl
         model: a graph whose sizes are numbers; stays as it is.
         scores: a value of it, or of one of its bodies.
         fed: the inputs that are no data.
-        most: data that no constant of at most so much reaches are numbers above it.
+        most: data that no constant up to this number reaches are larger numbers.
     """
     copy = graphs.clone(model)
     insert, nodes = graphs.Inserter(copy, __name__), list(ir.traversal.RecursiveGraphIterator(copy.graph))

@@ -73,7 +73,7 @@ def decibels(share: float) -> float:
 
 
 def share_of(decibels: float) -> float:
-    """Noise as a share of the signal that is so many dB above it."""
+    """The noise as a share of a signal that is this many dB above it."""
     return float(10.0 ** (-decibels / 10.0))
 
 

@@ -43,7 +43,7 @@ def _within(tensor: Histogram, low: float, high: float, method: str) -> Range:
 
 
 def _percentile(tensor: Histogram, percent: float) -> Range:
-    """Both tails cut where so many percent lie below, or above."""
+    """A range whose two tails are cut where a given percentage of the numbers lies below, or above."""
     shares = np.cumsum(tensor.counts) / tensor.entries
     tail = 1 - percent / 100
     edges = np.append(tensor.centres - tensor.radius / len(tensor.counts), tensor.radius)

@@ -161,7 +161,7 @@ def _newest_of(insert: graphs.Inserter, cached: CachedValue) -> ir.Value:
 
 
 def _count_of(insert: graphs.Inserter, cached: CachedValue) -> ir.Value:
-    """How many frames of a value there are, for each of its rows."""
+    """The number of frames of a value, for each of its rows."""
     value, axis, kind = cached.value, cached.axis, ir.DataType.INT64
     count = insert.op("Shape", [value], {"start": axis, "end": axis + 1}, name="frames", shape=[1], dtype=kind)
     dims = list(value.shape or ())

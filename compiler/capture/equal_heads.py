@@ -63,7 +63,7 @@ def _partition(site: Site, groups: int) -> tuple[Group, ...]:
     """Heads with equal keys and values, by the lowest of each group.
 
     Raises:
-        Refused: there are not so many groups of one size.
+        Refused: the heads cannot be divided into that number of equal groups.
     """
     heads = site.attention.heads
     of_heads = np.concatenate(

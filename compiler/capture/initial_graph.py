@@ -178,7 +178,7 @@ def _caches(
 
 
 def cache_axis(spec: Graph, name: str, step: int, added: str | None = None) -> CacheAxis:
-    """The record of a window along which a call adds so many frames, or as many as a formula says."""
+    """The record of a window along which a call adds a fixed number of frames, or as many as a formula says."""
     axis = spec.caches[name]
     assert axis.window is not None and axis.length_input is not None  # as every window has
     return CacheAxis(

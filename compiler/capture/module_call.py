@@ -17,7 +17,7 @@ from compiler.stages import Array
 from compiler.user_code.callables import users_line
 
 SHOWN = 4
-"""So many whole numbers of an input are shown."""
+"""Most whole numbers of an input that a message shows."""
 
 
 def results_of(

@@ -41,7 +41,7 @@ from compiler.verify.edge_agreement import EdgeCase, edge_cases
 from compiler.verify.edge_feeds import CALLS, ranges_of
 
 SPREAD = 12
-"""So many utterances stand for all lengths; edge feeds have the shapes of the shortest of them."""
+"""Number of utterances that stand for all lengths; edge feeds have the shapes of the shortest of them."""
 
 
 class Original:
@@ -100,7 +100,7 @@ class Original:
         return source_files(self.places, self.name, self.given)
 
     def code(self) -> Code:
-        """The factories, and whether the recipe names the files that they read."""
+        """The factories, each with whether the recipe names the files that it reads."""
         return self.captured.code()
 
     def lowering_inputs(self) -> LoweringInputs:
@@ -193,7 +193,7 @@ class Original:
 
 
 def _spread(streams: Streams, count: int) -> list[Feed]:
-    """So many utterances, from the shortest to the longest."""
+    """At most `count` utterances, from the shortest to the longest."""
     feeds = sorted((feed for stream in streams for feed in stream), key=lambda f: sum(a.size for a in f.values()))
     chosen = np.linspace(0, len(feeds) - 1, min(count, len(feeds))).astype(int)
     return [feeds[index] for index in dict.fromkeys(chosen.tolist())]

@@ -27,7 +27,7 @@ SHARE = 0.01
 """Of the limits: by less than this two answers do not differ."""
 
 SHOWN = 4
-"""So many names are shown."""
+"""Most names that a message shows."""
 
 DRAW_ONCE = "draw them outside and feed them as an input, or leave them out in evaluation mode"
 

@@ -15,7 +15,7 @@ FIRST_NOISE = 2
 """The explained error is measured in calls up to this one, and in the last."""
 
 USUAL = 8
-"""So many sections show what is usual."""
+"""Number of sections that show what is usual."""
 
 
 def local_errors(

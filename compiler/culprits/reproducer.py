@@ -109,7 +109,7 @@ def write_reproducer(findings: Findings, folder: Path, stage: str, beyond: float
         findings: with at least one culprit.
         folder: to write.
         stage: the pass or gate that failed.
-        beyond: a local error so many times the explained one counts as a defect.
+        beyond: a local error counts as a defect from this multiple of the explained error on.
 
     Returns:
         The script to run.

@@ -30,7 +30,7 @@ from compiler.verify.differences import compare, worst_of
 from compiler.verify.explained_rounding import rounding_of
 
 BEYOND = 8.0
-"""A local error so many times the explained one is a suspect; a confirmation follows, so this may be low."""
+"""A local error is a suspect from this multiple of the explained error on; as a confirmation follows, it may be low."""
 
 SUSPECTS = 24
 """Regions that are corrected at most; each costs a run of the recorded calls or two."""

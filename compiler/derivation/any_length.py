@@ -81,7 +81,7 @@ class Places:
         return Places(*factors, self.low + low, self.high + high, max(self.last, other.last), least)
 
     def times(self, factor: int) -> "Places":
-        """So many times as much."""
+        """The bounds multiplied by a number."""
         ends = sorted((self.low * factor, self.high * factor)) if factor else [0.0, 0.0]
         least = self.least * factor if factor > 0 else -math.inf
         factors = (self.calls * factor, self.within * factor, self.apart * factor)

@@ -44,7 +44,7 @@ class Reach:
     def behind(self, other: "Reach", chunk: int = 1) -> "Reach":
         """What is read where this lies behind another: of every frame that this reads, all that the other reads.
 
-        A frame that lies so many chunks behind the own one reads as far behind the end of its own.
+        A frame that lies some chunks later reads as far beyond the end of its own chunk.
 
         Args:
             other: what the frames that this reads do read.

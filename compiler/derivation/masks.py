@@ -128,7 +128,7 @@ class Masks:
     # Of data
 
     def note(self, node: ir.Node) -> None:
-        """Say what the results of a node may hold that computes with data."""
+        """Note what the results of a node that computes with data may hold."""
         for value in node.outputs:
             if value.name and self.judging.of(value).is_data:
                 self._known[value] = self._followed(node, value) or self._of_data(node, value)

@@ -45,7 +45,7 @@ class Batches:
     Args:
         sequences: feeds of one row.
         along: the axis of time, by input that has it.
-        rows: at most so many per batch.
+        rows: most rows of a batch.
     """
 
     def __init__(self, sequences: Sequence[Feed], along: Mapping[str, int], rows: int) -> None:

@@ -39,10 +39,10 @@ from compiler.stage_inputs import DistillationInputs, for_capture, for_data, key
 from compiler.stages import Feed, Lowered
 
 MEASURED = 200
-"""So many streams are measured to merge by; more change little."""
+"""Number of streams on which heads are measured before they are merged; more change little."""
 
 APART = 10
-"""Every so manieth stream is kept apart."""
+"""One stream in this many is not trained on: answers are measured on it."""
 
 CLOSE = 1e-2
 """Largest difference, beside the largest answer, between the tied module and the merged graph, both float32."""

@@ -42,8 +42,8 @@ class Training:
     """How to train.
 
     Attributes:
-        updates: at most so many.
-        limit_s: and no longer than so many seconds, over all legs of the run.
+        updates: most updates of the training.
+        limit_s: seconds that all legs of the run may take together.
         rate: highest learning rate.
         seed: of the batches.
         classes: whether answers are scores of classes along their last axis; numbers otherwise.

@@ -41,7 +41,7 @@ class Step:
 
     @property
     def number(self) -> float:
-        """What a factor multiplies with, or what hidden places get."""
+        """The number that a factor multiplies by, or that hidden positions get."""
         array = graphs.array_of(self.node.inputs[2] if self.is_mask else self.other)
         assert array is not None
         number = float(array.reshape(()))

@@ -292,7 +292,7 @@ class Lowering:
 def _report_of(
     stage: str, before: Lowered, outcome: Outcome, steps: int, worst: Difference, limit: float, started: float
 ) -> StageReport:
-    """What is said of a pass whose certificates had so many steps."""
+    """The detail of a pass's report: how many steps its certificates had."""
     classes = "" if worst.classes is None else f"{worst.tensor} {class_words(worst.classes)}"
     replayed = f"certificate of {steps} steps replayed" if steps else ""
     return StageReport(

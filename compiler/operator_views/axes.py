@@ -64,7 +64,7 @@ def axis_of(node: ir.Node, rank: int, operand: int | None = None) -> int:
 
 
 def has_axis(node: ir.Node, rank: int) -> bool:
-    """Whether the axis that a node names by an attribute or leaves to the default is one of so many."""
+    """Whether a value of that rank has the axis that a node names by an attribute, or that is the default."""
     return -rank <= _stated(node, None) < rank
 
 

@@ -54,7 +54,7 @@ class Cut:
         return slice(start, end, step) if known else None
 
     def within(self, size: object) -> "Cut":
-        """The same cut in one spelling: of an axis of so many entries, or of any number where that is no integer."""
+        """The same cut in one spelling, for an axis of `size` entries; for any size where that is no integer."""
         bounds = self.numbers
         if bounds is not None and isinstance(size, int) and bounds.step > 0:
             first, last, _ = bounds.indices(size)
@@ -66,7 +66,7 @@ class Cut:
         return Cut(self.axis, start, end, self.step)
 
     def keeps_all(self, size: object) -> bool:
-        """Whether every entry stays where it is, of an axis of so many entries in the spelling of `within`."""
+        """Whether every entry of an axis of `size` entries stays where it is, in the spelling of `within`."""
         return (self.start, self.step) == (0, 1) and self.end in (END, size)
 
 

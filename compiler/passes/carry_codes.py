@@ -113,7 +113,7 @@ class _Moved:
         return found
 
     def hindrance(self, kept: ir.Value | None) -> Refusal | None:
-        """Why the source stays as it is; None where it need not.
+        """The reason why the source stays as it is; None where it can change.
 
         Args:
             kept: what is fed back to a state.

@@ -153,7 +153,7 @@ def _pack(model: ir.Model, members: list[State], name: str) -> State:
 
 
 def _initial(members: list[State], rank: int) -> Initial:
-    """What the states of a group begin with, stacked; each is of so many axes."""
+    """The stacked first values of the states of a group; each state has `rank` axes."""
     arrays = [np.asarray(member.initial) for member in members]
     full = [array if array.ndim else array.reshape([1] * rank) for array in arrays]
     return initial_of_array(np.stack(np.broadcast_arrays(*full), axis=1))

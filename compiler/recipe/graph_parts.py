@@ -277,8 +277,8 @@ class ShareHeads(Record):
 
     Attributes:
         groups: heads of keys and values that stay in every attention.
-        updates: at most so many updates of training; 0 changes the checkpoint in closed form alone.
-        minutes: and no longer than so many minutes, by the clock, over all builds that were stopped and go on.
+        updates: most updates of the training; with 0 the checkpoint is changed in closed form alone.
+        minutes: longest duration of the training, by the clock, over all builds that were stopped and go on.
         rows: sequences per update.
         rate: highest learning rate, of AdamW.
         seed: of what is drawn.

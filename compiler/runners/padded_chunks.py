@@ -92,7 +92,7 @@ class PaddedChunks:
         return {axis: min(size + SPARE, max(most[axis] or size + SPARE, size)) for axis, size in longest.items()}
 
     def filled(self, name: str, array: Array, slots: Mapping[str, int]) -> Array:
-        """An array of a feed, padded to so many slots."""
+        """An array of a feed, padded to `slots` slots."""
         dims = self.dims.get(name, ())
         behind = [
             (0, slots[str(dim)] - size) if str(dim) in slots else (0, 0)

@@ -44,7 +44,7 @@ class OriginalCall:
         return self._last[0][1]
 
     def repeated(self, rows: int) -> "OriginalCall":
-        """The same call with so many equal rows."""
+        """The same call with `rows` equal rows."""
         parts = (self.feed, self.outputs, self.states)
         return OriginalCall(*({name: np.repeat(array, rows, axis=0) for name, array in part.items()} for part in parts))
 
@@ -302,7 +302,7 @@ def poisoned(lowered: Lowered, full: Mapping[str, Array], active: Array, poisons
 
 
 def _row_place(lowered: Lowered, row: int, rank: int) -> list[Any]:
-    """Where a row lies in an array of so many axes; without a batch axis all of it is one row."""
+    """The index of a row in an array of `rank` axes; without a batch axis all of it is one row."""
     return [slice(None) if lowered.batch_axis is None else row, *[slice(None)] * (rank - 1)]
 
 

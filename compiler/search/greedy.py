@@ -64,7 +64,7 @@ class Bench(Protocol):
         ...
 
     def compare(self, plan: Plan, other: Plan, seconds: float) -> Comparison:
-        """The time with one plan to that with another, for which so many seconds may be spent."""
+        """The ratio of the times with two plans, measured in at most `seconds` seconds."""
         ...
 
     def noise(self, plan: Plan) -> float:

@@ -26,7 +26,7 @@ from runtime_lite.errors import FRONT_DOOR
 
 TAIL_BYTES = 4096
 TAIL_LINES = 5
-"""So much of what a script wrote is told when it did not end as agreed."""
+"""Characters of a script's output that a message shows when the script fails."""
 
 LOOK_S = 0.1
 """How often the memory of a script is looked at."""
@@ -44,7 +44,7 @@ class Toolchain:
     Attributes:
         python: the interpreter of that environment.
         script: a file in the vendor's folder.
-        limit_s: after so many seconds it is ended, with everything that it has started.
+        limit_s: seconds after which it is ended, with every process that it has started.
         limit_bytes: the same where its own process holds more memory than that; None for no limit. Only Linux says how
             much a process holds; elsewhere nothing is limited.
     """

@@ -77,7 +77,7 @@ class Flush:
 
 
 def lengths_to_try(least: int, most: int) -> list[int]:
-    """Every length, or so many of them, from the shortest to the longest."""
+    """Every length, or at most a given number of them, from the shortest to the longest."""
     every = range(least, most + 1)
     if len(every) <= MOST:
         return list(every)

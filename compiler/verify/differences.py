@@ -110,7 +110,7 @@ Parts = Mapping[str, Sequence[str]]
 NO_PARTS: Parts = types.MappingProxyType({})
 
 SHOWN = 4
-"""So many states of one tensor are named."""
+"""Most states of one tensor that are named."""
 
 
 def states_of(tensor: str, parts: Parts) -> str:

@@ -31,10 +31,10 @@ DRAWS = (FINE, COARSE, COARSE)
 """By how much roundings are off in the draws; the first says how far numbers move, all say which hang on rounding."""
 
 PARTS = 2
-"""So many sessions draw side by side, each for its share of the kinds: the same numbers on any number of cores."""
+"""Number of sessions that draw side by side, each for its share of the kinds; it does not depend on the cores."""
 
 SLACK = 8.0
-"""So many times the change that rounding at random makes; one draw of it is not the worst."""
+"""Multiple of the change that random rounding makes; one draw of it is not the worst."""
 
 FINITE = Tolerance(max_abs=1e300, min_equal=0.0)
 """The limits once a pass has rounded on purpose: any number, but a finite one."""
@@ -66,7 +66,7 @@ class EdgeCase:
     unanswered: str = ""
 
     def with_rows(self, rows: int) -> "EdgeCase":
-        """The calls for so many equal rows."""
+        """The calls with `rows` equal rows."""
         steps, *draws = (tuple(step.repeated(rows) for step in steps) for steps in (self.steps, *self.perturbed))
         return EdgeCase(self.kind, steps, tuple(draws), self.unanswered)
 

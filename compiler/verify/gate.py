@@ -46,7 +46,7 @@ class Artefacts(Protocol):
         ...
 
     def differences(self, advance: Advance, most: int | None = None) -> list[Difference]:
-        """From the original, by output and state, over all steps or so many at most."""
+        """The differences from the original, by output and state, over all steps or the first `most`."""
         ...
 
     def disagreement(self, cases: Sequence[EdgeCase], limits: Tolerance) -> Disagreement | None:

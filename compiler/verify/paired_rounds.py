@@ -83,7 +83,7 @@ class Rounds:
         self.times: list[tuple[float, ...]] = []
 
     def more(self, rounds: int) -> None:
-        """Run so many rounds more, in alternating order."""
+        """Run more rounds, in alternating order."""
         for _ in range(rounds):
             order = list(range(len(self.runs)))
             times = {which: self._timed(self.runs[which], self.calls) for which in order[:: self._direction]}

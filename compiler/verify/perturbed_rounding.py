@@ -29,7 +29,7 @@ FINE = Rounding.FLOAT32.value
 """About one rounding, with slack for sums in another order."""
 
 COARSE = 2.0**-12
-"""So much that no result is left as it is by chance, for telling whether rounding decides that a number is finite."""
+"""Strength of rounding at which every result changes; it shows whether rounding decides that a number is finite."""
 
 
 def perturbed(lowered: Lowered) -> Lowered:

@@ -73,7 +73,7 @@ class StreamArtefacts:
 
         Args:
             advance: called as the steps go by.
-            most: so many steps at most, the first; all without it.
+            most: number of steps that are run, the first ones; all without it.
         """
         emitted, steps = self.artifacts[0], self._repeated(self.steps[:most])
         return compare(

@@ -105,7 +105,7 @@ class UtteranceArtefacts:
 
         Args:
             advance: called as the utterances go by.
-            most: so many utterances at most, of all sizes; all without it.
+            most: number of utterances that are run, of all sizes; all without it.
         """
         tallies: dict[str, Tally] = {}
         chosen = range(len(self.steps)) if most is None else self._of_all_sizes(most)
@@ -116,7 +116,7 @@ class UtteranceArtefacts:
         return [tally.difference() for tally in tallies.values()]
 
     def _of_all_sizes(self, most: int) -> list[int]:
-        """So many utterances at most, the shortest and the longest among them."""
+        """At most `most` utterances, the shortest and the longest among them."""
         return sorted({*np.linspace(0, len(self.steps) - 1, most).astype(int).tolist()})
 
     def disagreement(self, cases: Sequence[EdgeCase], limits: Tolerance) -> Disagreement | None:

@@ -24,7 +24,7 @@ _SYSTEM = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _MAPPINGS = Path("/proc/self/maps")
 
 FILLED = 0.5
-"""A stretch of 2 MiB is moved if so much of it is in use; the rest of it is taken, too."""
+"""Share of a stretch of 2 MiB that must be in use for the stretch to be moved; the rest of it is taken, too."""
 
 SWITCH = "RUNTIME_LITE_LARGE_PAGES"
 """The variable of the environment that says `0` for never."""

@@ -173,7 +173,7 @@ def _scan(message: memoryview, kind: str, found: OnnxFile, where: str, depth: in
 
 
 def _count(kind: str, found: OnnxFile, where: str) -> None:
-    """Count what there may be only so much of, and refuse what no build writes."""
+    """Count what is limited in number, and refuse what no build writes."""
     if kind in _REFUSED:
         refuse(where, f"a graph without {_REFUSED[kind]}", "some")
     found.nodes += kind == "NodeProto"

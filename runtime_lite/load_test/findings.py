@@ -156,7 +156,7 @@ def _percentiles(times: Sequence[float]) -> dict[str, float]:
 
 
 def _percentile(values: Iterable[float], share: float) -> float:
-    """The smallest value that so many do not exceed; 0 of none."""
+    """The smallest value that a given share of the values does not exceed; 0 without values."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0
 

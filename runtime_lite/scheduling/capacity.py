@@ -33,7 +33,7 @@ COARSEST = 0.25
 """Part of the soft target that the longest run may take where a stream stands for several: else none does."""
 
 FINEST = 200
-"""The most streams are searched for to one in so many."""
+"""The precision of the search for the most streams: one in this many."""
 
 GROWTH = 1.25
 """From a number of streams that is carried to the next one that is tried."""
@@ -109,7 +109,7 @@ class Plan:
 
 
 def plan_streams(machine: Machine, work: Work, streams: int) -> Plan:
-    """Return what becomes of so many streams per key."""
+    """Return the result for a number of streams per key."""
     grain = _grain(machine, work, streams)
     measured = _slower(machine.costs, grain)
     costs = _learnt(measured)

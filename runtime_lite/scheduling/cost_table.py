@@ -51,7 +51,7 @@ TRIAL = 0.99
 """Part of the price per row of the next smaller bucket that one on trial costs: where its rows are there, it runs."""
 
 ALIKE = 1.05
-"""Waits up to so many times the least are as good: then the choice is that which leaves more of the device."""
+"""Waits up to this multiple of the least count as equal; then the choice that leaves more of the device wins."""
 
 LEVELS = 2
 """Steps per doubling of a rate by which choices are told apart."""

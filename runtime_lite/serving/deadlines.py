@@ -10,7 +10,7 @@ from typing import Any
 from runtime_lite.serving.ticket import Ticket
 
 SPARE = 64
-"""So many requests that have ended may be remembered beside as many as are alive."""
+"""Most ended requests that are remembered beside the live ones."""
 
 
 class Deadlines:

@@ -11,7 +11,7 @@ STUCK_NS, STUCK_RATIO = 5_000 * NS_PER_MS, 20
 for so long though a lane is free: what waits on purpose does for milliseconds."""
 
 FAILURES = 3
-"""So many runs that fail one after the other are no accident of a feed."""
+"""Number of runs that fail one after the other from which the runtime, and not a feed, is at fault."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ class PipelineRun:
         pipeline: the graphs and what feeds what.
         parts: one for every graph, without what wires bring.
         in_order: whether a part waits for all before it, as in a stream.
-        cost: nanoseconds that so many rows of a key should take.
+        cost: nanoseconds that a number of rows of a key should take.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ def make_parts(
         service: class of the request.
         now: the time.
         hard: the deadline that the caller gave, if any.
-        cost: nanoseconds that so many rows of a key should take.
+        cost: nanoseconds that a number of rows of a key should take.
         stream: its stream, or None.
     """
     if not isinstance(runner, Pipeline):

@@ -214,7 +214,7 @@ class Runs:
                 self._bus.note("executed", told)
 
     def _rows_for(self, run: Run, rows: int) -> int:
-        """The fewest rows that a run of some may have; what it looks at never changes, so no lock is held."""
+        """The smallest size that a run of these rows fits in; reads constants only, so no lock is held."""
         return next(size for size in self._costs.row_buckets(run.key) if size >= rows)
 
     def _land(self, batch: Batch, now: int, failed: bool) -> None:

@@ -92,7 +92,7 @@ class Server:
     # Requests
 
     def cost(self, key: Key, rows: int) -> int:
-        """Nanoseconds that so many rows of a key should take; 0 for a version that is gone, which admits nothing."""
+        """Nanoseconds that a run of rows of a key should take; 0 for a version that is gone, which admits nothing."""
         with self.lock:
             return self._costs.of(key).bucket_for(rows)[1] if self._costs.knows(key) else 0
 

@@ -178,7 +178,7 @@ class Cut:
     step: int
 
     def turns_round(self, size: Dim) -> bool:
-        """Whether it takes all of so many entries, from the last to the first."""
+        """Whether it takes all entries of an axis of this size, from the last to the first."""
         return self.step == -1 and self.end is None and (self.start == -1 or normal_form(self.start - size) == -1)
 
 

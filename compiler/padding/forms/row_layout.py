@@ -27,7 +27,7 @@ def rows_of(site: Site) -> tuple[int | None, Axis]:
 
 
 def spread_rows(site: Site, value: ir.Value, rank: int, layout: Axis) -> ir.Value:
-    """Repeat [batch, ...] of so many axes for every entry of a merged axis of these factors."""
+    """Repeat a value [batch, ...] of `rank` axes for every entry of a merged axis of these factors."""
     if len(layout) <= 1:
         return value
     insert, places = site.insert, site.valid_slots

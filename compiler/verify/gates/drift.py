@@ -30,7 +30,7 @@ POINTS = 200
 
 
 def chained_feeds(streams: Sequence[Sequence[Feed]], steps: int) -> Iterator[Feed]:
-    """So many feeds: stream after stream, and from the start again."""
+    """`steps` feeds: stream after stream, and from the start again."""
     return itertools.islice(itertools.cycle(feed for stream in streams for feed in stream), steps)
 
 

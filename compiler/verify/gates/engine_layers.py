@@ -18,7 +18,7 @@ from compiler.verify.precision_plan import Audited, Kept, audit, broken, counts,
 from runtime_lite.format.manifest import bucket_name
 
 NAMED = 12
-"""So many nodes that break the plan are named."""
+"""Most nodes that break the plan and are named."""
 
 
 def _check(shipped: Shipped, advance: Advance) -> Checked:
