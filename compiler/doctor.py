@@ -1,4 +1,4 @@
-"""Say which targets work on this machine, what is missing for the others, and which versions are installed."""
+"""Reports which targets work on this machine, what is missing for the others, and which versions are installed."""
 
 import dataclasses
 import importlib.metadata

@@ -1,4 +1,4 @@
-"""The front door, `python build.py` or `slipway-build`: takes a recipe and leaves a verified bundle, or says why not.
+"""The front door, `python build.py` or `slipway-build`: takes a recipe and writes a verified bundle, or refuses.
 
 0    all gates hold
 1    a bug of Slipway

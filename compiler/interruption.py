@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end a build alike: work unwinds, and what must not be cut in two is finished first.
+"""Lets Ctrl-C and SIGTERM end a build alike: work unwinds, and what must not be cut in two is finished first.
 
     with signals_interrupt():           # the front door
         with shielded():                # make a folder and note that it is to be removed

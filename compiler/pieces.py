@@ -1,4 +1,4 @@
-"""The content of a file whose pieces lie where they are until they are written: weights are joined on disk alone."""
+"""Holds the content of a file in pieces that are joined when it is written: weights are joined on disk alone."""
 
 import functools
 import hashlib

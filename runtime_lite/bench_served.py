@@ -1,4 +1,4 @@
-"""Measures what runs cost a server that is full: queues, tickets, states of many streams and the caller included.
+"""Measures the cost of runs on a full server, with queues, requests, states of many streams and the caller.
 
 The server is the runtime's own, its lanes are never idle, and the caller sends the next chunk as soon as one is
 answered. Only the rule is another than the scheduler: every bucket in its turn, full, on all lanes at once, for streams

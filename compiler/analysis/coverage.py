@@ -1,4 +1,4 @@
-"""Writes the page of all operators with what the rule table says of each: `python -m compiler.analysis.coverage`."""
+"""Writes the page of all operators, with the rule of each: `python -m compiler.analysis.coverage`."""
 
 import argparse
 import dataclasses

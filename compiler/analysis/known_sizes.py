@@ -1,4 +1,4 @@
-"""Sizes as expressions over axis names: equal forms, exact quotients, and what a small value holds.
+"""Derives sizes as expressions over axis names: equal forms, exact quotients, and the entries of small values.
 
 floor(time/2 - 3/2) + 2 = floor(time/2 + 1/2);  32*batch*time / (16*time) = 2*batch;  Div(Shape(x)[1], 2) = time//2
 """

@@ -1,4 +1,4 @@
-"""The registry's vocabulary: what an entry of the rule table is."""
+"""Defines the type of an entry of the rule table."""
 
 import dataclasses
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Values that follow from axis lengths alone, per row: what to compute again of true lengths, and how it is laid out.
+"""Plans how values that follow from axis lengths alone are computed again per row, from true lengths.
 
     p = Div(Cast(Range(0, T, 1)), Cast(T))     [time], the same for all rows: T counts slots
     plan: Apply(Div, Apply(Cast, Counted over [time, left]), Apply(Cast, Sizes(time)))

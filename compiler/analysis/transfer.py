@@ -1,4 +1,4 @@
-"""Images of intervals under scalar functions: what an elementwise operator makes of contents.
+"""Computes the interval that an elementwise operator makes of the intervals of its operands.
 
 A function of intervals here is sound for every content, NaN and infinities included, as ONNX Runtime computes it in
 floating point; `stored` then accounts for the type that holds the result.

@@ -1,4 +1,4 @@
-"""Numbers that every slot holds alike whatever a row's length: distances between frames at the end of their slots.
+"""Derives numbers that every slot has, whatever a row's length: distances between frames at the end of their slots.
 
     k = Range(0, n);  q = Range(n - 4, n);  d = k[None] - q[:, None]         n = cached + 4
 

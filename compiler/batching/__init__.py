@@ -1,1 +1,1 @@
-"""One rule per operator for computing many rows at once with a graph that is written for one row."""
+"""Rewrites a graph of one row so that it computes many rows at once, by one rule per operator."""

@@ -1,4 +1,4 @@
-"""Say in what two bundles differ: manifests, file hashes, parity receipts and times, one row per difference."""
+"""Compares two bundles: manifests, file hashes, parity receipts and times, one row per difference."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""A whole bundle in the stage cache, with what its build found out: the key, what is kept, how it comes back."""
+"""Keeps a whole bundle, and the results of its build, in the stage cache."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Writes a folder at once or not at all: beside its place first, then exchanged with what lies there."""
+"""Writes a folder at once or not at all: in a temporary folder first, which then replaces the old one."""
 
 import contextlib
 import ctypes

@@ -1,4 +1,4 @@
-"""Listens to what the command was given, which is read without an event."""
+"""Notes when code reads the arguments of the command, which causes no audit event."""
 
 import sys
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Sees what code named in a recipe reads while it runs, so that results can be kept while that is unchanged.
+"""Traces what the user's code reads while it runs, so that a result is reused only while that is unchanged.
 
 Seen are files opened, mapped, asked for or listed, links, extended attributes, modules looked for, environment
 variables and arguments: by audit events (`audit_events.py`), and by listeners in front of calls that raise none

@@ -1,4 +1,4 @@
-"""Noise over signal: how large an error is beside the right numbers, for gates, choices and reports alike.
+"""Computes the ratio of noise to signal: the size of an error beside the right numbers.
 
 Whole numbers and truths are classes, which have no noise and are left out.
 

@@ -1,4 +1,4 @@
-"""A graph without its rounding to int8: what half precision loses is measured beside real numbers.
+"""Removes the rounding to int8 from a graph, so that the loss of half precision is measured beside real numbers.
 
 Behind a QuantizeLinear a small difference either vanishes or moves an entry by a whole step. Such jumps are new draws
 of the same quantisation noise, not noise of half precision.

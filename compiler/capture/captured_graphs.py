@@ -1,4 +1,4 @@
-"""The graphs of a source, captured once: from a factory's module, or from ONNX files.
+"""Captures the graphs of a source once: from a factory's module, or from ONNX files.
 
 Capture is a stage of its own: its result is kept with a record of all that the user's code has read, so that neither
 the framework nor that code is imported while nothing has changed.

@@ -1,4 +1,4 @@
-"""Inputs that count what a stream has heard: each becomes a state, which the graph moves on by the frames of a call.
+"""Turns inputs that count the frames of a stream into states, which the graph raises by the frames of a call.
 
 Before:
     offset [batch] is an input that nobody feeds back

@@ -1,4 +1,4 @@
-"""The feeds of a graph by their roles: drawn once, known by their digests, and apart from each other.
+"""Draws the feeds of a graph once for each role, digests them, and refuses a feed that has two roles.
 
 Drawing is a stage of its own: its result is kept with a record of all that the user's code has read, so that this code
 is not imported while nothing has changed.

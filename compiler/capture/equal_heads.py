@@ -1,4 +1,4 @@
-"""Heads whose keys and values are equal share them in the graph: what `share_heads` has tied is projected once.
+"""Projects keys and values once where heads have equal weights, as after training with `share_heads`.
 
 It comes before steps are derived, so that caches hold what is shared. Nothing is lost: the mean of equal keys is each.
 """

@@ -1,4 +1,4 @@
-"""Holds what torch's exporter has written against the model: whether it opens, and the first node that differs.
+"""Compares the graph that torch's exporter has written with the model, and names the first node that differs.
 
 The exporter keeps the names of what it has recorded, so that its graph and its recording are compared value by value.
 """

@@ -1,4 +1,4 @@
-"""A module some of whose arguments are fixed to constants: whoever calls it gives the others alone."""
+"""Wraps a module with some of its arguments fixed to constants; callers give the others."""
 
 import inspect
 from collections.abc import Mapping, Sequence

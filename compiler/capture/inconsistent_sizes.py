@@ -1,4 +1,4 @@
-"""Says what the exporter means where it finds sizes inconsistent: a table that is too short, or frames in groups."""
+"""Explains the exporter's message about inconsistent sizes: a table that is too short, or frames in groups."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Sizes that must be one for a graph to compute: what a node joins, adds or multiplies has them in common."""
+"""Finds sizes that must be equal: sizes of operands that a node joins, adds or multiplies."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence

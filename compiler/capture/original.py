@@ -1,4 +1,4 @@
-"""The model as it was handed over: captured once, run as the reference, with the streams to verify on."""
+"""Captures the original model once, runs it as the reference, and holds the streams that verify a build."""
 
 import dataclasses
 import functools

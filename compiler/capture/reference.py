@@ -1,4 +1,4 @@
-"""The original, ready to run: what every graph is compared with."""
+"""Runs the original, with which every graph is compared."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol

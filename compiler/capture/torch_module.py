@@ -1,4 +1,4 @@
-"""Checkpoint to ONNX: what loads a module of the training framework, and exports it.
+"""Loads a module of the training framework from a checkpoint, and exports it to ONNX.
 
 A torch module enters through `torch.export` and the dynamo ONNX exporter with named dynamic axes; an ONNX file enters
 as it is. Afterwards names are those of the recipe, and every node carries the model's source line.

@@ -1,4 +1,4 @@
-"""The original runs at the shortest lengths that are certified, and what it computes of lengths there is finite."""
+"""Runs the original at the shortest certified lengths, and requires finite results of what it computes of lengths."""
 
 import contextlib
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Steps of a certificate, run again: unpadded row by row and padded with all rows at once, on the worst values."""
+"""Runs steps of a certificate again: unpadded row by row and padded with all rows at once, on the worst values."""
 
 import contextlib
 import math

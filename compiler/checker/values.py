@@ -1,4 +1,4 @@
-"""Values that a fact allows, as bad as it allows, and what a fact says of values."""
+"""Draws the worst values that a fact allows, and checks whether values satisfy a fact."""
 
 import math
 from typing import Any

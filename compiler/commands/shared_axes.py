@@ -1,4 +1,4 @@
-"""Finds axes of an ONNX file that always have the same size; exporters name those of each input apart."""
+"""Finds axes of an ONNX file that always have the same size; exporters give each input its own names for them."""
 
 import re
 from collections.abc import Iterator, Mapping

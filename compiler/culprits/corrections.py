@@ -1,4 +1,4 @@
-"""Takes the errors of chosen sections away from a graph, to see what is left without them.
+"""Subtracts the errors of chosen sections from a graph, to measure the error that remains.
 
     v' = v + (right value - local error's value)        where that is finite; elsewhere the right value itself
 

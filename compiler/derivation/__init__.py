@@ -1,4 +1,4 @@
-"""From one stateless graph over whole sequences to a graph that is called chunk by chunk: caches found, not matched.
+"""Derives, from a stateless graph over whole sequences, a graph that is called chunk by chunk, caches included.
 
     logits [batch, time] = decoder(tokens [batch, time])                      attention over the whole sequence
     logits [batch, n], next_cache = step(tokens [batch, n], cache [batch, heads, past, width])

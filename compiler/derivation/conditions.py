@@ -1,4 +1,4 @@
-"""The conditions under which calls say what the whole sequence says, each with what discharges it.
+"""Lists the conditions under which calls answer as the whole sequence does, each with what proves it.
 
 Source: an induction over calls; what a call answers is that part of the whole if frames read nothing that has not come,
 what is cached does not change when others follow, places are counted from the first frame, and everything that acts

@@ -1,4 +1,4 @@
-"""Frames that a model moves back, in the one form of which steps are written.
+"""Recognises frames that a model delays, and writes them as steps compute them.
 
 Before:
     Concat(0, Slice(x, 0, -c)),  Slice(Pad(x, (c, 0)), 0, T),  Slice(Transpose(Concat(0, x)), 0, -c)

@@ -1,4 +1,4 @@
-"""Writes the graph of a call, by demand: the rows of its own frames, and of what they are mixed with all frames.
+"""Writes the graph of a call, by demand: the rows of its own frames, and all frames of what they are mixed with.
 
 Every time axis of a value that is asked for is asked for in one of three ways:
 

@@ -1,4 +1,4 @@
-"""Writes a value of places for the places of a call: as what it counts, compares or looks up.
+"""Writes a value of positions for the positions of a call: as a count, a comparison or a lookup.
 
 What was evaluated is a table over one or two axes of places. The first form that gives all of its entries is written:
 

@@ -1,4 +1,4 @@
-"""A prefix that is joined to the frames: text in front of audio, a voice in front of speech.
+"""Handles a prefix that is joined to the frames: text in front of audio, a voice in front of speech.
 
     x [batch, letters + time] = Concat(text [batch, letters], audio [batch, time])
     y [batch, time] = x[:, letters:]

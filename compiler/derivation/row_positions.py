@@ -1,4 +1,4 @@
-"""Positions that every row counts for itself: what is computed of one position is computed of one for each row.
+"""Lifts values of positions to rows: what is computed of one position is computed of one for each row.
 
 Before:
     heard [1]; places [n] = Range(0, n) + heard; y [batch, heads, n, size] = x * Cos(places [n, 1] * rates)

@@ -1,1 +1,1 @@
-"""Training before capture: a checkpoint whose heads share keys and values, distilled from the original."""
+"""Trains checkpoints before capture: heads that share keys and values are distilled from the original."""

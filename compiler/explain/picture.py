@@ -1,4 +1,4 @@
-"""An explanation as one HTML file: the graph in layers, every node in the colour of what lies in its padding.
+"""Draws an explanation as one HTML file: the graph in layers, every node in the colour of its padding's content.
 
 Nothing is loaded from elsewhere and nothing runs: inline SVG, a few styles, tooltips.
 """

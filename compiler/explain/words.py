@@ -1,4 +1,4 @@
-"""Facts and needs in words that a person reads: what lies in the padding, and what is put there."""
+"""Writes facts and needs in words that a person reads: what the padding holds, and what is written there."""
 
 import enum
 import math

@@ -1,4 +1,4 @@
-"""Finds on which axis heads lie in the values between a projection and a product."""
+"""Finds the axis of heads in the values between a projection and a product."""
 
 from collections.abc import Mapping
 

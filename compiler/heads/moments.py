@@ -1,4 +1,4 @@
-"""Second moments of what attention computes, over calibration streams.
+"""Measures second moments of queries, keys and values over calibration streams.
 
 Sums over all frames of all calls, in double precision; nothing else of the frames is kept.
 """

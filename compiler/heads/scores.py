@@ -1,4 +1,4 @@
-"""Reads what attention does between its two products: factors, added terms, hidden places, a softmax.
+"""Reads the nodes between the two products of attention: factors, added terms, hidden positions, a softmax.
 
 scores = MatMul(queries, keys) -> Mul, Div by a number | Add of a term | Where(seen, scores, a number that hides)
        -> Softmax along the last axis -> Where(seen, weights, 0), or nothing -> MatMul(weights, values)

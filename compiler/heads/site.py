@@ -1,4 +1,4 @@
-"""An attention whose keys and values can be shared: what was found out about it by running its parts."""
+"""Records an attention whose keys and values can be shared, as found by running its parts."""
 
 import dataclasses
 

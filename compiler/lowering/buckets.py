@@ -1,4 +1,4 @@
-"""Buckets lie where the proofs hold."""
+"""Checks that the buckets of a recipe lie within the lengths for which the proofs hold."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The independent checker's word on what a pass claims."""
+"""Runs the independent checker on the certificates of a pass."""
 
 from compiler.analysis.rows_alone import AFTER
 from compiler.bundle.proof_files import Proof, proof_of

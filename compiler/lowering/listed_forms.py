@@ -1,4 +1,4 @@
-"""The plan of forms as a recipe writes it: what only the recipe's graphs and limits tell is wrong with it."""
+"""Checks the plan of forms in a recipe against the recipe's graphs and limits."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The inputs that tell the true lengths of every row, added to a graph that is to be padded.
+"""Adds the inputs with the true lengths of every row to a graph that is to be padded.
 
 Before:
     x [batch, time, 80], cache [batch, cache, W]

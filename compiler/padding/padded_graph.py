@@ -1,4 +1,4 @@
-"""A graph while it is being padded: its facts, and what they ask to be written.
+"""Holds a graph while it is padded: its facts, and the nodes that they ask to insert.
 
 Before:
     p = Softmax(scores)             # a need of its verdict: fill axis 3 of operand 0 with the lowest number

@@ -1,4 +1,4 @@
-"""The passes there are. Their order lives in the recipes; what must have run before one is its `after`."""
+"""Lists the passes by name. Recipes give their order; a pass names those that must run before it in `after`."""
 
 from collections.abc import Mapping
 from typing import Any

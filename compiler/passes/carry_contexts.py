@@ -1,4 +1,4 @@
-"""Carry what is computed from a context frame by frame in its place, so that a call computes it of new frames alone.
+"""Keep values computed from a context frame by frame in its place, so that a call computes them of new frames alone.
 
 Before:
     joined = Concat(context [batch, 256, 14], x [batch, 256, 16]);  next_context = joined[:, :, -14:]

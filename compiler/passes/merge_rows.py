@@ -1,4 +1,4 @@
-"""Compute over rows [batch * time, channels] what is computed over [batch, time, channels] row by row.
+"""Compute on rows [batch * time, channels] where a graph computes on [batch, time, channels] row by row.
 
 Before:
     y = MatMul(x [batch, 16, 256], weights [256, 512]);  z = Add(y, bias [512]);  n = LayerNormalization(z)

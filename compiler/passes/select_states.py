@@ -1,4 +1,4 @@
-"""Choose what to carry from call to call so that a step does the least work: a minimum cut over what is stable.
+"""Choose the states so that a step computes the least: a minimum cut over the stable values of the graph.
 
 Before:
     joined = Concat(cache, x); keys = MatMul(LayerNorm(joined), Wk)      # 128 old frames projected again in every call

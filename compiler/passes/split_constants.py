@@ -1,4 +1,4 @@
-"""Give what follows a convolution constants of its own.
+"""Give the node behind a convolution its own copies of the constants.
 
 Before:
     u = Conv(Add(x, shared), weights);  y = Add(u, shared)

@@ -1,4 +1,4 @@
-"""Carry the members of a stack apart, so that each can be looked at, and moved, by itself.
+"""Split a stack of states into its members, so that each can be examined and moved by itself.
 
 Before:
     caches [batch, 12, 256, 14];  cache_i = Gather(caches, i);  next_caches = Concat(Unsqueeze(next_0), ...)

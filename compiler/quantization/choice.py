@@ -1,4 +1,4 @@
-"""Chooses which layers stay in float: what the recipe pins, and then what the task asks for, in a few evaluations."""
+"""Chooses the layers that stay in float: those that the recipe pins, then those that the task needs."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence

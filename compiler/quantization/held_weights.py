@@ -1,4 +1,4 @@
-"""The weights that a quantised graph holds, as numbers: what a lowering must leave as it is.
+"""Reads the weights of a quantised graph as numbers, which a lowering must leave as they are.
 
 Equal names of two tensors, or scales that were taken from the wrong one, give a graph that runs and says nothing.
 """

@@ -1,4 +1,4 @@
-"""Nodes that round every entry alike, so that they commute with whatever only moves entries.
+"""Finds nodes that round every entry alike, so that they commute with nodes that only move entries.
 
 Source: QuantizeLinear and DequantizeLinear, ONNX opset 13: one scale and one zero point for all entries.
 """

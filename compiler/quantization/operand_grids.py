@@ -1,4 +1,4 @@
-"""Chooses grids for the operands of products with what states and tables hold."""
+"""Chooses grids for the operands of products with states and tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

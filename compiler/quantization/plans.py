@@ -1,4 +1,4 @@
-"""Chooses grids: of data by what the error does behind the weights, of weights by what the data does to their error."""
+"""Chooses grids: of data by the error behind the weights, of weights by the data that meet their error."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Keeps of the calibration streams what choices are made from: histograms and a few rows of what layers read.
+"""Records on calibration streams what choices need: histograms and a few rows of what layers read.
 
 Streams begin with empty caches and carry them from call to call: numbers drawn for caches show ranges that no call has.
 """

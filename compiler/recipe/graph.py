@@ -1,4 +1,4 @@
-"""One graph of a recipe, and what must agree within it."""
+"""The record of one graph of a recipe, and the checks within it."""
 
 import math
 from collections.abc import Sequence

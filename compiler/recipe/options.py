@@ -1,4 +1,4 @@
-"""Passes and targets are frozen records whose options a recipe writes; what does not fit is answered with its line."""
+"""Makes passes and targets of the options in a recipe; a wrong option is refused with its line."""
 
 import dataclasses
 import types

@@ -1,4 +1,4 @@
-"""A build as one page: what was compared and how close it is, what drifts, what is rounded where, what it costs.
+"""Writes a build as one page: comparisons, errors, drift, rounding and costs.
 
 The page loads nothing and runs nothing: tables, inline SVG and one style sheet. It holds measured times, so it stands
 outside the bundle, whose bytes are the same in every build.

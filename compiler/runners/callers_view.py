@@ -1,4 +1,4 @@
-"""A graph that is written for one row, as callers see it: with the batch in front of every input and output."""
+"""Shows a graph that is written for one row as callers see it: with the batch in front of inputs and outputs."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Rounds a graph in half precision as its types say, where the runtime at hand would not.
+"""Rounds to half precision where a graph's types say so and the runtime at hand would not.
 
 ONNX Runtime runs FLOAT16 and BFLOAT16 nodes on a CPU in float32 and removes the casts that it puts between them: 300 *
 300 is 90 000 there, and infinite on every device that has the type. `with_rounding` writes the same graph in float32

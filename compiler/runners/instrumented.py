@@ -1,4 +1,4 @@
-"""Copies of a graph that show what happens inside, or let it be changed from outside.
+"""Copies a graph with inner values as outputs, or with inner values replaced by inputs.
 
     exposed      values leave the graph under their own names
     measured     something that is computed of each value leaves it

@@ -1,4 +1,4 @@
-"""Large weights of graphs lie in files that are mapped: what no stage reads at the moment takes no memory.
+"""Maps files with large weights of graphs, so that weights which no stage reads take no memory.
 
 A build holds several graphs at once: as captured, before and after a pass, and what certificates speak of. Each content
 is written once, whichever graphs share it, and read where it is mapped.

@@ -1,4 +1,4 @@
-"""The search for the forms of one graph, from the graph after its passes to the record of what was found."""
+"""Searches for the forms of one graph, from the graph after its passes to the record of the result."""
 
 import importlib.metadata
 import tempfile

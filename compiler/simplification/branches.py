@@ -1,4 +1,4 @@
-"""If on a constant is its branch: the nodes and weights of the branch stand in its place, under names of their own.
+"""Replaces an If on a constant by its branch: nodes and weights get names of their own.
 
     y, z = If(True)<then_branch = {a = Neg(x)  b = Abs(a)  -> a, b}>     ->  a = Neg(x)  b = Abs(a)  y = a  z = b
 

@@ -1,4 +1,4 @@
-"""Writes at places that a mask chooses: the mask chooses between what is written and what is there.
+"""Replaces writes at positions that a mask selects by a choice between the old value and the new.
 
     y = ScatterND(x, Transpose(NonZero(mask)), Expand(0.0, ..))               ->  y = Where(mask, 0.0, x)
     y = ScatterND(x, Transpose(NonZero(mask)), GatherND(z, the same places))  ->  y = Where(mask, z, x)

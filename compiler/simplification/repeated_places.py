@@ -1,4 +1,4 @@
-"""Entries that are gathered at places which repeat: the axes that were merged for it stay apart.
+"""Keeps axes apart that a graph merges only to gather entries at positions which repeat.
 
 Before:
     x [2, batch, 8, 23]; flat = Reshape(x, [-1, 23]) [16 * batch, 23]

@@ -1,4 +1,4 @@
-"""Local rules of `simplify`: operator -> what its first output equals, for every value, infinities and NaN included.
+"""Local rules of `simplify`: for each operator a value that equals its output, infinities and NaN included.
 
 Each rule was weighed against its namesake in onnxscript 0.7.2, whose rules look at trees of nodes, compare constants
 with a tolerance of 1e-8 and trust inferred sizes. Taken over in a form of our own:

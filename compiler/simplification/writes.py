@@ -1,4 +1,4 @@
-"""Writes at fixed places, as assignments to slices are exported: what is kept in front, what is written, what is kept.
+"""Replaces writes at fixed positions, as slices are assigned, by a join of old, new and old parts.
 
     y = ScatterND(x [10, ...], [[7], [8], [9]], new)     ->  y = Concat<axis = 0>(Slice(x, 0, 7), new)
     y = ScatterND(x [10, ...], [[0], [2], [4]], new)     ->  y = Gather(Concat(x, new), [10, 1, 11, 3, 12, 5, ..])

@@ -1,4 +1,4 @@
-"""Teaches the shape inference library what it leaves out: quotients, remainders, signs and extremes of sizes."""
+"""Extends shape inference by quotients, remainders, signs and extremes of sizes."""
 
 import contextlib
 import copy

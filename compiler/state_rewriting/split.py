@@ -1,4 +1,4 @@
-"""Operators move from all frames to the new ones: what they made of the old ones is carried."""
+"""Moves operators from all frames to the new ones, and keeps their results on the old frames as states."""
 
 import onnx_ir as ir
 

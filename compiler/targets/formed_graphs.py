@@ -1,4 +1,4 @@
-"""Applies the forms of a plan to a graph whose sizes are numbers, all but perhaps its rows.
+"""Applies the forms of a plan to a graph whose sizes, all but perhaps its rows, are numbers.
 
 A form that refuses leaves the graph as it was, which is said; one that leaves an illegal graph behind is a defect, and
 ends the build under its name.

@@ -1,4 +1,4 @@
-"""Forms: passes that a target may apply to graphs whose sizes are numbers, and its plan: which of them are on.
+"""Forms are passes that a target may apply to graphs with fixed sizes; a plan lists those that are on.
 
 A form changes how fast a graph is, not what it says. A target lists what it offers in the order in which it runs.
 """

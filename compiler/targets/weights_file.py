@@ -1,4 +1,4 @@
-"""The weights of graph files in a file beside them, each content once."""
+"""Writes the weights of graph files into a file beside them, each content once."""
 
 import hashlib
 from collections.abc import Iterable, Iterator

@@ -1,1 +1,1 @@
-"""Code and data of the user that a recipe names: looked for, called, drawn as streams; faults are told as theirs."""
+"""Finds, calls and reads the user's code and data that a recipe names; its faults are reported as the user's."""

@@ -1,4 +1,4 @@
-"""Feeds from the edges of what an input may hold: silence, a constant, an impulse, full scale, the smallest numbers.
+"""Makes feeds from the edges of an input's range: silence, a constant, an impulse, full scale, the smallest numbers.
 
 Random data show what a graph answers in the middle of its range; what a rewrite has changed at zero, or where a number
 overflows, shows at the edges alone. The feeds have the shapes of feeds of the recipe's data and are chained like them.

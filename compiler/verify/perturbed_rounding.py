@@ -1,4 +1,4 @@
-"""A graph whose every rounding is off at random: what of an answer hangs on rounding, and what does not.
+"""Perturbs every rounding of a graph at random, to find which answers depend on rounding.
 
     x -> MatMul -> LayerNormalization -> y    x -> MatMul -> (1 + e) -> LayerNormalization -> (1 + e) -> y
 

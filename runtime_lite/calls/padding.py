@@ -1,4 +1,4 @@
-"""Writes feeds into the static shape of a bucket, and cuts the outputs back to what is valid.
+"""Writes feeds into the static shape of a bucket, and cuts the outputs back to their valid part.
 
 What lies in padded places and free rows is zero by default; that it reaches no valid output is what the certificate
 says, so any other filler gives the same answers. Free rows have the smallest length that was proved, and caches as

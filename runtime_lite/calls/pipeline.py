@@ -1,4 +1,4 @@
-"""Graphs that feed each other, as one thing to run: what a caller gives, what he gets, and how rows go through.
+"""Runs graphs that feed each other as one: the inputs and outputs of a caller, and how rows go through.
 
 A pipeline is all graphs of a bundle that wires touch. A caller gives the inputs of role data that no wire fills and
 gets every output of role data. An input, output or axis goes by its own name where only one graph of the pipeline has

@@ -1,4 +1,4 @@
-"""Any executor in a process of its own: its crash, its hang and its lack of memory are errors of one run.
+"""Runs an executor in its own process: a crash, a hang or lack of memory is an error of one run.
 
     runtime.load("dist/recogniser-cpu", executors=in_child())
 

@@ -1,4 +1,4 @@
-"""A graph file of a bundle with what it reads, as the bytes whose hashes were checked: backends open no file.
+"""Holds a graph file of a bundle, with the files it reads, as bytes whose hashes were checked.
 
 A graph that disagrees with the manifest about versions or external files is refused before a backend sees it.
 """

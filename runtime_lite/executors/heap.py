@@ -1,4 +1,4 @@
-"""Return to the system what opening a graph leaves in the heap."""
+"""Returns memory of the heap to the system after a graph was opened."""
 
 import ctypes
 import sys

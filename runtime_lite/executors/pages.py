@@ -1,4 +1,4 @@
-"""Weights lie in pages of 2 MiB, where Linux can move them there.
+"""Moves weights to pages of 2 MiB, where Linux allows it.
 
 A step reads all weights once, and in pages of 4 KiB the processor looks up every one of these anew: of a float32 model
 of 130 MB that takes a tenth to a fifth of a step of one row (`benchmarks/pages.py`). What a session has taken when it

@@ -1,4 +1,4 @@
-"""JSON in the one spelling that bundles have, so that equal content is equal bytes."""
+"""Writes JSON in the one spelling of bundles, so that equal content is equal bytes."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Untrusted JSON, read only through checks: every refusal names the place, what was expected and what came.
+"""Reads untrusted JSON through checks: every refusal names the place, what was expected and what came.
 
 The text is capped by the caller before it is parsed. Duplicate keys, NaN, infinities, numbers beyond 64 bits, unknown
 keys and converted types do not exist behind this door, and no control character gets through it to a terminal.

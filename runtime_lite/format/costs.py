@@ -1,4 +1,4 @@
-"""The cost table `costs.json`: measured times per graph and bucket, kept apart from everything that is hashed."""
+"""Reads and writes the cost table `costs.json`: times per graph and bucket, which no hash covers."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields

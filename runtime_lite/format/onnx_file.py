@@ -1,4 +1,4 @@
-"""Reads from an ONNX file, without the onnx package, what must be known before a backend may open it.
+"""Reads from an ONNX file, without the onnx package, what the runtime checks before a backend opens it.
 
 A backend follows the `external_data` locations inside the file to other files of the machine; this finds every one of
 them, in initializers, attributes, subgraphs and functions, so that the executor can refuse a location that the manifest

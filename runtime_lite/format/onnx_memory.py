@@ -1,4 +1,4 @@
-"""Rewrites an ONNX file so that its external tensors lie in memory, for a backend that opens files by itself.
+"""Rewrites an ONNX file so that its external tensors are in memory, for a backend that opens files by itself.
 
 What such a backend reads is then what was checked, and no file. The place is written as ONNX Runtime writes it when it
 hands a graph with its weights to another backend: a location that is no file name, and an address for the offset.

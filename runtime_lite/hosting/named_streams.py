@@ -1,4 +1,4 @@
-"""Streams by the names that callers of a host give them: a chunk says whose it is, and whether it starts or ends it.
+"""Maps the stream names of a host's callers to streams: a chunk names its stream, and may start or end it.
 
 A host hands over one chunk after the other, as they come; numbers tell when that was not the order in which they were
 meant. What is refused changes nothing: a name that is in use is not started again, and a chunk without a start belongs

@@ -1,4 +1,4 @@
-"""A device on a virtual clock: the scheduler's own code under traffic that is made up, in no time.
+"""Simulates a device on a virtual clock: the scheduler's own code under generated traffic.
 
 The same loop serves tests, benchmarks and the planner. Runs take what the caller says that they take, whatever the
 scheduler believes.

@@ -1,1 +1,1 @@
-"""Requests of many callers on one device: queued, scheduled, batched, and each ended exactly once."""
+"""Serves requests of many callers on one device: queued, scheduled, batched, and each ended exactly once."""

@@ -1,4 +1,4 @@
-"""The end of the process: whoever runs something native comes back before the interpreter goes.
+"""Waits at the end of the process for native code to return, before the interpreter goes.
 
 A thread that comes back from a run, or from a session that it opens, into an interpreter that is gone takes the process
 down with it. So every server is told of the end while its threads can end, and what is native besides is waited for.

@@ -1,4 +1,4 @@
-"""Forks of the process: every server is told in the child, its lock held, so that no book is half written there."""
+"""Handles forks of the process: the child tells every server, whose lock is held so that no record is half written."""
 
 import os
 import threading

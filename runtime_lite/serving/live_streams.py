@@ -1,4 +1,4 @@
-"""The open streams of a server: the slots that their states lie in, the chunk that each has in flight, and their ends.
+"""Holds the open streams of a server: their slots, the chunk that each has in flight, and their ends.
 
 Used under the server's lock.
 """

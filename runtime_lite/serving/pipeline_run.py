@@ -1,4 +1,4 @@
-"""One run of a pipeline: which part runs next, what it is fed, and what it has given so far.
+"""Runs one request through a pipeline: chooses the next graph, feeds it, and collects the outputs.
 
 An item is a feed of no more rows than all graphs take together, or a chunk of a stream. Its parts are tasks of one
 request: each is queued when all that it takes from has run, and shares runs with the same graph's parts of others. In a

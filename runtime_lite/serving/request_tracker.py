@@ -1,4 +1,4 @@
-"""Tracks admitted requests: their parts are queued, answered or let go of, and every request ends once.
+"""Tracks admitted requests: their parts are queued, answered or dropped, and every request ends once.
 
 The end of a request takes along what hangs on it: parts that are queued leave the queues, chunks that wait behind one
 that will not run are dropped, and whoever waits is woken. Used under the server's lock.

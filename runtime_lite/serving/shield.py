@@ -1,4 +1,4 @@
-"""Sections of the main thread that no signal handler cuts in two: what it raises comes when they have ended.
+"""Protects sections of the main thread from signal handlers: their exceptions are raised when a section has ended.
 
     with Shield():              # changes shared records: handlers wait
         with Window():          # within it, a wait or a run: handlers may raise again

@@ -1,4 +1,4 @@
-"""One request as its caller holds it: waited for, awaited, read response by response, taken back; it ends exactly once.
+"""The caller's handle of one request: wait, await, read responses, cancel; it ends exactly once.
 
 The server ends tickets and puts responses under its own lock; whoever waits is woken after that. Nothing here runs
 anything but the caller's wait.

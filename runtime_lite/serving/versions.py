@@ -1,4 +1,4 @@
-"""The loaded bundles of a server: what they cost, and when the last one who needs a version has let go of it.
+"""Holds the loaded bundles of a server: their costs, and when the last user of a version has released it.
 
 Used under the server's lock; what is to be closed is closed outside of it, by `Server`.
 """

@@ -1,4 +1,4 @@
-"""The threads that run what is decided: callers that wait for an answer, and workers for what nobody waits for.
+"""Runs the scheduler's decisions on threads: callers that wait for an answer, and workers for the rest.
 
 A decided run goes to a caller that waits for a part of it, else to any caller that waits, else to a worker. Workers are
 started when they are first needed and sleep until they are handed a run; the timer sleeps until the next deadline.

@@ -1,4 +1,4 @@
-"""States of fixed size whose newest frames are fed back: contexts of convolutions, wherever an author has put them.
+"""Finds contexts of convolutions: states of fixed size whose newest frames are fed back, wherever they are cut.
 
     joined = Concat(context, x); next_context = the last frames of joined, as many as the context has
 

@@ -1,4 +1,4 @@
-"""Prices for what is stable in a streaming graph: time per call of one stream on full caches."""
+"""Prices the stable values of a streaming graph: time per call of one stream with full caches."""
 
 from compiler.analysis.operator_costs import Rates, bytes_moved, bytes_of, multiply_adds
 from compiler.analysis.streaming.carrying_cut import Carrying, Choice, Network, Operator

@@ -1,4 +1,4 @@
-"""The table operator -> rule; what is not in it is refused where it meets a value that differs from row to row."""
+"""The table from operator to rule; an operator without a rule is refused where its operand differs from row to row."""
 
 from collections.abc import Callable
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""Lookups, and what shapes say."""
+"""Rules for lookups, and for shapes as data."""
 
 import numpy as np
 import onnx_ir as ir

@@ -1,4 +1,4 @@
-"""A draft as the text of a recipe, and of the module with its feeds; every guess is marked where it stands."""
+"""Writes a draft as the text of a recipe and of the module with its feeds; every guess is marked."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Forms that look up: what is chosen by position lies in other slots in every row.
+"""Forms of lookups: an entry that is chosen by position lies in another slot in every row.
 
 Before:
     rows = Slice(table [1, rows, d], 0, cache + 16)     last = Gather(x [batch, time, d], -1)

@@ -1,4 +1,4 @@
-"""The form "number": what follows from axis lengths and serves as data is computed per row from the true lengths.
+"""The form "number": data that follow from axis lengths are computed per row from the true lengths.
 
 Before:
     y = Div(total, Cast(Shape(x)[1]));  z = Add(x, Range(0, Shape(x)[1]) / Shape(x)[1])      # count slots

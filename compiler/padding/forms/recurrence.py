@@ -1,4 +1,4 @@
-"""The form "sequence_lens": a recurrent network is told the true length of every row.
+"""The form "sequence_lens": a recurrent network gets the true length of every row.
 
 Before:
     Y, Y_h = LSTM(X [time, batch, features], W, R, B)

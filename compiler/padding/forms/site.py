@@ -1,4 +1,4 @@
-"""One node that needs another form in the padded program, with what the form may use."""
+"""Records a node that needs another form in the padded program, with what the form may use."""
 
 import dataclasses
 from collections.abc import Callable, Sequence

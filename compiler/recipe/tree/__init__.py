@@ -1,1 +1,1 @@
-"""A recipe as it is written: values with their lines, short forms written out, and what is wrong told in its place."""
+"""Reads a recipe as values with their lines, writes short forms out, and says what is wrong in its place."""

@@ -1,4 +1,4 @@
-"""A recipe's tree: where a key stands, how it is written, what is left to fill in, and one entry changed."""
+"""Works on a recipe's tree: finds the line of a key, checks for values left to fill in, changes one entry."""
 
 import dataclasses
 from collections.abc import Callable, Sequence

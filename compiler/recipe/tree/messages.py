@@ -1,4 +1,4 @@
-"""Say what is wrong with a recipe: from a failed check to `<file>:<line>: <key>: expected <E>, got <G>; <cure>`."""
+"""Writes the message of a failed check: `<file>:<line>: <key>: expected <E>, got <G>; <cure>`."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""`--set path.to.key=value`: written into the recipe's tree; whether the key may be there is for the record to say."""
+"""Writes `--set path.to.key=value` into the recipe's tree; the record decides whether the key may be there."""
 
 import dataclasses
 

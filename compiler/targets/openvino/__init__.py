@@ -1,1 +1,1 @@
-"""OpenVINO: the graph files that it compiles where they run, what it computes in, and how they are verified on it."""
+"""OpenVINO target: graph files that it compiles where they run, the types it computes in, and its verification."""

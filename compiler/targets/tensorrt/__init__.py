@@ -1,1 +1,1 @@
-"""TensorRT: what its parser and builder take, the plan of an engine, and the tools that ship with it."""
+"""TensorRT target: the limits of its parser and builder, the plan of an engine, and the tools that ship with it."""

@@ -1,4 +1,4 @@
-"""Builds engines with TensorRT-RTX, whose builder needs no device, and reads which of their layers compute in what.
+"""Builds engines with TensorRT-RTX, whose builder needs no device, and reads the types of their layers.
 
 TensorRT-RTX is NVIDIA's TensorRT for PCs and workstations. Its parser and its compiler are of one family with those of
 TensorRT itself, which nobody can have without an account; what it shows is said of it alone.

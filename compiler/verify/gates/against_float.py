@@ -1,4 +1,4 @@
-"""The gate on what rounding saves: time and size beside the same graph before the first pass that rounds."""
+"""Gate on rounding: time and size beside the same graph before the first pass that rounds."""
 
 import tempfile
 from collections.abc import Iterator, Sequence

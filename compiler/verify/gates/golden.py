@@ -1,4 +1,4 @@
-"""The gate on what was written: opened as its user opens it, it answers its golden feeds in every bucket."""
+"""Gate on the written files: opened as a user opens them, they answer the golden feeds in every bucket."""
 
 from compiler.errors import InternalError
 from compiler.records.findings import Finding

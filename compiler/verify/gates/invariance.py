@@ -1,4 +1,4 @@
-"""The gate on padding: what lies in padded places, free rows and other rows changes no bit of an output."""
+"""Gate on padding: padded slots, free rows and other rows change no bit of an output."""
 
 import dataclasses
 

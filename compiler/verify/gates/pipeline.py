@@ -1,4 +1,4 @@
-"""The gate on wired graphs: what the bundle answers as one request, beside the originals one after the other."""
+"""Gate on wired graphs: the bundle's answers to one request beside those of the originals in turn."""
 
 from collections.abc import Iterator
 

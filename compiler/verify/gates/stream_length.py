@@ -1,4 +1,4 @@
-"""The finding on how long streams may be: a table looked up by a count may end, which is said and fails nothing."""
+"""Finding on the length of streams: a table that is looked up by a count may end; it fails no build."""
 
 from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding

@@ -1,4 +1,4 @@
-"""The gate on the task: real recordings, decoded from what the original says and from what the bundle says."""
+"""Gate on the task: real recordings, decoded from the original's outputs and from the bundle's."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
