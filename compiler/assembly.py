@@ -165,7 +165,7 @@ class Assembly:
             handle.end(detail=_unmeasured(self.loaded.recipe.gates.budget, self.target) if missing else "")
 
     def keep(self, kept: KeptBundle) -> None:
-        """For later builds from the same."""
+        """Keep the result for later builds from the same inputs."""
         why = kept.keep(self.folder, Found(tuple(self.record.findings), tuple(self.record.speed)))
         if why:
             self.progress.say(f"The bundle is complete; it is {why}.")

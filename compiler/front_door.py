@@ -136,7 +136,7 @@ def _tell(line: str) -> None:
 
 
 def _report_early(options: argparse.Namespace, error: BaseException) -> None:
-    """Of a build that ends before it has begun: the report of an earlier one must not stand for it."""
+    """Write the report of a build that ends before it has begun, so that no earlier report stands for it."""
     from compiler.report.build_record import BuildRecord, write_reports
     from compiler.report.progress import Progress
 

@@ -44,7 +44,7 @@ class Pieces:
 
     @functools.cached_property
     def sha256(self) -> str:
-        """Of the whole file, computed once."""
+        """The hash of the whole file, computed once."""
         hasher = hashlib.sha256()
         for part in self.parts:
             hasher.update(part)

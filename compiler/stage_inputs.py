@@ -71,7 +71,7 @@ class Surroundings:
 
 @dataclasses.dataclass(frozen=True)
 class DataInputs:
-    """Of drawing feeds.
+    """Inputs of drawing feeds.
 
     Attributes:
         surroundings: of the build.
@@ -94,7 +94,7 @@ class DataInputs:
 
 @dataclasses.dataclass(frozen=True)
 class DistillationInputs:
-    """Of changing a checkpoint so that heads share keys and values.
+    """Inputs of changing a checkpoint so that heads share keys and values.
 
     Attributes:
         surroundings: of the build.
@@ -113,7 +113,7 @@ class DistillationInputs:
 
 @dataclasses.dataclass(frozen=True)
 class CaptureInputs:
-    """Of capturing a graph.
+    """Inputs of capturing a graph.
 
     Attributes:
         surroundings: of the build.
@@ -130,7 +130,7 @@ class CaptureInputs:
 
 @dataclasses.dataclass(frozen=True)
 class LoweringInputs:
-    """Of all passes of a graph.
+    """Inputs of all passes of a graph.
 
     Attributes:
         surroundings: of the build.
@@ -161,7 +161,7 @@ class LoweringInputs:
 
 @dataclasses.dataclass(frozen=True)
 class PassInputs:
-    """Of one pass: the key of what came before it, and what the recipe says of it."""
+    """Inputs of one pass: the key of what came before it, and what the recipe says of it."""
 
     before: str
     spec: PassSpec
@@ -169,7 +169,7 @@ class PassInputs:
 
 @dataclasses.dataclass(frozen=True)
 class TargetInputs:
-    """Of a target: the key of the last pass, the target with its options, and the sizes to build for."""
+    """Inputs of a target: the key of the last pass, the target with its options, and the sizes to build for."""
 
     before: str
     target: str
@@ -179,7 +179,7 @@ class TargetInputs:
 
 @dataclasses.dataclass(frozen=True)
 class SearchInputs:
-    """Of a search for forms: the key of the last pass, the target with its options, and the sizes to measure at."""
+    """Inputs of a search for forms: the key of the last pass, the target with its options, and the sizes to measure."""
 
     before: str
     target: str
@@ -189,7 +189,7 @@ class SearchInputs:
 
 @dataclasses.dataclass(frozen=True)
 class BundleInputs:
-    """Of the gates on what ships, and the bundle.
+    """Inputs of the gates on what ships, and of the bundle.
 
     Attributes:
         surroundings: of the build.
@@ -240,13 +240,13 @@ def for_capture(spec: Graph) -> Graph:
 
 
 def for_data(spec: Graph) -> Graph:
-    """As far as feeds must fit it: inputs and axes."""
+    """The part of a graph's recipe that feeds must fit: inputs and axes."""
     fed = spec.without_constants
     return for_capture(fed).model_copy(update={"source": Source.model_construct(), "first_call": None, "outputs": ()})
 
 
 def for_lowering(spec: Graph) -> Graph:
-    """As far as passes may look at it: not the sizes to build for, nor which passes come after.
+    """The part of a graph's recipe that passes read: not the sizes to build for, nor the later passes.
 
     States that lie along a padded axis have as many slots as its largest bucket.
     """

@@ -243,7 +243,7 @@ class Model:
 
     @property
     def latencies(self) -> Mapping[str, Mapping[str, str]]:
-        """By what the graphs of a model with several latencies are called together: its latencies, and their graphs."""
+        """For each model with several latencies its latencies, and their graphs."""
         return latencies_of(self.bundle.manifest)
 
     def runner(self, graph: str | None = None) -> GraphRunner:

@@ -174,7 +174,7 @@ def number_everywhere(value: ir.Value) -> sympy.Expr | None:
 
 
 def uniform_values(values: Sequence[ir.Value], filled: Mapping[ir.Value, Dim]) -> dict[ir.Value, np.ndarray]:
-    """Those of the values that hold one number at every place for all lengths, with the number.
+    """The values that hold one number at every position for all lengths, with the number.
 
     A value that never has an entry has a number of shape [0].
     """
@@ -447,7 +447,7 @@ def _transposed(entries: Entries, node: ir.Node) -> Entry:
 
 
 def _gathered(entries: Entries, node: ir.Node) -> Entry:
-    """Of what is alike everywhere any entry; of the rest the one at a fixed place."""
+    """The entry at a fixed position; any entry of a value that is the same everywhere."""
     entry = entries.of(node.inputs[0])
     if _is_alike(entry):
         return entry

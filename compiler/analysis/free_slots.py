@@ -59,7 +59,7 @@ def selected_slots(node: ir.Node, at_every_length: EveryLength) -> Slots | None:
 
 
 def _condition(node: ir.Node, at_every_length: EveryLength) -> npt.NDArray[np.bool_] | None:
-    """That of a selection, [lengths, ...] with the axes of its result behind the rows."""
+    """The condition of a selection, [lengths, ...] with the axes of its result behind the rows."""
     condition, rank = node.inputs[0], len(node.outputs[0].shape or ())
     found = None if condition is None else at_every_length.of(condition)
     return None if found is None or found.ndim != rank or rank < 2 else found.astype(np.bool_)
@@ -136,7 +136,7 @@ class FreeSlots:
         return None if rule is None or (operand and node.op_type != "Concat") else rule(node, operand, slots)
 
     def _selected(self, node: ir.Node, operand: int, slots: Slots) -> Next:
-        """Those that are chosen."""
+        """The slots that a selection chooses."""
         if operand == 0:
             return None
         seen = _condition(node, self.at_every_length)

@@ -243,7 +243,7 @@ def _dims(value: ir.Value | None) -> tuple[Dim, ...]:
 
 
 def _cuts(node: ir.Node) -> Iterator[tuple[Dim, Dim, int, Dim]]:
-    """Of every axis that a Slice names: first entry, end, the axis, and how many entries it has."""
+    """First entry, end, axis and size of every axis that a Slice names."""
     view = slice_of(node)
     if view is None or not (before := _dims(view.data)):
         return

@@ -1,4 +1,4 @@
-"""The lengths from which on the original has a meaning: no division by 0, no choice and no size that cannot be.
+"""Finds the shortest lengths at which the original is defined: no division by 0, no index or size out of range.
 
     x / (T - 1)                   needs T - 1 to be 1 or more: NaN and infinity are no answer to compare with
     x[arange(T) - 3]              needs T to be 3 or more: with fewer entries the original does not run
@@ -191,7 +191,7 @@ def _of_lengths(value: ir.Value | None) -> ShapeOnly | None:
 
 
 def _alike(value: ir.Value) -> tuple[Dim, ...] | None:
-    """The number that a value holds everywhere, as a count of a mask less one does; None where it is unknown."""
+    """The number that a value holds everywhere, such as the count of a mask less one; None if it is unknown."""
     number = number_everywhere(value)
     return None if number is None else (number,)
 

@@ -63,11 +63,11 @@ class _Comparison:
         return True
 
     def _alone(self, numbers: Sequence[sympy.Expr]) -> tuple[sympy.Expr, ...]:
-        """In the program of one row."""
+        """The numbers in the program of one row."""
         return tuple(sympy.expand(each.subs({ROWS: 1})) for each in numbers)
 
     def _together(self, number: sympy.Expr) -> sympy.Expr:
-        """In the padded program, at the slot of an entry."""
+        """The number in the padded program, at the slot of an entry."""
         return sympy.expand(number.subs({FRAMES: FRAMES + MORE}).subs(self.slots, simultaneous=True))
 
     def _agree(self, own: Source, padded: Source, guards: Guards) -> bool:

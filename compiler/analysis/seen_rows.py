@@ -69,7 +69,7 @@ def _reals(node: ir.Node) -> list[ir.Value]:
 
 
 def _numbers_of(value: ir.Value) -> Array | None:
-    """Those of a constant, or those that a ConstantOfShape repeats, as float64; None of anything else."""
+    """The numbers of a constant, or those that a ConstantOfShape repeats, as float64; None of other values."""
     node = value.producer()
     given = node.attributes.get("value") if node is not None and graphs.is_op(node, "ConstantOfShape") else None
     array = graphs.array_of(value) if given is None else given.as_tensor().numpy()
@@ -181,7 +181,7 @@ class SeenRows:
 
 
 def _tried(lengths: Sequence[range], scores: ir.Value) -> list[list[int]]:
-    """Of each axis the lengths that are combined: all, or some from the least to the most."""
+    """The lengths of each axis that are combined: all, or some from the least to the most."""
     entries = math.prod(dim for dim in graphs.dims_of(scores) or () if isinstance(dim, int))
     runs = max(min(MOST_RUNS, MOST_SCORES // max(entries, 1)), 1)
     if math.prod(map(len, lengths)) <= runs:

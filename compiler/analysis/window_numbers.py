@@ -93,7 +93,7 @@ def _change(case: Case, value: ir.Value | None, depth: int) -> sympy.Expr | None
 
 
 def _change_of_size(size: Dim) -> sympy.Expr | None:
-    """That of a size that is a sum of multiples of lengths."""
+    """The change of a size that is a sum of multiples of lengths."""
     if isinstance(size, int):
         return sympy.Integer(0)
     names = sorted(symbols_of(size), key=str)
@@ -103,7 +103,7 @@ def _change_of_size(size: Dim) -> sympy.Expr | None:
 
 
 def _range(case: Case, node: ir.Node, depth: int) -> sympy.Expr | None:
-    """Of a Range, its start and the slots in front of a row's entries."""
+    """The start of a Range, and the slots in front of a row's entries."""
     start, step = numbers_of(node.inputs[0]), array_of(node.inputs[2])
     dim = (dims_of(node.outputs[0]) or (None,))[0]
     if start is None or step is None or dim is None or step.dtype.kind != "i":

@@ -10,7 +10,7 @@ from types import ModuleType
 
 @dataclasses.dataclass(frozen=True)
 class PackageContents:
-    """Of the modules of a package that are loaded.
+    """The contents of a package's loaded modules.
 
     Attributes:
         libraries: files of native modules.

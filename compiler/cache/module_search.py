@@ -25,7 +25,7 @@ def places_of(name: str, folders: Iterable[Path]) -> tuple[str, ...]:
 
 
 def _found(name: str, folders: list[str]) -> importlib.machinery.ModuleSpec | None:
-    """By its own name alone: of a dotted one the import system would ask for the packages in front."""
+    """Find a module by its last name alone; by a dotted name the import system would import the packages in front."""
     try:
         return importlib.machinery.PathFinder.find_spec(name, folders)
     except (ImportError, ValueError):

@@ -341,7 +341,7 @@ def _asks_for_times(frame: types.FrameType) -> bool:
 
 
 def _imports_package(frame: types.FrameType) -> bool:
-    """Whether an installed package is being imported: its version stands for what it does meanwhile."""
+    """Whether an installed package is being imported; its version stands for all that it reads meanwhile."""
     module = _importing(frame)
     return module is not None and dependencies.is_installed(module.f_code.co_filename)
 

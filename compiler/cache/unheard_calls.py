@@ -87,7 +87,7 @@ MODULES = {call.module for calls in PACKAGES.values() for call in calls}
 
 
 class Listeners:
-    """Those in place.
+    """The listeners that are installed.
 
     Args:
         hear: is told of each call before it is made.

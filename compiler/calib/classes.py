@@ -47,7 +47,7 @@ class Agreement:
         return self.equal >= min_equal
 
     def plus(self, got: Array, right: Array, step: int) -> "Agreement":
-        """With the entries of one more array, in the shape of the right one."""
+        """The counts with the entries of one more array, which has the shape of the right one."""
         if got.shape != right.shape:
             count, first = max(right.size, 1), f"shape {list(got.shape)}, not {list(right.shape)}"
             differing = count

@@ -1,4 +1,4 @@
-"""Ranges that a tensor may be given, all from one histogram: min-max, percentiles, least square error, entropy.
+"""Computes the ranges of a tensor from one histogram: min-max, percentiles, least square error, entropy.
 
 Which of them is best only the tensor's consumers can tell: see `compiler.quantization.choice`.
 Source: the entropy method is that of Migacz, 8-bit inference (2017).

@@ -63,7 +63,7 @@ def source_files(places: RecipePlaces, graph: str, spec: Graph) -> list[Path]:
 
 
 def hashes_of(files: list[Path]) -> tuple[str, ...]:
-    """Of their content."""
+    """Hashes of the contents of files."""
     return tuple(hash_path(path) if path.exists() else ABSENT for path in files)
 
 

@@ -25,7 +25,7 @@ def count_states(spec: Graph) -> tuple[State, ...]:
 
 
 def frames_counted(spec: Graph, steps: Mapping[str, Dim]) -> dict[str, Dim]:
-    """By counting input, how many frames a call adds to what it counts, over the lengths of its chunk.
+    """The number of frames that a call adds to each counting input, over the lengths of its chunk.
 
     Args:
         spec: the graph's record.

@@ -422,7 +422,7 @@ def step_frames(model: ir.Model, states: Sequence[State], places: Sequence[RowPl
 
 
 def _growth(model: ir.Model, state: State, frames_axis: int, axis: str) -> Dim | None:
-    """By how much a cache grows in a call, before it is cut to its newest frames; None where sizes do not tell."""
+    """The frames by which a cache grows in a call, before it is cut to its newest; None where sizes do not say it."""
     for value in _cut_from(graphs.outputs_named(model)[state.output]):
         dims = graphs.dims_of(value)
         grown = None if dims is None else grows_by(dims[frames_axis], axis) or _grown(dims[frames_axis], axis)
@@ -477,7 +477,7 @@ def _kept_of(cache: ir.Value) -> list[ir.Value]:
 
 
 def _grown(size: Dim, axis: str) -> Dim | None:
-    """By how much a cache grows that may be cut to its newest frames, where chunks have lengths of their own."""
+    """The frames by which a cache grows that may be cut to its newest, where chunks have lengths of their own."""
     sizes = [] if isinstance(size, int) else size.args if isinstance(size, sympy.Min) else [size]
     added = [graphs.normal_form(each - graphs.symbol(axis)) for each in sizes if graphs.mentions(each, axis)]
     return added[0] if len(added) == 1 and added[0] != 0 and not graphs.mentions(added[0], axis) else None

@@ -1,4 +1,4 @@
-"""Arguments and results in lists, tuples, dictionaries and records, as flat lists: how a module takes and gives caches.
+"""Flattens arguments and results in lists, tuples, dictionaries and records, in which modules take and return caches.
 
 inputs   x, caches.0.key, caches.0.value, caches.1.key, caches.1.value     as   forward(x, [Cache(a, b), Cache(c, d)])
 results  (y, [{"key": a, "value": b}, (c, d)])                             as   y, a, b, c, d
@@ -139,7 +139,7 @@ def _is_numbered(hint: Any) -> bool:
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:
-    """Of a union its members."""
+    """The members of a union."""
     return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
 
 

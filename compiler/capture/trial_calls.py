@@ -41,7 +41,7 @@ class TrialCalls:
         self.states = states_of(spec)
 
     def run(self, feeds: Sequence[Feed], slots: Mapping[str, int]) -> dict[str, int]:
-        """By window, the frames that the first call has added along it.
+        """The frames that the first call has added along each window.
 
         Args:
             feeds: of one stream, one row each; none stands for numbers of our own.

@@ -329,7 +329,7 @@ class _Checker:
         return now
 
     def _unchanged(self, name: str) -> None:
-        """One of several nodes that are one step: what it was, and reading what it read."""
+        """Require that a node, one of several in a step, is what it was and reads what it read."""
         now = self._same_operator(name)
         if now is None:
             raise Rejected(f"node {name!r} is gone, and no record says why")

@@ -44,7 +44,7 @@ class _Parser(argparse.ArgumentParser):
         return dict(found[0]) if found else {}
 
     def _options(self) -> list[str]:
-        """Its own and those of its commands."""
+        """The options of a parser and of its commands."""
         return [*self._option_string_actions, *(name for each in self._commands().values() for name in each._options())]
 
 

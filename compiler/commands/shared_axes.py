@@ -19,7 +19,7 @@ def is_made_up(axis: str) -> bool:
 
 
 def axes_that_meet(model: ir.Model) -> dict[str, str]:
-    """By axis the one that it is the same as, in a model that stays as it is; see `share_axes`."""
+    """For each axis the one that it equals; the model stays as it is. See `share_axes`."""
     return share_axes(graphs.clone(model))
 
 

@@ -71,7 +71,7 @@ def told_states(signature: Signature, fed_by: Mapping[str, str]) -> tuple[Carrie
 
 
 def unpaired_states(signature: Signature, carried: Iterable[Carried]) -> dict[str, tuple[Carried, ...]]:
-    """By input what may be its output, of those that come back longer and are in nobody's pair."""
+    """For each input its possible output, of inputs without a pair whose output is longer."""
     inputs, outputs = _left(signature, carried)
     found = {
         given.name: tuple(
@@ -133,7 +133,7 @@ def _by_growth(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Match:
 
 
 def _by_growth_in_order(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Match:
-    """As many as come back longer in the same way, none of which is told from the others by its name."""
+    """Pairs in order of inputs whose outputs are longer in the same way, where no name distinguishes them."""
     for given in inputs:
         backs = [each for each in outputs if _frames_axis(given, each) is not None]
         alike = [each for each in inputs if backs and _sizes(each) == _sizes(given)]

@@ -87,7 +87,7 @@ class Culprit:
     after: tuple[TensorStatistics, ...]
 
     def place(self) -> Place:
-        """For the error message."""
+        """The location for the error message."""
         return Place(
             node=str(self.node.name),
             op=self.node.op_type,

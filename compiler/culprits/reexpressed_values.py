@@ -49,7 +49,7 @@ def reexpressed(
 
 
 def _readers(after: Lowered, names: Sequence[str]) -> dict[str, set[str]]:
-    """By value the values whose sections read it."""
+    """For each value the values whose sections read it."""
     ends = set(names)
     readers: dict[str, set[str]] = {name: set() for name in names}
     for name in names:

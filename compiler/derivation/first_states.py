@@ -72,7 +72,7 @@ def _spread(array: Array, sizes: list[int]) -> Array | None:
 
 
 def _moved(node: ir.Node, given: list[Array], rows: Dim, sizes: list[int]) -> Array | None:
-    """What a movement makes of one row of values, all of which have rows."""
+    """The result of a movement on one row of values, all of which have rows."""
     (array, *_), at = given, _place(node.inputs[0], rows)
     assert at is not None
     if graphs.is_op(node, *VIEWS):

@@ -258,7 +258,7 @@ class Judging:
         return dataclasses.replace(fact, along=along)
 
     def _reads_around(self, node: ir.Node) -> dict[int, Reach]:
-        """By time axis of the operand, what is read along it besides the own frame."""
+        """For each time axis of the operand the frames that are read along it besides the own one."""
         along = self.of(node.inputs[0]).along
         found = {axis: reach_along(node, axis) for axis in along}
         return {axis: reach for axis, reach in found.items() if reach != HERE}

@@ -346,7 +346,7 @@ def _group(
 
 
 def _times(size: Dim, of: Sequence[Dim]) -> Dim | None:
-    """By how much a size is larger than the product of others; None where that is no whole number of times."""
+    """The factor by which a size is a multiple of the product of others; None unless it is a whole number."""
     ratio = sympy.cancel(sympy.sympify(size) / sympy.sympify(sympy.prod(of)))
     terms = (term.as_coeff_Mul() for term in sympy.Add.make_args(sympy.expand(ratio)))
     is_whole = all(number.is_Integer and rest.is_polynomial() for number, rest in terms)

@@ -1,4 +1,4 @@
-"""The sizes of axes other than time for which a value of places is looked at.
+"""Chooses sizes of axes other than time at which values of positions are evaluated.
 
 These are all that there are; 1 is enough where a value is only repeated along such an axis.
 

@@ -1,4 +1,4 @@
-"""Values of places alone that no rule follows, evaluated for every sequence that the caches can hold.
+"""Evaluates values of positions that no rule derives, for every sequence length that the caches can hold.
 
     mask [1, 1, T, T] = GatherND(CumSum(Cast(Not(Equal(Slice(Concat(...)), ...)))), ...) <= ...
 
@@ -96,7 +96,7 @@ def placed(value: ir.Value, frames: sympy.Symbol, longest: int, most: Mapping[st
 
 
 def _befores(value: ir.Value, frames: sympy.Symbol) -> dict[int, Dim]:
-    """What lies in front of the frames, by axis."""
+    """The number of entries in front of the frames, for each axis."""
     found: dict[int, Dim] = {}
     for axis, dim in enumerate(dims(value)):
         if graphs.mentions(dim, str(frames)):

@@ -157,7 +157,7 @@ class Sizes:
         return insert.op("Add", [counted, self.one(before)], name="places_behind", shape=shape)
 
     def heard(self, source: str) -> ir.Value:
-        """Of the frames of `RECENT`, which are frames of the stream: bool [entries]."""
+        """Which frames of `RECENT` are frames of the stream: bool [entries]."""
         insert = graphs.Inserter(self.model, STAMP, source=source)
         zero, one = insert.constant(np.array(0, np.int64), "zero"), insert.constant(np.array(1, np.int64), "one")
         count = self.count(Part.RECENT)

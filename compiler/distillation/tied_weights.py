@@ -64,7 +64,7 @@ def tied_weights(parameters: Mapping[str, Numbers], merges: Sequence[Merge]) -> 
 
 @dataclasses.dataclass(frozen=True)
 class _Writing:
-    """Of one attention."""
+    """Writes the weights of one attention."""
 
     parameters: Mapping[str, Numbers]
     merge: Merge

@@ -84,7 +84,7 @@ class Answers:
     along: Sequence[int | None]
 
     def to(self, batch: Batch) -> list[Tensor]:
-        """Its answers."""
+        """The answers of the module to a batch."""
         tensors = [torch.from_numpy(np.array(array, order="C")) for array in batch.feed.values()]
         return list(leaves_of(self.module(*arguments_of(self.module.forward, list(batch.feed), tensors))))
 

@@ -81,7 +81,7 @@ class OutputMoments:
 
     @classmethod
     def empty(cls, inside: int, width: int) -> "OutputMoments":
-        """Of no frames."""
+        """Moments of no frames."""
         return cls(np.zeros((inside, inside)), np.zeros((inside, width)))
 
     def add(self, contexts: Array, results: Array) -> None:

@@ -127,7 +127,7 @@ class _Expensive:
     states: bytes
 
     def files(self) -> dict[str, Content]:
-        """As the cache keeps it."""
+        """The files that the cache keeps."""
         return {**stored(self.graph, GRAPH), RECORDS: self.records, STATES: self.states}
 
     @classmethod

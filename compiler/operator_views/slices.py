@@ -132,7 +132,7 @@ class Slice:
         return cuts[0] if cuts is not None and len(cuts) == 1 else None
 
     def picked(self, entries: Sequence[Entry], read: Reader) -> Sequence[Entry] | None:
-        """Of the entries of a list those that are kept; None where they are not known."""
+        """The entries of a list that the cut keeps; None where they are not known."""
         cuts = self.cuts(read)
         kept = None if cuts is None else [cut.numbers for cut in cuts if cut.axis == 0]
         if kept is None or len(kept) != len(cuts or ()) or len(kept) > 1:

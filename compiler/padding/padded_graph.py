@@ -219,7 +219,7 @@ class PaddedGraph:
         self.known[value] = dataclasses.replace(fact, contents=((VALID, fact.valid),))  # for those that read its shape
 
     def _behind(self, value: ir.Value, otherwise: graphs.Inserter) -> graphs.Inserter:
-        """Behind the producer of a value, so that later readers may share what is inserted."""
+        """An inserter behind the producer of a value, so that later readers may share the inserted nodes."""
         producer = value.producer()
         return otherwise if producer is None else graphs.Inserter(self.model, self.stamp, after=producer)
 

@@ -116,7 +116,7 @@ class RowValues:
         return value
 
     def _aligned(self, value: ir.Value, rank: int) -> ir.Value:
-        """With axes of size 1 behind the rows, as broadcasting to `rank` axes wants it."""
+        """The value with axes of size 1 behind the rows, for broadcasting to `rank` axes."""
         tensor, missing = self.of(value), rank - self._rank(value)
         if missing <= 0:
             return tensor

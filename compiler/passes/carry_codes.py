@@ -107,7 +107,7 @@ class _Moved:
 
     @property
     def grid(self) -> Codes:
-        """That of the first that quantises."""
+        """The grid of the first node that quantises."""
         found = grid_of(self.quantised[0])
         assert found is not None
         return found

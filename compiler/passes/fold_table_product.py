@@ -91,7 +91,7 @@ class _Lookup:
         return None
 
     def is_worth_it(self) -> bool:
-        """As many places as rows of the table, all sizes known but for the rows, and frames fewer than channels."""
+        """Whether positions are as many as rows of the table, sizes are known, and frames are fewer than channels."""
         data, result = self.product.inputs[0], self.product.outputs[0]
         dims, places = graphs.dims_of(result), graphs.dims_of(self.index)
         operand = None if data is None else graphs.dims_of(data)

@@ -257,7 +257,7 @@ class _Writer:
         return float(LOWEST / 2.0 ** (1 + len(lower)) / max(1.0, scores.factor_from(place)))
 
     def _shaped(self, mask: ir.Value) -> ir.Value:
-        """With four axes at most, and as many places as there are scores of a head."""
+        """The mask with at most four axes, and as many entries as a head has scores."""
         site = self.site
         dims = _mask_dims(site.scores, site.times)
         if dims[-2:] != site.times:

@@ -146,7 +146,7 @@ class HoistInvariants:
         return chosen
 
     def _size(self, lowered: Lowered, value: ir.Value, axes: Mapping[str, PaddedAxis]) -> int | None:
-        """Entries of a row of a value; None where it has rows elsewhere than in front, or sizes that are computed."""
+        """The number of entries in a row of a value; None where rows are not in front, or sizes are computed."""
         dims, names = graphs.dims_of(value) or (), {graphs.symbol(name) for name in axes}
         if len(dims) < 2 or dims[0] != _rows(lowered):
             return None
@@ -344,7 +344,7 @@ def _axis_of(value: ir.Value, name: str) -> int | None:
 
 
 def _reached(model: ir.Model, nodes: Collection[ir.Node], begun: Iterable[ir.Value]) -> list[ir.Node]:
-    """Those of some nodes that are computed of some values, in order."""
+    """The nodes, of those given, that are computed from some values, in order."""
     reached, found = set(begun), []
     for node in model.graph:
         if node in nodes and reached & set(node.inputs):

@@ -172,7 +172,7 @@ def _check_slots(caches: Sequence[CacheAxis], most: Mapping[str, Longest]) -> No
 
 
 def derive_tolerantly(lowered: Lowered) -> tuple[Derivation, tuple[dict[str, Any], ...]]:
-    """How far a graph that is refused can be derived, for people to read; the graph is left half written.
+    """Derive a refused graph as far as possible, for explanations; the graph is left half written.
 
     Returns:
         The derivation, refusals in it, and the records of all nodes that were judged.

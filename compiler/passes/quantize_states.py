@@ -171,5 +171,5 @@ def _write(model: ir.Model, state: State, grid: Codes) -> None:
 
 
 def _bytes_of(value: ir.Value) -> int:
-    """Of a row of a float32 state."""
+    """The bytes of a row of a float32 state."""
     return 4 * math.prod(size for size in list(value.shape or ())[1:] if isinstance(size, int))

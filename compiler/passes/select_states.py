@@ -85,7 +85,7 @@ class SelectStates:
         return made
 
     def _choose(self, lowered: Lowered, along: CacheAxis) -> Outcome:
-        """Of the caches along one axis; those along others are states without a choice."""
+        """Choose states of the caches along one axis; caches along other axes are states without a choice."""
         graphs.infer_shapes(lowered.model)
         caches, refused = find_caches(lowered, along)
         fixed = _fixed_bytes(lowered, caches)

@@ -115,7 +115,7 @@ def _makes_room(cache: CacheAxis) -> bool:
 
 
 def _when_full(value: ir.Value | None, at_every_length: EveryLength) -> Array | None:
-    """Of a row of a value [rows, ...] that follows from the length of a cache: what it is when that is full."""
+    """The row of a value [rows, ...] that follows from the length of a cache, for a full cache."""
     if value is None or len(graphs.dims_of(value) or ()) < 2 or graphs.array_of(value) is not None:
         return None
     found = at_every_length.of(value)

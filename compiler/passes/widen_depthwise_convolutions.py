@@ -79,7 +79,7 @@ def _write(model: ir.Model, node: ir.Node, weights: np.ndarray) -> None:
 
 
 def _attributes(node: ir.Node) -> dict[str, int | tuple[int, ...]]:
-    """Those of the same convolution with a dimension of one line in front."""
+    """The attributes of the same convolution with a dimension of one line in front."""
     pads = graphs.ints_attribute(node, "pads") or (0, 0)
     stated = [name for name in ONE_BY_ONE if name in node.attributes]
     return {

@@ -45,7 +45,7 @@ class Factor:
 
     @property
     def rank(self) -> int:
-        """Of the codes."""
+        """The rank of the codes."""
         return len(self.codes.shape or ())
 
     @property

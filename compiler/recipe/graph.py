@@ -116,7 +116,7 @@ class Graph(Record):
 
     @property
     def fed_back(self) -> dict[str, str]:
-        """By input whose value an output gives to the next call, that output."""
+        """For each input that an output feeds in the next call, that output."""
         return {name: given.state for name, given in self.inputs.items() if given.state is not None}
 
     @property

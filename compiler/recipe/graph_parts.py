@@ -251,7 +251,7 @@ class Axis(Record):
 
 
 class DeriveSteps(Record):
-    """Of a model that takes whole sequences: the caches by which it is called chunk by chunk instead are derived.
+    """Derives the caches by which a model of whole sequences is called chunk by chunk.
 
     Attributes:
         along: the axis of time, in the shapes of the inputs; it has buckets and a length_input, and counts the frames

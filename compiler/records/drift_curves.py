@@ -42,7 +42,7 @@ class DriftCurve:
         return self.late / least if least else (float("inf") if self.late else 0.0)
 
     def to_json(self) -> dict[str, Any]:
-        """For receipts: numbers of four digits; those that are not finite as text."""
+        """The curve as receipts have it: numbers of four digits; those that are not finite as text."""
         found = dataclasses.asdict(self) | {"growth": self.growth}
         return {
             key: [_short(each) for each in value] if isinstance(value, tuple) else _short(value)

@@ -108,7 +108,7 @@ class Several:
         self.failure = self.failure or failure
 
     def held(self) -> list[BuildReport]:
-        """Of those that have a bundle."""
+        """The reports of the targets that have a bundle."""
         return [report for report in self.reports if report.failure is None]
 
 

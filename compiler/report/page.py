@@ -58,7 +58,7 @@ def report_page(report: BuildReport, figures: Mapping[str, Sequence[GraphFigures
 
 
 def _headline(report: BuildReport) -> str:
-    """Of a failed build which gate it failed, and by how much; of another nothing."""
+    """The gate that a failed build failed, and by how much; nothing of other builds."""
     if report.failure is None:
         return ""
     failed = next((each for each in report.gates if each.holds is False), None)

@@ -145,7 +145,7 @@ class _Search:
         return trial
 
     def _again(self, alone: Trial) -> Trial:
-        """On top of nothing, as before."""
+        """The earlier measurement of a candidate alone, counted as another step."""
         self._count()
         return alone
 

@@ -13,7 +13,7 @@ from compiler.simplification.rules import Candidate, Rule
 
 
 def fixed_range(candidate: Candidate) -> ir.Value | None:
-    """Of a fixed number of integers one behind the other that begin at a number that is not known."""
+    """Rewrite a Range of a fixed number of integers whose start is not known."""
     output, start = candidate.node.outputs[0], candidate.value(0)
     dims, step = graphs.dims_of(output), candidate.constant(2)
     if dims is None or start is None or step is None or int(step) != 1 or candidate.constant(0) is not None:

@@ -309,7 +309,7 @@ def _is_count(candidate: Candidate, end: Number | None, size: Dim) -> bool:
 
 
 def concat(candidate: Candidate) -> ir.Value | None:
-    """Of one part, or with parts that are always empty."""
+    """Remove a Concat of one part, or its parts that are always empty."""
     values = [value for value in candidate.node.inputs if value is not None]
     dims = graphs.dims_of(candidate.node.outputs[0])
     if dims is None:

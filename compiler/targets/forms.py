@@ -36,7 +36,7 @@ class Form:
 
     @property
     def name(self) -> str:
-        """As plans write it: `pass` or `pass.variant`."""
+        """The name in plans: `pass` or `pass.variant`."""
         return f"{self.made.name}.{self.variant}" if self.variant else self.made.name
 
 

@@ -126,7 +126,7 @@ def _frozen(target: Target, lowered: Lowered, sizes: Mapping[str, int]) -> Lower
 def _opened(
     target: Target, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]
 ) -> tuple[tuple[Sizes, Sizes, Lowered], ...]:
-    """For every combination of bucket sizes the sizes that its graph is frozen to, all but the rows, and the graph.
+    """Yield for every combination of bucket sizes the frozen sizes, all but the rows, and the graph.
 
     Raises:
         Refused: a graph needs the number of rows.

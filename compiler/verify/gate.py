@@ -54,7 +54,7 @@ class Artefacts(Protocol):
         ...
 
     def apart(self) -> dict[str, list[Difference]]:
-        """By bucket, how far every output is from the same row alone."""
+        """For each bucket the distance of every output from the same row alone."""
         ...
 
     def invariance(self) -> dict[str, Invariance]:
@@ -164,7 +164,7 @@ class Shipped:
 
     @property
     def original(self) -> OriginalGraph:
-        """Of the graph that is looked at."""
+        """The original of the graph that the gate examines."""
         return self.originals[self.name]
 
     @property

@@ -155,7 +155,7 @@ def _types_of_product(planned: Planned, layer: EngineLayer, products_with_weight
 
 
 def counts(audited: Sequence[Audited]) -> Mapping[str, Mapping[Kept, int]]:
-    """By planned type, how many nodes are kept how."""
+    """For each planned type the number of nodes by how they kept to it."""
     found: dict[str, dict[Kept, int]] = {}
     for each in audited:
         of_type = found.setdefault(each.planned.type, dict.fromkeys(Kept, 0))
@@ -164,5 +164,5 @@ def counts(audited: Sequence[Audited]) -> Mapping[str, Mapping[Kept, int]]:
 
 
 def broken(audited: Sequence[Audited]) -> Iterator[Audited]:
-    """Those that compute in another type than planned."""
+    """The nodes that compute in another type than planned."""
     return (each for each in audited if each.kept is Kept.NO)

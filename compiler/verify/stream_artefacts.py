@@ -69,7 +69,7 @@ class StreamArtefacts:
         return _name(self.artifacts[0])
 
     def differences(self, advance: Advance, most: int | None = None) -> list[Difference]:
-        """From the original, of the smallest artefact over chained steps, with the runtime's own optimisations.
+        """Differences of the smallest artefact from the original over chained steps, with the runtime's optimisations.
 
         Args:
             advance: called as the steps go by.
@@ -115,7 +115,7 @@ class StreamArtefacts:
         return [varied(self.runners.lowered, each[:GOLDEN_STEPS], turn) for turn, each in enumerate(self.streams)]
 
     def apart(self) -> dict[str, list[Difference]]:
-        """By bucket, how far every output is from the same row in the smallest one, beside other streams."""
+        """For each bucket the distance of every output from the same row in the smallest, beside other streams."""
         alone = [list(self._run_alone(stream)) for stream in self._varied]
         return self._of_every_bucket(lambda emitted: self._apart_from_alone(emitted, alone))
 
@@ -150,7 +150,7 @@ class StreamArtefacts:
         return {_name(emitted): found[_name(emitted)] for emitted in self.artifacts}
 
     def _repeated(self, steps: Sequence[OriginalCall]) -> Sequence[OriginalCall]:
-        """For every row of the smallest artefact."""
+        """The feed repeated for every row of the smallest artefact."""
         rows = self.runners.rows(self.artifacts[0])
         return steps if rows == 1 else [step.repeated(rows) for step in steps]
 

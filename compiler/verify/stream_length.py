@@ -51,7 +51,7 @@ class Lookup:
 
 
 def counts_of(lowered: Lowered) -> dict[str, int]:
-    """By input, the constant by which each call moves a state on."""
+    """For each input the constant by which each call raises a state."""
     inputs, outputs = graphs.inputs_named(lowered.model), graphs.outputs_named(lowered.model)
     found = {}
     for state in lowered.states:

@@ -101,7 +101,7 @@ class UtteranceArtefacts:
         return self._answers[index]
 
     def differences(self, advance: Advance, most: int | None = None) -> list[Difference]:
-        """From the original, of utterances alone in their smallest bucket.
+        """The differences from the original of utterances alone in their smallest bucket.
 
         Args:
             advance: called as the utterances go by.
@@ -130,7 +130,7 @@ class UtteranceArtefacts:
         return npz_from_golden(Golden(steps, self.limits.max_abs, self.limits.min_equal))
 
     def apart(self) -> dict[str, list[Difference]]:
-        """By bucket, how far every output is from the same row alone, beside random partners of other lengths."""
+        """For each bucket the distance of every output from the same row alone, beside random rows of other lengths."""
         return {bucket_name(emitted.sizes): self._apart_from_alone(emitted) for emitted in self.artifacts}
 
     def _apart_from_alone(self, emitted: Emitted) -> list[Difference]:

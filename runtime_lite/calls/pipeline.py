@@ -64,7 +64,7 @@ class Pipeline:
 
     @property
     def runners(self) -> Mapping[str, GraphRunner]:
-        """Its graphs, each behind those that it takes from."""
+        """The graphs of the pipeline, each behind those whose outputs it takes."""
         return self._runners
 
     @property

@@ -19,7 +19,7 @@ class Sent(Protocol):
 
     @property
     def number(self) -> int:
-        """Its number in the runtime."""
+        """The number of the request in the runtime."""
         ...
 
 

@@ -34,7 +34,7 @@ class Served(NamedTuple):
 
     @property
     def latency_ms(self) -> float:
-        """From when it was meant to come to its end."""
+        """The time from the planned arrival of the request to its end."""
         return (self.ended - self.arrival.at) / 1e6
 
 

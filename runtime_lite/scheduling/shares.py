@@ -99,7 +99,7 @@ class Shares:
         self._efficiency += (least_ns / cost - self._efficiency) / RUNS_REMEMBERED
 
     def left_for(self, service: ServiceClass, now: int) -> float:
-        """Return the part of the lanes' time that a class is served of, at the best bucket."""
+        """Return the share of the lanes' time that is left for a class, at the best bucket."""
         if service.real_time:
             return 1.0
         return max((1.0 - self._real_time_part(now)) * self._efficiency, LEAST_LEFT)

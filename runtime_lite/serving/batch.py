@@ -190,7 +190,7 @@ class Continuation(Protocol):
 
     @property
     def name(self) -> str:
-        """Of what is on its way."""
+        """The name of the graph that runs."""
         ...
 
     def state_for(self, part: Part, carried: StreamState) -> StreamState:

@@ -16,11 +16,11 @@ class Forkable(Protocol):
         ...
 
     def behind_fork(self) -> None:
-        """In the parent, when all locks are free again."""
+        """Called in the parent, when all locks are free again."""
         ...
 
     def in_fork(self) -> None:
-        """In the child, under the lock: no other thread of the process is here."""
+        """Called in the child, under the lock: no other thread of the process exists."""
         ...
 
 

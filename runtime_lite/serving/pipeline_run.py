@@ -51,7 +51,7 @@ class PipelineRun:
 
     @property
     def name(self) -> str:
-        """Of the pipeline."""
+        """The name of the pipeline."""
         return self._pipeline.name
 
     def _pace(self, cost: Callable[[Key, int], int]) -> None:

@@ -451,7 +451,7 @@ class Server:
         self._bus.pause()
 
     def behind_fork(self) -> None:
-        """In the process that was forked, without the lock: go on telling."""
+        """Called in the process that was forked, without the lock: go on telling observers."""
         self._bus.resume()
 
     def in_fork(self) -> None:

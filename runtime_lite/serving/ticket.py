@@ -36,7 +36,7 @@ class Owner(Protocol):
         ...
 
     def response_taken(self, ticket: "Responses") -> None:
-        """There is room in a ring again."""
+        """Note that a ring has room again."""
         ...
 
     def loss_told(self, ticket: "Ticket[Any]") -> None:

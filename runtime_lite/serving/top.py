@@ -172,7 +172,7 @@ def _of_ends(before: Reading, now: Reading) -> str:
 
 
 def _grown(before: Reading, now: Reading, name: str, **labels: str) -> float:
-    """By how much a count has grown; a server that was started anew counts from zero."""
+    """The growth of a count; a restarted server counts from zero."""
     then, here = before.sum(name, **labels), now.sum(name, **labels)
     return here - then if here >= then else here
 

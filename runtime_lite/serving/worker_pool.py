@@ -203,7 +203,7 @@ class WorkerPool(Generic[Work]):
             raise
 
     def ticked(self) -> None:
-        """The alarm has been seen to."""
+        """Note that the alarm was handled."""
         self._alarm = None
 
     def _keep_time(self, timer: Worker[Work]) -> None:

@@ -38,7 +38,7 @@ class Frames:
 
     @classmethod
     def along(cls, cache: CacheAxis) -> "Frames":
-        """Those of states along a cache axis."""
+        """The caches of states along a cache axis."""
         return cls(graphs.symbol(cache.axis), cache.step, cache.slots, cache.step)
 
     @property
@@ -48,7 +48,7 @@ class Frames:
 
     @property
     def cached_dim(self) -> int | ir.SymbolicDim:
-        """Those of earlier calls, as shapes have them."""
+        """The number of frames of earlier calls, as shapes have it."""
         return self.cached if isinstance(self.cached, int) else ir.SymbolicDim(str(self.cached))
 
     @property

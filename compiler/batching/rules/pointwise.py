@@ -46,7 +46,7 @@ def pointwise(lifted: LiftedNode) -> None:
 
 
 def first_pointwise(lifted: LiftedNode) -> None:
-    """As `pointwise` in the first input; the others are settings that all rows share."""
+    """Lift a node that is pointwise in its first input; the others are settings that all rows share."""
     lifted.require_shared(*lifted.present[1:], what="its settings")
     place = lifted.place()
     form = INSERTED if place is None else in_place(place)

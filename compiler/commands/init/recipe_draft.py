@@ -272,7 +272,7 @@ class _Settings:
         return DraftAxis(name, settings, reason)
 
     def frames_per_call(self, state: Carried) -> int:
-        """By how much a state grows, once the chunks have their size; 1 where nothing says it."""
+        """The frames by which a state grows once chunks have their size; 1 where nothing says it."""
         assert state.frames_axis is not None
         before, after = (
             each.dims[state.frames_axis] for each in (self._input(state.input), self._output(state.output))

@@ -81,7 +81,7 @@ class Openvino(Target):
         return open_graph(path, self.precision)
 
     def integer_products(self, path: Path) -> frozenset[str]:
-        """As OpenVINO says of the graph that it has made."""
+        """The products that the graph compiled by OpenVINO computes in integers."""
         return integer_products(open_graph(path, self.precision).graph.compiled.get_runtime_model())
 
     def parts(self) -> tuple[Part, ...]:

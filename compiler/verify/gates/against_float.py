@@ -55,7 +55,7 @@ def _findings(gate: BudgetGate, ratios: Sequence[Ratio], size: float, graph: str
 
 
 def _promised(recipe: Recipe, graph: str) -> Iterator[Finding]:
-    """Of the bundle: which of its graphs a pass will round, no recipe says."""
+    """The promises of the whole bundle, as no recipe says which of its graphs a pass will round."""
     gate = recipe.gates.budget or BudgetGate()
     if gate.max_time_ratio is not None:
         yield Finding("budget.max_time_ratio", limit=gate.max_time_ratio)

@@ -42,7 +42,7 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
 
 
 def engine_findings(graph: str, bucket: str, model: ir.Model, engine: TrialEngine) -> Iterator[Finding]:
-    """That an engine is built, and of each type how many nodes compute in it, of those that should.
+    """Findings: the engine is built, and for each type how many nodes compute in it, of those that should.
 
     Args:
         graph: its name.

@@ -77,7 +77,7 @@ def _lost(finding: Finding) -> float:
 
 
 def _exact_db(graph: ShippedGraph) -> float:
-    """So far above its noise counts as exact, by the least exact type of its values."""
+    """The ratio to noise, in dB, that counts as exact, by the least exact type of its values."""
     values = (value for node in graphs.nodes_of(graph.lowered.model) for value in node.outputs)
     return min((HALF_DB[value.dtype] for value in values if value.dtype in HALF_DB), default=EXACT_DB)
 

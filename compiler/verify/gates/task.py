@@ -56,7 +56,7 @@ class _Task:
 
     @property
     def metric(self) -> str:
-        """Its name, for people."""
+        """The name of the metric, for people."""
         return function_name(self.functions["metric"]).split(":")[-1]
 
     def recordings(self) -> list[Any]:
