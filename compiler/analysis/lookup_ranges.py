@@ -322,7 +322,7 @@ def _place(lookup: _Lookup) -> Place:
 
 
 def _part_of(model: ir.Model, names: Collection[str]) -> ir.Model:
-    """What computes some values, and no input that it does not read."""
+    """The part of a model that computes some values, with the inputs that it reads alone."""
     part = graphs.clone(model)
     values = {str(value.name): value for node in part.graph for value in node.outputs} | graphs.inputs_named(part)
     part.graph.outputs.clear()

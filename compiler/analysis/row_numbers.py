@@ -341,7 +341,7 @@ def _from_front(bound: Dim, size: Dim) -> Dim:
 
 
 def _kept(plan: Plan, axis: int, first: Dim, stride: int, layout: Axis) -> Plan:
-    """The plan of some of the same numbers along an axis, from one on in steps, laid out anew.
+    """The plan of every `stride`-th number along an axis from `first` on, in a new layout.
 
     Raises:
         Refused: something but arithmetic of positions is cut.

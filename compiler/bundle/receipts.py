@@ -21,7 +21,7 @@ GRAPHS, WHOLE = "parity", "bundle"
 
 
 def content_of_receipts(receipts: Mapping[str, Any]) -> bytes:
-    """The file.
+    """The content of the file of receipts.
 
     Args:
         receipts: of a graph under its name, of the whole under an empty one.

@@ -308,7 +308,7 @@ def _looks_for_packages(frame: types.FrameType) -> bool:
 
 
 def _looks_for_modules(frame: types.FrameType | None) -> bool:
-    """Whether `inspect` asks where the files of all modules are, as it does once, for the first who asks it."""
+    """Whether `inspect` looks up the files of all modules, as it does at its first use."""
     while frame is not None and frame.f_globals.get("__name__") in LOOK_AT_PATHS:
         if frame.f_code is inspect.getmodule.__code__:
             return True

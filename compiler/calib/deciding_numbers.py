@@ -1,4 +1,4 @@
-"""The real numbers that classes are chosen by: where an output is a label, an id or a flag, noise is measured on these.
+"""Finds the real numbers from which an output of labels, ids or flags is chosen; noise is measured on these.
 
 logits -> ArgMax -> labels         what is asked of the noise of labels is asked of that of logits
 """

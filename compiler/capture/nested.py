@@ -107,7 +107,7 @@ class _Leaf:
 
 
 def _hints(forward: Callable[..., Any]) -> dict[str, Any]:
-    """Annotations by parameter; none where they name what cannot be found."""
+    """The annotations of each parameter; none if they name something that cannot be found."""
     try:
         return typing.get_type_hints(forward)
     except (NameError, TypeError, AttributeError):

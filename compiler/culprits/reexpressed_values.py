@@ -10,7 +10,7 @@ error behind them is gone once the graph is no longer cut at them.
 from collections.abc import Callable, Mapping, Sequence
 
 from compiler.calib.noise import rms
-from compiler.runners.forced_values import TeacherForcedRun, read_by, region_of
+from compiler.runners.forced_values import TeacherForcedRun, read_by, section_of
 from compiler.stages import Lowered
 from compiler.verify.explained_rounding import is_counted
 
@@ -53,7 +53,7 @@ def _readers(after: Lowered, names: Sequence[str]) -> dict[str, set[str]]:
     ends = set(names)
     readers: dict[str, set[str]] = {name: set() for name in names}
     for name in names:
-        for value in read_by(region_of(after, name, ends - {name})):
+        for value in read_by(section_of(after, name, ends - {name})):
             if str(value.name) in readers:
                 readers[str(value.name)].add(name)
     return readers

@@ -26,7 +26,7 @@ from compiler.bundle.staged_folder import staged
 from compiler.culprits.records import Culprit, Findings
 from compiler.errors import RecipeError
 from compiler.pieces import Content, write_files
-from compiler.runners.forced_values import TeacherForcedRun, read_by, region_of
+from compiler.runners.forced_values import TeacherForcedRun, read_by, section_of
 from compiler.runners.half_precision import with_rounding
 from compiler.runners.stored_graph import stored
 from compiler.runners.structure import split
@@ -191,7 +191,7 @@ def cut_out(lowered: Lowered, tensors: Sequence[str], ends: set[str]) -> ir.Mode
     """The sections that end in some tensors as a graph of their own; what they read are its inputs."""
     model = graphs.clone(lowered.model)
     copy = dataclasses.replace(lowered, model=model)
-    nodes = {node: None for name in tensors for node in region_of(copy, name, ends - {name})}
+    nodes = {node: None for name in tensors for node in section_of(copy, name, ends - {name})}
     read = [
         value for node in nodes for value in read_by([node]) if value.producer() not in nodes or _is_end(value, ends)
     ]

@@ -23,7 +23,7 @@ from compiler.operator_traits import MOVING, QUANTIZING
 from compiler.recipe.gates import Tolerance
 from compiler.runners.choose import runner_of
 from compiler.runners.coded_states import codes_of
-from compiler.runners.forced_values import TeacherForcedRun, TeacherForcedRuns, common_values, read_by, region_of
+from compiler.runners.forced_values import TeacherForcedRun, TeacherForcedRuns, common_values, read_by, section_of
 from compiler.runners.stream import OriginalCall
 from compiler.stages import Array, Lowered
 from compiler.verify.differences import compare, worst_of
@@ -192,7 +192,7 @@ class _Search:
         return local_errors(self._forced_runs(), self.steps, roundings, self._advance)
 
     def _region(self, name: str) -> tuple[ir.Node, ...]:
-        return region_of(self.after, name, set(self.names) - {name})
+        return section_of(self.after, name, set(self.names) - {name})
 
     def _states(self) -> list[str]:
         """Outputs that are states and have no value of the same name in the graph before; codes take no correction."""

@@ -1,4 +1,4 @@
-"""An explanation as tables and plain text: readable in a log without colour, at any width."""
+"""Prints an explanation as tables and plain text, readable in a log without colour, at any width."""
 
 from collections.abc import Iterable, Sequence
 

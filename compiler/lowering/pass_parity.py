@@ -1,4 +1,4 @@
-"""The graph after a pass against the original, on chained steps and edge feeds; on failure the nodes to blame."""
+"""Compares the graph after a pass with the original, on chained steps and edge feeds; finds the nodes to blame."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

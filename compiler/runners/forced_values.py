@@ -47,7 +47,7 @@ def _is_counted(value: ir.Value, lowered: Lowered) -> bool:
     return dims is not None and all(isinstance(dim, int) or dim.free_symbols <= known for dim in dims)
 
 
-def region_of(lowered: Lowered, name: str, ends: Iterable[str]) -> tuple[ir.Node, ...]:
+def section_of(lowered: Lowered, name: str, ends: Iterable[str]) -> tuple[ir.Node, ...]:
     """The nodes between the values `ends`, or the inputs, and a value; in graph order."""
     stop = set(ends)
     start = values_named(lowered.model, [name])[name].producer()

@@ -1,4 +1,4 @@
-"""Axes of one entry that come and go.
+"""Removes axes of one entry that a graph adds and removes again.
 
     Unsqueeze(Unsqueeze(x, 1), 2)           ->  Unsqueeze(x, [1, 2])
     Squeeze(Unsqueeze(x, 1), 1)             ->  x

@@ -179,7 +179,7 @@ def bounds_of_cut(start: sympy.Expr, end: sympy.Expr, rows: int) -> tuple[sympy.
 
 
 def entries_between(start: sympy.Expr, end: sympy.Expr) -> sympy.Expr:
-    """End - start; from Max(0, end - n) on there are Min(n, end) entries, as x[-n:] has them."""
+    """The size end - start, simplified: a slice x[-n:] of `end` entries has Min(n, end)."""
     if isinstance(start, sympy.Max):
         gaps = [sympy.sympify(normal_form(end - each)) for each in start.args]
         if any(gap.is_Integer for gap in gaps):

@@ -1,4 +1,4 @@
-"""A load as a picture: each request where it came and how long it took, and how the latencies are distributed."""
+"""Draws a load test: each request at its arrival with its latency, and the distribution of latencies."""
 
 import html
 import math

@@ -51,7 +51,7 @@ class Shares:
         self._efficiency = 1.0
 
     def resize(self, lanes: int) -> None:
-        """Count the time of another number of lanes from now on."""
+        """Set the number of lanes whose time is shared from now on."""
         self._lanes = lanes
 
     def entitled_at(self, service: ServiceClass, cost: int, now: int) -> int | None:

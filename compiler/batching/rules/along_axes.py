@@ -204,7 +204,7 @@ _SEQUENCES = {0: 1, 4: 0, 5: 1, 6: 1}
 
 
 def sequences(lifted: LiftedNode) -> None:
-    """LSTM, GRU and RNN: the batch is axis 1 of the frames and of the states, or is merged with what is there."""
+    """LSTM, GRU and RNN: axis 1 of frames and states becomes the batch, or is merged with it."""
     if graphs.int_attribute(lifted.node, "layout", 0):
         raise refuse(f"{lifted.op} with layout = 1", "export it with the frames in front")
     lifted.require_shared(1, 2, 3, 7, what="its weights")

@@ -1,4 +1,4 @@
-"""Write out a graph with several latencies as one graph for each, before the recipe is checked.
+"""Writes a graph with several latencies as one graph for each, before the recipe is checked.
 
     encoder: {source: ..., latencies: {fast: {axes: {chunk: {fixed: 4}}}, exact: {axes: {chunk: {fixed: 16}}}}}
         ->  encoder_fast:  {source: ..., axes: {..., chunk: {fixed: 4}},  latency: {of: encoder, name: fast}}

@@ -1,4 +1,4 @@
-"""Builds the engines of a bundle, asked as `compiler.targets.toolchain` asks: in a process that the library may end.
+"""Builds the engines of a bundle in its own process, which `compiler.targets.toolchain` starts and the library may end.
 
 Reads `builder`, the file that ships as `build_engine.py`, `path`, where it finds modules, and its arguments.
 """

@@ -8,7 +8,7 @@ from compiler import ir as graphs
 from compiler.passes.pack_states import PackStates
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
-from compiler.runners.forced_values import TeacherForcedRun, TeacherForcedRuns, common_values, read_by, region_of
+from compiler.runners.forced_values import TeacherForcedRun, TeacherForcedRuns, common_values, read_by, section_of
 from compiler.runners.instrumented import forced
 from compiler.stages import Lowered
 from compiler.verify.differences import max_abs_difference
@@ -91,7 +91,7 @@ def test_a_region_ends_at_values_that_both_graphs_have() -> None:
     behind(after.model, "scores_1", "Mul", np.array(2, np.float32), "new")
     names = common_values(layers(2), after)
     assert "new" not in names
-    section = region_of(after, "scaled_1", set(names) - {"scaled_1"})
+    section = section_of(after, "scaled_1", set(names) - {"scaled_1"})
     assert [node.op_type for node in section] == ["Mul", "Mul"]
     assert [value.name for value in read_by(section)] == ["scores_1"]
     inputs = [value.name for value in forced(after, ["scores_1"]).model.graph.inputs]
@@ -104,8 +104,8 @@ def test_values_read_inside_branches_belong_to_the_region() -> None:
         then_branch = t () => (float[2] u) { u = Neg(a) }, else_branch = e () => (float[2] v) { v = Abs(x) }> }"""
     )
     lowered = Lowered("net", model)
-    assert [node.op_type for node in region_of(lowered, "y", ())] == ["Relu", "If"]
-    assert {str(value.name) for value in read_by(region_of(lowered, "y", ["a"]))} == {"a", "x", "c"}
+    assert [node.op_type for node in section_of(lowered, "y", ())] == ["Relu", "If"]
+    assert {str(value.name) for value in read_by(section_of(lowered, "y", ["a"]))} == {"a", "x", "c"}
 
 
 @pytest.mark.parametrize("op", ["Constant", "Shape"])
