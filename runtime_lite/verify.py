@@ -14,7 +14,7 @@ import numpy as np
 from runtime_lite.calls.feeds import Feed
 from runtime_lite.calls.graph_runner import GraphRunner
 from runtime_lite.calls.pipeline import Pipeline
-from runtime_lite.calls.state import initial_state
+from runtime_lite.calls.state import initial_state, oldest_first
 from runtime_lite.errors import BadInput
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.checked_json import refuse
@@ -110,7 +110,7 @@ def _compare(where: str, runner: GraphRunner, golden: Golden, bucket: Mapping[st
                 continue
             sizes = _holding(runner.graph, feed, bucket)
         ((outputs, state),) = runner.step_streams([feed], [state], sizes)
-        outputs |= {carried.output: state.values[carried.input] for carried in runner.graph.states}
+        outputs |= {carried.output: oldest_first(runner.graph, state, carried) for carried in runner.graph.states}
         for name, expected in step.outputs.items():
             pairs.setdefault(name, []).append((outputs[name], expected))
     if not pairs:

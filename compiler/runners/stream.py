@@ -75,7 +75,7 @@ class CallRunner(Stepper, Protocol):
 
     @property
     def lengths(self) -> Mapping[str, Array]:
-        """True lengths of the caches per row, int64 [batch], by cache axis; empty for a graph without caches."""
+        """Lengths of the caches per row as their kinds count them, int64 [batch], by cache axis; empty without any."""
         ...
 
     def full_feed(self, feed: Feed) -> dict[str, Array]:
@@ -151,13 +151,25 @@ class Runner:
 
     def full_feed(self, feed: Feed) -> dict[str, Array]:
         """The caller's feed, padded, with states, lengths and masks."""
-        full = {**self.chunks.padded(feed), **self.states}
+        full = {**self.chunks.padded(feed), **{each.input: self._in_slots(each) for each in self.lowered.states}}
         for cache in self.lowered.caches:
-            length = self.lengths[cache.axis]
+            length = cache.valid(self.lengths[cache.axis])
             full[cache.length_input] = length
             if cache.mask_input is not None:
                 full[cache.mask_input] = cache.mask(length).astype(np.float32)
         return {name: array for name, array in full.items() if name in self.inputs}
+
+    def _in_slots(self, state: State) -> Array:
+        """A state as whoever writes new frames in place has it: the oldest frame where its kind begins."""
+        array, cache = self.states[state.input], self.lowered.cache_of(state)
+        if cache is None or cache.kind.is_given_whole or state.frames_axis is None:
+            return array
+        begins = [cache.kind.oldest(cache.slots, length) for length in self.lengths[cache.axis].tolist()]
+        if not any(begins):
+            return array
+        rows = [array] if self.lowered.batch_axis is None else np.split(array, len(array))
+        turned = [np.roll(row, begin, state.frames_axis) for row, begin in zip(rows, begins, strict=True)]
+        return np.concatenate(turned)
 
     def valid(self, name: str, array: Array, feed: Feed) -> tuple[slice, ...]:
         """The place in an output of `call` that is no padding behind the frames of the longest row."""
@@ -190,31 +202,37 @@ class Runner:
             if self.lowered.kind_of(state).is_given_whole:
                 self.states[state.input] = cut_to_slots(self.lowered, state, new)
             else:
-                lengths = self.lengths[str(state.cache)], after[str(state.cache)]
-                self.states[state.input] = with_frames(self.lowered, state, self.states[state.input], new, *lengths)
+                counts = self.lengths[str(state.cache)], added[str(state.cache)]
+                self.states[state.input] = with_frames(self.lowered, state, self.states[state.input], new, *counts)
         self.lengths |= after
         return outputs
 
 
-def with_frames(lowered: Lowered, state: State, frames: Array, new: Array, before: Array, after: Array) -> Array:
-    """A state with new frames where its kind has them.
+def with_frames(lowered: Lowered, state: State, frames: Array, new: Array, lengths: Array, added: Array | int) -> Array:
+    """A state with new frames behind the others, the oldest in the first slot.
 
     Args:
         lowered: the graph.
         state: of which a call gives new frames alone.
         frames: as it was.
         new: what a call gave, valid frames first.
-        before: valid frames of every row, int64 [rows].
-        after: the same with those of the call.
+        lengths: of every row before the call, int64 [rows].
+        added: frames of the call, of every row or of all alike.
     """
     cache, axis = lowered.cache_of(state), state.frames_axis
     assert cache is not None and axis is not None
     found = frames.copy()
-    for row, (length, end) in enumerate(zip(before.tolist(), after.tolist(), strict=True)):
-        for slots, given in cache.kind.moves(cache.slots, length, end - length):
-            place, source = (_row_place(lowered, row, frames.ndim) for _ in range(2))
-            place[axis], source[axis] = slots, given
-            found[tuple(place)] = new[tuple(source)]
+    pairs = zip(cache.valid(lengths).tolist(), np.broadcast_to(added, lengths.shape).tolist(), strict=True)
+    for row, (valid, count) in enumerate(pairs):
+        place = _row_place(lowered, row, frames.ndim)
+        parts = []
+        for array, size in ((frames, valid), (new, count)):
+            place[axis] = slice(size)
+            parts.append(array[tuple(place)])
+        at = axis - (lowered.batch_axis is not None)
+        newest_frames = newest(np.concatenate(parts, at), at, cache.slots)
+        place[axis] = slice(newest_frames.shape[at])
+        found[tuple(place)] = newest_frames
     return found
 
 

@@ -67,10 +67,9 @@ class Block:
         rows: number of rows.
         room: rows that its memory has, as many or more.
         sharers: the states that lie in it, if they are those of several streams.
-        taken: slots of every row that a frame was written to, int64 [rows], by cache axis; where frames are appended.
     """
 
-    __slots__ = ("arrays", "pool", "room", "rows", "sharers", "taken")
+    __slots__ = ("arrays", "pool", "room", "rows", "sharers")
 
     def __init__(self, pool: "BlockPool", rows: int, room: int, arrays: dict[str, Array]) -> None:
         """Hold the arrays."""
@@ -78,7 +77,6 @@ class Block:
         self.rows, self.room = rows, room
         self.arrays = arrays
         self.sharers: list[weakref.ref[StreamState]] = []
-        self.taken = pool.none_taken(rows)
 
     def rows_of(self, name: str, start: int, rows: int) -> Array:
         """A view of some rows of one state."""
@@ -89,8 +87,6 @@ class Block:
         own = self.pool.take(rows)
         for name, array in own.arrays.items():
             np.copyto(array, self.rows_of(name, start, rows))
-        for axis, taken in self.taken.items():  # behind the arrays: what was written meanwhile is taken
-            own.taken[axis][:] = taken[start : start + rows]
         return RowsOfBlock(own, 0, rows)
 
     def is_too_large(self, rows: int) -> bool:
@@ -106,7 +102,7 @@ class Block:
         self.sharers = [] if is_left else [weakref.ref(state) for state in places]
         if is_left:
             for state, values in places.items():
-                state.values = self.own_rows(values.start, state.rows)
+                state.values = values.own()
 
     def put_in_place(self, old: StreamState, new: StreamState) -> None:
         """Let a state share the block where another did."""
@@ -138,6 +134,10 @@ class RowsOfBlock(Mapping[str, Array]):
         """Return the rows of one state."""
         return self.block.rows_of(name, self.start, self.rows)
 
+    def own(self) -> "RowsOfBlock":
+        """The same, copied into a block that holds no others."""
+        return self.block.own_rows(self.start, self.rows)
+
     def __iter__(self) -> Iterator[str]:
         """Yield the names of the states."""
         return iter(self.block.arrays)
@@ -154,12 +154,13 @@ class BlockPool:
         graph: whose states they hold.
 
     Attributes:
+        graph: whose states they hold.
         rows_at: where every state has its rows, by graph input.
     """
 
     def __init__(self, graph: Graph) -> None:
         """Start empty."""
-        self._graph = graph
+        self.graph = graph
         self._layouts: dict[int, _Layout] = {}
         self._spare: dict[int, deque[_End]] = {}
         self._made: dict[int, list[weakref.ref[Array]]] = {}
@@ -187,23 +188,17 @@ class BlockPool:
     def _layout(self, rows: int) -> "_Layout":
         layout = self._layouts.get(rows)
         if layout is None:
-            layout = self._layouts[rows] = _layout(self._graph, rows)
+            layout = self._layouts[rows] = _layout(self.graph, rows)
         return layout
 
-    def none_taken(self, rows: int) -> dict[str, Array]:
-        """Of each cache axis to which frames are appended, 0 for every row."""
-        return {each.axis: np.zeros(rows, np.int64) for each in self._graph.caches if not each.kind.is_given_whole}
-
     def initial(self, rows: int) -> "RowsOfBlock":
-        """Return the initial values of some rows; streams share them, but where frames are written behind them."""
+        """Return the initial values of some rows; streams share them, and write nothing there."""
         found = self._begun.get(rows)
         if found is None:
             block = self.take(rows)
-            for state in self._graph.states:
+            for state in self.graph.states:
                 block.arrays[state.input][...] = self._initial[state.input]
-            found = RowsOfBlock(block, 0, rows)
-            if not block.taken:
-                self._begun[rows] = found
+            found = self._begun[rows] = RowsOfBlock(block, 0, rows)
         return found
 
     def keep_for(self, runs: int) -> None:
@@ -216,10 +211,10 @@ class BlockPool:
         Args:
             room: rows of a memory that comes back; nothing is counted while few of its size are kept.
         """
-        if 2 * room * len(self._spare.get(room, ())) < self._runs * self._graph.row_buckets[-1]:
+        if 2 * room * len(self._spare.get(room, ())) < self._runs * self.graph.row_buckets[-1]:
             return
         spare = _rows(self._spare)
-        self._let_go(spare - max((_rows(self._made) - spare) // 2, self._runs * self._graph.row_buckets[-1]))
+        self._let_go(spare - max((_rows(self._made) - spare) // 2, self._runs * self.graph.row_buckets[-1]))
 
     def trim(self) -> None:
         """Give back what is kept; what comes later is kept again."""

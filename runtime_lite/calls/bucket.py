@@ -69,6 +69,7 @@ class Bucket:
         room: rows that its memory has.
         shapes: static shape of every input by name.
         answered: outputs of role data, each with its static shape.
+        given: outputs of role state, each with its static shape.
         joined: inputs that rows of feeds or states are joined to; where those lie, or None; and what free places hold,
             None where the caller of a run says it.
         counted: inputs that take the true length of rows, each with its axis.
@@ -80,8 +81,9 @@ class Bucket:
         self.rows = 1 if graph.batch_axis is None else self.sizes[graph.batch_axis]
         self.room: int = self.rows if within is None else within.room
         self.shapes = {tensor.name: static_shape(tensor.shape, self.sizes) for tensor in graph.inputs}
-        answered = [tensor for tensor in graph.outputs if tensor.role == "data"]
-        self.answered = tuple((tensor, static_shape(tensor.shape, self.sizes)) for tensor in answered)
+        shapes = [(tensor, static_shape(tensor.shape, self.sizes)) for tensor in graph.outputs]
+        self.answered = tuple(each for each in shapes if each[0].role == "data")
+        self.given = tuple(each for each in shapes if each[0].role == "state")
         self.joined = tuple((t, graph.rows_at(t), _filler(graph, t)) for t in graph.inputs if t.role in FILLED_BY_ROWS)
         axis_of = {axis.length_input: name for name, axis in graph.axes.items()}
         self.counted = tuple((tensor, axis_of[tensor.name]) for tensor in graph.inputs if tensor.name in axis_of)

@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NoReturn
 
-from runtime_lite.calls.appended import append_frames, hand_over, homes, is_appended
+import numpy as np
+
 from runtime_lite.calls.blocks import Block, BlockPool, leave, settle, share
 from runtime_lite.calls.bucket import Bucket, Buffers
 from runtime_lite.calls.feeds import Feed, FeedCheck, RowLengths, check_ragged_feed, part_of_feed
+from runtime_lite.calls.in_place import Writer, after_run, hand_over, homes, is_in_place
 from runtime_lite.calls.padding import cut_outputs, full_feed, places_of_outputs
 from runtime_lite.calls.plan import bucket_fault, plan_runs, smallest_bucket
 from runtime_lite.calls.state import StreamState, check_lengths, initial_lengths, longest, next_states
@@ -36,7 +38,7 @@ class GraphRunner:
         self._feeds = FeedCheck(graph, check_finite)
         self._buckets: dict[tuple[int | None, ...], Bucket] = {}
         self._blocks = BlockPool(graph)
-        self._is_appended = is_appended(graph)
+        self._writer = Writer(graph) if is_in_place(graph) else None
 
     @property
     def fed(self) -> dict[str, int | None]:
@@ -167,8 +169,10 @@ class GraphRunner:
         buffers = bucket.take()
         self._blocks.keep_for(bucket.made)
         try:
-            run = self._run_appended if self._is_appended else self._run_replaced
-            answers, after = run(bucket, buffers, feeds, states, fill)
+            if self._writer is None:
+                answers, after = self._run_replaced(bucket, buffers, feeds, states, fill)
+            else:
+                answers, after = self._run_in_place(self._writer, bucket, buffers, feeds, states, fill)
         except BaseException:
             bucket.lose()
             raise
@@ -191,18 +195,25 @@ class GraphRunner:
         leave(states)
         return answers, after
 
-    def _run_appended(
-        self, bucket: Bucket, buffers: Buffers, feeds: Sequence[Feed], states: Sequence[StreamState], fill: float
+    def _run_in_place(
+        self,
+        writer: Writer,
+        bucket: Bucket,
+        buffers: Buffers,
+        feeds: Sequence[Feed],
+        states: Sequence[StreamState],
+        fill: float,
     ) -> tuple[list[dict[str, Array]], list[StreamState]]:
-        """Answers, and states where those before them lie, with the new frames behind."""
-        carried = homes(self.graph, self._blocks, states, bucket.room)
-        after = next_states(self.graph, states, carried, [feed.sizes for feed in feeds])  # refused if they do not fit
+        """Answers, and states where those before them lie, with what the run gave to be written there."""
+        held = homes(writer, self._blocks, states, bucket.room)
+        after = next_states(self.graph, states, held, [feed.sizes for feed in feeds])  # refused if they do not fit
         outputs = places_of_outputs(bucket, feeds, buffers.outputs)
-        outputs |= {state.output: buffers.outputs[state.output] for state in self.graph.states}
-        inputs = full_feed(bucket, feeds, states, carried, buffers.inputs, fill)
-        self.executor.run(bucket.sizes, inputs, outputs)
+        given = {tensor.name: np.empty(shape, tensor.dtype) for tensor, shape in bucket.given}
+        inputs = full_feed(bucket, feeds, states, [each.views() for each in held], buffers.inputs, fill)
+        self.executor.run(bucket.sizes, inputs, outputs | given)
         answers = cut_outputs(self.name, bucket, outputs, feeds)
-        append_frames(self.graph, states, carried, feeds, outputs)
+        for new, values in zip(after, after_run(self.graph, states, held, feeds, given), strict=True):
+            new.values = values
         hand_over(states, after)
         return answers, after
 

@@ -70,7 +70,7 @@ def _cache_lengths(graph: Graph, states: Sequence[StreamState], sizes: Mapping[s
     full: dict[str, Array] = {}
     for cache in graph.caches:
         tensor = tensors[cache.length_input]
-        valid = np.concatenate([state.lengths[cache.axis] for state in states])
+        valid = cache.valid(np.concatenate([state.lengths[cache.axis] for state in states]))
         lengths = np.full(static_shape(tensor.shape, sizes), valid.min(), tensor.dtype)
         lengths[slice(None) if graph.rows_at(tensor) is None else slice(len(valid))] = valid
         full[cache.length_input] = lengths

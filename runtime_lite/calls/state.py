@@ -14,7 +14,7 @@ import numpy as np
 from runtime_lite.errors import BadInput, show
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.initial_value import array_of_initial
-from runtime_lite.format.manifest import Graph, static_shape
+from runtime_lite.format.manifest import Graph, State, static_shape
 
 
 @dataclass(eq=False)
@@ -23,8 +23,8 @@ class StreamState:
 
     Attributes:
         rows: number of rows; 1 and without meaning for a graph without a batch axis.
-        lengths: valid cached frames of every row, int64 [rows], by cache axis; and by axis along which states lie, the
-            length that all pushes have. 0 before the first push.
+        lengths: cached frames of every row, as the kind of its states counts them, int64 [rows], by cache axis; and by
+            axis along which states lie, the length that all pushes have. 0 before the first push.
         values: arrays by graph input of role state; the same numbers may come to lie elsewhere at any moment, so it is
             read once and held.
     """
@@ -52,7 +52,7 @@ def initial_lengths(graph: Graph, rows: int) -> dict[str, Array]:
 def longest(graph: Graph) -> dict[str, int]:
     """Return what a stream has a length along, each with the most: cache axes, and axes along which states lie."""
     held = {name: axis.buckets[-1] for name, axis in graph.axes.items() if axis.is_held}
-    return {cache.axis: cache.slots for cache in graph.caches} | held
+    return {cache.axis: cache.kind.most(cache.slots) for cache in graph.caches} | held
 
 
 def check_lengths(where: str, graph: Graph, sizes: Sequence[Mapping[str, int]], states: Sequence[StreamState]) -> None:
@@ -132,6 +132,17 @@ def next_states(
         for own, fed, count in zip(lengths, sizes, rows, strict=True):
             own[axis] = np.full(count, fed[axis])
     return [StreamState(*each) for each in zip(rows, lengths, values, strict=True)]
+
+
+def oldest_first(graph: Graph, state: StreamState, carried: State) -> Array:
+    """Return an array of a state with the oldest frame of each row in front, as recorded answers have it."""
+    array, kind = state.values[carried.input], graph.kind_of(carried)
+    if kind.is_given_whole or carried.frames_axis is None:
+        return array
+    (slots,) = [cache.slots for cache in graph.caches if cache.axis == carried.cache]
+    begins = [kind.oldest(slots, length) for length in state.lengths[str(carried.cache)].tolist()]
+    rows = [array] if graph.batch_axis is None else np.split(array, len(array))
+    return np.concatenate([np.roll(row, -begin, carried.frames_axis) for row, begin in zip(rows, begins, strict=True)])
 
 
 def join_states(rows: int, by_graph: Mapping[str, StreamState]) -> StreamState:

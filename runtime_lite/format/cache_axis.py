@@ -76,7 +76,7 @@ class CacheAxis:
         return self.step if self.added is None else max(parse_formula(self.added).value(sizes), 0)
 
     def after_call(self, lengths: NDArray[Any], added: NDArray[Any] | int) -> NDArray[Any]:
-        """The true lengths [rows] of the next call, after one that added so many frames: the oldest ones make room.
+        """The lengths [rows] of the next call, after one that added so many frames: the oldest ones make room.
 
         Raises:
             BadInput: none may make room, and they have no slots; or a call before was the last one.
@@ -91,8 +91,11 @@ class CacheAxis:
                 f"a stream: expected at most {self.slots} frames along {self.axis!r} in all of its calls, got "
                 f"{int(np.max(lengths + added))}; end it here, or build the bundle with a larger window"
             )
-        grown: NDArray[Any] = np.minimum(lengths + added, self.slots)
-        return grown
+        return self.kind.after(self.slots, lengths, added)
+
+    def valid(self, lengths: NDArray[Any]) -> NDArray[Any]:
+        """The valid frames [rows] that a graph is fed, of rows of some lengths."""
+        return self.kind.valid(self.slots, lengths)
 
     def mask(self, lengths: NDArray[Any]) -> NDArray[np.bool_]:
         """The mask [rows, slots + step] as booleans of right-aligned caches with these true lengths [rows]."""

@@ -93,7 +93,7 @@ class State:
         name: what the recipe or a packing pass calls it.
         input: graph input that takes the carried value.
         output: graph output that yields the next value.
-        shape: shape of both; where new frames are appended, the output has these alone.
+        shape: shape of both; where calls give new frames alone, the output has these.
         dtype: dtype of both.
         initial: the number that fills the state of a new stream, or numbers that differ along its axes
             (`initial_value.py`); a number where frames are cached.

@@ -222,7 +222,7 @@ def _check_axes(where: str, graph: Graph) -> None:
         elif axis.minimum > axis.buckets[0]:
             refuse(f"{place}.minimum", f"at most the smallest bucket, {axis.buckets[0]}", str(axis.minimum))
         elif axis.is_held and any(not cache.kind.is_given_whole for cache in graph.caches):
-            refuse(f"{place}.is_held", "false where frames are appended", "true")
+            refuse(f"{place}.is_held", "false where calls give new frames alone", "true")
 
 
 def _check_sizes(where: str, graph: Graph) -> None:
@@ -328,18 +328,18 @@ def _check_caches(where: str, graph: Graph) -> None:
     for at, cache in enumerate(graph.caches):
         _check_added(f"{where}.caches[{at}].added", graph, cache)
         if not cache.kind.is_given_whole:
-            _check_appended(f"{where}.caches[{at}]", graph, cache)
+            _check_written(f"{where}.caches[{at}]", graph, cache)
 
 
-def _check_appended(where: str, graph: Graph, cache: CacheAxis) -> None:
-    """Check that every frame has a slot of its own, and that nothing else of the graph's states is written anew."""
-    if cache.kind.needs_whole > cache.is_whole or cache.mask_input is not None:
-        refuse(f"{where}.is_whole", "true, and no mask_input, where frames are appended", show(cache.mask_input))
-    if others := [state.name for state in graph.states if state.cache != cache.axis]:
-        refuse(where, "one cache along which all states lie, where frames are appended", f"another of {others[0]!r}")
+def _check_written(where: str, graph: Graph, cache: CacheAxis) -> None:
+    """Check that new frames can be written where they belong, each in a slot of its own where it needs one."""
+    if cache.kind.needs_whole and not cache.is_whole:
+        refuse(f"{where}.is_whole", f"true of {cache.kind.name}", "false")
+    if cache.mask_input is not None:
+        refuse(f"{where}.mask_input", "null where calls give new frames alone", show(cache.mask_input))
     for state in graph.states:
-        if graph.batch_axis is not None and state.shape[0] != graph.batch_axis:
-            expected = f"the axis {graph.batch_axis!r} in front of a state whose frames are appended"
+        if state.cache == cache.axis and graph.batch_axis is not None and state.shape[0] != graph.batch_axis:
+            expected = f"the axis {graph.batch_axis!r} in front of a state of which calls give new frames alone"
             refuse(f"{where}: {state.name!r}", expected, show(list(state.shape)))
 
 

@@ -8,22 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from runtime_lite.states.kind import Move
+from runtime_lite.states.kind import Move, StateKind
 
 
 @dataclass(frozen=True)
-class Appended:
-    """A cache to which calls append. See `StateKind`."""
+class Appended(StateKind):
+    """A cache to which calls append."""
 
     name: ClassVar[str] = "left-aligned caches to which calls append"
     side: ClassVar[str] = "left"
     update: ClassVar[str] = "append"
     is_given_whole: ClassVar[bool] = False
     needs_whole: ClassVar[bool] = True
-
-    def unseen(self, slots: int, length: int) -> slice:
-        """None: free slots are read as the initial value."""
-        return slice(0, 0)
 
     def moves(self, slots: int, length: int, added: int) -> Sequence[Move]:
         """New frames lie behind the others."""

@@ -1,17 +1,22 @@
 """What a kind of state says of itself: how a manifest writes it, what a call gives for it, and where frames lie.
 
-Frames lie in slots, and lengths count those of a row. A kind knows arithmetic alone, no graph and no array of frames.
+Frames lie in slots. A kind knows arithmetic alone, no graph and no arrays of frames: whoever holds arrays asks it.
 """
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 Move: TypeAlias = tuple[slice, slice]
 """Slots that are written, and the frames of a call that go there."""
 
+Lengths: TypeAlias = NDArray[Any]
+
 
 class StateKind(Protocol):
-    """One kind of state.
+    """One kind of state; what most kinds have in common is said here.
 
     Attributes:
         name: as messages write it, in the plural.
@@ -22,31 +27,39 @@ class StateKind(Protocol):
         needs_whole: whether no frame may make room for another, so that a stream ends when its slots are full.
     """
 
-    @property
-    def name(self) -> str: ...
+    name: ClassVar[str]
+    side: ClassVar[str] = ""
+    update: ClassVar[str] = ""
+    is_given_whole: ClassVar[bool] = True
+    needs_whole: ClassVar[bool] = False
 
-    @property
-    def side(self) -> str: ...
+    def most(self, slots: int) -> int:
+        """The largest length that a stream counts."""
+        return slots
 
-    @property
-    def update(self) -> str: ...
+    def valid(self, slots: int, lengths: Lengths) -> Lengths:
+        """The valid frames of rows of some lengths, which a graph is fed."""
+        return lengths
 
-    @property
-    def is_given_whole(self) -> bool: ...
+    def after(self, slots: int, lengths: Lengths, added: Lengths | int) -> Lengths:
+        """The lengths of rows after a call that added so many frames."""
+        grown: Lengths = np.minimum(lengths + added, slots)
+        return grown
 
-    @property
-    def needs_whole(self) -> bool: ...
+    def oldest(self, slots: int, length: int) -> int:
+        """The slot of the oldest frame of a row, behind which the others lie; behind the last slot comes the first."""
+        return 0
 
     def unseen(self, slots: int, length: int) -> slice:
         """The slots of a row with so many valid frames that no call reads, whatever they hold."""
-        ...
+        return slice(0, 0)
 
     def moves(self, slots: int, length: int, added: int) -> Sequence[Move]:
-        """Where the frames that a call adds to a row with so many valid ones are written.
+        """Where the frames that a call adds to a row of some length are written; nothing of what is given whole.
 
         Args:
             slots: of the cache.
-            length: valid frames of the row before the call.
+            length: of the row before the call.
             added: new frames, the first of what the call gives.
         """
-        ...
+        return ()

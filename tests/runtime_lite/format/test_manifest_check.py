@@ -9,9 +9,10 @@ from runtime_lite import BundleRefused
 from runtime_lite.format.initial_value import Initial
 from runtime_lite.format.manifest import Axis, Engine, Graph, State, Tensor
 from runtime_lite.format.manifest_check import MAX_FORMULAS, check_manifest
-from tests.runtime_lite.appending import appending_graph
+from runtime_lite.states.kind import StateKind
 from tests.runtime_lite.bundles import manifest_of, plain_graph, ragged_graph, streaming_graph
 from tests.runtime_lite.engines import BUILT_WITH, PLAN, with_engine
+from tests.runtime_lite.in_place_graph import WRITTEN_IN_PLACE, in_place_graph
 
 
 def check(graph: Graph) -> None:
@@ -21,49 +22,56 @@ def check(graph: Graph) -> None:
     check_manifest(manifest_of({"g": graph}, dict.fromkeys(paths, b"")))
 
 
-@pytest.mark.parametrize("graph", [streaming_graph(), plain_graph(), ragged_graph(), appending_graph()])
+@pytest.mark.parametrize("graph", [streaming_graph(), plain_graph(), ragged_graph()])
 def test_sound_records_pass(graph: Graph) -> None:
     check(graph)
+
+
+@pytest.mark.parametrize("kind", WRITTEN_IN_PLACE)
+def test_states_of_which_calls_give_new_frames_may_lie_beside_others(kind: StateKind) -> None:
+    check(in_place_graph(kind=kind))
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"is_whole": False}, r"caches\[0\].is_whole: expected true, and no mask_input, where frames are appended"),
         ({"added": "(time - 1) // 2 + 1"}, r"output 'new_keys', got \[\['batch', '\(time - 1\) // 2 \+ 1', 2\]"),
         ({"added": None}, r"states.keys: expected the shape and dtype of output 'new_keys', got \[\['batch', 1, 2\]"),
     ],
 )
-def test_a_cache_to_which_calls_append_has_a_slot_for_every_frame(change: dict[str, Any], sentence: str) -> None:
-    graph = appending_graph()
+@pytest.mark.parametrize("kind", WRITTEN_IN_PLACE)
+def test_new_frames_are_counted(kind: StateKind, change: dict[str, Any], sentence: str) -> None:
+    graph = in_place_graph(kind=kind)
     with pytest.raises(BundleRefused, match=sentence):
         check(dataclasses.replace(graph, caches=(dataclasses.replace(graph.caches[0], **change),)))
 
 
-def test_all_states_of_a_graph_are_appended_to_or_none() -> None:
-    graph, fixed = appending_graph(), State("c", "c", "next_c", ("batch", 2), "float32", 0.0, None, None, ("c",))
-    tensors = [Tensor(name, fixed.shape, "float32", "state") for name in ("c", "next_c")]
-    mixed = dataclasses.replace(
-        graph,
-        states=(*graph.states, fixed),
-        inputs=(*graph.inputs, tensors[0]),
-        outputs=(*graph.outputs, tensors[1]),
-    )
-    with pytest.raises(BundleRefused, match="expected one cache along which all states lie, where frames are appended"):
-        check(mixed)
+@pytest.mark.parametrize("kind", [kind for kind in WRITTEN_IN_PLACE if kind.needs_whole])
+def test_where_no_frame_makes_room_a_stream_ends(kind: StateKind) -> None:
+    graph = in_place_graph(kind=kind)
+    with pytest.raises(
+        BundleRefused, match=r"caches\[0\].is_whole: expected true of left-aligned caches to which calls"
+    ):
+        check(dataclasses.replace(graph, caches=(dataclasses.replace(graph.caches[0], is_whole=False),)))
+
+
+@pytest.mark.parametrize("kind", WRITTEN_IN_PLACE)
+def test_rows_lie_in_front_where_new_frames_are_written(kind: StateKind) -> None:
+    graph = in_place_graph(kind=kind)
     turned = tuple(
         dataclasses.replace(each, shape=(each.shape[1], "batch", *each.shape[2:]))
         if each.name in ("keys", "new_keys")
         else each
         for each in (*graph.inputs, *graph.outputs)
     )
+    keys = dataclasses.replace(graph.states[0], shape=(12, "batch", 2), frames_axis=0)
     behind = dataclasses.replace(
         graph,
         inputs=turned[: len(graph.inputs)],
         outputs=turned[len(graph.inputs) :],
-        states=(dataclasses.replace(graph.states[0], shape=(12, "batch", 2), frames_axis=0), graph.states[1]),
+        states=(keys, *graph.states[1:]),
     )
-    with pytest.raises(BundleRefused, match="expected the axis 'batch' in front of a state whose frames are appended"):
+    with pytest.raises(BundleRefused, match="expected the axis 'batch' in front of a state of which calls give new"):
         check(behind)
 
 
