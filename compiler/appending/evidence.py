@@ -1,4 +1,4 @@
-"""What a graph gives for a state along a cache, found by running that part of it.
+"""What a graph gives for a state along a cache, and what lies beside its slots, found by running that part of it.
 
 Shown is that the next state holds the cached frames and behind them those of one value, the new frames, as many as the
 call has: then this value is all that a call needs to give. What moves frames reads nothing else but true lengths, which
@@ -31,7 +31,7 @@ AHEAD = (0, 5)
 ROWS = 8
 """Rows of a run."""
 
-CURE = "leave append_states out of the passes: the state is given whole then"
+CURE = "leave this pass out: the state is given whole then"
 
 
 def says_where_frames_lie(
@@ -47,33 +47,67 @@ def says_where_frames_lie(
         is_behind: whether entries of other axes lie in front of the slots, which may be anything, too; otherwise the
             axis begins with the slots.
     """
-    copy = graphs.clone(lowered.model)
-    copy.graph.outputs[:] = list(values_named(copy, [str(condition.name)]).values())
-    graphs.prune(copy)
-    read, padded = _read(copy), _of_call(lowered, cache)
-    others = [each for each in lowered.padded_axes if is_behind and each is not padded]
-    told = {cache.length_input, padded.length_input, *(each.length_input for each in others)}
-    if not all(name in told or _is_measured(graphs.inputs_named(copy)[name]) for name in read):
-        return False
-    _keep(copy, read)
-    session, rows = session_of(copy), cache.slots + 1
-    for places, more in itertools.product({padded.minimum, padded.minimum + 2}, AHEAD if others else (0,)):
-        sizes = {padded.axis: places, **{each.axis: each.minimum + more for each in others}}
-        feed = _feed(copy, lowered, sizes, rows * (more + 1))
-        lengths = np.repeat(np.arange(rows), more + 1)
+    runs = _at_slots(lowered, cache, condition, axis, is_behind, range(cache.slots + 1))
+    return runs is not None and all(
+        found.size == len(lengths) * cache.slots
+        and found.shape[0] == len(lengths)
+        and np.array_equal(found.reshape(len(lengths), -1), cache.mask(lengths)[:, : cache.slots])
+        for lengths, found in runs
+    )
+
+
+def is_alike_when_full(lowered: Lowered, cache: CacheAxis, value: ir.Value, axis: int, is_behind: bool = False) -> bool:
+    """Whether a value has the same entry for every slot of a cache that is full, whichever frame lies there.
+
+    Args:
+        lowered: the graph.
+        cache: the axis.
+        value: with entries beside the slots; what lies behind them, beside new frames, may be anything.
+        axis: of the slots.
+        is_behind: whether others lie in front of the slots, as for `says_where_frames_lie`.
+    """
+    runs = _at_slots(lowered, cache, value, axis, is_behind, [cache.slots])
+    return runs is not None and all(np.array_equal(found, np.roll(found, 1, axis)) for _, found in runs)
+
+
+def _at_slots(
+    lowered: Lowered, cache: CacheAxis, value: ir.Value, axis: int, is_behind: bool, valid: Sequence[int]
+) -> list[tuple[Array, Array]] | None:
+    """Runs what makes a value: valid frames of every row, and its entries at the slots; several sizes of a call.
+
+    None where more than true lengths and sizes decides what it is, or where slots are not among its entries.
+    """
+    part, own = _part(lowered, value), _of_call(lowered, cache)
+    counted = [each for each in lowered.padded_axes if is_behind or each is own]
+    read, told = _read(part), {cache.length_input, *(each.length_input for each in counted)}
+    if not all(name in told or _is_measured(graphs.inputs_named(part)[name]) for name in read):
+        return None
+    _keep(part, read)
+    session, fewest, runs = session_of(part), _fewest(lowered, cache), []
+    sizes_of_call = (fewest,) if own is None else (fewest, fewest + 2)
+    for places, more in itertools.product(sizes_of_call, AHEAD if set(counted) - {own} else (0,)):
+        sizes = {each.axis: places if each is own else each.minimum + more for each in counted}
+        lengths = np.repeat(valid, more + 1)
+        feed = _feed(part, lowered, sizes, len(lengths))
         numbers = {cache.length_input: lengths} | {
             each.length_input: each.minimum + np.arange(len(lengths)) % (sizes[each.axis] - each.minimum + 1)
-            for each in (padded, *others)
+            for each in counted
         }
         feed |= {name: numbers[name].astype(feed[name].dtype) for name in numbers.keys() & feed.keys()}
         (found,) = session.run(None, feed)
-        if found.ndim <= axis or found.shape[0] != len(lengths) or found.size != len(lengths) * found.shape[axis]:
-            return False
         start = found.shape[axis] - cache.slots - places if is_behind else 0
-        at_slots = found.reshape(len(lengths), -1)[:, start : start + cache.slots]
-        if start < 0 or not np.array_equal(at_slots, cache.mask(lengths)[:, : cache.slots]):
-            return False
-    return True
+        if start < 0 or found.shape[axis] < start + cache.slots:
+            return None
+        runs.append((lengths, found.take(range(start, start + cache.slots), axis)))
+    return runs
+
+
+def _part(lowered: Lowered, value: ir.Value) -> ir.Model:
+    """What makes a value, as a graph of its own."""
+    copy = graphs.clone(lowered.model)
+    copy.graph.outputs[:] = list(values_named(copy, [str(value.name)]).values())
+    graphs.prune(copy)
+    return copy
 
 
 def require_new_frames(lowered: Lowered, cache: CacheAxis, state: State, new: ir.Value) -> None:
@@ -91,16 +125,17 @@ def require_new_frames(lowered: Lowered, cache: CacheAxis, state: State, new: ir
     part = forced(lowered, [str(new.name)]).model
     part.graph.outputs[:] = [graphs.outputs_named(part)[state.output]]
     graphs.prune(part)
-    padded = _of_call(lowered, cache)
-    told = {padded.length_input, cache.length_input}
+    padded, fewest = _of_call(lowered, cache), _fewest(lowered, cache)
+    told = {cache.length_input, *([] if padded is None else [padded.length_input])}
     known = {state.input, f"{FORCED}{new.name}", *told}
     read = _read(part)
     if others := [name for name in read - known if not _is_measured(graphs.inputs_named(part)[name])]:
         raise _refused(state, f"it is made of {min(others)!r}, too")
     _keep(part, read)
     run = _Run(session_of(part), part, lowered, cache, state, f"{FORCED}{new.name}")
-    for places in sorted({padded.minimum, *(each for each in CALLS if each > padded.minimum)}):
-        for calls in _calls(cache.slots, padded.minimum, places):
+    more = () if padded is None else [each for each in CALLS if each > fewest]
+    for places in (fewest, *more):
+        for calls in _calls(cache, fewest, places):
             if not run.holds(places, calls):
                 raise _refused(state, f"it holds others in one of {list(calls)} (cached, new) in {places} places")
 
@@ -113,12 +148,13 @@ def _refused(state: State, why: str) -> Refused:
     )
 
 
-def _calls(slots: int, fewest: int, places: int) -> Iterator[Sequence[tuple[int, int]]]:
+def _calls(cache: CacheAxis, fewest: int, places: int) -> Iterator[Sequence[tuple[int, int]]]:
     """Cached and new frames of the rows of each run."""
+    slots, most = cache.slots, cache.slots if cache.is_whole else cache.slots + places
     cached: Sequence[int] = range(slots + 1)
     if slots > ALL_CACHED:
         cached = [*range(ALL_CACHED // 2), *range(slots - ALL_CACHED // 2, slots + 1)]
-    rows = [(old, new) for old in cached for new in range(fewest, places + 1) if old + new <= slots]
+    rows = [(old, new) for old in cached for new in range(fewest, places + 1) if old + new <= most]
     yield from (rows[at : at + ROWS] for at in range(0, len(rows), ROWS))
 
 
@@ -136,8 +172,8 @@ class _Run:
     def holds(self, places: int, calls: Sequence[tuple[int, int]]) -> bool:
         """Whether every row has its cached frames, and behind them the new ones, last."""
         padded = _of_call(self.lowered, self.cache)
-        feed = _feed(self.part, self.lowered, {padded.axis: places}, len(calls))
-        told = {self.cache.length_input: 0, padded.length_input: 1}
+        feed = _feed(self.part, self.lowered, {} if padded is None else {padded.axis: places}, len(calls))
+        told = {self.cache.length_input: 0} | ({} if padded is None else {padded.length_input: 1})
         for name in told.keys() & feed.keys():
             feed[name] = np.array([call[told[name]] for call in calls]).astype(feed[name].dtype)
         axis = self.state.frames_axis
@@ -155,9 +191,15 @@ class _Run:
         return right_aligned(joined, axis, self.cache.slots)
 
 
-def _of_call(lowered: Lowered, cache: CacheAxis) -> PaddedAxis:
-    """The axis of the frames of a call."""
-    return next(each for each in lowered.padded_axes if each.axis == cache.added)
+def _of_call(lowered: Lowered, cache: CacheAxis) -> PaddedAxis | None:
+    """The axis of the frames of a call; None where every call has as many."""
+    return next((each for each in lowered.padded_axes if each.axis == cache.added), None)
+
+
+def _fewest(lowered: Lowered, cache: CacheAxis) -> int:
+    """The fewest frames of a call."""
+    own = _of_call(lowered, cache)
+    return cache.step if own is None else own.minimum
 
 
 def _feed(model: ir.Model, lowered: Lowered, places: Mapping[str, int], rows: int) -> dict[str, Array]:

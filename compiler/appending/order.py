@@ -28,7 +28,7 @@ from compiler.operator_views.reductions import reduction_of
 from compiler.sizes.expressions import Dim
 from runtime_lite.format.cache_axis import CacheAxis
 
-CURE = "leave append_states out of the passes"
+CURE = "leave this pass out: states are given whole then"
 
 Lies: TypeAlias = Callable[[ir.Value, int, bool], bool]
 
@@ -72,7 +72,9 @@ class Frames:
         return dataclasses.replace(self, axis=axis, parts=parts, is_clean=False)
 
 
-def write_apart(model: ir.Model, cache: CacheAxis, cached: Sequence[Cached], lies: Lies, stamp: str) -> None:
+def write_apart(
+    model: ir.Model, cache: CacheAxis, cached: Sequence[Cached], lies: Lies, stamp: str, is_alike: Lies | None = None
+) -> None:
     """Rewrite a graph in place; its inputs along the cache have their first frame in the first slot then.
 
     Args:
@@ -82,11 +84,13 @@ def write_apart(model: ir.Model, cache: CacheAxis, cached: Sequence[Cached], lie
         lies: whether a condition, by the axis of the slots and whether others lie in front of them, is true where a
             frame lies in them, and nowhere else.
         stamp: name of the pass.
+        is_alike: whether a value, by the same, has one entry for all slots of a cache that is full: asked of all that
+            lies beside cached frames where the oldest of a full cache may lie in any slot. None where it is the first.
 
     Raises:
         Refused: something is done with cached frames for which their order counts; names the node.
     """
-    work = _Writer(model, cache, lies, stamp)
+    work = _Writer(model, cache, lies, stamp, is_alike)
     for each in cached:
         work.frames[each.value] = Frames(each.axis, (each.value,), is_joined=False, is_clean=True)
     for node in list(model.graph):
@@ -100,8 +104,8 @@ def write_apart(model: ir.Model, cache: CacheAxis, cached: Sequence[Cached], lie
 
 
 class _Writer:
-    def __init__(self, model: ir.Model, cache: CacheAxis, lies: Lies, stamp: str) -> None:
-        self.model, self.cache, self.lies, self.stamp = model, cache, lies, stamp
+    def __init__(self, model: ir.Model, cache: CacheAxis, lies: Lies, stamp: str, is_alike: Lies | None) -> None:
+        self.model, self.cache, self.lies, self.stamp, self.is_alike = model, cache, lies, stamp, is_alike
         self.frames: dict[ir.Value | None, Frames] = {}
         self.ordered: dict[tuple[ir.Value, int, int, ir.Value | None], tuple[ir.Value, ...]] = {}
         self.joined: dict[tuple[ir.Value, ...], ir.Value] = {}
@@ -399,6 +403,13 @@ class _Writer:
 
     def _brought(self, value: ir.Value, axis: int, rank: int, ahead: ir.Value | None) -> tuple[ir.Value, ...]:
         dims, slots = _dims(value), self.cache.slots
+        is_behind = ahead is not None and dims[axis] != slots
+        if self.is_alike is not None and not self.is_alike(value, axis, is_behind):
+            raise Refused(
+                f"{value.name!r} lies beside cached frames and differs from slot to slot of a full cache, where the "
+                "oldest frame may lie in any",
+                cure=CURE, place=Place(tensor=str(value.name), source=graphs.source_of(value.producer())),
+            )  # fmt: skip
         insert = graphs.Inserter.behind(self.model, self.stamp, value)
         has_rows, name = len(dims) == rank and dims[0] != 1, str(value.name)
         if dims[axis] == slots:

@@ -29,15 +29,15 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as graphs
-from compiler.appending.evidence import CURE, require_new_frames, says_where_frames_lie
+from compiler.appending.evidence import CURE, is_alike_when_full, require_new_frames, says_where_frames_lie
 from compiler.appending.order import Cached, write_apart
 from compiler.errors import Place, Refused
 from compiler.operator_views.axes import axis_of
 from compiler.passes.pad_axes import RightAligned
 from compiler.passes.window_states import rename_output
 from compiler.stages import Array, Lowered, Outcome, State, StateMap
-from runtime_lite.format.cache_axis import CacheAxis
 from runtime_lite.states import APPENDED
+from runtime_lite.states.kind import StateKind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,25 +57,51 @@ class AppendStates:
         """
         if not lowered.caches:
             return Outcome(lowered)
-        cache = _the_cache(lowered)
-        cached = [_cached(lowered, state) for state in lowered.states]
-        for state, each in zip(lowered.states, cached, strict=True):
-            require_new_frames(lowered, cache, state, each.new)
-        for state, each in zip(lowered.states, cached, strict=True):
-            _give(lowered.model, state.output, each.new)
-        graphs.prune(lowered.model)
-        lies = functools.cache(functools.partial(says_where_frames_lie, lowered, cache))
-        write_apart(lowered.model, cache, cached, lies, self.name)
-        graphs.prune(lowered.model)
-        graphs.infer_shapes(lowered.model)
-        graphs.fold_sizes(lowered.model)
-        done = dataclasses.replace(
+        cache = lowered.caches[0]
+        require(
             lowered,
-            caches=(cache.as_kind(APPENDED),),
-            state_maps=tuple(LeftAligned(each.frames) if isinstance(each, RightAligned) else each
-                             for each in lowered.state_maps),
-        )  # fmt: skip
-        return Outcome(done, matched=len(cached), rewritten=len(cached))
+            {
+                **what_new_frames_need(lowered),
+                "a cache in which every frame has a slot of its own, as steps are derived": not cache.is_whole,
+                "frames that are counted by the axis of the call": cache.added is None,
+                "states along the cache alone": any(each.cache != cache.axis for each in lowered.states),
+            },
+        )
+        return give_new_frames(lowered, APPENDED, self.name)
+
+
+def give_new_frames(lowered: Lowered, kind: StateKind, stamp: str) -> Outcome:
+    """Let a graph give the new frames of its cache alone, and read what is cached where the kind has it.
+
+    Args:
+        lowered: a graph that `what_new_frames_need` finds nothing wrong with; changed.
+        kind: of the states along its cache.
+        stamp: name of the pass.
+
+    Raises:
+        Refused: something is done with cached frames for which their order counts.
+    """
+    (cache,) = lowered.caches
+    states = [each for each in lowered.states if each.cache == cache.axis]
+    cached = [_cached(lowered, state) for state in states]
+    for state, each in zip(states, cached, strict=True):
+        require_new_frames(lowered, cache, state, each.new)
+    for state, each in zip(states, cached, strict=True):
+        _give(lowered.model, state.output, each.new, stamp)
+    graphs.prune(lowered.model)
+    lies = functools.cache(functools.partial(says_where_frames_lie, lowered, cache))
+    is_alike = None if kind.needs_whole else functools.partial(is_alike_when_full, lowered, cache)
+    write_apart(lowered.model, cache, cached, lies, stamp, is_alike)
+    graphs.prune(lowered.model)
+    graphs.infer_shapes(lowered.model)
+    graphs.fold_sizes(lowered.model)
+    done = dataclasses.replace(
+        lowered,
+        caches=(cache.as_kind(kind),),
+        state_maps=tuple(LeftAligned(each.frames) if isinstance(each, RightAligned) else each
+                         for each in lowered.state_maps),
+    )  # fmt: skip
+    return Outcome(done, matched=len(cached), rewritten=len(cached))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,28 +124,30 @@ class LeftAligned(StateMap):
         return found
 
 
-def _the_cache(lowered: Lowered) -> CacheAxis:
-    """The cache, of a graph that can be lowered.
-
-    Raises:
-        Refused: it cannot; with what was expected.
-    """
-    cache = lowered.caches[0]
-    counted = {each.axis for each in lowered.padded_axes}
-    wrong = {
+def what_new_frames_need(lowered: Lowered) -> dict[str, bool]:
+    """By what is expected of a graph with a cache of which it is to give new frames alone, whether it is wrong."""
+    cache, counted = lowered.caches[0], {None, *(each.axis for each in lowered.padded_axes)}
+    return {
         "one cache axis": len(lowered.caches) != 1,
-        "a cache in which every frame has a slot of its own, as steps are derived": not cache.is_whole,
-        "frames that are counted by the axis of the call": cache.added not in counted,
+        "as many new frames as an axis of the call has, or as every call adds": cache.added not in counted,
         "right-aligned caches that are given whole": not cache.kind.is_given_whole,
         "no mask input": cache.mask_input is not None,
-        "states along the cache alone": any(each.cache != cache.axis for each in lowered.states),
         "an axis of rows, which are proved": not lowered.rows_independent,
         "pad_axes to have run": not lowered.is_padded,
     }
+
+
+def require(lowered: Lowered, wrong: Mapping[str, bool]) -> None:
+    """Refuse a graph of which something is not as expected.
+
+    Raises:
+        Refused: with the first of what was expected.
+    """
     for expected, is_so in wrong.items():
         if is_so:
-            raise Refused(f"expected {expected}", cure=CURE, place=Place(graph=lowered.graph, axis=cache.axis))
-    return cache
+            raise Refused(
+                f"expected {expected}", cure=CURE, place=Place(graph=lowered.graph, axis=lowered.caches[0].axis)
+            )
 
 
 def _cached(lowered: Lowered, state: State) -> Cached:
@@ -138,13 +166,13 @@ def _cached(lowered: Lowered, state: State) -> Cached:
                 return Cached(value, node.inputs[1], state.frames_axis)
     raise Refused(
         f"expected new frames to be joined behind {state.input!r}",
-        cure="list append_states in front of pack_states, behind which no state lies alone",
+        cure="list the pass in front of pack_states, behind which no state lies alone",
         place=Place(graph=lowered.graph, tensor=state.input),
     )
 
 
-def _give(model: ir.Model, output: str, new: ir.Value) -> None:
+def _give(model: ir.Model, output: str, new: ir.Value, stamp: str) -> None:
     """Let the graph give the new frames in the place of the whole state."""
-    insert = graphs.Inserter(model, AppendStates.name, source=graphs.source_of(new.producer()))
+    insert = graphs.Inserter(model, stamp, source=graphs.source_of(new.producer()))
     given = insert.op("Identity", [new], name=f"{output}_new", shape=new.shape, dtype=new.dtype)
     rename_output(model, graphs.outputs_named(model)[output], given, output)
