@@ -65,14 +65,15 @@ class HoistInvariants:
         """See the module docstring.
 
         Raises:
-            Refused: an input is none, calls append to a cache, or nothing is computed of them alone that can be kept.
+            Refused: an input is none, calls give new frames of a cache alone, or nothing is computed of the inputs
+                alone that can be kept.
         """
         model = lowered.model
-        if any(not each.kind.is_given_whole for each in lowered.caches):
+        if written := [each for each in lowered.caches if not each.kind.is_given_whole]:
             raise Refused(
-                "expected caches that are given whole, got some to which calls append: nothing is carried beside them",
-                cure="list hoist_invariants or append_states, not both",
-                place=Place(graph=lowered.graph, axis=lowered.caches[0].axis),
+                f"expected caches that are given whole, got {written[0].kind.name}",
+                cure="list hoist_invariants, or the pass behind which calls give new frames alone, not both",
+                place=Place(graph=lowered.graph, axis=written[0].axis),
             )
         given = [self._named(lowered, name) for name in self.inputs]
         axes = {
