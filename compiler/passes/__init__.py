@@ -17,6 +17,7 @@ from compiler.passes.lower_pointwise_convolutions import LowerPointwiseConvoluti
 from compiler.passes.lower_precision import LowerPrecision
 from compiler.passes.merge_first_call import MergeFirstCall
 from compiler.passes.merge_kv_heads import MergeKvHeads
+from compiler.passes.overwrite_states import OverwriteStates
 from compiler.passes.pack_states import PackStates
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.project_positions import ProjectPositions
@@ -57,6 +58,7 @@ PASSES: list[type[Pass]] = [
     ProjectPositions,
     PackStates,
     AppendStates,
+    OverwriteStates,
     HoistInvariants,
     QuantizeStates,
     RescaleResiduals,

@@ -32,8 +32,9 @@ class CacheAxis:
             computes it from the length.
         side: where valid frames lie: `right`, the newest in the last slot, or `left`, from the first slot on.
         update: how a state along it becomes the next one: `replace`, by the graph's output, which is a whole cache;
-            `append`, by writing the new frames, all that the graph gives, behind the valid ones. Slots without a frame
-            hold the initial value of the state then. Side and update together name the kind of the states.
+            `append` and `ring`, by writing the new frames, all that the graph gives, behind the valid ones, and in a
+            ring where the oldest ones lie once all slots are valid. Slots without a frame hold the initial value of the
+            state then. Side and update together name the kind of the states.
         added: the frames that a call adds to a row as a formula over the axes with a length per row, e.g. `chunk` or
             `(frames - 1) // 2 + 1`; None where every call adds `step`.
         is_whole: whether a call reads every frame of its stream, so that none may make room for another: a stream ends

@@ -3,11 +3,12 @@
 from runtime_lite.states.appended import Appended
 from runtime_lite.states.fixed import Fixed
 from runtime_lite.states.kind import StateKind
+from runtime_lite.states.ring import Ring
 from runtime_lite.states.window import Window
 
-FIXED, WINDOW, APPENDED = Fixed(), Window(), Appended()
+FIXED, WINDOW, APPENDED, RING = Fixed(), Window(), Appended(), Ring()
 
-KINDS: tuple[StateKind, ...] = (FIXED, WINDOW, APPENDED)
+KINDS: tuple[StateKind, ...] = (FIXED, WINDOW, APPENDED, RING)
 """Every kind; a new one is a module and a line here."""
 
 CACHES = {(kind.side, kind.update): kind for kind in KINDS if kind.side}

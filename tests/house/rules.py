@@ -927,6 +927,7 @@ PASS_VERBS = frozenset(
         "legalize",
         "lower",
         "merge",
+        "overwrite",
         "pack",
         "pad",
         "project",

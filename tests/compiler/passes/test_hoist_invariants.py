@@ -216,9 +216,7 @@ def test_caches_are_appended_to_beside_what_is_padded_otherwise() -> None:
     feed = fed("seq2seq", random, np.array([HEARD, 2, HEARD - 1]))
     tokens = random.integers(0, LABELS, (ROWS, frames))
     require_said(after, "seq2seq", feed, tokens)
-    with pytest.raises(
-        Refused, match="expected caches that are given whole, got left-aligned caches to which calls append"
-    ):
+    with pytest.raises(Refused, match="expected caches that are given whole, got left-aligned caches to which"):
         HoistInvariants(("encoded",), HEARD).apply(after)
 
 
