@@ -27,7 +27,7 @@ def test_sound_records_pass(graph: Graph) -> None:
     check(graph)
 
 
-@pytest.mark.parametrize("kind", WRITTEN_IN_PLACE)
+@pytest.mark.parametrize("kind", WRITTEN_IN_PLACE, ids=lambda kind: kind.update)
 def test_states_of_which_calls_give_new_frames_may_lie_beside_others(kind: StateKind) -> None:
     check(in_place_graph(kind=kind))
 

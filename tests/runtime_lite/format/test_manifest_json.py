@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from runtime_lite import BundleRefused, json_from_manifest, manifest_from_json
 from runtime_lite.format.manifest import Artifact, Wire, static_shape
 from runtime_lite.format.manifest_json import MAX_MANIFEST_BYTES
+from runtime_lite.states.kind import StateKind
 from tests.runtime_lite.bundles import manifest_of, plain_graph, ragged_graph, streaming_graph
 from tests.runtime_lite.engines import PLAN, with_engine
+from tests.runtime_lite.in_place_graph import WRITTEN_IN_PLACE, in_place_graph
 
 FILES = {
     name: b"x"
@@ -208,3 +210,11 @@ def test_a_side_and_an_update_that_are_no_kind_together_are_refused(side: str, u
     message = f"expected right-aligned caches that are replaced or .*, got {side}-aligned caches that {update}; "
     with pytest.raises(BundleRefused, match=message):
         manifest_from_json(json.dumps(plain).encode())
+
+
+@pytest.mark.parametrize("kind", WRITTEN_IN_PLACE, ids=lambda kind: kind.update)
+def test_kinds_of_states_survive_the_way_to_json_and_back(kind: StateKind) -> None:
+    graph = in_place_graph(kind=kind)
+    files = {each.file: b"x" for each in graph.artifacts} | {graph.golden: b"x", graph.certificate: b"x"}
+    manifest = manifest_of({"net": graph}, files | {"receipts.json": b"{}", "recipe.yaml": b""})
+    assert manifest_from_json(json_from_manifest(manifest)).graphs["net"].caches[0].kind == kind

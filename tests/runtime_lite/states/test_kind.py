@@ -12,7 +12,9 @@ def test_kinds_are_told_apart_by_name_and_by_the_words_of_a_manifest() -> None:
 
 
 @pytest.mark.parametrize("slots", [1, 5, 8])
-@pytest.mark.parametrize("kind", [kind for kind in CACHES.values() if not kind.is_given_whole])
+@pytest.mark.parametrize(
+    "kind", [kind for kind in CACHES.values() if not kind.is_given_whole], ids=lambda kind: kind.update
+)
 def test_the_newest_frames_lie_in_order_behind_the_oldest(kind: StateKind, slots: int) -> None:
     random = np.random.default_rng(slots)
     for _ in range(50):
