@@ -1,0 +1,1 @@
+"""Derives facts about the padded program, and proves padding and batching by a table of rules."""

@@ -111,7 +111,7 @@ class FreeSlots:
         return True
 
     def _are_free(self, value: ir.Value, slots: Slots) -> bool:
-        """Whether they are free slots of what a state is in the next call."""
+        """Whether the slots are free slots of a state in the next call."""
         state, cache = self.fed.get(str(value.name)), self.at_every_length.cache
         if state is None or state.cache != cache.axis or state.frames_axis != slots.axis:
             return False

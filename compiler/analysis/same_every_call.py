@@ -32,7 +32,7 @@ class SameEveryCall:
     sizes: frozenset[ir.Value]
 
     def read_by_others(self) -> list[ir.Value]:
-        """Real values into which work went, and which something reads that is not alike in every call."""
+        """Computed real values that a node reads whose own result differs from call to call."""
         return [
             value
             for value, is_work in self.computed.items()

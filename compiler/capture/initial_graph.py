@@ -315,7 +315,7 @@ def _is_named(size: Dim, spec: Graph) -> bool:
 
 
 def _rows_elsewhere(spec: Graph, model: ir.Model) -> Iterator[RowPlace]:
-    """The outputs whose batch is not their first axis: of states it is where they are fed, else where sizes say so."""
+    """The outputs whose batch is not their first axis: as in the input of a state, else as sizes show."""
     fed = {state.output: spec.inputs[state.input] for state in states_of(spec) if state.input in spec.inputs}
     for name in graphs.outputs_named(model):
         given = fed.get(name)

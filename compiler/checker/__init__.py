@@ -1,0 +1,1 @@
+"""Replays certificates step by step on small tensors, with no code of the prover."""

@@ -283,7 +283,7 @@ def _in_pads(insert: graphs.Inserter, node: ir.Node, axis: int) -> ir.Value | No
 def _with_pads(
     insert: graphs.Inserter, node: ir.Node, axis: int, operand: "ir.Value | _Delay | None", front: int, behind: int
 ) -> ir.Value | None:
-    """A convolution with more zeros in front of an axis, or fewer behind it; None where it has not so many."""
+    """A convolution with more zeros in front of an axis, or fewer behind it; None where it has too few there."""
     half = len(dims(node.outputs[0])) - 2
     pads = list(graphs.ints_attribute(node, "pads") or (0,) * 2 * half)
     pads[axis - 2] += front

@@ -59,7 +59,7 @@ class KeptPasses:
         self.keep(key, {REPORT: content, **({} if made is None else made.files())})
 
     def keep_forms(self, key: str, reports: Sequence[StageReport]) -> None:
-        """Keep that a graph's artefacts were made, and what was said of the forms that have made them."""
+        """Keep that a graph's artefacts were made, with the reports of the forms that were applied."""
         self.keep(key, {FORMS: canonical_json([each.to_json() for each in reports])})
 
     def forms(self, key: str) -> list[StageReport]:

@@ -153,7 +153,7 @@ def _drop_empty(model: ir.Model) -> None:
 
 
 def _require_unread(value: ir.Value) -> None:
-    """Nothing that has entries is computed from what has none.
+    """Refuse a graph that computes a value with entries from a value without any.
 
     Raises:
         Refused: something is; names the node.

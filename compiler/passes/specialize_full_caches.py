@@ -110,7 +110,7 @@ def _is_read(value: ir.Value) -> bool:
 
 
 def _makes_room(cache: CacheAxis) -> bool:
-    """Whether it stays full, as its oldest frames make room."""
+    """Whether a full cache stays full, as its oldest frames make room."""
     return cache.kind.is_given_whole and not cache.is_whole
 
 

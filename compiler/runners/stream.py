@@ -327,7 +327,7 @@ def _row_place(lowered: Lowered, row: int, rank: int) -> list[Any]:
 def _behind_chunks(
     lowered: Lowered, name: str, full: Mapping[str, Array], active: Array
 ) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """Rows in use, and where an input has padding behind the true length of each."""
+    """The rows in use, and the slots of an input that are padding behind each row's true length."""
     dims = caller_dims(lowered).get(name, ())
     for each in lowered.padded_axes:
         for at in [at for at, dim in enumerate(dims) if dim == graphs.symbol(each.axis)]:

@@ -88,7 +88,7 @@ class Difference:
 
 
 def percent(share: float) -> str:
-    """A share as people write it: all of it, or at least so much."""
+    """A share in words: `all`, or `at least 99.5 %`."""
     return "all" if share >= 1.0 else f"at least {100.0 * share:.4g} %"
 
 

@@ -110,7 +110,7 @@ class RequestTracker:
             self.lose(stream, 0, now)
 
     def note_loss(self, ticket: Ticket[Any], stream: LiveStream) -> None:
-        """Have the caller of a request learn before his next chunk that a chunk of it did not run, if so it is.
+        """Report to the caller of a request, before its next chunk, that a chunk of its stream did not run.
 
         Chunks that are lost together are one loss: who learns of the first, or that one was behind it, knows where the
         stream stands. That one was late, say, tells nothing of those before it.

@@ -187,7 +187,7 @@ def _normalization(case: Case, axes: Sequence[int], epsilon: float, channels: in
 
 
 def _normalized(case: Case, row: Interval, count: float, epsilon: float) -> Interval:
-    """Finite entries come out within sqrt(count) * |scale| + |bias|: a square is at most the sum of all squares."""
+    """Bounds a normalised row by sqrt(count) * |scale| + |bias|: a square is at most the sum of all squares."""
     scale = case.fact(1).valid.magnitude if case.has(1) else 1.0
     bias = case.fact(2).valid.magnitude if case.has(2) else 0.0
     bound = stored(iv.bounded(math.sqrt(count) * scale + bias), case.dtype())

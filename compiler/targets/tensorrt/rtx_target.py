@@ -114,7 +114,7 @@ class TensorrtRtx(Target):
         return dataclasses.replace(built, files={**built.files, file: canonical_json(plan)}, engine=engine)
 
     def builder_plan(self) -> dict[str, Any]:
-        """What the builder is told about every engine."""
+        """The settings of the builder for every engine."""
         return {
             "workspace_bytes": self.workspace_mb * 2**20,
             "optimization_level": self.optimization_level,
