@@ -76,6 +76,7 @@ gates: {parity: {net: {max_abs: 1.0e-5, chained_steps: 2}}}
 
 QUICK = (
     "benchmarks.cache_updates --rows 1 --calls 2",
+    "benchmarks.ring_steps --slots 8 --rows 1 --layers 1 --width 16 --rounds 2",
     "benchmarks.simplify --graphs 1 --only simplify --nodes 100",
     "benchmarks.scheduling --quick --only decide,costs --seconds 0.2",
 )
