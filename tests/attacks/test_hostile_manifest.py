@@ -288,9 +288,16 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "no slots": (set_at("caches", 0, "slots", to=0), "slots: expected an integer from 1"),
     "unknown side": (set_at("caches", 0, "side", to="middle"), "side: expected one of right, left, got 'middle'"),
     "side as a list": (set_at("caches", 0, "side", to=["right"]), "side: expected one of right, left"),
-    "unknown update": (set_at("caches", 0, "update", to="exec"), "update: expected one of replace, append, got 'exec'"),
-    "appended caches that are given whole": (
+    "unknown update": (
+        set_at("caches", 0, "update", to="exec"),
+        "update: expected one of replace, append, ring, got 'exec'",
+    ),
+    "a side of another kind": (
         set_at("caches", 0, "update", to="append"),
+        "got right-aligned caches that append; update runtime_lite if the bundle is newer, else rebuild the bundle",
+    ),
+    "appended caches that are given whole": (
+        lambda plain: graph_of(plain)["caches"][0].update(side="left", update="append", is_whole=True),
         "states.keys: expected the shape and dtype of output 'next_keys', got [['batch', 3, 2], 'float32']",
     ),
     # rows
