@@ -6,6 +6,7 @@ is in. Otherwise the rows are copied first. So nothing is written where a state 
 was, whatever came after it. States that a call gives whole, such as contexts of convolutions, may lie beside caches.
 """
 
+import functools
 import itertools
 import weakref
 from collections.abc import Mapping, Sequence
@@ -109,7 +110,8 @@ class HeldRows(RowsOfBlock):
 
     Attributes:
         writer: writes what a call gave.
-        holders: those who hold what lies in these rows, by number: this, and states before and beside it.
+        holders: those who hold what lies in these rows, by number: this, and states before and beside it. Whoever lets
+            go is taken out at once, so that one entry means that nobody else holds them.
         added: what the last call gave; None where it lies in the rows.
     """
 
@@ -127,7 +129,8 @@ class HeldRows(RowsOfBlock):
         """Hold the rows."""
         super().__init__(block, start, rows)
         self.writer, self.added, self.holders = writer, added, holders
-        holders[next(_numbers)] = weakref.ref(self)
+        number = next(_numbers)
+        holders[number] = weakref.ref(self, functools.partial(holders.pop, number))
 
     def __getitem__(self, name: str) -> Array:
         """Return a copy of the rows of one state."""
@@ -145,12 +148,8 @@ class HeldRows(RowsOfBlock):
         added = self.added
         if added is None:
             return True
-        for number, holder in list(self.holders.items()):
-            other = holder()
-            if other is None:
-                self.holders.pop(number, None)
-            elif other is not self:
-                return False
+        if len(self.holders) > 1:
+            return False
         self.writer.write(self.block.arrays, self.start, added)
         self.added = None
         return True
@@ -187,7 +186,8 @@ def homes(writer: Writer, pool: BlockPool, states: Sequence[StreamState], rows: 
         states: what each stream carries; not changed.
         rows: of the bucket that was built for the run.
     """
-    kept = [each.values if isinstance(each.values, HeldRows) and each.values.rest() else None for each in states]
+    carried = [each.values for each in states]  # each read once: others may let a state lie elsewhere meanwhile
+    kept = [values if isinstance(values, HeldRows) and values.rest() else None for values in carried]
     held = [each for each in kept if each is not None]
     fills = sum(state.rows for state in states) == rows
     if len(held) == len(states) and (len(states) == 1 or not fills or whole_block(held, rows) is not None):
@@ -243,13 +243,15 @@ def after_run(
 
 def hand_over(states: Sequence[StreamState], after: Sequence[StreamState]) -> None:
     """Let those who share a block know of states that came in the place of others, or that lie elsewhere now."""
-    moved = [old for old, new in zip(states, after, strict=True) if _block(old) is not _block(new)]
-    leave(moved)
+    moved = []
     for old, new in zip(states, after, strict=True):
         block = _block(new)
-        if old not in moved and block is not None:
+        if block is None or _block(old) is not block:
+            moved.append(old)
+        else:
             block.put_in_place(old, new)
-    if moved:
+    leave(moved)
+    if len(moved) == len(states):  # else those who stay share their blocks with others, too
         share(after)
 
 

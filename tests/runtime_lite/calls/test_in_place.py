@@ -272,6 +272,47 @@ def test_random_lives_hold_what_was_fed(runner: GraphRunner, monkeypatch: pytest
                 assert held(state) == frames_then[-SLOTS:]
 
 
+def test_states_that_were_dropped_are_held_by_nobody(runner: GraphRunner) -> None:
+    _, (kept,) = stepped(runner, [runner.initial_state(1)], [feed(runner, 1)], 1)
+    for number in range(20):  # each run but the last is cancelled
+        _, (after,) = stepped(runner, [kept], [feed(runner, number)], 1)
+    assert isinstance(kept.values, HeldRows)
+    assert len(kept.values.holders) == 2
+    del after
+    assert len(kept.values.holders) == 1
+
+
+def test_a_state_that_comes_to_lie_elsewhere_while_its_stream_goes_on_keeps_its_frames(
+    runner: GraphRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, (state,) = stepped(runner, [runner.initial_state(1)], [feed(runner, 1)], 1)
+    rest = HeldRows.rest
+
+    def rest_late(self: HeldRows) -> bool:
+        own = self.own()  # by another thread, in which a stream leaves the block
+        is_written = rest(self)
+        state.values = own
+        return is_written
+
+    monkeypatch.setattr(HeldRows, "rest", rest_late)
+    (y,), (after,) = stepped(runner, [state], [feed(runner, 2)], 1)
+    assert (y, held(after), held(state)) == (said(2, [1]), [1, 2], [1])
+
+
+def test_those_who_stay_in_a_block_when_one_went_on_beside_a_new_stream_get_rows_of_their_own(
+    summing: Summing, kind: StateKind
+) -> None:
+    runner = GraphRunner("g", in_place_graph((1, 4, 8), kind=kind), summing, check_finite=True)
+    states = [runner.initial_state(1) for _ in range(8)]
+    _, states = stepped(runner, states, [feed(runner, row) for row in range(8)], 8)
+    _, (states[0], _) = stepped(runner, [states[0], runner.initial_state(1)], [feed(runner, 5)] * 2, 4)
+    while len(states) > 1:
+        blocks.leave([states.pop(0)])  # its stream is closed
+    (last,) = states
+    assert isinstance(last.values, HeldRows)
+    assert (held(last), last.values.block.rows) == ([7], 1)
+
+
 def test_threads_that_go_on_from_one_state_do_not_meet(kind: StateKind) -> None:
     runner = GraphRunner("g", in_place_graph(kind=kind), Summing(), check_finite=True)
     _, (begin,) = stepped(runner, [runner.initial_state(1)], [feed(runner, 1, 4)], 1)
