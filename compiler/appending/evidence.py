@@ -25,6 +25,12 @@ ALL_CACHED = 48
 CALLS = (1, 2, 5)
 """Places for the frames of a call that are tried, besides the fewest."""
 
+MORE = (0, 2, 7)
+"""Places of a call beyond the fewest that are tried beside slots, and `FAR`."""
+
+FAR = 512
+"""The most places beyond the fewest that are tried: a mask that hides from some length of a call on, hides there."""
+
 AHEAD = (0, 5)
 """Entries in front of the slots that are tried, besides the fewest."""
 
@@ -84,13 +90,14 @@ def _at_slots(
         return None
     _keep(part, read)
     session, fewest, runs = session_of(part), _fewest(lowered, cache), []
-    sizes_of_call = (fewest,) if own is None else (fewest, fewest + 2)
-    for places, more in itertools.product(sizes_of_call, AHEAD if set(counted) - {own} else (0,)):
+    ahead = AHEAD if set(counted) - {own} else (0,)
+    for (places, cached), more in itertools.product(_places_tried(own, fewest, valid), ahead):
         sizes = {each.axis: places if each is own else each.minimum + more for each in counted}
-        lengths = np.repeat(valid, more + 1)
+        new = sorted({min(fewest - 1 + 2**power, places) for power in range(places.bit_length() + 1)})
+        lengths = np.repeat(cached, max(more + 1, len(new)) if len(cached) <= ROWS else more + 1)
         feed = _feed(part, lowered, sizes, len(lengths))
         numbers = {cache.length_input: lengths} | {
-            each.length_input: each.minimum + np.arange(len(lengths)) % (sizes[each.axis] - each.minimum + 1)
+            each.length_input: np.resize(new if each is own else each.minimum + np.arange(more + 1), len(lengths))
             for each in counted
         }
         feed |= {name: numbers[name].astype(feed[name].dtype) for name in numbers.keys() & feed.keys()}
@@ -100,6 +107,15 @@ def _at_slots(
             return None
         runs.append((lengths, found.take(range(start, start + cache.slots), axis)))
     return runs
+
+
+def _places_tried(own: PaddedAxis | None, fewest: int, valid: Sequence[int]) -> list[tuple[int, Sequence[int]]]:
+    """Places of the calls that are tried, each with the cached frames of its rows: of large calls, few rows."""
+    if own is None:
+        return [(fewest, valid)]
+    most = fewest + FAR if own.maximum is None else min(fewest + FAR, own.maximum)
+    near = sorted({min(fewest + more, most) for more in MORE})
+    return [*((places, valid) for places in near), (most, sorted({valid[0], valid[len(valid) // 2], valid[-1]}))]
 
 
 def _part(lowered: Lowered, value: ir.Value) -> ir.Model:

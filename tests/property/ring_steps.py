@@ -67,7 +67,7 @@ def drawn(seed: int) -> Drawn:
     for layer in range(layers):
         caches = random.choice(["one", "two", "turned"])
         spoil = str(random.choice(["bias", "band", "slope"])) if is_spoiled and layer == layers - 1 else ""
-        nodes.append(_attention(layer, x, caches, spoil, random))
+        nodes.append(_attention(layer, x, caches, spoil, slots, random))
         names = [f"kept_{layer}"] if caches == "one" else [f"keys_{layer}", f"values_{layer}"]
         for name in names:
             axis = 2 if caches == "turned" and name.startswith("keys") else 1
@@ -95,7 +95,7 @@ def drawn(seed: int) -> Drawn:
     return Drawn(lowered, step, is_spoiled)
 
 
-def _attention(layer: int, x: str, caches: str, spoil: str, random: np.random.Generator) -> str:
+def _attention(layer: int, x: str, caches: str, spoil: str, slots: int, random: np.random.Generator) -> str:
     """A layer: what it caches, its scores, and what it adds."""
     new = {"keys": f"MatMul({x}, wk_{layer})", "values": f"MatMul({x}, wv_{layer})"}
     if caches == "one":
@@ -123,7 +123,7 @@ def _attention(layer: int, x: str, caches: str, spoil: str, random: np.random.Ge
         nodes += {
             "bias": f"  bias_{layer} = Mul(far_{layer}, tenth)  spoiled_{layer} = Add(raw_{layer}, bias_{layer})",
             "slope": f"""  bias_{layer} = Mul(far_{layer}, tenth)  spoiled_{layer} = Mul(raw_{layer}, bias_{layer})""",
-            "band": f"""  bound_{layer} = Sub(front, last)
+            "band": f"""  bound_{layer} = Constant<value_ints = [{random.integers(2, slots + CHUNK + 1)}]>()
                 near_{layer} = Less(from_end_{layer}, bound_{layer})
                 banded_{layer} = Where(near_{layer}, raw_{layer}, low)  spoiled_{layer} = Identity(banded_{layer})""",
         }[spoil]

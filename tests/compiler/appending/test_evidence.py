@@ -3,7 +3,7 @@
 import pytest
 
 from compiler import ir as graphs
-from compiler.appending.evidence import require_new_frames, says_where_frames_lie
+from compiler.appending.evidence import is_alike_when_full, require_new_frames, says_where_frames_lie
 from compiler.errors import Refused
 from compiler.stages import Lowered, PaddedAxis, State
 from runtime_lite.format.cache_axis import CacheAxis
@@ -16,23 +16,26 @@ TEXT = """
 (float[batch,5,2] keys, int64[batch] length, int64[batch] chunk, float[batch,time,2] x)
     => (float[batch,5,2] next_keys, float[batch,time,2] y)
 <int64[1] zero = {{0}}, int64[1] one = {{1}}, int64[1] two = {{2}}, int64[1,5] places = {{0, 1, 2, 3, 4}},
- float nothing = {{0}}, int64[1] step = {{{step}}}, int64 room = {{{room}}}>
+ float nothing = {{0}}, int64[1] step = {{{step}}}, int64 room = {{{room}}}, int64[1] many = {{{many}}}>
 {{
     new = Neg(x)  y = Abs(x)
     column = Unsqueeze(length, one)  first = Sub(room, column)  valid = GreaterOrEqual(places, first)
-    size = Shape<start = 1, end = 2>(x)  none = Sub(size, size)  late = Add(column, none)
+    chunks = Unsqueeze(chunk, one)  past = Div(chunks, many)  shown = GreaterOrEqual(places, past)
+    both = And(valid, shown)  size = Shape<start = 1, end = 2>(x)  none = Sub(size, size)  late = Add(column, none)
     mask = {mask}
     all = Concat<axis = 1>(keys, {value})
-    chunks = Unsqueeze(chunk, one)  behind = Mul(chunks, step)  kept = Add(behind, places)
+    behind = Mul(chunks, step)  kept = Add(behind, places)
     entry = Unsqueeze(kept, two)  next_keys = GatherND<batch_dims = 1>(all, entry)
 }}
 """
 
 
-def graph(value: str = "new", mask: str = "Unsqueeze(valid, two)", step: int = 1, room: int = SLOTS) -> Lowered:
+def graph(
+    value: str = "new", mask: str = "Unsqueeze(valid, two)", step: int = 1, room: int = SLOTS, many: int = 100
+) -> Lowered:
     return Lowered(
         "g",
-        parse(TEXT.format(value=value, mask=mask, step=step, room=room)),
+        parse(TEXT.format(value=value, mask=mask, step=step, room=room, many=many)),
         states=(State("keys", "next_keys", 1, "past"),),
         caches=(CACHE,),
         batch_axis="batch",
@@ -64,11 +67,28 @@ def test_a_next_state_of_something_else_is_refused(lowered: Lowered, message: st
     (graph(room=4), False),
     (graph(mask="Unsqueeze(first, two)"), False),
     (graph(mask="Greater(x, nothing)"), False),
+    (graph(mask="Unsqueeze(both, two)", many=2), False),
+    (graph(mask="Unsqueeze(both, two)", many=6), False),
+    (graph(mask="Unsqueeze(both, two)", many=100), False),
 ])  # fmt: skip
 def test_a_condition_says_where_frames_lie_at_every_length_or_not(lowered: Lowered, holds: bool) -> None:
     mask = value_of(lowered, "mask")
     assert says_where_frames_lie(lowered, CACHE, mask, 1) == holds  # type: ignore[arg-type]
     assert graphs.outputs_named(lowered.model).keys() == {"next_keys", "y"}
+
+
+@pytest.mark.parametrize(("lowered", "holds"), [
+    (graph(), True),
+    (graph(room=3), True),
+    (graph(mask="Greater(x, nothing)"), False),
+    (graph(mask="Unsqueeze(shown, two)", many=2), False),
+    (graph(mask="Unsqueeze(shown, two)", many=6), False),
+    (graph(mask="Unsqueeze(shown, two)", many=100), False),
+])  # fmt: skip
+def test_what_lies_beside_a_full_cache_is_alike_for_all_slots_at_every_length_or_not(
+    lowered: Lowered, holds: bool
+) -> None:
+    assert is_alike_when_full(lowered, CACHE, value_of(lowered, "mask"), 1) == holds  # type: ignore[arg-type]
 
 
 BEHIND = """
