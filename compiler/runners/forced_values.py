@@ -215,7 +215,7 @@ class TeacherForcedRuns:
             states = dict(self.old.runner.states)
 
     def _forced_run(self, number: int, feed: Feed, states: Mapping[str, Array]) -> TeacherForcedRun:
-        lengths, given = dict(self.old.runner.lengths), mapped(self.maps, states)
+        lengths, given = dict(self.old.runner.lengths), mapped(self.maps, self._in_front(states))
         inputs = self.old.full_feed(feed, states), self.new.full_feed(feed, given)
         right = self.old.call(feed, states)
         own = self.new.call(feed, given)
@@ -230,6 +230,22 @@ class TeacherForcedRuns:
         )
         more = {f"{FORCED}{name}": forced_run.given(name) for name in self.names}
         return dataclasses.replace(forced_run, local=self.forced.call(feed, given, more))
+
+    def _in_front(self, states: Mapping[str, Array]) -> dict[str, Array]:
+        """States of the graph before; the oldest frame in the first slot where the graph after gives new ones alone."""
+        moved, kinds = dict(states), {cache.axis: cache.kind for cache in self.after.caches}
+        for state in self.before.states if self.before.is_padded else ():
+            cache, axis = self.before.cache_of(state), state.frames_axis
+            if (
+                cache is None
+                or axis is None
+                or not cache.kind.is_given_whole
+                or kinds.get(cache.axis, cache.kind).is_given_whole
+            ):
+                continue
+            rows = zip(states[state.input], self.old.runner.lengths[cache.axis].tolist(), strict=True)
+            moved[state.input] = np.stack([np.roll(row, length, axis - 1) for row, length in rows])
+        return moved
 
     def _place(self, name: str, right: Array, own: Array, feed: Feed) -> tuple[slice, ...]:
         """Without padding; of caches the newest entries that both have."""

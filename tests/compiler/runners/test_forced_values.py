@@ -5,16 +5,19 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as graphs
+from compiler.passes.overwrite_states import OverwriteStates
 from compiler.passes.pack_states import PackStates
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
 from compiler.runners.forced_values import TeacherForcedRun, TeacherForcedRuns, common_values, read_by, section_of
 from compiler.runners.instrumented import forced
+from compiler.runners.stream import OriginalCall
 from compiler.stages import Lowered
 from compiler.verify.differences import max_abs_difference
 from tests.kit.deep_stream import behind, change_weight, deep_stream, steps_of
 from tests.kit.graphs import parse, random_weights
 from tests.kit.offline import offline
+from tests.kit.short_chunks import chunk, padded
 
 OFFLINE = """(float[batch,time,4] x, float[4,4] w) => (float[batch,s,4] y) <int64[1] one = {1}>
  { h = MatMul(x, w) e = Exp(h) m = ReduceMean<keepdims = 1>(e, one) y = Sub(e, m) }"""
@@ -53,6 +56,13 @@ def test_padding_of_caches_is_left_as_the_graph_has_it() -> None:
     change_weight(after.model, "wv_1", 1.5)
     forced_runs = list(TeacherForcedRuns(before, after, common_values(before, after)).run(steps))
     assert [wrong_values(forced_run) for forced_run in forced_runs] == [["value_1"]] * 4
+
+
+def test_states_are_given_where_a_graph_has_them_that_gives_new_frames_alone() -> None:
+    before, after = padded(), OverwriteStates().apply(padded()).lowered
+    steps = [OriginalCall(chunk(length, number), {}, {}) for number, length in enumerate((1, 2, 3, 1, 2, 4))]
+    forced_runs = TeacherForcedRuns(before, after, ["frames", "logits"])
+    assert [wrong_values(forced_run) for forced_run in forced_runs.run(steps)] == [[]] * len(steps)
 
 
 def test_states_are_given_as_the_pass_has_packed_them() -> None:
