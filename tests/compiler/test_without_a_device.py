@@ -132,6 +132,7 @@ def test_a_graph_that_the_target_refuses_leaves_nothing(project: Project) -> Non
     assert digest_of(project.folder) == before
 
 
+@pytest.mark.slow
 def test_where_the_device_is_the_engines_are_built_verified_and_timed(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +172,7 @@ def trial_in(kind: str) -> Callable[..., tuple[TrialEngine, bytes]]:
     return built
 
 
+@pytest.mark.slow
 def test_where_only_a_builder_is_the_graphs_are_built_and_not_run(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def test_a_refusal_that_did_not_come_before_is_stricter(corpus: Corpus) -> None:
     assert result.outcome == "stricter", result
 
 
+@pytest.mark.slow
 def test_a_change_that_nothing_reaches_is_no_catch(corpus: Corpus) -> None:
     signal = mutations_of("compiler/analysis/rules/signal.py")[-1]
     assert tried(signal, corpus).outcome == "unreached"
@@ -84,11 +85,13 @@ def test_a_process_that_ends_is_a_crash() -> None:
     assert in_child(run, PATIENCE_S).outcome == "caught"
 
 
+@pytest.mark.slow
 def test_without_a_mutation_nothing_is_seen(corpus: Corpus) -> None:
     trial = Trial(lambda: None, corpus.nodes[:20], corpus.graphs[:10])
     assert in_child(trial.run, PATIENCE_S).outcome == "unseen"
 
 
+@pytest.mark.slow
 def test_verdicts_that_say_too_much_are_caught(corpus: Corpus) -> None:
     found = [each for each in weakenings_of(corpus) if each.rule.startswith("CV")]
     results = [
@@ -109,6 +112,7 @@ def test_a_bound_that_no_test_tries_is_caught_by_attacks_beside_theirs(corpus: C
     assert Beside(corpus, 100, 0).again(mutation, first).by == ["attack"]
 
 
+@pytest.mark.slow
 def test_what_is_found_without_a_mutation_counts_for_nothing(corpus: Corpus) -> None:
     beside = Beside(corpus, 20, 0)
     attack = corpus.nodes[0]
