@@ -57,6 +57,7 @@ def test_build_without_cache_is_byte_identical(shared: Project, project: Project
 GATE = "net: {max_abs: 1.0e-5, chained_steps: 8}"
 
 
+@pytest.mark.slow
 def test_drift_is_measured_and_kept_in_the_receipts(project: Project) -> None:
     project.replace("tiny.yaml", GATE, "net: {max_abs: 1.0e-5, chained_steps: 8, drift: {steps: 60}}")
     ended = project.build()
@@ -93,6 +94,7 @@ def scale_logits(model: ir.Model) -> None:
     model.graph.outputs[list(model.graph.outputs).index(exact)] = scaled.outputs[0]
 
 
+@pytest.mark.slow
 def test_drift_that_grows_fails_the_build(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error is planted and rises with the data's level, so that no machine's rounding decides."""
     project.write("rising.py", RISING)
@@ -125,6 +127,7 @@ def check_report_of_drift(report: dict[str, Any], page: str) -> None:
         assert words in page
 
 
+@pytest.mark.slow
 def test_a_gate_that_only_what_ships_fails_names_the_node_of_the_pass_that_rounds(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

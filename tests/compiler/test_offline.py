@@ -36,6 +36,7 @@ def alone(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return labels.numpy(), topic.numpy()
 
 
+@pytest.mark.slow
 def test_the_bundle_answers_rows_of_any_length_as_the_model_does_alone(built: Project) -> None:
     rng = np.random.default_rng(5)
     rows = [{"features": rng.standard_normal((1, length, 4)).astype(np.float32)} for length in (3, 20, 7, 11, 8)]
@@ -51,6 +52,7 @@ def test_the_bundle_answers_rows_of_any_length_as_the_model_does_alone(built: Pr
                 np.testing.assert_allclose(got, wanted, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_second_build_comes_from_the_cache_and_is_the_same(built: Project) -> None:
     ended = built.build(recipe="tiny_offline.yaml", out="again")
     assert ended.code == 0 and ended.stages(cached=False) == ["net:data"]  # drawn anew, as no file stands for it
@@ -73,12 +75,14 @@ def test_a_second_build_comes_from_the_cache_and_is_the_same(built: Project) -> 
         ("gates.parity.net.chained_steps=2", 0, ""),
     ],
 )
+@pytest.mark.slow
 def test_what_does_not_fit_is_refused(built: Project, setting: str, code: int, words: str) -> None:
     ended = built.build("--set", setting, recipe="tiny_offline.yaml", out="other")
     assert ended.code == code, ended.err
     assert words in ended.message
 
 
+@pytest.mark.slow
 def test_the_certificate_is_replayed_and_its_smallest_length_holds(built: Project, tmp_path: Path) -> None:
     ended = built.run("verify", "bundle")
     assert ended.code == 0 and "2 graph files follow from it byte for byte" in ended.out

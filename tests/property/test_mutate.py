@@ -39,6 +39,7 @@ def only(module: str, function: str, before: str, after: str) -> Mutation:
     return found[0]
 
 
+@pytest.mark.slow
 def test_every_module_is_mutated_and_every_mutation_has_a_name_of_its_own() -> None:
     keys = [each.key for module in modules() for each in mutations_of(module)]
     assert len(keys) == len(set(keys)) > 4000

@@ -103,6 +103,7 @@ def test_a_module_in_the_place_of_the_standard_library_is_followed(folder: Path)
     assert "file colorsys.py" in imported("factory:build", folder).reads
 
 
+@pytest.mark.slow
 def test_a_module_named_at_run_time_may_be_any(folder: Path) -> None:
     write(folder, factory="import importlib\nNAME = 'hid' + 'den'\nimportlib.import_module(NAME)", hidden="")
     importlib.import_module("factory")

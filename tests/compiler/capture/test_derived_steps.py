@@ -62,6 +62,7 @@ def project(folder: Path, drawing: Drawing) -> Project:
     return made
 
 
+@pytest.mark.slow
 def test_a_decoder_of_whole_sequences_is_built_and_pushed_to_call_by_call(tmp_path: Path) -> None:
     drawing = Drawing(positions="skewed", groups=1, mask="truths")
     ended = project(tmp_path, drawing).build(recipe="whole.yaml")

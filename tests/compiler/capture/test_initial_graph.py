@@ -30,12 +30,14 @@ def test_states_of_a_recipe_know_their_frames_axis() -> None:
     assert states_of(spec) == (State("cache", "next_cache", 2, "frames"), State("context", "next_context", None))
 
 
+@pytest.mark.slow
 def test_parity_that_never_sees_the_window_overflow_is_a_wrong_recipe(project: Project) -> None:
     ended = project.build("--set", "gates.parity.net.chained_steps=3")
     assert ended.code == 2
     assert "chained_steps: expected at least 4 steps, so that a window of 8 frames overflows at 4 per call" in ended.err
 
 
+@pytest.mark.slow
 def test_a_window_smaller_than_a_call_is_a_wrong_recipe(project: Project) -> None:
     ended = project.build("--set", "graphs.net.axes.cache.window=3")
     assert ended.code == 2

@@ -234,6 +234,7 @@ def test_layers_of_attention_are_captured_operator_by_operator_and_under_their_m
     np.testing.assert_allclose(got, module(x).detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_frames_behind_a_recurrence_are_those_of_any_utterance_although_another_was_unrolled_before() -> None:
     with torch.no_grad(), contextlib.suppress(Exception):
         torch.export.export(

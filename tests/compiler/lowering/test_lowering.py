@@ -120,7 +120,11 @@ def checkpoint_byte(project: Project) -> None:
             id="option of the last pass",
         ),
         pytest.param(
-            lambda p: None, ("--set", "gates.parity.net.max_abs=2.0e-5"), [*LOWERED, *SHIPPED], id="tolerance"
+            lambda p: None,
+            ("--set", "gates.parity.net.max_abs=2.0e-5"),
+            [*LOWERED, *SHIPPED],
+            id="tolerance",
+            marks=pytest.mark.slow,
         ),
         pytest.param(lambda p: p.write("unrelated.txt", "x"), (), ALWAYS, id="nothing that matters"),
     ],

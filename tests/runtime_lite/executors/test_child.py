@@ -381,6 +381,7 @@ def test_what_a_child_cannot_import_is_refused() -> None:
 
 
 @pytest.mark.parametrize("call", ["socketpair", "memfd_create", "Popen"])
+@pytest.mark.slow
 def test_without_descriptors_or_processes_a_run_is_refused_by_name_and_the_next_one_runs(
     path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
