@@ -1,4 +1,4 @@
-"""What a graph gives for a state along a cache, and what lies beside its slots, found by running that part of it.
+"""Runs parts of a graph to find what it gives for a state along a cache, and what lies beside the slots.
 
 Shown is that the next state holds the cached frames and behind them those of one value, the new frames, as many as the
 call has: then this value is all that a call needs to give. What moves frames reads nothing else but true lengths, which
@@ -29,7 +29,7 @@ MORE = (0, 2, 7)
 """Places of a call beyond the fewest that are tried beside slots, and `FAR`."""
 
 FAR = 512
-"""The most places beyond the fewest that are tried: a mask that hides from some length of a call on, hides there."""
+"""Places beyond the fewest in the largest call that is tried; a mask that changes in longer calls is not noticed."""
 
 AHEAD = (0, 5)
 """Entries in front of the slots that are tried, besides the fewest."""

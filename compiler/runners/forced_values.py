@@ -19,7 +19,7 @@ from compiler import ir as graphs
 from compiler.runners.choose import runner_of
 from compiler.runners.coded_states import codes_of, outputs_in_numbers
 from compiler.runners.instrumented import FORCED, exposed, forced, values_named
-from compiler.runners.stream import OriginalCall, mapped
+from compiler.runners.stream import OriginalCall, mapped, rolled_rows
 from compiler.stages import Array, Feed, Lowered, newest
 
 
@@ -236,15 +236,11 @@ class TeacherForcedRuns:
         moved, kinds = dict(states), {cache.axis: cache.kind for cache in self.after.caches}
         for state in self.before.states if self.before.is_padded else ():
             cache, axis = self.before.cache_of(state), state.frames_axis
-            if (
-                cache is None
-                or axis is None
-                or not cache.kind.is_given_whole
-                or kinds.get(cache.axis, cache.kind).is_given_whole
-            ):
+            if cache is None or axis is None:
                 continue
-            rows = zip(states[state.input], self.old.runner.lengths[cache.axis].tolist(), strict=True)
-            moved[state.input] = np.stack([np.roll(row, length, axis - 1) for row, length in rows])
+            if cache.kind.is_given_whole and not kinds.get(cache.axis, cache.kind).is_given_whole:
+                lengths = self.old.runner.lengths[cache.axis].tolist()
+                moved[state.input] = rolled_rows(self.before, states[state.input], axis, lengths)
         return moved
 
     def _place(self, name: str, right: Array, own: Array, feed: Feed) -> tuple[slice, ...]:

@@ -167,9 +167,7 @@ class Runner:
         begins = [cache.kind.oldest(cache.slots, length) for length in self.lengths[cache.axis].tolist()]
         if not any(begins):
             return array
-        rows = [array] if self.lowered.batch_axis is None else np.split(array, len(array))
-        turned = [np.roll(row, begin, state.frames_axis) for row, begin in zip(rows, begins, strict=True)]
-        return np.concatenate(turned)
+        return rolled_rows(self.lowered, array, state.frames_axis, begins)
 
     def valid(self, name: str, array: Array, feed: Feed) -> tuple[slice, ...]:
         """The place in an output of `call` that is no padding behind the frames of the longest row."""
@@ -206,6 +204,19 @@ class Runner:
                 self.states[state.input] = with_frames(self.lowered, state, self.states[state.input], new, *counts)
         self.lengths |= after
         return outputs
+
+
+def rolled_rows(lowered: Lowered, array: Array, axis: int, places: Sequence[int]) -> Array:
+    """An array with the entries of each row moved along an axis, those behind its end to its beginning.
+
+    Args:
+        lowered: the graph; without a batch axis all of the array is one row.
+        array: rows in front.
+        axis: along which entries move.
+        places: number of places by which those of each row move.
+    """
+    rows = [array] if lowered.batch_axis is None else np.split(array, len(array))
+    return np.concatenate([np.roll(row, count, axis) for row, count in zip(rows, places, strict=True)])
 
 
 def with_frames(lowered: Lowered, state: State, frames: Array, new: Array, lengths: Array, added: Array | int) -> Array:

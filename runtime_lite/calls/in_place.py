@@ -1,9 +1,9 @@
 """States that are written in place: a call gives their new frames, which go into the memory that a stream has.
 
-A step then moves its frames, not whole caches. What a call gave is written when the stream goes on, and not before;
-and only if nobody else holds what lies there: a state that was kept, of a run that was cancelled or that another thread
-is in. Otherwise the rows are copied first. So nothing is written where a state that is held lies, and each is what it
-was, whatever came after it. States that a call gives whole, such as contexts of convolutions, may lie beside caches.
+A step then moves its frames, not whole caches. The frames that a call gave are written when the stream goes on, and
+only if nobody else holds the rows: a caller that kept a state, a run that was cancelled, another thread. Otherwise the
+rows are copied first, so that a state that somebody holds never changes. States that a call gives whole, such as
+contexts of convolutions, may lie beside caches.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""What a kind of state says of itself: how a manifest writes it, what a call gives for it, and where frames lie.
+"""Defines what every kind of state answers: its words in a manifest, what a call gives for it, where its frames are.
 
 Frames lie in slots. A kind knows arithmetic alone, no graph and no arrays of frames: whoever holds arrays asks it.
 """
@@ -16,7 +16,7 @@ Lengths: TypeAlias = NDArray[Any]
 
 
 class StateKind(Protocol):
-    """One kind of state; what most kinds have in common is said here.
+    """One kind of state; the defaults here are those of most kinds.
 
     Attributes:
         name: as messages write it, in the plural.

@@ -25,16 +25,16 @@ class Ring(StateKind):
     is_given_whole: ClassVar[bool] = False
 
     def most(self, slots: int) -> int:
-        """Full, and the oldest frame in the last slot."""
+        """The length of a full cache whose oldest frame is in the last slot."""
         return 2 * slots - 1
 
     def valid(self, slots: int, lengths: Lengths) -> Lengths:
-        """As many as there are slots, of a length that is larger."""
+        """The length, but at most the number of slots."""
         frames: Lengths = np.minimum(lengths, slots)
         return frames
 
     def after(self, slots: int, lengths: Lengths, added: Lengths | int) -> Lengths:
-        """Full caches count around."""
+        """Lengths of full caches go from `slots` to `2 * slots - 1` and start again."""
         frames = lengths + added
         counted: Lengths = np.where(frames < slots, frames, slots + frames % slots)
         return counted
