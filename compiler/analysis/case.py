@@ -58,26 +58,26 @@ class Case:
 
     @property
     def op(self) -> str:
-        """The operator's name."""
+        """Return the operator's name."""
         return self.node.op_type
 
     def has(self, operand: int) -> bool:
-        """Whether an optional input is there."""
+        """Whether an optional input is given."""
         return operand < len(self.facts) and self.facts[operand] is not None
 
     @property
     def present(self) -> list[int]:
-        """Indices of the inputs that are there."""
+        """Return the indices of the inputs that are given."""
         return [index for index in range(len(self.facts)) if self.has(index)]
 
     def fact(self, operand: int = 0) -> Fact:
-        """The fact of an input, with the fills stated so far."""
+        """Return the fact of an input, with the fills stated before."""
         fact = self.facts[operand] if operand < len(self.facts) else None
         assert fact is not None
         return fact
 
     def is_of_rows(self, operand: int) -> bool:
-        """Whether an input is data of rows, of the only one where there is no batch axis."""
+        """Whether an input has an entry per row; without a batch axis, whether it is fed data."""
         fact = self.fact(operand)
         is_fed = self.batch is None and not fact.is_number and self.node.inputs[operand] in self.fed
         return is_fed or fact.rows_axis is not None
@@ -112,7 +112,7 @@ class Case:
         return len(self.dims(operand))
 
     def axis(self) -> int:
-        """The axis that the node works along, counted from the front.
+        """Return the axis that the node works along, counted from the front.
 
         Raises:
             Refused: the rank of its first input is unknown, or the axis is computed.
@@ -138,11 +138,11 @@ class Case:
         return array_of(self.node.inputs[operand]) if operand < len(self.node.inputs) else None
 
     def integers(self, operand: int) -> tuple[Dim, ...] | None:
-        """The elements of a small integer input where they are known: constants, or expressions over axis names."""
+        """Return the elements of a small integer input: constants or expressions over axis names; else None."""
         return integers_of(self.node.inputs[operand]) if self.has(operand) else None
 
     def known(self, output: int) -> tuple[Dim, ...] | None:
-        """The elements of a small integer output where shape inference knows them."""
+        """Return the elements of a small integer output that shape inference knows; None if unknown."""
         return integers_of(self.node.outputs[output])
 
     @property
@@ -190,11 +190,11 @@ class Case:
         return _extreme(self.dtype(operand), 1)
 
     def depends(self, size: Dim) -> bool:
-        """Whether a size follows from the batch or a padded axis."""
+        """Whether a size depends on the batch or on a padded axis."""
         return any(str(name) == self.batch or str(name) in self.sides for name in symbols_of(size))
 
     def layout(self, size: Dim) -> Axis | None:
-        """The layout of an axis that the node creates with a size computed from axis lengths; None for a fixed one.
+        """Return the layout of an axis that the node creates with a computed size; None for a fixed size.
 
         Raises:
             Refused: the size mixes the batch with lengths, or lengths of different sides.
@@ -220,13 +220,13 @@ class Case:
         return (Frames((Segment(size, sides.pop()),)),)
 
     def fill(self, operand: int, axis: int, value: float) -> Fact:
-        """State that the padding of one axis of an operand must hold `value`; nothing happens where it does already.
+        """Require that the padding of one axis of an operand holds `value`; does nothing where it already does.
 
         Returns:
             The operand's fact afterwards.
 
         Raises:
-            Refused: the operand is shared by all rows, which have lengths of their own, and has no place for the batch.
+            Refused: rows have lengths of their own, and the shared operand has no axis for the batch.
         """
         fact = self.fact(operand)
         padding = fact.padding(axis)
@@ -240,7 +240,7 @@ class Case:
         return filled
 
     def clamp(self, operand: int, low: int, high: int) -> Fact:
-        """State that an operand of indices must stay within legal bounds wherever it is padding; a no-op where it does.
+        """Require that an operand of indices stays within bounds wherever it is padding; does nothing where it does.
 
         Returns:
             The operand's fact afterwards.
@@ -267,7 +267,7 @@ class Case:
         return make_fact({**fact.tracked, 0: rows}, fact.content)
 
     def rewrite(self, kind: str, *details: object) -> None:
-        """State that the node needs another form."""
+        """Require that the node is rewritten in another form."""
         self.needs.append(Rewrite(kind, details))
 
     def verdict(
@@ -279,7 +279,7 @@ class Case:
         at_least_one: Iterable[Dim] = (),
         assumes: Iterable[Assumption] = (),
     ) -> Verdict:
-        """The verdict with the needs stated so far. One fact given stands for every output."""
+        """Return the verdict with the needs stated before; a single fact stands for every output."""
         facts = outputs if len(outputs) == len(self.node.outputs) else outputs[:1] * len(self.node.outputs)
         assumed = tuple(each for each in assumes if each.is_needed(self.fact(each.operand).valid))
         return Verdict(rule, facts, reason, tuple(self.needs), pointwise, tuple(at_least_one), assumed)
@@ -287,11 +287,11 @@ class Case:
     def output(
         self, axes: Mapping[int, Axis], content: Callable[[Region], Interval], index: Index | None = None
     ) -> Fact:
-        """An output's fact."""
+        """Return the fact of an output."""
         return make_fact(axes, content, index)
 
     def moved(self, operand: int, positions: Mapping[int, int]) -> Fact:
-        """The fact of an operand whose axes go to new positions (untracked ones need not be listed).
+        """Return the fact of an operand whose axes move to new positions; untracked axes need not be listed.
 
         Raises:
             Refused: a tracked axis has no new position.
@@ -314,10 +314,10 @@ class Case:
         )
 
     def refuse_rows(self, operand: int, axis: int, verb: str) -> None:
-        """Refuse when the batch lies in an axis that the op acts along.
+        """Refuse a node that acts along the axis of the batch.
 
         Raises:
-            Refused: it does.
+            Refused: the axis holds the batch.
         """
         found = self.fact(operand).axis(axis)
         if found is not None and has_rows(found):
@@ -327,10 +327,10 @@ class Case:
             )
 
     def simple_frames(self, operand: int, axis: int) -> Frames | None:
-        """The frames of an axis that the op acts along; None when it is not padded.
+        """Return the frames of an axis that the node acts along; None where it is not padded.
 
         Raises:
-            Refused: the batch is in it, or it was merged with another axis.
+            Refused: the axis holds the batch, or was merged with another axis.
         """
         self.refuse_rows(operand, axis, "acts along")
         found = self.fact(operand).axis(axis)
@@ -346,10 +346,10 @@ class Case:
         return factor
 
     def reduced_size(self, operand: int, axis: int) -> Dim | None:
-        """The size of a padded axis, merged or not, that the op reduces; None when it is not padded.
+        """Return the size of a padded axis, merged or not, that the node reduces; None where it is not padded.
 
         Raises:
-            Refused: the batch is in it.
+            Refused: the axis holds the batch.
         """
         self.refuse_rows(operand, axis, "reduces over")
         found = self.fact(operand).axis(axis)
@@ -367,7 +367,7 @@ def _extreme(dtype: ir.DataType, sign: int) -> float:
 
 
 def broadcast(case: Case, operands: Sequence[int], out_rank: int) -> dict[int, Axis]:
-    """The layouts of the output of a broadcasting op; what holds one number everywhere is laid out as what it meets.
+    """Return the layouts of a broadcast output; an operand with one value everywhere takes the layout it meets.
 
     Raises:
         Refused: a tracked axis meets another layout, or a fixed number of entries other than 1.
@@ -398,19 +398,19 @@ def broadcast(case: Case, operands: Sequence[int], out_rank: int) -> dict[int, A
 
 
 def region_of(case: Case, operand: int, region: Region, out_rank: int) -> Region:
-    """The region of a broadcast operand that a region of the output reads."""
+    """Return the region of a broadcast operand that is read for a region of the output."""
     shift = out_rank - case.rank(operand)
     padded = case.fact(operand).padded
     return frozenset(at - shift for at in region if at - shift in padded)
 
 
 def read(case: Case, operand: int, region: Region, out_rank: int) -> Interval:
-    """What a region of a broadcasting op's output reads of one operand."""
+    """Return the interval of what a region of a broadcast output reads from one operand."""
     return case.fact(operand).content(region_of(case, operand, region, out_rank))
 
 
 def everywhere(fact: Fact, region: Region, along: int) -> Interval:
-    """What lies along an axis at the places of a region of the other axes: valid and padded entries together."""
+    """Return the interval of all entries along an axis, valid and padded, in a region of the other axes."""
     others = frozenset(region) - {along}
     with_padding = [others | {along}] if along in fact.padded else []
     return hull(*(fact.content(each) for each in (others, *with_padding)))

@@ -23,7 +23,7 @@ SCHEMA = 1
 
 
 def records(derivation: Derivation) -> tuple[dict[str, Any], ...]:
-    """One record per judged node, in graph order."""
+    """Return one record per judged node, in graph order."""
     return tuple(_record(each) for each in derivation.judged)
 
 
@@ -39,7 +39,7 @@ def certificate(
     ranges: Ranges | None = None,
     maximum: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """The whole certificate of one graph.
+    """Return the whole certificate of one graph.
 
     Args:
         axes: the tracked axes.
@@ -47,10 +47,10 @@ def certificate(
         length_inputs: per padded axis, the graph input with its true lengths.
         mask_inputs: graph inputs that are 1 at valid slots: the size they cover, and on which side valid slots lie.
         minimum: per padded axis, the smallest length that is proved.
-        becomes: values that another form computes now, by their old names.
+        becomes: new names of values that a rewrite computes, by their old names.
         states: the states along caches: `input`, `output`, `axis`, `cache`, `slots`, and what a call `adds`.
         replaced: the other states, each of which has one size: `input` and `output`.
-        ranges: the whole numbers that inputs hold, as far as they are known.
+        ranges: the least and largest integer of inputs, where known.
         maximum: per padded axis, the largest number of slots that is proved, where something in the graph limits it.
     """
     return {
@@ -76,7 +76,7 @@ def certificate(
 
 
 def _assumed(steps: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What single steps take for granted, in words."""
+    """Return, as text, which inputs of nodes are assumed to be finite or free of NaN."""
     return [
         f"{'no valid entry is NaN' if what == 'no NaN' else 'all valid entries are finite'} in "
         f"{step['inputs'][operand]!r}, which {step['node']!r} ({step['op']}) reads"
@@ -117,7 +117,7 @@ def _text(size: Dim) -> str:
 
 
 def fact_record(fact: Fact) -> dict[str, Any]:
-    """One fact as plain data."""
+    """Return a fact as plain data."""
     record: dict[str, Any] = {
         "axes": {str(at): [_factor(factor) for factor in axis] for at, axis in fact.axes},
         "contents": [[sorted(region), *_interval(content)] for region, content in fact.contents],
@@ -130,7 +130,7 @@ def fact_record(fact: Fact) -> dict[str, Any]:
 
 
 def fact_of(record: Mapping[str, Any]) -> Fact:
-    """The fact that `fact_record` wrote."""
+    """Return the fact that `fact_record` wrote."""
     index = record.get("index")
     return Fact(
         axes=tuple((int(at), tuple(map(_read_factor, factors))) for at, factors in record["axes"].items()),

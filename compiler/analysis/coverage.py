@@ -56,7 +56,7 @@ class Covered:
 
 
 def covered() -> list[Covered]:
-    """All operators of the opsets and of the rule table, by domain and name."""
+    """Return all operators of the opsets and of the rule table, by domain and name."""
     defined = defined_operators()
     entries = {key: (module, entry) for module in MODULES for key, entry in module.TABLE.items()}
     found = []
@@ -79,7 +79,7 @@ def covered() -> list[Covered]:
 
 
 def defined_operators() -> dict[str, tuple[int, ...]]:
-    """The operators of ai.onnx, with the opsets of `OPSETS` that define them and do not call them out of date."""
+    """Return the operators of ai.onnx with the opsets of `OPSETS` that define them without deprecating them."""
     schemas = [each for each in onnx.defs.get_all_schemas_with_history() if not each.domain]
     opsets: dict[str, list[int]] = {}
     for opset in OPSETS:
@@ -94,7 +94,7 @@ def defined_operators() -> dict[str, tuple[int, ...]]:
 
 
 def page() -> str:
-    """The text of docs/generated/coverage.md."""
+    """Return the text of docs/generated/coverage.md."""
     found = covered()
     standard = [each for each in found if not each.domain]
     counts = [
@@ -117,7 +117,7 @@ def page() -> str:
 
 
 def _table(members: Sequence[Covered]) -> Iterator[str]:
-    """One line per operator."""
+    """Yield the lines of a table, one per operator."""
     yield "| operator | opsets | rule | refused, because it |"
     yield "|---|---|---|---|"
     for each in members:
@@ -128,12 +128,12 @@ def _table(members: Sequence[Covered]) -> Iterator[str]:
 
 
 def _range(opsets: Sequence[int]) -> str:
-    """`17-23`: opsets that define an operator follow each other."""
+    """Return consecutive opsets as a range, such as `17-23`."""
     return f"{opsets[0]}-{opsets[-1]}" if len(opsets) > 1 else "".join(map(str, opsets))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the page."""
+    """Write docs/generated/coverage.md."""
     parser = argparse.ArgumentParser(prog="python -m compiler.analysis.coverage", description=__doc__)
     parser.add_argument("--write", type=Path, default=PAGE, help="the file to write")
     parser.parse_args(arguments).write.write_text(page(), encoding="utf-8")

@@ -15,7 +15,7 @@ from compiler.analysis.window_numbers import fact_alike
 
 
 def on_data(rule: Rule) -> Rule:
-    """The rule, for operands without axis lengths.
+    """Wrap a rule so that it sees data alone: operands computed from axis lengths are resolved first.
 
     Raises:
         Refused: an axis length is used next to data.

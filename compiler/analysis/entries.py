@@ -54,10 +54,10 @@ class Entries:
         self.known: dict[ir.Value, Entry | None] = {}
 
     def of(self, value: ir.Value | None) -> Entry:
-        """The entry of a value at its places.
+        """Return the symbolic entry of a value as a function of its position.
 
         Raises:
-            Unknown: it depends on data, or is not derived.
+            Unknown: the entry depends on data, or cannot be derived.
         """
         if value is None:
             raise Unknown
@@ -94,17 +94,17 @@ class Entries:
         return entry
 
     def numbers(self, node: ir.Node) -> list[sympy.Expr]:
-        """The entries of a node's operands at the places of its output.
+        """Return the symbolic entries of a node's operands at the position of its output.
 
         Raises:
-            Unknown: one is not derived, or is no number.
+            Unknown: one cannot be derived, or is not a number.
         """
         rank = len(_dims(node.outputs[0]))
         found = [self.spread(value, rank) for value in node.inputs if value is not None]
         return [_number(each) for each in found]
 
     def spread(self, value: ir.Value | None, rank: int) -> Entry:
-        """The operand's entry at the positions of a result with `rank` axes, by broadcasting."""
+        """Return the symbolic entry of an operand broadcast to a result with `rank` axes."""
         entry = self.of(value)
         own = _dims(value)
         shift = rank - len(own)
@@ -112,7 +112,7 @@ class Entries:
 
 
 def counted_axis(value: ir.Value, entry: int | None = None) -> int | None:
-    """The axis along which a value holds 0, 1, 2, ... for all lengths, or None.
+    """Return the axis along which a value holds 0, 1, 2, ... for all lengths; None where there is none.
 
     Args:
         value: the value.
@@ -142,7 +142,7 @@ def stays_below(value: ir.Value, size: Dim) -> bool:
 
 
 def never_zero(value: ir.Value) -> bool:
-    """Whether no entry of a value is 0, for all lengths; so is the larger of anything and a number above 0."""
+    """Whether no entry of a value is 0, for all lengths."""
     entries = Entries()
     try:
         held, dims = _number(entries.of(value)), _dims(value)
@@ -165,7 +165,7 @@ def _is_positive(entries: Entries, value: ir.Value) -> bool:
 
 
 def number_everywhere(value: ir.Value) -> sympy.Expr | None:
-    """The number over axis names that a value holds at every place; None where it is not derived, or differs."""
+    """Return the number, over axis names, that a value holds at every position; None where unknown or varying."""
     try:
         held = _number(Entries().of(value))
     except Unknown:
@@ -174,9 +174,9 @@ def number_everywhere(value: ir.Value) -> sympy.Expr | None:
 
 
 def uniform_values(values: Sequence[ir.Value], filled: Mapping[ir.Value, Dim]) -> dict[ir.Value, np.ndarray]:
-    """The values that hold one number at every position for all lengths, with the number.
+    """Return the values that hold one number at every position for all lengths, with that number.
 
-    A value that never has an entry has a number of shape [0].
+    A value that is empty at every length has a number of shape [0].
     """
     entries, found = Entries(filled), {}
     for value in values:
@@ -196,7 +196,7 @@ def uniform_values(values: Sequence[ir.Value], filled: Mapping[ir.Value, Dim]) -
 
 
 def _is_never_negative(entry: sympy.Expr, dims: Sequence[Dim]) -> bool:
-    """Whether a number is 0 or more at every place of axes of such sizes, whatever the lengths."""
+    """Whether a symbolic entry is at least 0 at every position of axes of these sizes, for all lengths."""
     least = sympy.expand(sympy.sympify(normal_form(entry)))
     for part in least.atoms(sympy.Min, sympy.Max):
         if part.free_symbols & set(PLACES):
@@ -214,7 +214,7 @@ def _is_never_negative(entry: sympy.Expr, dims: Sequence[Dim]) -> bool:
 
 
 def _of_extreme(entry: sympy.Expr, part: sympy.Expr, dims: Sequence[Dim]) -> bool:
-    """The same of a number that holds the smaller or larger of several: one of them is enough, or all are needed."""
+    """Whether an entry that contains a Min or Max is at least 0: one argument suffices, or all are needed."""
     factor = sympy.expand(entry).coeff(part)
     if not factor.is_number or sympy.expand(entry - factor * part).has(part):
         return False
@@ -224,7 +224,7 @@ def _of_extreme(entry: sympy.Expr, part: sympy.Expr, dims: Sequence[Dim]) -> boo
 
 
 def _direction(entry: sympy.Expr, place: sympy.Symbol) -> int | None:
-    """1 where a number never falls along an axis, -1 where it never rises, 0 where it stays, None where unknown."""
+    """Return 1 where an entry never falls along an axis, -1 where it never rises, 0 where constant, None if unknown."""
     if place not in entry.free_symbols:
         return 0
     if entry == place:
@@ -244,7 +244,7 @@ def _direction(entry: sympy.Expr, place: sympy.Symbol) -> int | None:
 
 
 def _compared(name: str, difference: sympy.Expr, dims: Sequence[Dim]) -> bool:
-    """Whether a difference is above 0, or so, at every place and length; Unknown where it is so at some."""
+    """Return the truth of a comparison of a difference with 0, for every position and length."""
     holds = {
         "Greater": (difference - 1, -difference),
         "GreaterOrEqual": (difference, -difference - 1),
@@ -288,19 +288,19 @@ def _truth(entry: Entry) -> bool:
 
 
 def _is_alike(entry: Entry) -> bool:
-    """Whether an entry is the same at every place."""
+    """Whether an entry is the same at every position."""
     return isinstance(entry, bool | str) or not entry.free_symbols & set(PLACES)
 
 
 def _placed(entry: Entry, places: Mapping[int, sympy.Expr | int]) -> Entry:
-    """An entry at other places."""
+    """Return an entry with its positions substituted."""
     if isinstance(entry, bool | str):
         return entry
     return sympy.expand(entry.subs({PLACES[at]: to for at, to in places.items()}, simultaneous=True))
 
 
 def _of_array(array: np.ndarray) -> Entry:
-    """A constant that is one whole number everywhere, or counts along an axis."""
+    """Return the entry of a constant that is one integer everywhere, or counts along an axis."""
     if array.size == 0:
         return EMPTY
     first = array.reshape(-1)[0]
@@ -330,7 +330,11 @@ def _cast(entries: Entries, node: ir.Node) -> Entry:
 
 
 def _whole(node: ir.Node) -> None:
-    """Sums and products of floating point are rounded, from some length on."""
+    """Require integer operands, as sums and products of floats are rounded from some length on.
+
+    Raises:
+        Unknown: an operand is not an integer.
+    """
     if any(value is not None and value.dtype is not None and not value.dtype.is_integer() for value in node.inputs):
         raise Unknown
 
@@ -344,7 +348,7 @@ def _arithmetic(function: Callable[..., sympy.Expr]) -> "Rule":
 
 
 def _quotient(entries: Entries, node: ir.Node) -> Entry:
-    """Div and Mod of whole numbers that are not negative by one that is more."""
+    """Return the entry of a Div or Mod of non-negative integers by a positive constant."""
     _whole(node)
     (top, bottom), dims = entries.numbers(node), _dims(node.outputs[0])
     if not bottom.is_Integer or bottom < 1 or not _is_never_negative(top, dims):
@@ -354,7 +358,7 @@ def _quotient(entries: Entries, node: ir.Node) -> Entry:
 
 
 def _extreme(function: Callable[..., sympy.Expr]) -> "Rule":
-    """Min, Max: numbers that no length comes near do not count."""
+    """Return the rule of Min or Max, which ignores constants that no length reaches."""
     sign = 1 if function is sympy.Min else -1
 
     def rule(entries: Entries, node: ir.Node) -> Entry:
@@ -375,7 +379,7 @@ def _negated(entries: Entries, node: ir.Node) -> Entry:
 
 
 def _joined(decides: bool) -> "Rule":
-    """And, Or: one operand may decide alone."""
+    """Return the rule of And or Or, where a single operand may decide."""
 
     def rule(entries: Entries, node: ir.Node) -> Entry:
         found = []
@@ -416,7 +420,7 @@ def _expanded(entries: Entries, node: ir.Node) -> Entry:
 
 
 def _reshaped(entries: Entries, node: ir.Node) -> Entry:
-    """Axes of one entry come and go; of what is alike everywhere nothing else counts."""
+    """Return the entry after a reshape that adds or removes axes of size 1, or of a constant value."""
     entry, own, dims = entries.of(node.inputs[0]), _dims(node.inputs[0]), _dims(node.outputs[0])
     if _is_alike(entry):
         return entry
@@ -429,7 +433,7 @@ def _reshaped(entries: Entries, node: ir.Node) -> Entry:
 
 
 def _side_by_side(entries: Entries, node: ir.Node) -> Entry:
-    """Concat of what is alike, whatever the place along the axis."""
+    """Return the entry of a Concat of equal operands that do not vary along its axis."""
     found = [entries.of(value) for value in node.inputs]
     axis = axis_of(node, len(_dims(node.outputs[0])))
     first = found[0]
@@ -447,7 +451,7 @@ def _transposed(entries: Entries, node: ir.Node) -> Entry:
 
 
 def _gathered(entries: Entries, node: ir.Node) -> Entry:
-    """The entry at a fixed position; any entry of a value that is the same everywhere."""
+    """Return the entry at a constant index of a Gather; any entry of a value that is the same everywhere."""
     entry = entries.of(node.inputs[0])
     if _is_alike(entry):
         return entry
@@ -468,7 +472,7 @@ def _reduction(node: ir.Node) -> Reduction:
 
 
 def _without(entry: sympy.Expr, view: Reduction) -> Entry:
-    """An entry at the places that a reduction leaves."""
+    """Return an entry at the positions that a reduction leaves."""
     return _placed(entry, {old: PLACES[new] for new, old in view.kept.items()})
 
 
@@ -482,7 +486,7 @@ def _summed(entries: Entries, node: ir.Node) -> Entry:
 
 
 def _extreme_along(sign: int) -> "Rule":
-    """The largest or the smallest entry lies at one end."""
+    """Return the rule of ReduceMax or ReduceMin, whose entry lies at one end of a monotonic axis."""
 
     def rule(entries: Entries, node: ir.Node) -> Entry:
         entry, dims, view = _number(entries.of(node.inputs[0])), _dims(node.inputs[0]), _reduction(node)
@@ -497,7 +501,7 @@ def _extreme_along(sign: int) -> "Rule":
 
 
 def _counted(entries: Entries, node: ir.Node) -> Entry:
-    """CumSum of what is alike along the axis."""
+    """Return the entry of a CumSum of values that are equal along its axis."""
     _whole(node)
     entry, dims, named = _number(entries.of(node.inputs[0])), _dims(node.inputs[0]), integers_of(axis_operand(node))
     if named is None or not isinstance(named[0], int):
@@ -510,7 +514,7 @@ def _counted(entries: Entries, node: ir.Node) -> Entry:
 
 
 def _places_of(entries: Entries, node: ir.Node) -> Entry:
-    """NonZero of what is nowhere."""
+    """Return the entry of a NonZero whose operand has no nonzero entry."""
     entry = entries.of(node.inputs[0])
     if entry is False or entry == 0 or entry == EMPTY:
         return EMPTY

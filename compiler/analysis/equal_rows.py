@@ -48,9 +48,9 @@ class EqualRows:
                 self._follow(node, given)
 
     def _note(self, value: ir.Value, content: np.ndarray) -> None:
-        """Note a value whose rows all hold one content, if it is of whole numbers and its other sizes are known.
+        """Record a value whose rows are all equal, if it holds integers and its other sizes are known.
 
-        Real zeros are contexts, which a first call pads with and does not add.
+        Float zeros are left out: they are contexts, which a first call pads with and does not add.
         """
         dims = graphs.dims_of(value)
         at = self._rows_at(value)
@@ -67,7 +67,7 @@ class EqualRows:
         return places[0] if len(places) == 1 else None
 
     def _follow(self, node: ir.Node, given: list[np.ndarray | None]) -> None:
-        """What is computed row by row of equal rows and constants has equal rows."""
+        """Record the results of a node that computes row by row from equal rows and constants."""
         read = {at: self.axes[value] for at, value in enumerate(node.inputs) if value in self.axes}
         if not read or any(
             value is not None and at not in read and given[at] is None for at, value in enumerate(node.inputs)

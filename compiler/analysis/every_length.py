@@ -27,13 +27,13 @@ class EveryLength:
 
     @property
     def count(self) -> int:
-        """How many lengths there are."""
+        """Return the number of cache lengths, from 0 to all slots."""
         return self.cache.slots + 1
 
     def of(self, value: ir.Value) -> Array | None:
-        """A value at every length [lengths, ...]: of each its first row, as all are equal.
+        """Return the first row of a value at every cache length, [lengths, ...]; all rows are equal.
 
-        None where it depends on something else, or is no value of rows: entries of its first axis differ.
+        None where the value depends on something else, or its rows differ.
         """
         if value not in self.known:
             self.known[value] = self._computed(value)
@@ -61,7 +61,7 @@ class EveryLength:
         return np.concatenate([each[:1] for each in found])
 
     def _feed(self, value: ir.Value, length: int) -> Array:
-        """What an input holds at a length, the same for every row; one row where their number is open."""
+        """Return the content of an input at a cache length, equal for every row; one row where their number is open."""
         dims, dtype = graphs.dims_of(value) or (), value.dtype
         assert dtype is not None
         sizes = [dim if isinstance(dim, int) else 1 for dim in dims]

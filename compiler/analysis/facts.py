@@ -49,60 +49,60 @@ class Fact:
     index: Index | None = None
 
     def axis(self, position: int) -> Axis | None:
-        """The layout of an axis, or None when it is not tracked."""
+        """Return the layout of an axis; None where it is not tracked."""
         return next((axis for at, axis in self.axes if at == position), None)
 
     @property
     def tracked(self) -> dict[int, Axis]:
-        """All tracked axes by position."""
+        """Return the layouts of all tracked axes, by position."""
         return dict(self.axes)
 
     @property
     def padded(self) -> tuple[int, ...]:
-        """Positions of the padded axes."""
+        """Return the positions of the padded axes."""
         return tuple(at for at, axis in self.axes if is_padded(axis))
 
     @property
     def rows_axis(self) -> int | None:
-        """Position of the axis that holds the batch, or None when the value is shared by all rows."""
+        """Return the position of the axis that holds the batch; None where all rows share the value."""
         return next((at for at, axis in self.axes if has_rows(axis)), None)
 
     def frames(self, position: int) -> Frames | None:
-        """The segments of an axis that is padded and not merged with others."""
+        """Return the segments of an axis that is padded and not merged; None for other axes."""
         axis = self.axis(position)
         return None if axis is None else frames_of(axis)
 
     def content(self, region: Iterable[int] = VALID) -> Interval:
-        """What the entries of a region may be."""
+        """Return the interval of the entries in a region."""
         wanted = frozenset(region)
         return next((content for at, content in self.contents if at == wanted), ANYTHING)
 
     @property
     def valid(self) -> Interval:
-        """What valid entries may be."""
+        """Return the interval of the valid entries."""
         return self.content(VALID)
 
     @property
     def regions(self) -> list[Region]:
-        """All regions, the valid one first."""
+        """Return all regions, the valid one first."""
         return regions_of(self.padded)
 
     @property
     def anywhere(self) -> Interval:
-        """What any entry may be, valid or not."""
+        """Return the interval of all entries, valid or padded."""
         return hull(*(self.content(region) for region in self.regions))
 
     def padding(self, axis: int) -> Interval:
-        """What the entries in the padding of one axis may be, wherever they lie along the others."""
+        """Return the interval of the entries in the padding of one axis, in any region of the others."""
         return hull(*(self.content(region) for region in self.regions if axis in region))
 
     @property
     def is_plain(self) -> bool:
-        """No tracked axis, and the same in both programs."""
+        """Whether no axis is tracked and the value is the same in the padded and the unpadded program."""
         return not self.axes and not self.is_number
 
     def filled(self, axis: int, value: float) -> "Fact":
-        """The fact after the padding of one axis has been overwritten with a constant."""
+        """Return the fact after the padding of one axis has been overwritten with a constant."""
         contents = {r: constant(value) if axis in r else self.content(r) for r in self.regions}
         return dataclasses.replace(self, contents=tuple(contents.items()), index=None)
 
@@ -120,13 +120,13 @@ NUMBER = Fact(is_number=True)
 
 
 def regions_of(padded: Iterable[int]) -> list[Region]:
-    """Every subset of the padded axes, the empty one first."""
+    """Return every subset of the padded axes, the empty one first."""
     axes = sorted(padded)
     return [frozenset(each) for each in chain.from_iterable(combinations(axes, n) for n in range(len(axes) + 1))]
 
 
 def make_fact(axes: Mapping[int, Axis], content: Callable[[Region], Interval], index: Index | None = None) -> Fact:
-    """A fact with the given layouts; `content` is asked once per region."""
+    """Return a fact with these layouts; `content` is called once per region."""
     kept = {at: axis for at, axis in sorted(axes.items()) if any(not _is_plain(factor) for factor in axis)}
     padded = [at for at, axis in kept.items() if is_padded(axis)]
     return Fact(tuple(kept.items()), tuple((r, content(r)) for r in regions_of(padded)), index=index)
@@ -194,7 +194,7 @@ class Assumption:
     what: Literal["no NaN", "finite"]
 
     def is_needed(self, valid: Interval) -> bool:
-        """Whether it says more than what is known of the entries."""
+        """Whether the assumption is stronger than what is known of the valid entries."""
         return valid.nan if self.what == "no NaN" else not valid.is_finite
 
 
@@ -229,5 +229,5 @@ class Verdict:
 
 
 def refuse(reason: str, cure: str, **place: Any) -> Refused:
-    """A refusal to raise; the caller adds node and source line."""
+    """Return a refusal to raise; the caller adds node and source line."""
     return Refused(reason, cure=cure, place=Place(**place))

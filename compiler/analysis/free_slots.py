@@ -41,12 +41,12 @@ class Slots:
     which: npt.NDArray[np.bool_]
 
     def at(self, axis: int) -> "Slots":
-        """The same along another axis."""
+        """Return the same slots along another axis."""
         return Slots(axis, self.which)
 
 
 def selected_slots(node: ir.Node, at_every_length: EveryLength) -> Slots | None:
-    """Where along one axis a selection takes a constant in the place of a value; None of anything else."""
+    """Return the slots of one axis in which a Where selects its constant; None for other nodes."""
     if not graphs.is_op(node, "Where") or graphs.array_of(node.inputs[2]) is None:
         return None
     seen, dims = _condition(node, at_every_length), graphs.dims_of(node.outputs[0])
@@ -59,7 +59,7 @@ def selected_slots(node: ir.Node, at_every_length: EveryLength) -> Slots | None:
 
 
 def _condition(node: ir.Node, at_every_length: EveryLength) -> npt.NDArray[np.bool_] | None:
-    """The condition of a selection, [lengths, ...] with the axes of its result behind the rows."""
+    """Return the condition of a Where at every length, [lengths, ...], broadcast to its result; None if unknown."""
     condition, rank = node.inputs[0], len(node.outputs[0].shape or ())
     found = None if condition is None else at_every_length.of(condition)
     return None if found is None or found.ndim != rank or rank < 2 else found.astype(np.bool_)
@@ -85,7 +85,7 @@ class FreeSlots:
         self.rows = next(((graphs.dims_of(each) or (None,))[0] for each in (lengths, mask) if each is not None), None)
 
     def filled(self, node: ir.Node) -> Slots | None:
-        """The slots in which a node writes a number of its own, given a length; None of anything else."""
+        """Return the slots into which a node writes a constant, by cache length; None for other nodes."""
         slots, value = selected_slots(node, self.at_every_length), node.inputs[1] if len(node.inputs) > 1 else None
         dims = graphs.dims_of(node.outputs[0])
         if slots is None or value is None or dims is None or graphs.dims_of(value) != dims or dims[0] != self.rows:
@@ -93,7 +93,7 @@ class FreeSlots:
         return slots if slots.which.any() else None
 
     def are_hidden(self, value: ir.Value, slots: Slots) -> bool:
-        """Whether no valid place of an output changes, whatever these entries of a value hold."""
+        """Whether the entries of a value in these slots never affect a valid entry of an output."""
         work, done = [(value, slots)], set[tuple[ir.Value, int, bytes]]()
         while work:
             value, slots = work.pop()
@@ -136,7 +136,7 @@ class FreeSlots:
         return None if rule is None or (operand and node.op_type != "Concat") else rule(node, operand, slots)
 
     def _selected(self, node: ir.Node, operand: int, slots: Slots) -> Next:
-        """The slots that a selection chooses."""
+        """Return the slots of a Where's result that read these slots of an operand."""
         if operand == 0:
             return None
         seen = _condition(node, self.at_every_length)
@@ -148,7 +148,7 @@ class FreeSlots:
         return [(result, Slots(slots.axis, slots.which & along))]
 
     def _multiplied(self, node: ir.Node, operand: int, slots: Slots) -> Next:
-        """Other columns, or other rows, of a product; nothing where all that is multiplied is a code of zero."""
+        """Return the slots of a product that read these slots; none where they are multiplied by zero codes alone."""
         ranks = [len(value.shape or ()) for value in node.inputs if value is not None]
         rank, result = ranks[operand], node.outputs[0]
         if min(ranks) < 2:
@@ -159,7 +159,7 @@ class FreeSlots:
         return [(result, slots)] if rank == len(result.shape or ()) else None
 
     def _are_no_shares(self, value: ir.Value | None, slots: Slots) -> bool:
-        """Whether quantised shares, along the last axis, are codes of zero there, as a selection in front says."""
+        """Whether quantized attention weights are zero codes in these slots, by a selection before the softmax."""
         node, scale = None if value is None else value.producer(), 0.0
         while node is not None and (grid := _one_grid(node)) is not None:
             if node.op_type == "QuantizeLinear":
@@ -179,14 +179,14 @@ class FreeSlots:
 
 
 def _are_codes(value: ir.Value | None) -> bool:
-    """Whether numbers are those of codes, thus finite, whatever the codes are."""
+    """Whether a value is dequantized with finite scales, so that every code gives a finite number."""
     maker = None if value is None else value.producer()
     scales = graphs.array_of(maker.inputs[1]) if maker is not None and graphs.is_op(maker, "DequantizeLinear") else None
     return scales is not None and bool(np.isfinite(scales).all())
 
 
 def _one_grid(node: ir.Node) -> Codes | None:
-    """The grid on which a node rounds every entry alike, or turns it back."""
+    """Return the per-tensor grid of a QuantizeLinear or DequantizeLinear; None for other nodes."""
     grid = grid_of(node) if graphs.is_op(node, "DequantizeLinear", "QuantizeLinear") else None
     return None if grid is None or grid.scales.ndim else grid
 
@@ -243,7 +243,7 @@ def _transposed(node: ir.Node, operand: int, slots: Slots) -> Next:
 
 
 def _reshaped(node: ir.Node, operand: int, slots: Slots) -> Next:
-    """Where the axis stays, as as many entries of a row lie behind it as before."""
+    """Return the slots after a reshape that keeps the axis and the number of entries behind it."""
     before, after = (graphs.dims_of(value) or () for value in (node.inputs[0], node.outputs[0]) if value is not None)
     behind = _entries(before[slots.axis + 1 :])
     places = [at for at, dim in enumerate(after) if dim == before[slots.axis] and _entries(after[at + 1 :]) == behind]
@@ -269,9 +269,9 @@ MOVES: Mapping[str, Callable[[ir.Node, int, Slots], Next]] = {
 
 
 def fills(lowered: Lowered, at_every_length: EveryLength) -> Iterator[tuple[ir.Node, bool]]:
-    """The nodes that write a number into free slots, and whether that can be left out without anything being seen.
+    """Yield the nodes that write a constant into free slots, and whether removing them leaves outputs unchanged.
 
-    The graph may be changed between one and the next.
+    The graph may be changed between two of them.
     """
     free = FreeSlots(lowered, at_every_length)
     for node in graphs.nodes_of(lowered.model):

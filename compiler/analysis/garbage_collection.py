@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
-    """Collect nothing in the meantime; usable as a decorator, too.
+    """Disable garbage collection in a block or a decorated function.
 
-    Facts and records of a proof live as long as the proof. Looking through them again and again for what might be
-    garbage takes as long as the proof itself at 20 000 nodes, and grows faster than they do.
+    Facts and records of a proof live as long as the proof. Scanning them repeatedly takes as long as the proof itself
+    at 20 000 nodes, and grows faster than they do.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -27,10 +27,10 @@ SELDOM = (100_000, 10, 10)
 
 @contextlib.contextmanager
 def seldom() -> Iterator[None]:
-    """Collect less often in the meantime.
+    """Raise the threshold of garbage collection in a block.
 
-    A copied graph is tens of thousands of objects, and Python looks through the newest at every 700th. Most of the time
-    of a copy went there.
+    A copied graph is tens of thousands of objects, and Python scans the newest at every 700th. Most of the time of a
+    copy went there.
     """
     was = gc.get_threshold()
     gc.set_threshold(*SELDOM)

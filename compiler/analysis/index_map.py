@@ -70,7 +70,7 @@ class IndexMap:
 
 @functools.lru_cache(maxsize=100_000)
 def never_negative(number: sympy.Expr, guards: Guards, box: Box) -> bool:
-    """Whether a number is shown to be 0 or more for all sizes from 1 on and all indices of a case."""
+    """Whether a number is proved to be at least 0 for all sizes from 1 on and all indices of a case."""
     for count in range(min(len(guards), 3) + 1):
         for chosen in itertools.combinations(guards, count):
             if _is_never_negative(sympy.expand(number - sum(chosen)), box):
@@ -93,17 +93,17 @@ def _is_never_negative(number: sympy.Expr, box: Box) -> bool:
 
 
 def is_impossible(guards: Guards, box: Box) -> bool:
-    """Whether no index lies in a case."""
+    """Whether a case is proved to contain no index."""
     return never_negative(sympy.Integer(-1), guards, box)
 
 
 def derive(nodes: Sequence[ir.Node], dims: Sequence[Dim], known: Sizes) -> IndexMap:
-    """Where every entry of a chain's result comes from.
+    """Return, for every entry of a chain's result, the index of the operand's entry that it copies.
 
     Args:
-        nodes: the chain.
+        nodes: a chain of movements.
         dims: shape of the operand whose entries it moves.
-        known: the parts of sizes.
+        known: sizes by the names in them.
 
     Raises:
         ValueError: it cannot be derived.
@@ -127,7 +127,10 @@ def derive(nodes: Sequence[ir.Node], dims: Sequence[Dim], known: Sizes) -> Index
 
 
 def _without_unknown(case: Source) -> Source:
-    """A case in terms of the index alone; what it supposed of unknown quotients is left out, so that it covers more.
+    """Return a case without the guards on unknown quotients, so that it covers more indices.
+
+    Raises:
+        ValueError: the source index itself contains an unknown quotient.
 
     Raises:
         ValueError: it says where entries come from by a quotient that is unknown.
@@ -194,7 +197,7 @@ class _Movement:
         return tuple(shape)
 
     def _bound(self, bound: sympy.Expr, size: sympy.Expr) -> sympy.Expr:
-        """A bound counted from the front, which lies within the axis for all lengths."""
+        """Return a slice bound counted from the front, which lies within the axis for all lengths."""
         if bound.is_Integer and bound >= FAR:
             return size
         counted = bound if never_negative(bound, (), ()) else sympy.expand(size + bound)
@@ -234,7 +237,7 @@ class _Movement:
         return tuple(shape)
 
     def _reshaped(self) -> tuple[sympy.Expr, ...]:
-        """The shape after; one size that shape inference left open is what is left over."""
+        """Return the shape of the result; one size that shape inference left open is computed from the others."""
         dims = list(dims_of(self.node.outputs[0]) or ())
         sizes: list[sympy.Expr | None] = []
         for dim in dims:
@@ -254,7 +257,7 @@ class _Movement:
         return found
 
     def back(self, case: Source, box: Box) -> Iterator[Source]:
-        """The cases of an index of the result, in terms of the index before."""
+        """Yield the cases that map an index of the result to an index of the operand."""
         index = case.index
         assert index is not None
         if is_op(self.node, "Slice"):
@@ -296,7 +299,7 @@ class _Movement:
 def _divided(
     guards: Guards, index: Sequence[sympy.Expr], after: Sequence[sympy.Expr], before: Sequence[sympy.Expr], box: Box
 ) -> Iterator[tuple[Guards, tuple[sympy.Expr, ...]]]:
-    """An index of one shape as one of another with as many entries."""
+    """Yield an index of one shape as an index of another with the same number of entries, by case."""
     cases: list[tuple[Guards, tuple[sympy.Expr, ...]]] = [(guards, ())]
     for here, there in _groups(after, before):
         place = sympy.Integer(0)
@@ -316,7 +319,7 @@ def _divided(
 def _places(
     guards: Guards, place: sympy.Expr, sizes: Sequence[sympy.Expr], box: Box
 ) -> Iterator[tuple[Guards, tuple[sympy.Expr, ...]]]:
-    """A number as an index of axes of these sizes, from the innermost outwards."""
+    """Yield a linear position as an index of axes of these sizes, by case."""
     if len(sizes) <= 1:
         yield guards, (place,) * len(sizes)
         return
@@ -328,10 +331,10 @@ def _places(
 def _quotients(
     guards: Guards, place: sympy.Expr, size: sympy.Expr, box: Box
 ) -> Iterator[tuple[Guards, sympy.Expr, sympy.Expr]]:
-    """A number divided by a size, with remainder, in as many cases as it takes.
+    """Yield quotient and remainder of a linear position by a size, by case.
 
-    A quotient that is not within one of what the leading terms give is left unknown: a Reshape behind a cut of whole
-    rows multiplies it by the same size again, and it goes away.
+    A quotient that is not within one of its estimate by leading terms is left unknown: a Reshape behind a slice of
+    whole rows multiplies it by the same size again, and it cancels.
     """
     whole, _ = sympy.div(place, size, FRAMES) if size.has(FRAMES) else (sympy.expand(place / size), 0)
     terms = sympy.expand(whole).as_coefficients_dict().items()
@@ -357,7 +360,7 @@ def _quotients(
 
 
 def _groups(after: Sequence[sympy.Expr], before: Sequence[sympy.Expr]) -> Iterator[tuple[list[int], list[int]]]:
-    """Neighbouring axes of two shapes that hold as many entries, as few at a time as possible."""
+    """Yield the smallest groups of neighbouring axes of two shapes that hold equally many entries."""
     here: list[int] = []
     there: list[int] = []
     at = to = 0

@@ -64,17 +64,17 @@ TRUTH = Interval(0.0, 1.0)
 
 
 def constant(value: float) -> Interval:
-    """One known number."""
+    """Return the interval of one known number."""
     return ANYTHING if math.isnan(value) else Interval(value, value)
 
 
 def bounded(magnitude: float) -> Interval:
-    """[-magnitude, magnitude]."""
+    """Return [-magnitude, magnitude]."""
     return Interval(-magnitude, magnitude)
 
 
 def hull(*intervals: Interval) -> Interval:
-    """The smallest interval that covers all of them; of none, where there are no entries, zero."""
+    """Return the smallest interval that contains all of them; zero for none."""
     if not intervals:
         return ZERO
     return Interval(

@@ -33,10 +33,10 @@ ARITHMETIC = frozenset(
 
 
 def judge(case: Case) -> Verdict:
-    """The verdict on one node.
+    """Return the verdict on one node.
 
     Raises:
-        Refused: no rule, or the rule does not hold; node, op and source line are left to the caller.
+        Refused: there is no rule, or it does not hold; the caller adds node, operator and source line.
     """
     _require_type(case)
     _require_room(case)
@@ -45,10 +45,10 @@ def judge(case: Case) -> Verdict:
 
 
 def _require_type(case: Case) -> None:
-    """Refuse what is computed in a type that no run can hand out, so that nothing of it can be compared.
+    """Require element types that ONNX Runtime can return, as other values cannot be compared.
 
     Raises:
-        Refused: an operand or a result has such a type, as bfloat16.
+        Refused: an operand or a result has another type, such as bfloat16.
     """
     if not case.tracked:
         return
@@ -76,10 +76,10 @@ MEETING = frozenset(
 
 
 def _require_room(case: Case) -> None:
-    """Refuse what has no meaning at any length.
+    """Require that the node is valid at some length.
 
     Raises:
-        Refused: there are fewer entries than none, a kernel fits nowhere, or axes of different sizes meet.
+        Refused: a size is negative, a kernel is larger than its input, or broadcast axes have different sizes.
     """
     if ("", case.op) in MEETING and not case.node.domain:
         shapes = [case.dims(operand)[::-1] for operand in case.present]
@@ -100,7 +100,7 @@ def _require_room(case: Case) -> None:
 
 
 def _ruled(case: Case) -> Verdict:
-    """What the rule of the node's operator says."""
+    """Return the verdict of the rule of the node's operator."""
     if _is_arithmetic(case):
         return _arithmetic(case)
     opset = case.opset
@@ -133,7 +133,7 @@ SIZES_ONLY = MAKING - {"Constant"} | {"Shape", "Size"}
 
 
 def _with_lengths(case: Case, rule: Rule) -> Verdict:
-    """What a rule says; a rule that knows of padded data alone sees lengths that serve as data as one value per row.
+    """Return a rule's verdict; where it handles data alone, operands computed from lengths become one value per row.
 
     Raises:
         Refused: the rule does not hold.
@@ -149,12 +149,12 @@ def _with_lengths(case: Case, rule: Rule) -> Verdict:
 
 
 def _data_operands(case: Case) -> list[int]:
-    """Indices of the inputs whose entries are data, not sizes or places."""
+    """Return the indices of the inputs that are data, not sizes or positions."""
     return [] if case.op in SIZES_ONLY else [0] if case.op in SIZED_BY_OPERANDS else case.present
 
 
 def _with_rows_once(case: Case, verdict: Verdict) -> Verdict:
-    """The verdict, if no entry of an output belongs to two rows.
+    """Return the verdict, if no output has the batch in two axes.
 
     Raises:
         Refused: every row of the batch meets every other one.
@@ -169,11 +169,11 @@ def _with_rows_once(case: Case, verdict: Verdict) -> Verdict:
 
 
 def _with_known_sizes(case: Case, verdict: Verdict) -> Verdict:
-    """The verdict, if every size beside the batch and padded axes follows from the axes of the inputs, and is one.
+    """Return the verdict, if every size besides batch and padded axes is known from the inputs.
 
     Raises:
-        Refused: shape inference had to make a name up for one, or does not even know how many axes there are. What an
-            operator of a vendor makes may be unknown to it: who reads that is refused.
+        Refused: shape inference knows no rank, or invented a name for a size. It may not know the results of an
+            a vendor's operator: a node that reads them is refused.
     """
     read = [(case.node.inputs[operand], case.fact(operand)) for operand in _data_operands(case)]
     made = [(value, fact) for value, fact in zip(case.node.outputs, verdict.outputs, strict=True) if fact.axes]
@@ -198,7 +198,7 @@ def _with_known_sizes(case: Case, verdict: Verdict) -> Verdict:
 
 
 def rule_of(domain: str, op: str, opset: int) -> Rule | None:
-    """The rule of an operator in an opset, or None."""
+    """Return the rule of an operator in an opset; None where there is none."""
     found = RULES.get(("" if domain == "ai.onnx" else domain, op))
     if isinstance(found, Versioned):
         return found.rule if found.covers(opset) else None
@@ -206,7 +206,7 @@ def rule_of(domain: str, op: str, opset: int) -> Rule | None:
 
 
 def _is_arithmetic(case: Case) -> bool:
-    """Whether the node computes numbers out of numbers and constants."""
+    """Whether the node computes with axis lengths and constants alone."""
     facts = [case.fact(operand) for operand in case.present]
     if case.node.domain or case.op not in ARITHMETIC or any(fact.axes for fact in facts):
         return False
@@ -219,7 +219,7 @@ def _is_arithmetic(case: Case) -> bool:
 
 
 def _arithmetic(case: Case) -> Verdict:
-    """A number, unless shape inference knows that no axis length is left in it: it holds what is known of it then."""
+    """Return the verdict on arithmetic with axis lengths: a plain value where shape inference shows it is constant."""
     known = [case.known(output) for output in range(len(case.node.outputs))]
     facts = [
         NUMBER
@@ -231,12 +231,12 @@ def _arithmetic(case: Case) -> Verdict:
 
 
 def _fixed(numbers: Sequence[Dim]) -> Fact:
-    """The fact of numbers that are the same for every length."""
+    """Return the fact of numbers that are the same for every length."""
     fixed = [number for number in numbers if isinstance(number, int)]
     return Fact() if len(fixed) != len(numbers) else Fact(contents=((VALID, of_array(np.array(fixed, np.int64))),))
 
 
 def _untracked(case: Case) -> Verdict:
-    """A node that nothing tracked reaches computes the same in both programs."""
+    """Return the verdict on a node without tracked operands, which computes the same in both programs."""
     facts = [Fact(contents=((VALID, whole_range(output.dtype)),)) for output in case.node.outputs]
     return case.verdict("PL", "nothing padded and no batch reaches it", *facts)

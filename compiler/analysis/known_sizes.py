@@ -41,7 +41,7 @@ def _coefficients(expanded: sympy.Expr) -> Iterator[sympy.Expr]:
 
 @functools.lru_cache(maxsize=4096)
 def quotient(size: Dim, divisor: Dim) -> Dim | None:
-    """Size / divisor where that is a whole number for all lengths, else None."""
+    """Return size / divisor where it is an integer for all lengths; None elsewhere."""
     if size == divisor:
         return 1
     if isinstance(size, int) and isinstance(divisor, int):
@@ -56,7 +56,7 @@ def quotient(size: Dim, divisor: Dim) -> Dim | None:
 
 @functools.lru_cache(maxsize=4096)
 def same(a: Dim, b: Dim) -> bool:
-    """Whether two sizes are equal for all lengths: by form, else by value."""
+    """Whether two sizes are equal for all lengths."""
     if a == b or normal_form(a) == normal_form(b):
         return True
     names = names_in(a) | names_in(b)
@@ -64,13 +64,13 @@ def same(a: Dim, b: Dim) -> bool:
 
 
 def numbers_of(value: ir.Value | None, seen: Numbers | None = None) -> tuple[Dim, ...] | None:
-    """The elements of a small value that follows from constants and axis lengths, in row-major order, else None.
+    """Return the elements of a small value that depends on constants and axis lengths, in row-major order; else None.
 
-    Follows producers where shape inference stopped.
+    Producers are followed where shape inference stopped.
 
     Args:
         value: the value.
-        seen: what is known of other values of the same graph; grows.
+        seen: elements of values of the same graph that are known; new ones are added.
     """
     return _numbers(value, {} if seen is None else seen)
 
@@ -85,7 +85,7 @@ def _numbers(value: ir.Value | None, seen: Numbers) -> tuple[Dim, ...] | None:
 
 
 def _is_small(value: ir.Value) -> bool:
-    """Whether a value can be a handful of numbers: what is large is not followed any further."""
+    """Whether a value has at most `MOST` elements, or an unknown number; larger ones are not followed."""
     dims = None if value.shape is None else list(value.shape)
     return dims is None or (
         all(isinstance(dim, int) for dim in dims) and math.prod(int(str(dim)) for dim in dims) <= MOST
@@ -105,7 +105,7 @@ def _found(value: ir.Value, seen: Numbers) -> tuple[Dim, ...] | None:
 
 
 def _is_count(count: int, value: ir.Value) -> bool:
-    """Whether a value may have that number of elements; a value of several axes must have one per element read."""
+    """Whether a value may have that number of elements; one of several axes has it exactly."""
     dims = dims_of(value)
     return dims is None or count == math.prod(dim for dim in dims if isinstance(dim, int))
 
@@ -118,7 +118,7 @@ def _elements(array: np.ndarray) -> tuple[Dim, ...] | None:
 
 
 def is_placeholder(name: sympy.Symbol) -> bool:
-    """Whether shape inference made the name up for something it does not know."""
+    """Whether shape inference invented the name for an unknown size."""
     return re.fullmatch(r"_d\d+", str(name)) is not None
 
 
@@ -165,7 +165,7 @@ def _computed(node: ir.Node, seen: Numbers) -> tuple[Dim, ...] | None:
 
 
 def _converted(node: ir.Node, known: tuple[Dim, ...]) -> tuple[Dim, ...] | None:
-    """Numbers in another type: of fractions integers keep what lies in front of the point."""
+    """Return numbers after a Cast; to integers, fractions are truncated. None where that is not known."""
     output = node.outputs[0].dtype
     if output is None or not output.is_integer() or all(map(_is_whole, known)):
         return known
@@ -218,18 +218,18 @@ def _plain(number: Dim) -> Dim:
 
 
 def count_of(start: Dim, limit: Dim, step: int) -> Dim:
-    """How many numbers a Range counts."""
+    """Return the number of elements of a Range."""
     span = limit - start if step > 0 else start - limit
     return span if abs(step) == 1 else _plain(-sympy.floor(-sympy.sympify(span) / abs(step)))
 
 
 def at_zero(size: Dim) -> int | None:
-    """A size at length 0, or None when that is no whole number."""
+    """Return a size at length 0; None where it is not an integer."""
     return at_length(size, 0)
 
 
 def at_length(size: Dim, length: int) -> int | None:
-    """A size where every axis is that long, or None when that is no whole number."""
+    """Return a size with every axis at a length; None where it is not an integer."""
     if isinstance(size, int):
         return size
     value = size.subs(dict.fromkeys(size.free_symbols, length))

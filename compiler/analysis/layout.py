@@ -35,7 +35,7 @@ class Segment:
 
     @property
     def is_full(self) -> bool:
-        """Whether every slot is valid whatever the lengths."""
+        """Whether every slot is valid for all lengths."""
         return not symbols_of(self.size)
 
     def __str__(self) -> str:
@@ -50,17 +50,17 @@ class Frames:
 
     @property
     def size(self) -> Dim:
-        """Slots of the whole, or entries of the whole: the same expression."""
+        """Return the total of the segments: slots in the padded program, entries in the unpadded one."""
         return total(segment.size for segment in self.segments)
 
     @property
     def is_suffix_padded(self) -> bool:
-        """Whether entry i of the unpadded axis is slot i: nothing but the last segment is padded, on its right."""
+        """Whether entry i of the unpadded axis is slot i: only the last segment is padded, on its right."""
         return all(each.is_full for each in self.segments[:-1]) and self.segments[-1].side is Side.LEFT
 
     @property
     def is_prefix_padded(self) -> bool:
-        """Whether the last slots are the last entries: nothing but the first segment is padded, on its left."""
+        """Whether the last slots are the last entries: only the first segment is padded, on its left."""
         return all(each.is_full for each in self.segments[1:]) and self.segments[0].side is Side.RIGHT
 
     def __str__(self) -> str:
@@ -94,30 +94,30 @@ Axis: TypeAlias = tuple[Factor, ...]
 
 
 def suffix(size: Dim) -> Axis:
-    """An axis whose valid entries come first."""
+    """Return the layout of an axis whose valid entries come first."""
     return (Frames((Segment(size),)),)
 
 
 def frames_of(axis: Axis) -> Frames | None:
-    """The frames of an axis that is padded and not merged with others, else None."""
+    """Return the frames of an axis that is padded and not merged with others; None for other axes."""
     return axis[0] if len(axis) == 1 and isinstance(axis[0], Frames) else None
 
 
 def is_padded(axis: Axis) -> bool:
-    """Whether any factor is padded."""
+    """Whether an axis has a padded factor."""
     return any(isinstance(factor, Frames) for factor in axis)
 
 
 def is_without_gap(frames: Frames) -> bool:
-    """Whether the valid entries of cached frames and of a chunk lie side by side, with padding at both ends.
+    """Whether the valid entries of cached frames and of a chunk are adjacent, with padding at both ends.
 
-    No more than two segments: where one of several in between were empty, its slots would be a gap.
+    Two segments at most: where a middle one were empty, its slots would be a gap.
     """
     return len(frames.segments) == 2 and frames.segments[0].side is Side.RIGHT and frames.segments[1].side is Side.LEFT
 
 
 def has_rows(axis: Axis) -> bool:
-    """Whether the batch is in this axis."""
+    """Whether an axis holds the batch."""
     return any(isinstance(factor, Rows) for factor in axis)
 
 
@@ -135,7 +135,7 @@ def symbols_of(size: Dim) -> set[Any]:
 
 
 def total(sizes: Iterable[Dim]) -> Dim:
-    """The sum."""
+    """Return the sum of sizes."""
     result: Dim = 0
     for size in sizes:
         result = result + size
@@ -147,7 +147,7 @@ def _integer(size: sympy.Expr) -> Dim:
 
 
 def joined(parts: Iterable[Segment]) -> Axis:
-    """Segments in a row as one axis, in normal form: neighbours merge where no gap lies between their valid entries.
+    """Return segments in a row as one axis, in normal form: neighbours without a gap between valid entries merge.
 
     Full ++ full is full; right-aligned ++ full is right-aligned; full ++ left-aligned is left-aligned. Right-aligned ++
     left-aligned has no gap either, and the border between the two may be drawn at any fixed distance: see `_centered`.
@@ -169,9 +169,10 @@ def joined(parts: Iterable[Segment]) -> Axis:
 
 
 def _centered(before: Dim, after: Dim) -> tuple[Segment, Segment]:
-    """A right-aligned and a left-aligned segment side by side: before + c and after - c entries are the same places.
+    """Return a right-aligned and a left-aligned segment with their border in normal form.
 
-    Sizes that grow alike are drawn level, as in [T, right] ++ [T - 1, left]; else the first is 0 at length 0.
+    Their valid entries are adjacent, so that (before + c) and (after - c) slots are the same positions. Sizes that grow
+    alike are made equal, as in [T, right] ++ [T - 1, left]; else the first is 0 at length 0.
     """
     growth = after - before
     if isinstance(growth, int) or growth.is_Integer:

@@ -27,10 +27,10 @@ COPYING = VIEWS | {"Cast", "Expand"}
 
 
 def lengths_alone(case: Case) -> Verdict | None:
-    """The verdict on a node that computes numbers out of numbers and values that all rows share; else None.
+    """Return the verdict on a node that computes from lengths and values shared by all rows; None for other nodes.
 
     Raises:
-        Refused: numbers meet data of a model without a batch axis.
+        Refused: lengths meet data in a model without a batch axis.
     """
     numbers = [operand for operand in case.present if case.fact(operand).is_number]
     others = [case.fact(operand) for operand in case.present if operand not in numbers]
@@ -45,10 +45,10 @@ def lengths_alone(case: Case) -> Verdict | None:
 
 
 def per_row(case: Case) -> None:
-    """Replace operands that follow from axis lengths by their values per row, laid out as the others are.
+    """Replace operands that depend on axis lengths by their values per row, in the layout of the other operands.
 
     Raises:
-        Refused: an operand cannot be computed per row, or holds the size of the batch.
+        Refused: an operand cannot be computed per row, or depends on the size of the batch.
     """
     rank = len(case.out_dims())
     for operand in case.present:
@@ -63,10 +63,10 @@ def per_row(case: Case) -> None:
 
 
 def take_per_row(case: Case, operand: int, place: Place) -> None:
-    """Replace one operand by its value per row, laid out as `place` says.
+    """Replace one operand by its value per row, in the layout of `place`.
 
     Raises:
-        Refused: it cannot be computed per row.
+        Refused: the operand cannot be computed per row.
     """
     value = case.node.inputs[operand]
     Planner(case.batch).plan(value, place.layouts)
@@ -75,7 +75,7 @@ def take_per_row(case: Case, operand: int, place: Place) -> None:
 
 
 def fact_at(dtype: ir.DataType, value: ir.Value | None, place: Place) -> Fact:
-    """The fact of a value per row; what its padding holds is computed of lengths, too, and may be anything."""
+    """Return the fact of a value per row; its padding is computed from lengths, too, and may hold anything."""
     alike = uniform_source(value)
     known = numbers_of(value if alike is None else alike)
     if dtype == ir.DataType.BOOL:
@@ -88,7 +88,7 @@ def fact_at(dtype: ir.DataType, value: ir.Value | None, place: Place) -> Fact:
 
 
 def spread_per_row(case: Case) -> None:
-    """Replace operands that follow from axis lengths and hold the batch by their values per row."""
+    """Replace operands that depend on axis lengths and have an axis of the batch by their values per row."""
     for operand in case.present:
         place = place_alone(case, case.node.inputs[operand]) if case.fact(operand).is_number else None
         if place is not None:
@@ -96,10 +96,10 @@ def spread_per_row(case: Case) -> None:
 
 
 def _place(case: Case, operand: int, rank: int, rows_at: int) -> Place:
-    """Where a number lies among operands of rows that it is broadcast with.
+    """Return the layout of an operand computed from lengths that is broadcast with operands of rows.
 
     Raises:
-        Refused: the batch lies elsewhere in it, or its axes cannot have rows of their own.
+        Refused: its batch axis is another one, or it cannot have a value per row.
     """
     rows = next(
         (
@@ -132,7 +132,7 @@ def _place(case: Case, operand: int, rank: int, rows_at: int) -> Place:
 
 
 def _lies_otherwise(case: Case, operand: int) -> bool:
-    """Whether positions, counted so that those of padding come first, meet rows with padding behind, or so."""
+    """Whether an operand of positions has its padding on another side than the operands of rows it meets."""
     fact, rank = case.fact(operand), case.rank(operand)
     rows = [each for each in case.present if case.is_of_rows(each)]
     if fact.is_number or case.is_of_rows(operand) or not fact.axes or not rows:
@@ -157,10 +157,10 @@ def _lies_otherwise(case: Case, operand: int) -> bool:
 
 
 def unlike_window(case: Case) -> bool:
-    """Whether a node repeats for every row what follows from lengths and lies otherwise than what is cached.
+    """Whether a node repeats values computed from lengths for every row in another layout than the cache's.
 
-    What it repeats begins with the first position, what is cached ends with the last one: whoever joins the two
-    computes it again for each row.
+    Those values begin with the first position, cached ones end with the last: a node that joins the two computes them
+    again for each row.
     """
     fact, dims = case.fact(), case.dims()
     if case.batch is None or fact.rows_axis is not None:
@@ -171,7 +171,7 @@ def unlike_window(case: Case) -> bool:
 
 
 def follows_from_lengths(case: Case) -> bool:
-    """Whether a node's first output can be computed again per row, of true lengths."""
+    """Whether a node's first output can be computed per row from true lengths."""
     try:
         Planner(case.batch).plan(case.node.outputs[0], own_layouts(case, case.out_dims()))
     except Refused:
@@ -180,32 +180,32 @@ def follows_from_lengths(case: Case) -> bool:
 
 
 def _axis_of(case: Case, operand: int, back: int) -> Axis | None:
-    """The layout of an operand along an axis counted from the back."""
+    """Return the layout of an operand's axis, counted from the back; None where it has none."""
     fact, at = case.fact(operand), case.rank(operand) + back
     return None if fact.is_number or at < 0 else fact.axis(at)
 
 
 def _own(case: Case, dim: Dim) -> Axis | None:
-    """The layout of an axis of numbers that nothing else lays out: counted per row, so that the valid ones come first.
+    """Return the layout of an axis of values computed from lengths: valid ones come first.
 
-    They lie as what is cached where they are as many, for they are to meet it further on.
+    An axis as long as the cache takes the cache's layout, as the two are to meet.
     """
     return None if isinstance(dim, int) else _with_cached(case, dim) or suffix(dim)
 
 
 def _with_cached(case: Case, dim: Dim) -> Axis | None:
-    """The layout of an axis as long as what is cached, alone or joined to new frames; None for others."""
+    """Return the layout of an axis as long as the cache, alone or joined to new frames; None for others."""
     return case.seen.get(dim) or _along_window(case, dim)
 
 
 def _along_window(case: Case, dim: Dim) -> Axis | None:
-    """The layout of an axis that is as long as a window, or that and some more; None for others."""
+    """Return the layout of an axis as long as a window, or a window and more; None for others."""
     sides = {case.sides.get(str(name)) for name in symbols_of(dim)}
     return case.layout(dim) if sides == {Side.RIGHT} else None
 
 
 def place_alone(case: Case, value: ir.Value | None) -> Place | None:
-    """Where a number with an axis of the batch lies by itself; None when it has none, or several."""
+    """Return the layout of a value computed from lengths with one axis of the batch; None with none or several."""
     dims = () if value is None else dims_of(value) or ()
     rows = [at for at, dim in enumerate(dims) if case.batch is not None and dim == symbol(case.batch)]
     if len(rows) != 1:
@@ -214,13 +214,13 @@ def place_alone(case: Case, value: ir.Value | None) -> Place | None:
 
 
 def own_layouts(case: Case, dims: Sequence[Dim]) -> Layouts:
-    """The layouts of a number's axes where nothing else says how they lie."""
+    """Return the layouts of the axes of a value computed from lengths, where no other operand defines them."""
     rows = None if case.batch is None else symbol(case.batch)
     return tuple(None if dim == rows else _own(case, dim) for dim in dims)
 
 
 def returned_per_row(case: Case, verdict: Verdict) -> Verdict:
-    """The verdict, with numbers that the graph returns and that hold the batch as one per row."""
+    """Return the verdict with outputs that depend on lengths and have an axis of the batch computed per row."""
     outputs, needs = list(verdict.outputs), list(verdict.needs)
     for at, value in enumerate(case.node.outputs):
         place = place_alone(case, value) if value.is_graph_output() and outputs[at].is_number else None
@@ -232,7 +232,7 @@ def returned_per_row(case: Case, verdict: Verdict) -> Verdict:
 
 
 def uniform_source(value: ir.Value | None) -> ir.Value | None:
-    """The one number of which a value holds copies, or None when its entries may differ."""
+    """Return the value of one element of which a value holds copies; None where its entries may differ."""
     dims = None if value is None else dims_of(value)
     if value is None or dims is None or all(dim == 1 for dim in dims):
         return value if dims is not None else None
@@ -243,7 +243,7 @@ def uniform_source(value: ir.Value | None) -> ir.Value | None:
 
 
 def _content(size: Dim | None) -> Interval:
-    """What a number computed of true lengths may be: between its values of no and of most entries."""
+    """Return the interval of a number computed from true lengths: between its values at no and at most entries."""
     if size is None or not (never_falls(size) or never_falls(-size)):
         return ANYTHING
     ends = [at_length(size, length) for length in (0, int(LONGEST))]

@@ -58,15 +58,15 @@ FURTHEST = 2**20
 def least_lengths(
     at_least_one: Collection[Dim], start: Mapping[str, int], limits: Collection[Limit] = ()
 ) -> dict[str, int]:
-    """The smallest length per padded axis from which on every size is 1 or more.
+    """Return the smallest length per padded axis from which on every size is at least 1.
 
     Args:
-        at_least_one: the sizes.
+        at_least_one: sizes that must be at least 1.
         start: smallest length of each axis that callers may want: 1, or 0 for a window that may be empty.
-        limits: sizes that keep below a number; those that fall are kept by long enough inputs.
+        limits: upper bounds of sizes; sizes that fall with length need long enough inputs.
 
-    Sizes are floor-linear in each axis, with slopes that are not negative, so the first length that fits is enough. New
-    frames have to do without cached ones, which a stream begins without: those are asked for last.
+    Sizes are floor-linear in each axis with non-negative slopes, so the first length that fits suffices. Axes of new
+    frames are solved before those of caches, which are empty at the start of a stream.
 
     Raises:
         Refused: a size never reaches 1, or joins several axes in a way that no single minimum describes.
@@ -83,7 +83,7 @@ def least_lengths(
 
 
 def smallest(size: Dim, least: Mapping[str, int]) -> int:
-    """The smallest that a size is where each axis has its least length or more; 0 where it is not known to grow."""
+    """Return a size at the least lengths of its axes; 0 where it is not known to grow with them."""
     if isinstance(size, int):
         return size
     found = size.subs({symbol(name): length for name, length in least.items()})
@@ -91,7 +91,7 @@ def smallest(size: Dim, least: Mapping[str, int]) -> int:
 
 
 def _least(size: sympy.Expr, name: str, lengths: Mapping[str, int]) -> int:
-    """The smallest length of one axis, with all others as short as they may be, that gives the size an entry."""
+    """Return the smallest length of one axis, with the others at their shortest, at which a size is at least 1."""
     others = {symbol(other): length for other, length in lengths.items() if other != name}
     alone = size.subs(others)
     if alone.is_number:
@@ -116,11 +116,11 @@ def _holds(size: sympy.Expr, name: str, length: int) -> bool:
 
 
 def infer_settled(model: ir.Model, behind: Collection[str] = ()) -> dict[Limit, ir.Node]:
-    """Infer shapes, reading `table[:size]` as `size` entries; the sizes that tables and types limit, and where.
+    """Infer shapes, reading `table[:size]` as `size` entries; return the limits that this sets, with their nodes.
 
     Args:
         model: the graph.
-        behind: axes that are padded behind. Of those `x[-3:]` is read as 3 entries, and is for inputs as long as that.
+        behind: axes padded behind their valid entries; `x[-3:]` of one is read as 3 entries, for inputs that have them.
 
     Shape inference writes Min(rows, size), for a table may be too short. Then the unpadded program fails where the rows
     meet `size` entries, so lengths are limited instead, and sizes stay comparable. The same is done where Max(0, size)
@@ -154,9 +154,9 @@ def infer_settled(model: ir.Model, behind: Collection[str] = ()) -> dict[Limit, 
 
 
 def _limits_of_types(model: ir.Model) -> dict[Limit, ir.Node]:
-    """Sizes that must not outgrow the type that they are computed in: integers wrap around, other types round.
+    """Return limits that keep sizes within the type they are computed in: integers wrap around, floats round.
 
-    What is rounded is asked for where integers are made of it; as data it is computed again of true lengths.
+    Floats are limited where they are converted to integers; as data they are computed again from true lengths.
     """
     limits: dict[Limit, ir.Node] = {}
     known: Numbers = {}
@@ -175,7 +175,7 @@ def _is_integer(value: ir.Value) -> bool:
 
 
 def _rounded(node: ir.Node) -> list[ir.Value]:
-    """The values that are no integers of which a node makes some."""
+    """Return the non-integer values that a node's integer result is computed from."""
     found: dict[ir.Value, None] = {}
     waiting = [node]
     while waiting:
@@ -187,7 +187,7 @@ def _rounded(node: ir.Node) -> list[ir.Value]:
 
 @functools.lru_cache(maxsize=4096)
 def _held(number: Dim, dtype: ir.DataType | None) -> tuple[Limit, ...]:
-    """What keeps a number within its type, where some length leads out of it."""
+    """Return limits that keep a number within its type, where some length exceeds it."""
     names = symbols_of(number)
     if isinstance(number, int) or dtype is None or len(names) != 1:
         return ()
@@ -198,7 +198,7 @@ def _held(number: Dim, dtype: ir.DataType | None) -> tuple[Limit, ...]:
 
 
 def _divide_sizes(model: ir.Model) -> int:
-    """Let readers of an exact quotient of sizes, as in batch*time // batch, read the size itself; how many did.
+    """Replace exact quotients of sizes, such as that of batch*time by batch, with the size itself; return how many.
 
     Shape inference does not divide.
     """
@@ -222,7 +222,7 @@ def _divide_sizes(model: ir.Model) -> int:
 
 
 def _limits(node: ir.Node) -> list[Limit]:
-    """Sizes cut from a fixed number of entries, and ends of sizes that choose between two programs."""
+    """Return the limits of slices from a fixed number of entries, and of sizes that choose between programs."""
     pad = pad_of(node, graphs.integers_of)
     if pad is not None:
         return [limit for pair in pad.added.values() for each in pair for limit in _grown(each)]
@@ -238,12 +238,12 @@ def _limits(node: ir.Node) -> list[Limit]:
 
 
 def _dims(value: ir.Value | None) -> tuple[Dim, ...]:
-    """The shape of a value; empty where it is not known."""
+    """Return the shape of a value; empty where it is unknown."""
     return (None if value is None else graphs.dims_of(value)) or ()
 
 
 def _cuts(node: ir.Node) -> Iterator[tuple[Dim, Dim, int, Dim]]:
-    """First entry, end, axis and size of every axis that a Slice names."""
+    """Yield start, end, axis and axis size of every axis that a Slice names."""
     view = slice_of(node)
     if view is None or not (before := _dims(view.data)):
         return
@@ -253,12 +253,12 @@ def _cuts(node: ir.Node) -> Iterator[tuple[Dim, Dim, int, Dim]]:
 
 
 def _grows_behind(rows: Dim, behind: Collection[str]) -> bool:
-    """Whether an axis is as long as the inputs, and padded behind."""
+    """Whether an axis depends on input lengths alone and is padded behind its valid entries."""
     return not isinstance(rows, int) and {str(name) for name in rows.free_symbols} <= set(behind)
 
 
 def _last_entries(node: ir.Node, behind: Collection[str]) -> list[Limit]:
-    """x[-n:] of an axis that is padded behind takes n entries of at least as many."""
+    """Return limits for `x[-n:]` along an axis padded behind: x has at least n entries."""
     after = _dims(node.outputs[0])
     return [
         (-sympy.sympify(rows), start)
@@ -269,7 +269,7 @@ def _last_entries(node: ir.Node, behind: Collection[str]) -> list[Limit]:
 
 
 def _first_entries(node: ir.Node, behind: Collection[str]) -> list[Limit]:
-    """x[:n] in Concat(x[n:], x[:n]), which is x rolled, takes n entries of at least as many."""
+    """Return limits for `x[:n]` in Concat(x[n:], x[:n]), which rolls x: x has at least n entries."""
     makers = [None if value is None else value.producer() for value in node.inputs]
     slices = [maker for maker in makers if maker is not None and graphs.is_op(maker, "Slice")]
     sources = {source for maker in slices if (source := maker.inputs[0]) is not None}
@@ -286,7 +286,7 @@ def _first_entries(node: ir.Node, behind: Collection[str]) -> list[Limit]:
 
 
 def _remainders(node: ir.Node, behind: Collection[str]) -> list[tuple[Limit, sympy.Expr]]:
-    """Cuts of x at k modulo its length, as x rolled has them: the program that is meant has more than k entries.
+    """Return limits for slices of x at k modulo its length, as in a rolled x: x has more than k entries.
 
     Returns:
         The limits, each with the quotient that is 0 within it.
@@ -304,20 +304,20 @@ def _remainders(node: ir.Node, behind: Collection[str]) -> list[tuple[Limit, sym
 
 
 def _grown(amount: Dim) -> list[Limit]:
-    """Max(0, time - 4) entries that are added: the program that adds some is the one that is meant."""
+    """Return limits for Max(0, time - 4) added entries: lengths that add some."""
     inner = _above_zero(amount)
     return [] if inner is None or not never_falls(inner) else [(sympy.sympify(normal_form(-inner)), 0)]
 
 
 def _taken(rows: Dim, size: Dim) -> list[Limit]:
-    """Min(rows, size) entries of as many."""
+    """Return limits for Min(rows, size) entries: size is at most the number of rows."""
     if not isinstance(rows, int) or not isinstance(size, sympy.Min):
         return []
     return [(each, rows) for each in size.args if not each.is_number and sympy.Min(rows, each) == size]
 
 
 def _left_over(rows: int, start: Dim) -> list[Limit]:
-    """The last entries, from Max(0, rows - size) on: no more than there are. Of one row, any input takes it."""
+    """Return limits for the last entries, from Max(0, rows - size) on: at most all rows; of one row, any length."""
     inner = _above_zero(start)
     most = None if inner is None or not never_falls(-inner) else at_zero(inner)
     if inner is None or most is None or most > rows:
@@ -327,7 +327,7 @@ def _left_over(rows: int, start: Dim) -> list[Limit]:
 
 
 def _above_zero(number: Dim) -> sympy.Expr | None:
-    """The x of a size Max(0, x); None of any other size."""
+    """Return the x of a size Max(0, x); None for other sizes."""
     if isinstance(number, int) or not isinstance(number, sympy.Max):
         return None
     parts = [each for each in number.args if each != 0]
@@ -335,7 +335,7 @@ def _above_zero(number: Dim) -> sympy.Expr | None:
 
 
 def _bounds(rows: int, start: Dim, end: Dim) -> list[Limit]:
-    """Bounds of a cut that are computed from sizes have to stay within the entries."""
+    """Return limits that keep computed slice bounds within the entries."""
     bounds = None if isinstance(start, int | sympy.Max) else bounds_of_cut(start, sympy.sympify(end), rows)
     return [] if bounds is None else [(-bounds[0], 0), (bounds[1], rows)]
 
@@ -352,7 +352,7 @@ def _settle(value: ir.Value, settled: Mapping[sympy.Expr, sympy.Expr]) -> None:
 
 
 def _replaced(size: Dim, settled: Mapping[sympy.Expr, sympy.Expr]) -> Dim:
-    """The size with what is settled, down to what that settles in turn: Min(2, n, Min(2, n) - 1) is 1 from n = 2 on."""
+    """Return a size with settled terms substituted repeatedly: Min(2, n, Min(2, n) - 1) is 1 from n = 2 on."""
     while not isinstance(size, int) and (known := size.subs(settled)) != size:
         size = known
     return size
@@ -363,7 +363,7 @@ def _text(size: Dim) -> int | str:
 
 
 def longest_lengths(limits: Mapping[Limit, ir.Node], names: Collection[str]) -> dict[str, Longest]:
-    """The largest number of slots per axis for which every limited size fits its table or type."""
+    """Return the largest number of slots per axis at which every limited size fits its table or type."""
     most: dict[str, Longest] = {}
     for (size, rows), node in limits.items():
         for name in names:
@@ -378,10 +378,10 @@ def longest_lengths(limits: Mapping[Limit, ir.Node], names: Collection[str]) -> 
 
 
 def keeps_all_counted(size: Dim, counted: Dim, cache: str, slots: int) -> bool:
-    """Whether the newest of so many frames, as many as there are slots, are as many as are counted.
+    """Whether the newest frames that fit the slots are as many as are counted, for every cache length.
 
-    For every length of the cache from 0 to its slots: a state that comes back as it was has all its slots as well when
-    it is full, but not before. False where it is not found out.
+    Lengths go from 0 to the number of slots: a state returned unchanged has all its slots when full, but not before.
+    False where that cannot be shown.
     """
     kept, wanted = (sympy.Min(each, slots) for each in (size, counted))
     return bool(kept == wanted) or agree_up_to(kept, wanted, symbol(cache), slots)

@@ -63,7 +63,7 @@ class _Lookup:
     inputs: frozenset[str]
 
     def holds(self, places: Array | None) -> bool:
-        """Whether the table has an entry at each of some places; negative ones count from its end."""
+        """Whether the table has an entry at each index; negative ones count from its end."""
         if places is None or not places.size:
             return True
         return int(places.min()) >= -self.entries and int(places.max()) < self.entries
@@ -89,14 +89,14 @@ def lookup_ranges(
     sizes: Mapping[str, int],
     carried: Mapping[str, Carried] = MappingProxyType({}),
 ) -> Ranges:
-    """The whole numbers that inputs may hold, as far as tables are looked up at them or a range is declared.
+    """Return the integers that inputs may hold, where they index tables or have a declared range.
 
     Args:
         model: with shapes.
         declared: the smallest and the largest number that callers feed, by input.
         fed: inputs that callers feed.
         sizes: of axes by name; others are tried.
-        carried: states by input, of which tables may be looked up at as well: they hold what calls before left.
+        carried: states by input, which may index tables as well, as they hold values of earlier calls.
 
     Returns:
         What is declared of whole numbers; else, of inputs that tables are looked up at, the numbers from 0 on up to
@@ -133,17 +133,17 @@ def lookup_ranges(
 
 
 def told_ranges(ranges: Ranges) -> dict[str, list[int]]:
-    """Ranges as a certificate tells them."""
+    """Return ranges as a certificate writes them."""
     return {name: list(span) for name, span in sorted(ranges.items())}
 
 
 def assumed_ranges(ranges: Ranges) -> list[str]:
-    """What is taken for granted of whole numbers, in words."""
+    """Return, as text, the ranges of integers that are assumed."""
     return [f"{name!r} holds whole numbers from {low} to {high}" for name, (low, high) in sorted(ranges.items())]
 
 
 def _states_of(model: ir.Model, carried: Mapping[str, Carried], followed: Collection[str]) -> dict[str, Carried]:
-    """The states whose next value is computed of these inputs, of sizes and of such states alone."""
+    """Return the states whose next values depend on these inputs, on sizes and on such states alone."""
     outputs = graphs.outputs_named(model)
     found = {name: each for name, each in carried.items() if each.output in outputs}
     while lost := [n for n, each in found.items() if not _read(outputs[each.output]) <= {*followed, *found}]:
@@ -152,7 +152,7 @@ def _states_of(model: ir.Model, carried: Mapping[str, Carried], followed: Collec
 
 
 def _lookups(model: ir.Model, inputs: Collection[str]) -> Iterator[_Lookup]:
-    """The lookups in tables of one size whose places follow from some inputs and from sizes alone."""
+    """Yield the lookups in tables of fixed size whose indices depend on some inputs and on sizes alone."""
     for node in model.graph:
         if not graphs.is_op(node, *LOOKUPS):
             continue
@@ -166,7 +166,7 @@ def _lookups(model: ir.Model, inputs: Collection[str]) -> Iterator[_Lookup]:
 
 
 def _read(value: ir.Value) -> set[str]:
-    """The inputs whose numbers a value is computed of; those of which sizes alone are read are none."""
+    """Return the inputs whose contents a value depends on; inputs of which only sizes are read are left out."""
     found, pending, seen = set[str](), [value], set[ir.Value]()
     while pending:
         each = pending.pop()
@@ -214,7 +214,7 @@ class _Places:
         self.others = dict.fromkeys(others, EITHER)
 
     def legal(self, name: str, known: Ranges) -> tuple[int, int]:
-        """The numbers of an input from the first on that has places in all tables, for the numbers of the others.
+        """Return the first range of an input that is legal in all tables, given the ranges of the others.
 
         Raises:
             Refused: there is none.
@@ -243,7 +243,7 @@ class _Places:
         return all(each.holds(found.get(str(each.places.name))) for each in self.lookups if name in each.inputs)
 
     def with_states(self, known: Ranges) -> Ranges:
-        """The ranges, and those of the states that hold no others after some calls."""
+        """Return the ranges, extended by those of states that stay within a range over several calls."""
         begun = {state: each.begins for state, each in self.states.items()}
         for _ in range(MOST_ROUNDS if begun else 0):
             found = self._found({**self.others, **known, **begun})
@@ -254,10 +254,10 @@ class _Places:
         return {name: span for name, span in {**self.others, **known}.items() if name not in begun}
 
     def require_within(self, lookup: _Lookup, known: Ranges) -> None:
-        """Every place of a lookup is in its table.
+        """Require that every index of a lookup is within its table.
 
         Raises:
-            Refused: one is not.
+            Refused: an index is not.
         """
         places = self._found(known).get(str(lookup.places.name))
         if places is None or lookup.holds(places):
@@ -281,7 +281,7 @@ class _Places:
         return f"write range: [{low}, {high}] at {name} where callers feed no others, or clamp them before the lookup"
 
     def _found(self, ranges: Ranges) -> dict[str, Array]:
-        """Places and next states for all numbers of some ranges, by name; nothing where they cannot be computed."""
+        """Return indices and next states for all integers of some ranges, by name; empty where not computable."""
         rows = _rows_of([value for name, value in self.inputs.items() if name in self.asked])
         row = sum(math.prod(self._shape(value, {}, OTHER_SIZES[0])[1:]) for value in self.inputs.values())
         most = MOST_CALLS if rows is None else max(min(MOST_TRIED, MOST_ENTRIES // max(row, 1)), MOST_CALLS)
@@ -306,7 +306,7 @@ class _Places:
         return [dim if isinstance(dim, int) else known.get(str(dim), size) for dim in graphs.dims_of(value) or ()]
 
     def _filled(self, value: ir.Value, table: Array, sizes: Mapping[str, int], size: int) -> Array:
-        """An input of which every row holds a number of its own, or zeros of one that places are not computed of."""
+        """Return the content of an input: each row holds a number of its own, or zeros where no index depends on it."""
         assert value.dtype is not None
         shape = self._shape(value, sizes, size)
         array = np.zeros(shape, value.dtype.numpy())
@@ -322,7 +322,7 @@ def _place(lookup: _Lookup) -> Place:
 
 
 def _part_of(model: ir.Model, names: Collection[str]) -> ir.Model:
-    """The part of a model that computes some values, with the inputs that it reads alone."""
+    """Return the part of a model that computes some values, with only the inputs that it reads."""
     part = graphs.clone(model)
     values = {str(value.name): value for node in part.graph for value in node.outputs} | graphs.inputs_named(part)
     part.graph.outputs.clear()
@@ -335,7 +335,7 @@ def _part_of(model: ir.Model, names: Collection[str]) -> ir.Model:
 
 
 def _numbers_in(model: ir.Model) -> list[int]:
-    """The whole numbers among small constants: a graph compares with them."""
+    """Return the integers among small constants, which the graph may compare with."""
     arrays = [array for value in model.graph.initializers.values() if (array := graphs.array_of(value)) is not None]
     small = [array for array in arrays if array.size <= MOST_TRIED and array.dtype.kind in "iuf"]
     found = {float(number) for array in small for number in array.reshape(-1)[:64]}
@@ -343,13 +343,13 @@ def _numbers_in(model: ir.Model) -> list[int]:
 
 
 def _rows_of(values: Sequence[ir.Value]) -> str | None:
-    """The name of the first axis, where it is the same of all inputs."""
+    """Return the name of the first axis, where all inputs have the same; None elsewhere."""
     names = {str(dims[0]) if dims and not isinstance(dims[0], int) else None for dims in map(graphs.dims_of, values)}
     return names.pop() if len(names) == 1 else None
 
 
 def _tried(low: int, high: int, noted: Sequence[int], most: int) -> Array:
-    """All numbers of a range, or so many of a wide one: its ends, those next to what the graph notes, and even ones."""
+    """Return all numbers of a range; of a wide one its ends, neighbours of noted numbers, and evenly spaced ones."""
     if high - low < most:
         return np.arange(low, high + 1)
     near = [number + more for number in noted for more in (-1, 0, 1) if low <= number + more <= high]
@@ -363,7 +363,7 @@ def _joined(span: tuple[int, int], numbers: Array | None) -> tuple[int, int]:
 
 
 def _combined(numbers: Sequence[Array]) -> Array:
-    """Rows of numbers, one of each input: each number once at least, and the ends of all inputs with one another."""
+    """Return rows of one number per input, with every number used once and all combinations of the ends."""
     random = np.random.default_rng(0)
     most = max(each.size for each in numbers)
     columns = [numbers[0] if each is numbers[0] else random.permutation(each) for each in numbers]

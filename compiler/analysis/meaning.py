@@ -52,7 +52,7 @@ class Known(NamedTuple):
     named: Mapping[sympy.Symbol, Dim] = MappingProxyType({})
 
     def size(self, size: Dim) -> sympy.Expr:
-        """A size in axis names, as far as these are known."""
+        """Return a size over axis names, with the known names substituted."""
         whole = sympy.sympify(size)
         return whole.subs(self.named) if self.named else whole
 
@@ -70,16 +70,16 @@ Meets = Callable[[np.ndarray, Lengths], bool]
 def needs_of_graph(
     model: ir.Model, batch: str | None, sides: Mapping[str, Side], known: Known = NOTHING
 ) -> dict[Dim, None]:
-    """The sizes that have to be 1 or more for a graph to mean something, before anything in it is padded.
+    """Return the sizes that must be at least 1 for a graph to be valid, before padding.
 
     Args:
-        model: the graph, in which nothing but shapes tells lengths.
+        model: the graph, in which lengths are known from shapes alone.
         batch: the batch axis, or None.
-        sides: which end of each padded axis, by name, holds the valid entries.
-        known: what is known before.
+        sides: by name, which end of each padded axis holds the valid entries.
+        known: sizes that are known already.
 
     Raises:
-        Refused: with node, op and source line; a length may be divided by 0, or no length that is tried means anything.
+        Refused: with node, op and source line; a length may be divided by 0, or no length that was tried is valid.
     """
     needs: dict[Dim, None] = {}
     for node in nodes_of(model):
@@ -92,14 +92,14 @@ def needs_of_graph(
 
 
 def needs_of(case: Case, known: Known = NOTHING) -> tuple[Dim, ...]:
-    """The sizes that have to be 1 or more for a node to mean something, where numbers of axis lengths decide that.
+    """Return the sizes that must be at least 1 for a node to be valid, where its operands depend on lengths.
 
     Args:
         case: the node.
-        known: what is known before.
+        known: sizes that are known already.
 
     Raises:
-        Refused: a length may be divided by 0, or no length that is tried means anything.
+        Refused: a length may be divided by 0, or no length that was tried is valid.
     """
     if case.node.domain not in ("", "ai.onnx"):
         return ()
@@ -122,7 +122,7 @@ def needs_of(case: Case, known: Known = NOTHING) -> tuple[Dim, ...]:
 
 
 def _not_copied(case: Case, known: Known) -> tuple[Dim, ...]:
-    """The sizes that a Reshape is told and that must not be 0: it would copy that of the operand in that place.
+    """Return the computed sizes of a Reshape that must not be 0, as a 0 copies the operand's size.
 
     Raises:
         Refused: a size is 0 at every length.
@@ -142,10 +142,10 @@ def _not_copied(case: Case, known: Known) -> tuple[Dim, ...]:
 
 
 def _needs_of_number(case: Case, operand: int, first: int, known: Known, *, divides: bool) -> tuple[Dim, ...]:
-    """What keeps a number from a first one on, or off 0.
+    """Return the sizes that must be at least 1 for a number to reach a minimum, or to differ from 0.
 
     Raises:
-        Refused: a whole number may be divided by 0, or no length that is tried means anything.
+        Refused: a whole number may be divided by 0, or no length that was tried is valid.
     """
     value, fixed = case.node.inputs[operand], case.array(operand)
     if divides and fixed is not None and fixed.dtype.kind in "iu" and not fixed.all():
@@ -175,12 +175,12 @@ def _needs_of_number(case: Case, operand: int, first: int, known: Known, *, divi
 
 
 def _is_of_rows(case: Case, dims: Sequence[Dim]) -> bool:
-    """Whether a value has one entry in every row."""
+    """Whether a value has one entry per row."""
     return all(dim == 1 or str(dim) == case.batch for dim in dims)
 
 
 def _of_lengths(value: ir.Value | None) -> ShapeOnly | None:
-    """A value as a function of lengths; None where it reads data, or reads no size either."""
+    """Return a value as a function of lengths; None where it reads data or no size."""
     if value is None:
         return None
     try:
@@ -191,13 +191,13 @@ def _of_lengths(value: ir.Value | None) -> ShapeOnly | None:
 
 
 def _alike(value: ir.Value) -> tuple[Dim, ...] | None:
-    """The number that a value holds everywhere, such as the count of a mask less one; None if it is unknown."""
+    """Return the number that a value holds everywhere, as a tuple; None where it is unknown or varies."""
     number = number_everywhere(value)
     return None if number is None else (number,)
 
 
 def _needs_of_size(case: Case, size: Dim, least: int, known: Known, *, divides: bool) -> tuple[Dim, ...] | None:
-    """What keeps a known number from a least one on, or off 0; None where that cannot be told."""
+    """Return the sizes that must be at least 1 for a known number to reach a minimum, or not be 0; else None."""
     alone = known.size(size)
     if any(is_placeholder(name) for name in symbols_of(alone)):
         return None  # it may be 0
@@ -221,17 +221,17 @@ def _needs_of_size(case: Case, size: Dim, least: int, known: Known, *, divides: 
 def legal_from(
     case: Case, operand: int, sizes: Sequence[Dim], known: Known = NOTHING, *, components: bool = False
 ) -> tuple[Dim, ...]:
-    """The sizes that have to be 1 or more for indices that follow from lengths to choose entries that are there.
+    """Return the sizes that must be at least 1 for indices computed from lengths to lie within their axes.
 
     Args:
         case: the node.
         operand: which input holds the indices.
-        sizes: of the axes that are looked up along.
-        known: what is known before.
+        sizes: sizes of the axes that are indexed.
+        known: sizes that are known already.
         components: whether the last axis of the indices holds one index per axis.
 
     Raises:
-        Refused: no length that is tried has such entries.
+        Refused: no length that was tried gives such indices.
     """
     value = case.node.inputs[operand]
     if value is None or numbers_of(value) == ():
@@ -252,10 +252,10 @@ def legal_from(
 def _first(
     case: Case, value: ir.Value, meets: Meets, known: Known, others: Set[sympy.Symbol] = frozenset()
 ) -> tuple[Dim, ...]:
-    """What keeps lengths from the first on at which a value means something.
+    """Return the sizes that must be at least 1 for lengths to reach the first valid one.
 
     Raises:
-        Refused: no length that is tried is one. Axes that are not padded are as long as callers make them.
+        Refused: no length that was tried is valid. Axes that are not padded have any length.
     """
     function = _of_lengths(value)
     if function is None:
@@ -284,5 +284,5 @@ def _first(
 
 
 def _shortest(case: Case, name: sympy.Symbol) -> int:
-    """The shortest length that callers may want: of an axis that is a window nothing."""
+    """Return the shortest length of an axis that callers may use: 0 for a window, else 1."""
     return 0 if case.sides.get(str(name)) is Side.RIGHT else 1

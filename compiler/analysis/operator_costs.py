@@ -36,19 +36,19 @@ class Rates:
     bytes: float = 14.8e9
 
     def picoseconds(self, multiply_adds: int, moved: int) -> int:
-        """Time of an operator; whole numbers, so that sums compare exactly."""
+        """Return the time of an operator in picoseconds, an integer so that sums compare exactly."""
         return round(PICOSECONDS * max(multiply_adds / self.multiply_adds, moved / self.bytes))
 
 
 def elements_of(value: ir.Value, sizes: Sizes) -> int:
-    """Number of elements of a value of known rank."""
+    """Return the number of elements of a value of known rank."""
     dims = graphs.dims_of(value)
     assert dims is not None, f"{value.name} has no rank"
     return math.prod(size_of(dim, sizes) for dim in dims)
 
 
 def bytes_of(values: Iterable[ir.Value | None], sizes: Sizes) -> int:
-    """Bytes of all values together; absent ones have none, and an unknown type counts as float32."""
+    """Return the total bytes of values; absent ones count 0, and an unknown type counts as float32."""
     total = 0
     for value in values:
         if value is not None:
@@ -58,20 +58,20 @@ def bytes_of(values: Iterable[ir.Value | None], sizes: Sizes) -> int:
 
 
 def bytes_moved(node: ir.Node, sizes: Sizes) -> int:
-    """Bytes of activations that a node reads and writes; weights are left out, they are read at every length."""
+    """Return the bytes of activations that a node reads and writes; weights, read at every length, are left out."""
     if graphs.is_op(node, *VIEWS):
         return 0
     return bytes_of([*(value for value in node.inputs if not _is_weight(value)), *node.outputs], sizes)
 
 
 def multiply_adds(node: ir.Node, sizes: Sizes) -> int:
-    """Multiply-adds of matrix products, convolutions, contractions and recurrences; 0 for everything else."""
+    """Return the multiply-adds of products, convolutions, contractions and recurrences; 0 for other operators."""
     count = COUNTED.get(node.op_type)
     return 0 if count is None else count(node, sizes)
 
 
 def size_of(dim: graphs.Dim, sizes: Sizes) -> int:
-    """A dimension at these sizes; one that is no number then counts once."""
+    """Return a dimension at these sizes; an unknown one counts as 1."""
     if isinstance(dim, int):
         return dim
     named = {each: sizes.get(str(each), 1) for each in dim.free_symbols}
@@ -114,7 +114,7 @@ def _transposed_convolution(node: ir.Node, sizes: Sizes) -> int:
 
 
 def _contraction(node: ir.Node, sizes: Sizes) -> int:
-    """Elements of the result times the sizes of the letters that are summed over."""
+    """Return the multiply-adds of an Einsum: the product of the sizes of all its labels."""
     left, _, kept = str(graphs.attribute(node, "equation", "")).replace(" ", "").partition("->")
     letters: dict[str, int] = {}
     for operand, term in enumerate(left.split(",")):

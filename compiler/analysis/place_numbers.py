@@ -31,10 +31,10 @@ Sizes: TypeAlias = Mapping[sympy.Basic, int]
 
 
 def number(size: Dim, sizes: Sizes) -> int:
-    """The value of a size.
+    """Return a size as a number.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not an integer.
     """
     if isinstance(size, int):
         return size
@@ -50,7 +50,7 @@ def _function(size: sympy.Expr, names: tuple[sympy.Basic, ...]) -> Callable[...,
 
 
 def entry_places(axes: Mapping[int, Axis], dims: Sequence[Dim], row: int, slots: Sizes, true: Sizes) -> list[Array]:
-    """Per axis, the slots where the entries of one row lie."""
+    """Return, per axis, the slots in which the entries of one row lie."""
     return [_axis_places(axes.get(at, (Plain(dim),)), row, slots, true) for at, dim in enumerate(dims)]
 
 
@@ -82,7 +82,7 @@ def _frame_places(frames: Frames, slots: Sizes, true: Sizes) -> Array:
 
 
 def run(nodes: Sequence[ir.Node], start: ir.Value, array: Array, sizes: Sizes) -> Array:
-    """Execute the chain on place numbers.
+    """Execute a chain of movements on an array that holds position labels.
 
     Raises:
         ValueError: it does not run, or a bound is not known.
@@ -136,7 +136,7 @@ def _pad(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:
 
 
 def label(added: float) -> int:
-    """The place number of an added number: below all places."""
+    """Return a label for a number that a node adds, below those of all positions."""
     return -1 - abs(hash(added)) % 1_000_003
 
 
@@ -179,13 +179,13 @@ STEPS: dict[str, Callable[[ir.Node, ir.Value, Array, Sizes], Array]] = {
 
 
 def pad_value(node: ir.Node) -> float | None:
-    """The number that a constant Pad adds; None where that is computed."""
+    """Return the constant that a Pad adds; None where it is computed."""
     value = node.inputs[2] if len(node.inputs) > 2 else None
     return 0.0 if value is None else uniform(value)
 
 
 def uniform(value: ir.Value | None) -> float | None:
-    """The number that a value holds everywhere, or None."""
+    """Return the number that a value holds everywhere; None where it is unknown or varies."""
     array = array_of(value)
     if array is not None:
         same = array.size > 0 and bool(np.all(array == array.reshape(-1)[0]))
@@ -208,5 +208,5 @@ def uniform(value: ir.Value | None) -> float | None:
 
 
 def _is_held(dtype: ir.DataType, number: float) -> bool:
-    """Whether a type holds a number, but for its fraction: what integers have no room for each runtime casts anew."""
+    """Whether a type can hold a number without its fraction; runtimes cast other numbers differently."""
     return not dtype.is_integer() or (math.isfinite(number) and can_hold(dtype, int(number)))

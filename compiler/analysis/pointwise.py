@@ -18,7 +18,7 @@ ENTRIES = "entries"
 
 
 def pointwise_axes(node: ir.Node, operands: Mapping[int, int]) -> tuple[int, ...] | None:
-    """The axis of each output along which the node is pointwise, so that it commutes with Concat along it.
+    """Return the axis of each output along which the node is pointwise, so that it commutes with a Concat.
 
     Args:
         node: a node with known ranks.
@@ -53,7 +53,7 @@ def _fact(value: ir.Value, axis: int | None) -> Fact:
 
 
 def _alone(node: ir.Node, operands: Mapping[int, int]) -> ir.Node | None:
-    """A copy of the node in a graph of its own, the axis named, shapes inferred."""
+    """Return a copy of the node in a graph of its own, with the axis named and shapes inferred."""
     inputs: list[ir.Value | None] = []
     initializers = []
     for index, value in enumerate(node.inputs):

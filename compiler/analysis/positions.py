@@ -33,10 +33,10 @@ class Span:
 
 
 def difference(case: Case, region: Region, rank: int) -> Interval | None:
-    """Bounds of operand 0 minus operand 1 at the places of a region of the output; None where nothing is known.
+    """Return bounds of operand 0 minus operand 1 in a region of the output; None where nothing is known.
 
-    Numbers computed from axis lengths are those of the padded program: what is told of them holds for the unpadded one
-    as well. At least one operand has to count positions.
+    Numbers computed from axis lengths are those of the padded program; bounds on them hold for the unpadded one as
+    well. At least one operand has to count positions.
     """
     spans = [_span(case, operand, region, rank) for operand in (0, 1)]
     first, second = spans
@@ -53,7 +53,7 @@ def difference(case: Case, region: Region, rank: int) -> Interval | None:
 
 
 def _least(size: Dim) -> float:
-    """A lower bound of an expression over lengths."""
+    """Return a lower bound of an expression over lengths."""
     if isinstance(size, int):
         return size
     if size.is_Integer:
@@ -94,7 +94,7 @@ def _span(case: Case, operand: int, region: Region, rank: int) -> Span | None:
 
 
 def _is_alike(fact: Fact, offset: Dim, region: Region, frames: Frames) -> bool:
-    """Whether bounds by the number of slots hold in the padded program as they do by true lengths in the other."""
+    """Whether bounds by slots in the padded program equal bounds by true lengths in the unpadded one."""
     if fact.rows_axis is None:
         return True  # counted over the slots
     return not symbols_of(offset) and (not region or frames.is_suffix_padded)

@@ -39,7 +39,7 @@ class Axes:
 
     @property
     def behind(self) -> frozenset[str]:
-        """The axes that are padded behind their valid entries."""
+        """Return the axes that are padded behind their valid entries."""
         return frozenset(name for name, side in self.sides.items() if side is Side.LEFT)
 
 
@@ -61,7 +61,7 @@ class Judged:
 
     @property
     def inputs(self) -> tuple[ir.Value | None, ...]:
-        """The values that `given` is about."""
+        """Return the values that the facts in `given` describe."""
         return tuple((self.chain[0] if self.chain else self.node).inputs)
 
 
@@ -80,17 +80,17 @@ class Derivation:
     refusals: Sequence[Refused] = ()
 
     def fact(self, value: ir.Value | None) -> Fact:
-        """The fact of a value; plain for values that nothing tracked reaches."""
+        """Return the fact of a value; a plain fact where no tracked axis reaches it."""
         return self.facts.get(value, Fact()) if value is not None else Fact()
 
     @property
     def at_least_one(self) -> dict[Dim, None]:
-        """The sizes that have to be 1 or more for every judged node to have a meaning."""
+        """Return the sizes that must be at least 1 for every judged node to be valid."""
         return {size: None for each in self.judged for size in each.verdict.at_least_one}
 
     @property
     def fills(self) -> int:
-        """Overwritten paddings, shared ones counted once."""
+        """Return the number of fills, with shared ones counted once."""
         return len(
             {
                 (each.node.inputs[need.operand], need.axis, need.value)
@@ -102,12 +102,12 @@ class Derivation:
 
     @property
     def rewrites(self) -> int:
-        """Nodes that need another form."""
+        """Return the number of nodes that need another form."""
         return sum(isinstance(need, Rewrite) for each in self.judged for need in each.verdict.needs)
 
 
 def input_facts(model: ir.Model, axes: Axes) -> dict[ir.Value, Fact]:
-    """Facts of the graph inputs, from the axis names in their shapes.
+    """Return facts of the graph inputs, from the axis names in their shapes.
 
     Raises:
         Refused: a shape mixes the batch with other axes, or differently aligned axes.
@@ -203,7 +203,7 @@ class _Propagation:
         return Derivation(self.facts, self._with_bounds(), self.refusals)
 
     def _with_bounds(self) -> list[Judged]:
-        """The judged nodes, and the untracked nodes whose bounds they use."""
+        """Return the judged nodes, with the untracked nodes whose bounds they use, in graph order."""
         chosen = dict.fromkeys(self.judged)
         waiting = list(self.judged)
         while waiting:
@@ -236,7 +236,7 @@ class _Propagation:
             self.untracked |= dict.fromkeys(bounded, Judged(node, given, verdict))
 
     def _judge_chain(self, refused: ir.Node) -> bool:
-        """Judge movements together that cannot be followed one by one; whether the refused node is among them."""
+        """Judge movements together that no rule allows one by one; return whether the refused node is among them."""
         for first in _heads(refused):
             given = tuple(self._fact(value) for value in first.inputs)
             chain = match(Case(first, given, self.axes.batch, self.axes.sides, self.seen, self.fed))
@@ -254,7 +254,7 @@ class _Propagation:
         return False
 
     def _note(self, axis: Axis) -> None:
-        """Layouts of several segments are known by their size, for positions counted along them."""
+        """Record a layout of several segments by its size, for positions counted along such an axis."""
         if len(axis) == 1 and isinstance(axis[0], Frames) and len(axis[0].segments) > 1:
             self.seen.setdefault(axis[0].size, axis)
 
@@ -269,7 +269,7 @@ class _Propagation:
         return known
 
     def _axis(self, node: ir.Node) -> str:
-        """The names of the tracked axes that reach a node, for messages."""
+        """Return the names of the tracked axes that reach a node, for messages."""
         names = {
             str(name)
             for value in node.inputs
@@ -281,7 +281,7 @@ class _Propagation:
         return ", ".join(sorted(names))
 
     def _check_bodies(self, node: ir.Node) -> None:
-        """Refuse a body that reads padded values of the outer graph, which are not among its node's inputs."""
+        """Refuse a control-flow body that reads padded values of the outer graph, which are not inputs of its node."""
         if any(value in self.facts and not self.facts[value].is_plain for value in read_inside(node)):
             raise refuse(
                 f"the body of {node.op_type} reads a padded value",
@@ -290,13 +290,13 @@ class _Propagation:
 
 
 def _is_bounded(value: ir.Value, fact: Fact) -> bool:
-    """Whether more is known of an untracked value than what its type holds."""
+    """Whether the bounds of an untracked value are narrower than its type."""
     worst = whole_range(value.dtype)
     return fact.valid.low > worst.low or fact.valid.high < worst.high or (worst.nan and not fact.valid.nan)
 
 
 def _heads(node: ir.Node) -> list[ir.Node]:
-    """The node and the movements in front of it, the first one first."""
+    """Return the node with the movements in front of it, the first one first."""
     heads = [node]
     while len(heads) < FURTHEST_HEAD:
         values = [value for value in heads[0].inputs if value is not None and value.producer() is not None]
@@ -308,7 +308,7 @@ def _heads(node: ir.Node) -> list[ir.Node]:
 
 
 def chain_to(derivation: Derivation, value: ir.Value | None) -> list[ir.Node]:
-    """The nodes from a tracked input to a value, along first tracked operands; for people to read."""
+    """Return the nodes from a tracked input to a value, along first tracked operands, for messages."""
     chain: list[ir.Node] = []
     while value is not None and (node := value.producer()) is not None:
         chain.append(node)

@@ -36,7 +36,7 @@ Table: TypeAlias = dict[tuple[str, str], Rule | Versioned]
 
 
 def named_refusal(reason: str, cure: str) -> Versioned:
-    """An entry for an operator that is known and cannot be proved."""
+    """Return an entry for an operator that is known and always refused."""
 
     def rule(case: Case) -> Verdict:
         raise refuse(f"{case.op} {reason}", cure)

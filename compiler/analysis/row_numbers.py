@@ -106,14 +106,14 @@ class Planner:
     numbered: bool = False
 
     def plan(self, value: ir.Value | None, layouts: Sequence[Axis | None]) -> Plan:
-        """How a value is computed per row.
+        """Return how a value is computed per row from true lengths.
 
         Args:
-            value: follows from axis lengths alone.
-            layouts: of its axes.
+            value: a value computed from axis lengths alone.
+            layouts: the layouts of its axes.
 
         Raises:
-            Refused: something in it cannot be computed per row.
+            Refused: a part of it cannot be computed per row.
         """
         dims = None if value is None else dims_of(value)
         if value is None or dims is None:
@@ -135,10 +135,10 @@ class Planner:
         return rule(self, node, tuple(layouts), dims)
 
     def slots(self, dims: Sequence[Dim], layouts: Sequence[Axis | None]) -> tuple[Dim, ...]:
-        """The sizes of a value's axes in slots; 1 where the batch lies.
+        """Return the sizes of a value's axes in slots; 1 for the batch.
 
         Raises:
-            Refused: one of them is not known.
+            Refused: a size is not known.
         """
         found: list[Dim] = []
         for dim, layout in zip(dims, layouts, strict=True):
@@ -152,17 +152,17 @@ class Planner:
         return tuple(found)
 
     def of_row(self, dim: Dim) -> Dim:
-        """The entries of one row along an axis: 1 of the batch, 4 where four of each row lie one behind the other."""
+        """Return the number of entries per row along an axis: 1 for the batch, 4 for four consecutive ones."""
         share = None if self.batch is None else quotient(dim, symbol(self.batch))
         return dim if share is None else share
 
     def in_front(self, dims: Sequence[Dim]) -> Dim:
-        """How many entries there are for every row in front of the batch; 1 where no axis holds it."""
+        """Return how many entries each row has in axes in front of the batch; 1 where no axis holds it."""
         at = next((at for at, dim in enumerate(dims) if self.of_row(dim) != dim), 0)
         return normal_form(math.prod(dims[:at]))
 
     def _sizes(self, value: ir.Value, dims: Sequence[Dim]) -> Sizes | None:
-        """Sizes of axes that are known, and not just computed of such with rounding that is not that of sizes."""
+        """Return the plan of known sizes; None where they are unknown, or rounded differently from sizes."""
         whole = value.dtype is not None and value.dtype.is_integer()
         known = numbers_of(value) if whole else integers_of(value)
         static = tuple(dim for dim in dims if isinstance(dim, int))
@@ -178,12 +178,12 @@ class Planner:
 
 
 def _computes(node: ir.Node | None) -> bool:
-    """Whether a number comes of others by arithmetic."""
+    """Whether a node computes a number from others by arithmetic."""
     return is_op(node, "Add", "Sub", "Mul", "Div", "Mod", "Neg", "Max", "Min", "Abs", "Cast", "Concat", "Gather")
 
 
 def _is_size(number: Dim) -> bool:
-    """Whether a number, and whatever it divides, is 0 or more at every length, as sizes are; others are no sizes."""
+    """Whether a number and every dividend in it are at least 0 at all lengths, as those of sizes are."""
     parts = [] if isinstance(number, int) else [each.args[0] for each in number.atoms(sympy.floor, sympy.Mod)]
     tops = (sympy.fraction(sympy.together(each))[0] for each in parts)
     return all(never_negative(each) for each in (number, *tops))
@@ -196,7 +196,7 @@ Rule: TypeAlias = Callable[[Planner, ir.Node, Layouts, Sequence[Dim]], Plan]
 def _applied(
     planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim], operands: Sequence[tuple[int, Layouts]]
 ) -> Apply:
-    """The node over inputs, each with its layouts."""
+    """Return the plan that applies a node to the plans of its operands, each with its layouts."""
     plans = tuple(planner.plan(node.inputs[at], each) for at, each in operands)
     return Apply(node, plans, tuple(len(each) for _, each in operands), planner.slots(dims, layouts))
 
@@ -214,7 +214,7 @@ def _elementwise(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequen
 
 
 def _reshaped(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
-    """Axes whose sizes follow from lengths stay whole and in order; those between them may be cut and merged."""
+    """Return the plan of a Reshape: axes that depend on lengths stay whole; those between may be split and merged."""
     whole = _dims(node, 0)
     if planner.in_front(whole) != planner.in_front(dims):
         raise refuse(f"{node.op_type} of axis lengths mixes rows of the batch with others, and is used as data", CURE)
@@ -256,7 +256,7 @@ def _expanded(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[
 
 
 def _repeated(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
-    """Tile for every row, which has what is repeated once, and of axes that have one entry in a row."""
+    """Return the plan of a Tile along axes with one entry per row."""
     times, own = numbers_of(node.inputs[1]), _dims(node, 0)
     repeats = [planner.of_row(each) for each in times or ()]
     if repeats == [1] * len(own):
@@ -283,7 +283,7 @@ def _joined(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Di
 
 
 def parted(layout: Axis, sizes: Sequence[Dim]) -> list[Axis | None] | None:
-    """The layouts of what lies one behind the other along an axis; None where a segment would be cut."""
+    """Return the layouts of consecutive pieces of an axis; None where a segment would be split."""
     frames = layout[0] if len(layout) == 1 else None
     segments = list(frames.segments) if isinstance(frames, Frames) else []
     found: list[Axis | None] = []
@@ -314,12 +314,12 @@ def _cut(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim])
 
 
 def _is_turn(cut: Cut) -> bool:
-    """Whether a Slice turns one whole axis round."""
+    """Whether a Slice reverses one whole axis."""
     return (cut.start, cut.step) == (-1, -1) and isinstance(cut.end, int) and cut.end < -LONGEST
 
 
 def _run(node: ir.Node, dims: Sequence[Dim]) -> tuple[int, Dim, int] | None:
-    """The axis of which a Slice keeps some, the first of them, and their distance, where they move with lengths."""
+    """Return axis, start and step of a Slice whose bounds depend on lengths; None for other slices."""
     view = slice_of(node)
     cut = None if view is None else view.only_cut(numbers_of)
     if cut is None or cut.start is None or cut.end is None or not isinstance(cut.step, int) or cut.step < 1:
@@ -334,17 +334,17 @@ def _run(node: ir.Node, dims: Sequence[Dim]) -> tuple[int, Dim, int] | None:
 
 
 def _from_front(bound: Dim, size: Dim) -> Dim:
-    """A bound counted from the front; one behind the end is the end."""
+    """Return a slice bound counted from the front; one beyond the end is the end."""
     if isinstance(bound, int) and bound < 0:
         return normal_form(size + bound)
     return size if isinstance(bound, int) and bound >= LONGEST else bound
 
 
 def _kept(plan: Plan, axis: int, first: Dim, stride: int, layout: Axis) -> Plan:
-    """The plan of every `stride`-th number along an axis from `first` on, in a new layout.
+    """Return the plan of every `stride`-th entry along an axis from `first` on, in a new layout.
 
     Raises:
-        Refused: something but arithmetic of positions is cut.
+        Refused: the plan is not arithmetic on positions.
     """
     frames = layout[0] if len(layout) == 1 else None
     match plan:
@@ -377,7 +377,7 @@ def _resized(sizes: Sequence[Dim], axis: int, layout: Axis) -> tuple[Dim, ...]:
 
 
 def _place_in(node: ir.Node, operand: int, axis: int, rank: int) -> int | None:
-    """Where an axis of a node's result lies in an operand: -1 where it has one entry or none, None where unknown."""
+    """Return the operand's axis behind a result's axis: -1 where it has size 1 or none, None where unknown."""
     own = _dims(node, operand)
     if is_op(node, *OF_POSITIONS, "Expand"):
         at = axis - rank + len(own)
@@ -395,10 +395,10 @@ def _place_in(node: ir.Node, operand: int, axis: int, rank: int) -> int | None:
 
 
 def _reversed(plan: Plan, axis: int) -> Plan:
-    """The plan of the same numbers along an axis from the last to the first.
+    """Return the plan of the same entries along an axis in reverse order.
 
     Raises:
-        Refused: something other than arithmetic of positions is reversed.
+        Refused: the plan is not arithmetic on positions.
     """
     match plan:
         case Fixed() | Sizes() | RowNumber():
@@ -422,7 +422,7 @@ def _reversed(plan: Plan, axis: int) -> Plan:
 
 
 def _number(plan: Plan) -> Dim | None:
-    """A whole number, or one that follows from a length."""
+    """Return the integer, or size, that a plan consists of; None for other plans."""
     if isinstance(plan, Sizes) and len(plan.sizes) == 1:
         return plan.sizes[0]
     if isinstance(plan, Fixed) and plan.array.size == 1 and plan.array.dtype.kind == "i":
@@ -431,7 +431,7 @@ def _number(plan: Plan) -> Dim | None:
 
 
 def _looked_up(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
-    """Rows of a table by numbers."""
+    """Return the plan of a Gather of rows of a constant table."""
     by_rows = axis_of(node, len(_dims(node, 0))) == 0
     if is_op(node, "GatherND"):
         by_rows = _dims(node, 1)[-1] == 1 and not int_attribute(node, "batch_dims", 0)
@@ -443,7 +443,7 @@ def _looked_up(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence
 
 
 def _multiplied(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
-    """A product with constant weights."""
+    """Return the plan of a product with constant weights."""
     constants = [array_of(each) for each in node.inputs[1:] if each is not None]
     fits = all(each is not None for each in constants) and len(_dims(node, 1)) == 2 and len(_dims(node, 0)) >= 2
     if not fits or layouts[-1] is not None or int_attribute(node, "transA", 0):
@@ -452,7 +452,7 @@ def _multiplied(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequenc
 
 
 def _over_rows(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
-    """The largest of the rows' equal numbers is any of them."""
+    """Return the plan of a reduction over the batch, whose rows hold equal numbers: any row's number."""
     own, view = _dims(node, 0), reduction_of(node, integers_of)
     if view is None or any(own[at] != 1 and own[at] != symbol(str(planner.batch)) for at in view.axes):
         raise refuse(f"{node.op_type} of axis lengths is used as data", CURE)
@@ -530,7 +530,7 @@ class Place:
 
     @property
     def axes(self) -> dict[int, Axis]:
-        """The layouts of the value's own axes as they are read, that of rows where it is one of them."""
+        """Return the layouts of the value's own axes as they are read, including that of rows."""
         own = {at: axis for at, axis in enumerate(self.layouts) if axis is not None}
         inside = self.rows_at - self.rank + len(self.layouts)
         return own | ({inside: self.rows} if inside >= 0 else {})

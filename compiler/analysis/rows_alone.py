@@ -17,10 +17,10 @@ AFTER = "after"
 
 
 def prove_rows(lowered: Lowered) -> dict[str, Any]:
-    """The certificate that every output's rows follow from the same rows of the inputs.
+    """Return the certificate that each row of every output depends on the same rows of the inputs alone.
 
     Raises:
-        Refused: names the node that mixes rows, or an output whose batch is not in front.
+        Refused: a node mixes rows, or an output's first axis is not the batch; the message names it.
     """
     axes = Axes(lowered.batch_axis, {})
     graphs.infer_shapes(lowered.model)

@@ -32,7 +32,7 @@ class SameEveryCall:
     sizes: frozenset[ir.Value]
 
     def read_by_others(self) -> list[ir.Value]:
-        """Computed real values that a node reads whose own result differs from call to call."""
+        """Return computed real values that equal in every call and are read by a node whose result is not."""
         return [
             value
             for value, is_work in self.computed.items()
@@ -46,19 +46,19 @@ class SameEveryCall:
         return any(output in self.computed for output in node.outputs)
 
     def spread_from(self, value: ir.Value) -> ir.Value | None:
-        """What a value is moved or spread from, which is alike as well; None where it is computed otherwise."""
+        """Return the operand that a value is moved or spread from, constant as well; None for other nodes."""
         node = value.producer()
         operand = None if node is None or node.op_type not in SPREADING else node.inputs[0]
         return operand if operand is not None and self.computed.get(operand) else None
 
 
 def same_every_call(model: ir.Model, given: Collection[ir.Value], names: Collection[str]) -> SameEveryCall:
-    """Follow inputs that stay through a graph.
+    """Find the values of a graph that are the same in every call of a stream.
 
     Args:
         model: with inferred shapes, its nodes in order.
         given: inputs that every call of a stream is fed alike.
-        names: axes of which a stream has one size in all of its calls, rows among them.
+        names: axes that have one size in all calls of a stream, including rows.
     """
     computed: dict[ir.Value, bool] = {}
     stays, seen = {graphs.symbol(name) for name in names}, Numbers()

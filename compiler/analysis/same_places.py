@@ -28,13 +28,13 @@ ROW = sympy.Symbol("row", integer=True, nonnegative=True)
 
 
 def holds(moved: IndexMap, given: Fact, axes: Mapping[int, Axis], known: Sizes) -> bool:
-    """Whether every valid entry of the result is the one that the unpadded chain puts there.
+    """Whether every valid entry of the result equals that of the unpadded chain.
 
     Args:
-        moved: where entries of the result come from.
-        given: of the operand.
-        axes: the layout that is claimed of the result.
-        known: what the parts of sizes are in terms of `FRAMES` and `ROWS`.
+        moved: the source of every entry of the result.
+        given: the fact of the operand.
+        axes: the claimed layout of the result.
+        known: the terms of sizes as functions of `FRAMES` and `ROWS`.
     """
     try:
         return _Comparison(moved, given, axes, known).holds()
@@ -63,15 +63,15 @@ class _Comparison:
         return True
 
     def _alone(self, numbers: Sequence[sympy.Expr]) -> tuple[sympy.Expr, ...]:
-        """The numbers in the program of one row."""
+        """Return numbers in the program of one row."""
         return tuple(sympy.expand(each.subs({ROWS: 1})) for each in numbers)
 
     def _together(self, number: sympy.Expr) -> sympy.Expr:
-        """The number in the padded program, at the slot of an entry."""
+        """Return a number in the padded program, at the slot of an entry."""
         return sympy.expand(number.subs({FRAMES: FRAMES + MORE}).subs(self.slots, simultaneous=True))
 
     def _agree(self, own: Source, padded: Source, guards: Guards) -> bool:
-        """Whether the row alone and the padded program have the same entry there."""
+        """Whether the unpadded and the padded program have the same entry at an index."""
         if padded.index is None:
             return own.index is None and own.added == padded.added
         found = [self._together(at) for at in padded.index]
@@ -81,7 +81,7 @@ class _Comparison:
         return all(sympy.expand(a - b) == 0 for a, b in zip(found, wanted, strict=True))
 
     def _is_padding(self, at: int, place: sympy.Expr, added: float, guards: Guards) -> bool:
-        """Whether a slot of the operand lies behind the valid entries, in padding that holds a number."""
+        """Whether a slot of the operand lies in padding that holds a number, behind the valid entries."""
         frames = self.given.frames(at)
         if frames is None or at not in self.given.padded:
             return False
@@ -94,10 +94,10 @@ class _Comparison:
         return sympy.expand(sympy.sympify(dim).subs(self.known))
 
     def _slot(self, axis: Axis | None, index: sympy.Expr, size: sympy.Expr | None) -> sympy.Expr:
-        """The slot of an entry of an axis.
+        """Return the slot of an entry of an axis.
 
         Raises:
-            ValueError: it is laid out in another way.
+            ValueError: the axis has a layout that is not supported.
         """
         if axis is None:
             if size is not None and size.free_symbols:
@@ -115,7 +115,7 @@ class _Comparison:
 
 
 def _shift(frames: Frames, sizes: "_Comparison") -> sympy.Expr:
-    """How many slots an entry lies behind its position: as many as the padding in front."""
+    """Return how many slots an entry lies behind its position: the size of the padding in front."""
     sides = [segment.side for segment in frames.segments if not segment.is_full]
     if len(frames.segments) == 1 and frames.is_suffix_padded:
         return sympy.Integer(0)

@@ -37,12 +37,12 @@ HANDING_ON = MOVING | {
 
 
 def infinite_constants(value: ir.Value) -> tuple[ir.Value, ...]:
-    """The constants with -inf in them that may reach a value, of any graph or body."""
+    """Return the constants containing -inf that may reach a value of a graph or body."""
     return _constants_below(value, -math.inf)
 
 
 def _constants_below(value: ir.Value, most: float) -> tuple[ir.Value, ...]:
-    """The constants with a number of at most `most` that may reach a value."""
+    """Return the constants with an entry of at most `most` that may reach a value."""
     found, done, work = list[ir.Value](), set[ir.Value](), [value]
     while work:
         here = work.pop()
@@ -63,13 +63,13 @@ def _hands_on(node: ir.Node | None) -> TypeGuard[ir.Node]:
 
 
 def _reals(node: ir.Node) -> list[ir.Value]:
-    """The operands of a node that are real numbers."""
+    """Return the operands of a node that are floats."""
     given = (each for each in node.inputs if each is not None and each.dtype is not None)
     return [each for each in given if each.dtype is not None and each.dtype.is_floating_point()]
 
 
 def _numbers_of(value: ir.Value) -> Array | None:
-    """The numbers of a constant, or those that a ConstantOfShape repeats, as float64; None of other values."""
+    """Return a constant's entries, or those of a ConstantOfShape, as float64; None for other values."""
     node = value.producer()
     given = node.attributes.get("value") if node is not None and graphs.is_op(node, "ConstantOfShape") else None
     array = graphs.array_of(value) if given is None else given.as_tensor().numpy()
@@ -79,7 +79,7 @@ def _numbers_of(value: ir.Value) -> Array | None:
 
 
 def _is_bounded(node: ir.Node) -> bool:
-    """Whether a node gives nothing below some number."""
+    """Whether a node's result has a lower bound."""
     bounds = {"Clip": node.inputs[1:2], "Max": node.inputs}.get(node.op_type, ())
     arrays = [_numbers_of(each) for each in bounds if each is not None]
     return any(array is not None and not np.isneginf(array).any() for array in arrays)
@@ -103,7 +103,7 @@ class _Length:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The graph inputs that follow from it."""
+        """Return the graph inputs that are computed from this length."""
         mask = None if self.cache is None else self.cache.mask_input
         return (self.input,) if mask is None else (self.input, mask)
 
@@ -137,10 +137,10 @@ class SeenRows:
         self.lengths = (*caches, *padded) if lowered.is_padded else ()
 
     def why_not(self, node: ir.Node) -> str:
-        """Why a row of a softmax may see nothing, in words; empty where every row that is read sees something.
+        """Return why a row of a softmax may see nothing, as text; empty where every row that is read sees a score.
 
         Args:
-            node: of the graph with names, or of one of its bodies.
+            node: a softmax of the graph with named axes, or of one of its bodies.
         """
         nodes = ir.traversal.RecursiveGraphIterator(self.frozen.graph)
         twin = next((each for each in nodes if each.outputs[0].name == node.outputs[0].name), None)
@@ -174,14 +174,14 @@ class SeenRows:
         return ""
 
     def _padded(self, value: ir.Value) -> dict[int, str]:
-        """The axes of a value that are padded axes, whose valid entries lie first; what follows from such is none."""
+        """Return the axes of a value that are padded axes themselves, with valid entries first."""
         names = {graphs.symbol(each.axis): each.axis for each in self.lengths if each.cache is None}
         dims = enumerate(graphs.dims_of(value) or ())
         return {index: names[dim] for index, dim in dims if not isinstance(dim, int) and dim in names}
 
 
 def _tried(lengths: Sequence[range], scores: ir.Value) -> list[list[int]]:
-    """The lengths of each axis that are combined: all, or some from the least to the most."""
+    """Return the lengths of each axis to combine: all of them, or evenly spaced ones."""
     entries = math.prod(dim for dim in graphs.dims_of(scores) or () if isinstance(dim, int))
     runs = max(min(MOST_RUNS, MOST_SCORES // max(entries, 1)), 1)
     if math.prod(map(len, lengths)) <= runs:
@@ -192,13 +192,13 @@ def _tried(lengths: Sequence[range], scores: ir.Value) -> list[list[int]]:
 
 
 def _of_no_data(model: ir.Model, scores: ir.Value, fed: frozenset[str], most: float) -> ir.Model | None:
-    """A copy of a graph that gives scores alone, computed with 0 in the place of data; None of data of unknown shape.
+    """Return a copy of a graph that computes scores with zeros in place of data; None where a shape is unknown.
 
     Args:
-        model: a graph whose sizes are numbers; stays as it is.
-        scores: a value of it, or of one of its bodies.
-        fed: the inputs that are no data.
-        most: data that no constant up to this number reaches are larger numbers.
+        model: a graph with numbers as sizes; not changed.
+        scores: a value of that graph, or of one of its bodies.
+        fed: the inputs that are not data.
+        most: data that no constant of at most this number reaches are assumed to be larger.
     """
     copy = graphs.clone(model)
     insert, nodes = graphs.Inserter(copy, __name__), list(ir.traversal.RecursiveGraphIterator(copy.graph))
@@ -233,6 +233,6 @@ def _of_no_data(model: ir.Model, scores: ir.Value, fed: frozenset[str], most: fl
 
 
 def _read_from_outside(value: ir.Value) -> set[ir.Value]:
-    """The inputs of its graph, or of a body, that a value follows from."""
+    """Return the inputs of its graph, or of a body, that a value depends on."""
     read = {each for node in graphs.makers_of([value]) for each in node.inputs if each is not None} | {value}
     return {each for each in read if each.producer() is None and graphs.array_of(each) is None}

@@ -44,11 +44,11 @@ class ShapeOnly:
 
     @functools.cached_property
     def session(self) -> onnxruntime.InferenceSession:
-        """What computes the values."""
+        """Return the session that computes the values."""
         return _session(self.nodes, list(self.read), self.values)
 
     def _ancestors(self, values: Sequence[ir.Value]) -> list[ir.Node]:
-        """The nodes that make the values, down to sizes that are read."""
+        """Return the nodes that the values are computed from, down to the sizes that are read."""
         found: dict[ir.Node, None] = {}
         waiting = list(values)
         while waiting:
@@ -70,7 +70,7 @@ class ShapeOnly:
         return [node for node in graph if node in found] if graph is not None else []
 
     def at(self, lengths: Lengths) -> list[np.ndarray]:
-        """The values for given lengths.
+        """Return the values at given lengths.
 
         Raises:
             ValueError: the graph does not run for these lengths.
@@ -109,7 +109,7 @@ _function = functools.lru_cache(maxsize=4096)(function_of)
 def _session(
     nodes: Sequence[ir.Node], read: Sequence[ir.Value], values: Sequence[ir.Value]
 ) -> onnxruntime.InferenceSession:
-    """A session that computes values from the values that are read."""
+    """Return a session that computes some values from others."""
     copies: dict[ir.Value, ir.Value] = {}
     constants: list[ir.Value] = []
 

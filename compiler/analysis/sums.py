@@ -30,7 +30,7 @@ class Sum:
     constant: int
 
     def minus(self, other: "Sum") -> "Sum":
-        """The difference."""
+        """Return the difference of two sums."""
         return _added(self, other, -1)
 
 
@@ -38,10 +38,10 @@ Dims = Callable[[ir.Value], tuple[Dim, ...] | None]
 
 
 def sum_of(value: ir.Value, dims: Dims = dims_of) -> Sum:
-    """A single whole number as a sum of values that are none themselves; one that is no sum is its only term.
+    """Return a single integer as a sum of terms that are no sums; an integer that is no sum is its only term.
 
     Args:
-        value: of one entry.
+        value: a value of one entry.
         dims: the shape of a value; that of the graph, unless the graph is being changed.
     """
     known = integers_of(value)

@@ -31,7 +31,7 @@ ERROR = 1e-6
 
 
 def limits_of(dtype: ir.DataType) -> Interval | None:
-    """The range of an integer type or of truth values; None for floating-point types."""
+    """Return the range of an integer or boolean type; None for floating-point types."""
     if dtype == ir.DataType.BOOL:
         return TRUTH
     if dtype.is_floating_point() or not dtype.is_integer():
@@ -43,7 +43,7 @@ def limits_of(dtype: ir.DataType) -> Interval | None:
 
 
 def whole_range(dtype: ir.DataType | None) -> Interval:
-    """Everything that a type holds: of floating-point types infinities and NaN, too."""
+    """Return the interval of everything that a type holds, including infinities and NaN for floats."""
     limits = None if dtype is None else limits_of(dtype)
     return ANYTHING if limits is None else limits
 
@@ -53,7 +53,7 @@ _OTHER_STEP = 0.25
 
 
 def stored(x: Interval, dtype: ir.DataType) -> Interval:
-    """What a type holds of the results of arithmetic: integers wrap, floats overflow, underflow and round.
+    """Return bounds of arithmetic results as stored in a type: integers wrap, floats overflow, underflow and round.
 
     A constant stays one only where the type holds that very number.
     """
@@ -74,7 +74,7 @@ def _is_held(number: float, dtype: ir.DataType) -> bool:
 
 
 def _wider(high: float, step: float, half: bool) -> float:
-    """An upper bound after a few roundings."""
+    """Return an upper bound after a few roundings."""
     if math.isinf(high):
         return high
     high += step * abs(high)
@@ -85,7 +85,7 @@ def _wider(high: float, step: float, half: bool) -> float:
 
 
 def approximated(function: Unary) -> Unary:
-    """A function that is computed with an absolute error, but at 0 and at the infinities, and keeps its sign."""
+    """Widen a function's bounds by an absolute error, except at 0 and at infinities; the sign is kept."""
 
     def image(x: Interval) -> Interval:
         y = function(x)
@@ -98,7 +98,7 @@ def approximated(function: Unary) -> Unary:
 
 
 def cast(x: Interval, source: ir.DataType, to: ir.DataType) -> Interval:
-    """Conversion: anything within an integer type may come of what it cannot hold."""
+    """Return the interval after a conversion; numbers that an integer type cannot hold become any of its numbers."""
     if to == ir.DataType.BOOL:
         return ZERO if x.is_zero else ONE if x.low > 0 or x.high < 0 else TRUTH
     limits = limits_of(to)
@@ -119,7 +119,7 @@ def cast(x: Interval, source: ir.DataType, to: ir.DataType) -> Interval:
 
 
 def rising(function: Callable[[float], float], low: float = -math.inf, high: float = math.inf) -> Unary:
-    """A function that never falls, with its limits at the infinities; NaN stays NaN or falls between the limits."""
+    """Return the interval function of a non-decreasing function with these limits; NaN gives any of them, or NaN."""
 
     def image(x: Interval) -> Interval:
         if x.nan:
@@ -133,12 +133,12 @@ def rising(function: Callable[[float], float], low: float = -math.inf, high: flo
 
 
 def on(low: float, high: float, function: Unary, otherwise: Interval = ANYTHING) -> Unary:
-    """A function that holds for contents within bounds."""
+    """Return an interval function that is valid within bounds, with another result outside of them."""
     return lambda x: function(x) if low <= x.low and x.high <= high and not x.nan else otherwise
 
 
 def gated(least: float) -> Unary:
-    """Any x times a gate between 0 and 1, never below `least`; minus infinity may give NaN."""
+    """Return the interval function of x times a gate between 0 and 1, with a minimum; -infinity may give NaN."""
 
     def image(x: Interval) -> Interval:
         if not x.is_finite:
@@ -149,7 +149,7 @@ def gated(least: float) -> Unary:
 
 
 def absolute(x: Interval) -> Interval:
-    """|x|."""
+    """Return bounds of |x|."""
     low = 0.0 if x.low <= 0 <= x.high else min(abs(x.low), abs(x.high))
     return Interval(low, max(abs(x.low), abs(x.high)), x.nan)
 
@@ -198,7 +198,7 @@ def _square_root(x: Interval) -> Interval:
 
 
 def reciprocal(x: Interval) -> Interval:
-    """1 / x; infinite where x may be 0, NaN only for NaN."""
+    """Return bounds of 1 / x: infinite where x may be 0, NaN only for NaN."""
     if x.nan or x.low <= 0 <= x.high:
         return Interval(-math.inf, math.inf, x.nan)
     return Interval(1 / x.high, 1 / x.low)
@@ -265,7 +265,7 @@ ROUNDED: dict[str, Unary] = {
 
 
 def ordered(result: Interval, dtype: ir.DataType, operands: Sequence[Interval], otherwise: Interval) -> Interval:
-    """What comes of comparing: the result, joined by `otherwise` where int64 kernels are known to compare wrongly.
+    """Return a comparison's result, joined with `otherwise` where int64 kernels are known to compare wrongly.
 
     Eigen's vectorised comparison of int64 takes 2^31 .. 2^32 - 1 for negative on x86 (libeigen merge request 2831), and
     with it Min, Max, Clip and Sign of ONNX Runtime up to 1.31 at least.
@@ -277,31 +277,31 @@ def ordered(result: Interval, dtype: ir.DataType, operands: Sequence[Interval], 
 
 
 def maximum(a: Interval, b: Interval) -> Interval:
-    """The larger; next to NaN, NaN or the other one."""
+    """Return bounds of the larger number; beside NaN, the result is NaN or the other number."""
     nan = a.nan or b.nan
     return Interval(min(a.low, b.low) if nan else max(a.low, b.low), max(a.high, b.high), nan)
 
 
 def minimum(a: Interval, b: Interval) -> Interval:
-    """The smaller; next to NaN, NaN or the other one."""
+    """Return bounds of the smaller number; beside NaN, the result is NaN or the other number."""
     nan = a.nan or b.nan
     return Interval(min(a.low, b.low), max(a.high, b.high) if nan else min(a.high, b.high), nan)
 
 
 def subtract(a: Interval, b: Interval) -> Interval:
-    """The difference a - b."""
+    """Return bounds of a - b."""
     return iv.add(a, iv.negate(b))
 
 
 def divide(a: Interval, b: Interval) -> Interval:
-    """The quotient a / b in floating point."""
+    """Return bounds of a / b in floating point."""
     if a.is_constant and b.is_constant and b.low != 0 and math.isfinite(a.low) and math.isfinite(b.low):
         return iv.constant(a.low / b.low)
     return iv.multiply(a, reciprocal(b))
 
 
 def whole_quotient(a: Interval, b: Interval) -> Interval:
-    """The quotient a / b of integers, towards zero; b is not 0."""
+    """Return bounds of the integer quotient a / b, truncated towards zero; b is not 0."""
     if b.low > 0:
         corners = [x / y for x in (a.low, a.high) for y in (b.low, b.high)]
         return Interval(float(math.trunc(min(corners))), float(math.trunc(max(corners))))
@@ -309,7 +309,7 @@ def whole_quotient(a: Interval, b: Interval) -> Interval:
 
 
 def remainder(a: Interval, b: Interval) -> Interval:
-    """What a mod b leaves of integers, with the sign of b; b is not 0."""
+    """Return bounds of the integer remainder a mod b, with the sign of b; b is not 0."""
     if b.low > 0:
         high = min(b.high - 1, a.high) if a.low >= 0 else b.high - 1
         return a if a.low >= 0 and a.high < b.low else Interval(0.0, high)
@@ -317,14 +317,14 @@ def remainder(a: Interval, b: Interval) -> Interval:
 
 
 def rest(a: Interval, b: Interval) -> Interval:
-    """The rest of a / b with the sign of a, as C has it."""
+    """Return bounds of the remainder of a / b with the sign of a, as in C."""
     if not a.is_finite or b.nan or b.low <= 0 <= b.high:
         return ANYTHING
     return Interval(-min(max(-a.low, 0.0), b.magnitude), min(max(a.high, 0.0), b.magnitude))
 
 
 def power(a: Interval, b: Interval) -> Interval:
-    """The power a ** b in floating point."""
+    """Return bounds of a ** b in floating point."""
     if b.is_constant and a.is_finite and 0 <= b.low <= 64 and b.low == int(b.low):
         return _whole_power(a, int(b.low))
     if a.nan or b.nan or a.low < 0:
@@ -338,7 +338,7 @@ def power(a: Interval, b: Interval) -> Interval:
 
 
 def whole_power(a: Interval, b: Interval) -> Interval:
-    """The power a ** b of integers, rounded either way."""
+    """Return bounds of a ** b for integers, rounded either way."""
     x = power(a, b)
     low, high = (math.floor(x.low), math.ceil(x.high)) if x.is_finite else (-math.inf, math.inf)
     return Interval(float(low), float(high))
@@ -354,7 +354,7 @@ def _whole_power(a: Interval, exponent: int) -> Interval:
 
 
 def sloped(a: Interval, slope: Interval) -> Interval:
-    """Just a where it is positive, slope * a elsewhere."""
+    """Return bounds of a where it is positive, slope * a elsewhere."""
     if a.nan or not slope.is_finite:
         return ANYTHING
     if a.low >= 0:
@@ -364,7 +364,7 @@ def sloped(a: Interval, slope: Interval) -> Interval:
 
 
 def bits(a: Interval, b: Interval) -> Interval:
-    """Bitwise functions of integers that are not negative stay below the next power of two; others may be anything."""
+    """Return bounds of a bitwise function: below the next power of two for non-negative integers, else unbounded."""
     if a.low < 0 or b.low < 0 or not a.is_finite or not b.is_finite:
         return Interval(-math.inf, math.inf)
     return Interval(0.0, 2.0 ** math.ceil(math.log2(max(a.high, b.high) + 1)) - 1)

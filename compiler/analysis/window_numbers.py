@@ -32,7 +32,7 @@ DEEPEST = 64
 
 
 def fact_alike(case: Case, operand: int) -> Fact | None:
-    """The fact of an operand that follows from axis lengths and is the same for every row; None where it may differ.
+    """Return the fact of an operand computed from lengths that is equal in every row; None where it may differ.
 
     Args:
         case: the node that reads it.
@@ -52,7 +52,7 @@ def fact_alike(case: Case, operand: int) -> Fact | None:
 
 
 def _lies_at_end(case: Case, dim: Dim) -> bool:
-    """Whether an axis of a size that follows from windows has its entries in the last slots."""
+    """Whether an axis whose size depends on windows has its entries in the last slots."""
     if {case.sides.get(str(name)) for name in symbols_of(dim)} != {Side.RIGHT}:
         return False
     layout = case.layout(dim)
@@ -61,7 +61,7 @@ def _lies_at_end(case: Case, dim: Dim) -> bool:
 
 
 def _content(value: ir.Value | None) -> Interval:
-    """What a value may hold that is looked up in a constant table; of others, whatever their type may."""
+    """Return the interval of a value looked up in a constant table; of other values, of their type."""
     node = None if value is None else value.producer()
     if is_op(node, *MOVING):
         assert node is not None
@@ -73,9 +73,9 @@ def _content(value: ir.Value | None) -> Interval:
 
 
 def _change(case: Case, value: ir.Value | None, depth: int) -> sympy.Expr | None:
-    """What the number at a slot is more in a row than computed of slots, by lengths; None where that is not known.
+    """Return a row's entry at a slot minus the entry of the padded program there, by lengths; None where unknown.
 
-    A length stands for how many entries a row has more than there are slots.
+    A length stands for a row's number of entries minus the number of slots.
     """
     if value is None or depth == 0:
         return None
@@ -93,7 +93,7 @@ def _change(case: Case, value: ir.Value | None, depth: int) -> sympy.Expr | None
 
 
 def _change_of_size(size: Dim) -> sympy.Expr | None:
-    """The change of a size that is a sum of multiples of lengths."""
+    """Return the difference of a size that is a sum of multiples of lengths; None for other sizes."""
     if isinstance(size, int):
         return sympy.Integer(0)
     names = sorted(symbols_of(size), key=str)
@@ -103,7 +103,7 @@ def _change_of_size(size: Dim) -> sympy.Expr | None:
 
 
 def _range(case: Case, node: ir.Node, depth: int) -> sympy.Expr | None:
-    """The start of a Range, and the slots in front of a row's entries."""
+    """Return the difference of a Range: that of its start, and of the slots in front of a row's entries."""
     start, step = numbers_of(node.inputs[0]), array_of(node.inputs[2])
     dim = (dims_of(node.outputs[0]) or (None,))[0]
     if start is None or step is None or dim is None or step.dtype.kind != "i":
@@ -116,7 +116,7 @@ def _range(case: Case, node: ir.Node, depth: int) -> sympy.Expr | None:
 
 
 def _entrywise(case: Case, node: ir.Node, depth: int) -> sympy.Expr | None:
-    """Sums, differences and multiples of whole numbers change as their operands do; all else if nothing changes."""
+    """Return the difference of an elementwise integer result, from those of sums and multiples; else only 0."""
     changes = [_change(case, each, depth) for each in node.inputs if each is not None]
     if any(each is None for each in changes):
         return None
@@ -142,7 +142,7 @@ def _moved(case: Case, node: ir.Node, depth: int) -> sympy.Expr | None:
 
 
 def _looked_up(case: Case, node: ir.Node, depth: int) -> sympy.Expr | None:
-    """Rows of a constant table are the same where their numbers are; a GatherND of one number each looks up rows."""
+    """Return 0 for rows of a constant table looked up by unchanged indices; None for other lookups."""
     table, numbers = array_of(node.inputs[0]), node.inputs[1]
     by_rows = table is not None and axis_of(node, table.ndim) == 0
     if is_op(node, "GatherND"):

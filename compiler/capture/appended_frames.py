@@ -20,17 +20,17 @@ STAMP = "capture"
 
 
 def is_appended(spec: Graph, state: State) -> bool:
-    """Whether a state is the one before with the frames of its output behind it."""
+    """Whether a state is the previous one followed by the frames of its output."""
     return state.cache is not None and spec.caches[state.cache].gives_new_frames
 
 
 def append_frames(model: ir.Model, spec: Graph, states: Sequence[tuple[State, int | None]]) -> None:
-    """Let the graph give every state as the next call is to have it.
+    """Make the graph output every state in the form that the next call takes.
 
     Args:
         model: the captured graph; changed.
-        spec: its record.
-        states: with the frames axis of each as the captured graph numbers it.
+        spec: the graph's record.
+        states: states, each with its frames axis in the captured graph.
     """
     inputs, outputs = graphs.inputs_named(model), graphs.outputs_named(model)
     for state, axis in states:

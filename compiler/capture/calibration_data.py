@@ -46,11 +46,11 @@ class RecipeCalibration:
         self._texts: list[str] | None = None
 
     def task_distance(self, lowered: Lowered) -> float | None:
-        """The recipe's metric of the graph's results, with the original's results for references.
+        """Return the recipe's metric of the graph's results, with the original's results as references.
 
         Raises:
             RecipeError: a function of the task gate does not exist.
-            DataError: it raises, or returns the wrong kind of thing.
+            DataError: it raises, or returns a value of a wrong type.
         """
         if self.task is None:
             return None
@@ -77,13 +77,13 @@ class RecipeCalibration:
 def check_disjoint(roles: Mapping[str, Iterable[Sequence[Feed]]]) -> None:
     """Refuse feeds that have two roles.
 
-    Feeds that hold one value only, such as silence, tell nothing and may have several.
+    Feeds of one repeated value, such as silence, may have several roles.
 
     Args:
-        roles: streams of each, by the place where the recipe names them.
+        roles: streams of each role, by the key that the recipe gives them.
 
     Raises:
-        DataError: a feed has two; the message names both places.
+        DataError: a feed has two roles; the message names both keys.
     """
     known: dict[str, tuple[str, int, int]] = {}
     for where, streams in roles.items():

@@ -49,7 +49,7 @@ CALLS = ("later", "first")
 
 
 def source_files(places: RecipePlaces, graph: str, spec: Graph) -> list[Path]:
-    """Checkpoints, ONNX files with the files that hold their weights, and files that the recipe names."""
+    """Return checkpoints, ONNX files with their external weights, and files that the recipe names."""
     found: list[Path] = []
     for key in ("source", "first_call"):
         source: Source | None = getattr(spec, key)
@@ -63,12 +63,12 @@ def source_files(places: RecipePlaces, graph: str, spec: Graph) -> list[Path]:
 
 
 def hashes_of(files: list[Path]) -> tuple[str, ...]:
-    """Hashes of the contents of files."""
+    """Return hashes of the contents of files."""
     return tuple(hash_path(path) if path.exists() else ABSENT for path in files)
 
 
 def _with_weights(graph: Path) -> list[Path]:
-    """An ONNX file and the files beside it that hold its weights; capture says what is wrong with them."""
+    """Return an ONNX file and the files beside it that hold its weights; errors are left to capture."""
     try:
         model = onnx.load(graph, load_external_data=False)
     except Exception:  # noqa: BLE001  (whatever a file of unknown origin makes the parser raise)
@@ -139,7 +139,7 @@ class CapturedGraphs:
         return self._derived.model
 
     def _derivation(self) -> dict[str, Content]:
-        """What is kept of a graph whose steps are derived."""
+        """Return the stored content of a graph whose steps are derived; empty for other graphs."""
         if self._derived is None:
             return {}
         return {
@@ -159,14 +159,14 @@ class CapturedGraphs:
         return f"steps derived with {caches} caches{told}, certificate of {self._derived.steps} steps replayed"
 
     def whole(self) -> ir.Model:
-        """The graph of whole sequences that steps were derived of; what is cached is among its outputs."""
+        """Return the graph over whole sequences that steps were derived from; cached values are among its outputs."""
         if self._derived is not None:
             return graphs.clone(self._derived.whole)
         assert self._entry is not None
         return read_stored(self._entry / "whole.onnx")
 
     def certificate(self) -> dict[str, Any]:
-        """Why steps may be called that were derived."""
+        """Return the certificate of the derived steps."""
         if self._derived is not None:
             return self._derived.certificate
         assert self._entry is not None
@@ -174,7 +174,7 @@ class CapturedGraphs:
         return found
 
     def derivation(self) -> tuple[Structure, Structure, dict[str, Any]] | None:
-        """The graph of whole sequences, the steps that were derived of it, and why they may be; None of another."""
+        """Return the graph over whole sequences, the derived steps and their certificate; None for other graphs."""
         if self.inputs.spec.derive_steps is None:
             return None
         certificate, steps = self.certificate(), self._steps
@@ -187,7 +187,7 @@ class CapturedGraphs:
         return split(whole), steps, certificate
 
     def models(self) -> Models:
-        """The graphs, read where an earlier build has captured them."""
+        """Return the graphs, read from the cache where an earlier build has captured them."""
         if self._models is None:
             assert self._entry is not None
             later, first = (self._entry / f"{call}.onnx" for call in CALLS)
@@ -195,12 +195,12 @@ class CapturedGraphs:
         return self._models
 
     def code(self) -> Code:
-        """The factories, and whether the recipe names the files that they read."""
+        """Return, by factory, whether the recipe names the files that it reads."""
         sources = (self.inputs.spec.source, self.inputs.spec.first_call)
         return {each.factory: bool(each.files) for each in sources if each is not None and each.factory is not None}
 
     def _capture(self) -> tuple[Models, str]:
-        """The graphs of both calls, and a digest of the modules they were captured from."""
+        """Return the graphs of both calls, and a digest of the modules they were captured from."""
         with shielded():  # a signal in the middle of importing the framework would end the process without a word
             from compiler.capture import module_call, module_contents, torch_module, unsteady_original
             from compiler.capture.fixed_arguments import load_fixed

@@ -15,12 +15,12 @@ from compiler.user_code.callables import shown_path
 
 
 def constants_of(places: RecipePlaces, graph: str, spec: Graph) -> dict[str, Array]:
-    """What inputs hold that are fixed to a constant, by name.
+    """Return the constants of inputs that the recipe fixes, by name.
 
     Args:
-        places: of the recipe.
-        graph: its name.
-        spec: its record.
+        places: paths and keys of the recipe.
+        graph: the graph's name.
+        spec: the graph's record.
 
     Raises:
         RecipeError: a file is missing, or holds another shape or type.
@@ -46,15 +46,15 @@ def _array(places: RecipePlaces, graph: str, name: str, given: Input) -> Array:
 
 
 def array_of_file(places: RecipePlaces, file: str, where: str) -> Array:
-    """The array of a `.npy` file.
+    """Return the array of a `.npy` file.
 
     Args:
-        places: of the recipe.
-        file: its path, relative to the recipe.
-        where: of the key that names it.
+        places: paths and keys of the recipe.
+        file: the file's path, relative to the recipe.
+        where: the key that names the file, for messages.
 
     Raises:
-        RecipeError: there is none.
+        RecipeError: the file does not hold one array.
     """
     path = places.locate(file)
     try:
@@ -72,7 +72,7 @@ def array_of_file(places: RecipePlaces, file: str, where: str) -> Array:
 
 
 def fix_inputs(model: ir.Model, constants: Mapping[str, Array]) -> None:
-    """Let inputs of a graph be constants, in place."""
+    """Replace inputs of a graph by constants, in place."""
     inputs = graphs.inputs_named(model)
     for name, array in constants.items():
         value = inputs[name]

@@ -20,12 +20,12 @@ from compiler.stages import State
 
 
 def count_states(spec: Graph) -> tuple[State, ...]:
-    """The states that counts are, in the order of inputs."""
+    """Return the states that counting inputs make, in the order of inputs."""
     return tuple(State(name, _output_of(spec, name), None) for name, given in spec.inputs.items() if given.counts)
 
 
 def frames_counted(spec: Graph, steps: Mapping[str, Dim]) -> dict[str, Dim]:
-    """The number of frames that a call adds to each counting input, over the lengths of its chunk.
+    """Return the number of frames that a call adds to each counting input, as an expression over its lengths.
 
     Args:
         spec: the graph's record.
@@ -37,12 +37,12 @@ def frames_counted(spec: Graph, steps: Mapping[str, Dim]) -> dict[str, Dim]:
 
 
 def add_counts(model: ir.Model, spec: Graph, frames: Mapping[str, Dim]) -> None:
-    """Let the graph give every count as the next call is to have it.
+    """Make the graph output every count in the form that the next call takes.
 
     Args:
         model: the captured graph; changed.
-        spec: its record.
-        frames: by counting input, the frames of a call.
+        spec: the graph's record.
+        frames: by counting input, the number of frames in a call.
     """
     inputs = graphs.inputs_named(model)
     for state in count_states(spec):
@@ -50,12 +50,12 @@ def add_counts(model: ir.Model, spec: Graph, frames: Mapping[str, Dim]) -> None:
 
 
 def start_counts(first: ir.Model, spec: Graph, frames: Mapping[str, Dim], counts: Mapping[str, ir.Value]) -> None:
-    """Let the graph of the first call give every count as the second one is to have it: the stream began with 0.
+    """Make the graph of the first call output every count, which starts at 0.
 
     Args:
         first: the captured graph of the first call; changed.
-        spec: its record.
-        frames: by counting input, the frames of a call.
+        spec: the graph's record.
+        frames: by counting input, the number of frames in a call.
         counts: the inputs of the later calls, by name.
     """
     for state in count_states(spec):
@@ -72,7 +72,7 @@ def start_counts(first: ir.Model, spec: Graph, frames: Mapping[str, Dim], counts
 
 
 def _give_next(model: ir.Model, state: State, count: ir.Value, frames: Dim) -> None:
-    """Add the output that a count is handed on by."""
+    """Add the output of a count's next value."""
     assert count.dtype is not None
     taken = {value.name: value for node in model.graph for value in node.outputs}
     insert = graphs.Inserter(model, "capture")
@@ -85,7 +85,7 @@ def _give_next(model: ir.Model, state: State, count: ir.Value, frames: Dim) -> N
 
 
 def _step(model: ir.Model, insert: graphs.Inserter, frames: Dim, dtype: ir.DataType, name: str) -> ir.Value:
-    """What a call adds to a count: a number, or what the lengths of its chunk say."""
+    """Return what a call adds to a count: a constant, or a value computed from the lengths of its chunk."""
     if isinstance(frames, int):
         return insert.constant(np.array(frames, dtype.numpy()), name)
     lengths = {str(each): _length(model, insert, str(each)) for each in frames.free_symbols}
@@ -93,7 +93,7 @@ def _step(model: ir.Model, insert: graphs.Inserter, frames: Dim, dtype: ir.DataT
 
 
 def _length(model: ir.Model, insert: graphs.Inserter, axis: str) -> ir.Value:
-    """The length of an axis as one number."""
+    """Return the length of an axis as a scalar."""
     size = _size(model, insert, axis)
     return insert.op("Squeeze", [size, insert.int64s(0)], name=f"{axis}_heard", dtype=ir.DataType.INT64)
 
@@ -107,7 +107,7 @@ def _size(model: ir.Model, insert: graphs.Inserter, axis: str) -> ir.Value:
 
 
 def _output_of(spec: Graph, name: str) -> str:
-    """A name that no other input or output has."""
+    """Return a name for a count's output that no other input or output has."""
     found = f"{name}_after"
     while found in spec.outputs or found in spec.inputs:
         found += "_"

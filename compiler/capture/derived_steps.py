@@ -52,15 +52,15 @@ class DerivedModel:
 
 
 def derived_model(model: ir.Model, graph: str, spec: Graph) -> DerivedModel:
-    """Derive the graph of a call, and have what is claimed of it replayed.
+    """Derive the graph of a call, and have its certificate replayed.
 
     Args:
-        model: as it was captured; changed.
-        graph: its name.
-        spec: its record.
+        model: the captured graph; changed.
+        graph: the graph's name.
+        spec: the graph's record.
 
     Raises:
-        Refused: it cannot be derived; names the node.
+        Refused: it cannot be derived; the message names the node.
         GateFailed: the checker does not agree.
     """
     assert spec.derive_steps is not None
@@ -103,7 +103,7 @@ def derived_model(model: ir.Model, graph: str, spec: Graph) -> DerivedModel:
 
 
 def _require_listed(cached: CachedValue, graph: str) -> None:
-    """A bundle lists what a state begins with."""
+    """Require that a bundle's manifest can write the initial state of a recurrence."""
     begins, node = cached.begins, cached.value.producer()
     fault = fault_of_initial(initial_of_array(begins), begins.shape, str(begins.dtype)) if begins.ndim else None
     if fault is not None:
@@ -114,7 +114,7 @@ def _require_listed(cached: CachedValue, graph: str) -> None:
 
 
 def _place_of_first(model: ir.Model, certificate: Mapping[str, Any]) -> Place:
-    """The node whose mask lets the first frames read each other."""
+    """Return the location of the node whose mask lets the first frames read each other."""
     masked = {each["value"] for each in certificate["masks"] if BOTH_WAYS in each["reach"]}
     for node in model.graph:
         if any(value.name in masked for value in node.outputs):
@@ -123,13 +123,13 @@ def _place_of_first(model: ir.Model, certificate: Mapping[str, Any]) -> Place:
 
 
 def _largest(spec: Graph) -> dict[str, int]:
-    """The largest size of every axis that is no window."""
+    """Return the largest size of every axis that is no window."""
     sizes = {name: each.buckets or (() if each.fixed is None else (each.fixed,)) for name, each in spec.axes.items()}
     return {name: max(each) for name, each in sizes.items() if each}
 
 
 def _frames_of(model: ir.Model, cached: CachedValue, time: str) -> ir.Value:
-    """What is cached, as a result of the whole graph: its frames, without the prefix in front of them."""
+    """Return a cached value as an output of the whole graph: its frames, without their prefix."""
     insert = graphs.Inserter(model, STAGE)
     value, kind = cached.value, cached.value.dtype
     if cached.kept:
@@ -150,7 +150,7 @@ def _frames_of(model: ir.Model, cached: CachedValue, time: str) -> ir.Value:
 
 
 def _newest_of(insert: graphs.Inserter, cached: CachedValue) -> ir.Value:
-    """The frames of a value that are kept, zeros in front of the first."""
+    """Return the newest frames of a value that are kept, after zeros before the first frame."""
     value, kind = cached.value, cached.value.dtype
     rank = len(value.shape or ())
     in_front = [cached.kept if at == cached.axis else 0 for at in range(2 * rank)]
@@ -161,7 +161,7 @@ def _newest_of(insert: graphs.Inserter, cached: CachedValue) -> ir.Value:
 
 
 def _count_of(insert: graphs.Inserter, cached: CachedValue) -> ir.Value:
-    """The number of frames of a value, for each of its rows."""
+    """Return the number of frames of a value, for each of its rows."""
     value, axis, kind = cached.value, cached.axis, ir.DataType.INT64
     count = insert.op("Shape", [value], {"start": axis, "end": axis + 1}, name="frames", shape=[1], dtype=kind)
     dims = list(value.shape or ())
@@ -174,7 +174,7 @@ def _count_of(insert: graphs.Inserter, cached: CachedValue) -> ir.Value:
 
 
 def cache_axis_name(spec: Graph) -> str:
-    """A name for the axis of cached frames that no axis of the recipe has."""
+    """Return a name for the axis of cached frames that no axis of the recipe has."""
     name = "past"
     while name in spec.axes:
         name += "_"
@@ -182,12 +182,12 @@ def cache_axis_name(spec: Graph) -> str:
 
 
 def with_caches(spec: Graph, model: ir.Model, certificate: Mapping[str, Any]) -> Graph:
-    """The recipe's graph with the caches that were derived, as if it had been exported with them.
+    """Return the recipe's graph with the derived caches, as if it had been exported with them.
 
     Args:
-        spec: the graph as the recipe has it.
+        spec: the graph's record in the recipe.
         model: the derived graph.
-        certificate: why it may be called chunk by chunk, and what its states begin with.
+        certificate: the proof of the derivation, which lists caches and initial states.
     """
     if spec.derive_steps is None:
         return spec

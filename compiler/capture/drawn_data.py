@@ -50,7 +50,7 @@ class DrawnData:
         self._streams: dict[str, Streams] = {}
 
     def draw(self, purpose: str, feeds: Feeds, shortest: int, surroundings: Surroundings, progress: Progress) -> None:
-        """Digest of the feeds; drawing them is skipped while their files and code are unchanged."""
+        """Draw feeds of a purpose and store their digest; skipped while their files and code are unchanged."""
         files = locate_files(self.places, feeds.files, "data", purpose)
         self._files.extend(str(file.absolute()) for file in files)
         hashes = tuple(map(hash_path, files))
@@ -73,10 +73,10 @@ class DrawnData:
             )
 
     def drawn(self, purpose: str) -> Streams:
-        """Streams, drawn once.
+        """Return streams of a purpose, drawn once.
 
         Raises:
-            DataError: they are not those that the build began with.
+            DataError: they differ from those that the build started with.
         """
         if purpose not in self._streams:
             inputs = self.inputs[purpose]
@@ -96,14 +96,14 @@ class DrawnData:
         return self._streams[purpose]
 
     def check_apart(self, streams: Iterable[Sequence[Feed]], *keys: Key) -> None:
-        """Refuse streams of a gate that passes are calibrated with or choose on.
+        """Refuse streams of a gate that passes are calibrated or chosen on.
 
         Args:
-            streams: what the gate runs.
-            keys: where the recipe names them.
+            streams: streams that the gate runs.
+            keys: the key at which the recipe names them.
 
         Raises:
-            DataError: a feed is in both.
+            DataError: a feed is in both sets.
         """
         roles = {
             self.places.where("data", purpose): self.drawn(purpose) for purpose in CHOOSING if purpose in self.inputs
@@ -111,15 +111,15 @@ class DrawnData:
         check_disjoint({**roles, self.places.where(*keys): streams})
 
     def is_data(self, path: str) -> bool:
-        """Whether a file is named as one that feeds are made from: their digest stands for it."""
+        """Whether a file is named as a source of feeds, whose digest then stands for it."""
         return any(path == file or path.startswith(os.path.join(file, "")) for file in self._files)
 
     def calibration(self, task: TaskGate | None, reference: Callable[[], Run]) -> RecipeCalibration | None:
-        """What passes may measure on, if the recipe has calibration data.
+        """Return the data that passes may measure on; None without calibration data.
 
         Args:
             task: how the recipe measures its task, if it has one.
-            reference: makes the original's runner.
+            reference: returns a runner of the original.
 
         Raises:
             DataError: a feed has two roles.

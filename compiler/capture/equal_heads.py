@@ -29,12 +29,12 @@ EQUAL = 1e-6
 
 
 def merge_equal_heads(model: ir.Model, graph: str, spec: Graph) -> None:
-    """Project equal keys and values once, in every attention of a graph over whole sequences.
+    """Merge heads with equal keys and values, in every attention of a graph over whole sequences.
 
     Args:
-        model: as it was captured; changed.
-        graph: its name.
-        spec: its record, with `share_heads`.
+        model: the captured graph; changed.
+        graph: the graph's name.
+        spec: the graph's record, with `share_heads`.
 
     Raises:
         Refused: an attention is not found, or its heads are not equal in groups of one size.
@@ -60,7 +60,7 @@ def merge_equal_heads(model: ir.Model, graph: str, spec: Graph) -> None:
 
 
 def _partition(site: Site, groups: int) -> tuple[Group, ...]:
-    """Heads with equal keys and values, by the lowest of each group.
+    """Return the groups of heads with equal keys and values, by their lowest head.
 
     Raises:
         Refused: the heads cannot be divided into that number of equal groups.
@@ -90,13 +90,13 @@ def _partition(site: Site, groups: int) -> tuple[Group, ...]:
 
 
 def _mean(heads: int, size: int) -> Maps:
-    """What equal heads share is their mean, read as it is."""
+    """Return maps that replace equal heads by their mean."""
     same = np.broadcast_to(np.eye(size), (heads, size, size))
     return Maps(same / heads, np.array(same))
 
 
 def _example(spec: Graph) -> Feed:
-    """One row of each input: sizes that differ from axis to axis, numbers that callers may feed."""
+    """Return one row of each input, with a different size for each axis and numbers within the declared ranges."""
     random = np.random.default_rng(0)
     sizes = {axis: 1 if axis == spec.batch else EXAMPLE_FRAMES + at for at, axis in enumerate(spec.axes)}
     feed = {}

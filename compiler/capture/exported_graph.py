@@ -31,10 +31,10 @@ APART = 1e-3
 
 
 def require_opened(model: ir.Model, graph: str) -> None:
-    """Open what the exporter has written.
+    """Open the exported graph in ONNX Runtime.
 
     Raises:
-        Refused: ONNX Runtime does not take it; names the node and the model's line.
+        Refused: ONNX Runtime rejects it; the message names the node and the model's line.
     """
     try:
         session_of(model)
@@ -56,7 +56,7 @@ def require_opened(model: ir.Model, graph: str) -> None:
 
 
 def place_of(error: BaseException, model: ir.Model, graph: str) -> Place:
-    """The node that an error of ONNX Runtime names."""
+    """Return the location of the node that an error of ONNX Runtime names."""
     words = set(re.findall(r"[^\s'\"(),:]+", str(error)))
     node = next((node for node in graphs.nodes_of(model) if node.name in words), None)
     if node is None:
@@ -80,13 +80,13 @@ class Exported:
 def exporter_fault(
     exported: Exported, graph: str, given: Mapping[str, Array], wanted: Sequence[Array]
 ) -> Refused | None:
-    """What to say of a graph that answers otherwise than its module; None where nodes agree but for rounding.
+    """Return the refusal of a graph whose results differ from its module's; None where they differ by rounding alone.
 
     Args:
-        exported: what the exporter makes of the module.
-        graph: its name.
+        exported: the exporter's program of the module.
+        graph: the graph's name.
         given: inputs of one call, in the order of `forward`.
-        wanted: what the module answers.
+        wanted: results of the module.
     """
     recording = _Recording(exported.recorded)
     answers = recording.run_on([torch.from_numpy(np.array(array, order="C")) for array in given.values()])
@@ -159,7 +159,7 @@ class _Recording(torch.fx.Interpreter):
         self.program, self.values = program, dict[str, Array]()
 
     def run_on(self, arguments: Sequence[torch.Tensor]) -> list[Array]:
-        """The module's results."""
+        """Run the recorded program and return the module's results."""
         left = iter(arguments)
         stored = {**self.program.state_dict, **self.program.constants}
         specs = self.program.graph_signature.input_specs

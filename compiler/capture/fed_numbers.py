@@ -11,15 +11,15 @@ from compiler.stages import State
 
 
 def ranges_of_lookups(model: ir.Model, spec: Graph, states: Sequence[State] = ()) -> Ranges:
-    """The whole numbers that inputs hold: what the recipe declares, or those at which tables have entries.
+    """Return the range of integers that inputs hold: declared, or those that are legal indices of tables.
 
     Args:
         model: the captured graph, with shapes.
-        spec: its record.
-        states: that a stream carries.
+        spec: the graph's record.
+        states: states that a stream carries.
 
     Raises:
-        Refused: a declared number is looked up where a table has no entry.
+        Refused: a declared number is an index outside a table.
     """
     declared = {name: given.range for name, given in spec.inputs.items() if given.range is not None}
     fed = [name for name, given in spec.inputs.items() if given.is_data]

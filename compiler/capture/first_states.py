@@ -12,15 +12,15 @@ from runtime_lite.format.initial_value import Initial, initial_of_array
 
 
 def with_first_states(places: RecipePlaces, graph: str, spec: Graph) -> Graph:
-    """The record of a graph with the numbers of the files that its states begin with.
+    """Return the record of a graph with initial states read from the files that it names.
 
     Args:
-        places: of the recipe.
-        graph: its name.
-        spec: its record.
+        places: paths and keys of the recipe.
+        graph: the graph's name.
+        spec: the graph's record.
 
     Raises:
-        RecipeError: a file is missing, or holds another shape or type, or numbers that the type does not have.
+        RecipeError: a file is missing, holds another shape or type, or numbers that the type cannot hold.
     """
     read = {
         name: given.model_copy(update={"initial": _numbers(places, graph, name, spec, given.initial)})
@@ -31,7 +31,7 @@ def with_first_states(places: RecipePlaces, graph: str, spec: Graph) -> Graph:
 
 
 def _numbers(places: RecipePlaces, graph: str, name: str, spec: Graph, file: str) -> Initial:
-    """The numbers of a file, as short as they can be written."""
+    """Return the numbers of a file in the shortest form that a record can write."""
     where, dtype = places.where("graphs", graph, "inputs", name, "initial"), spec.inputs[name].dtype
     array, sizes = array_of_file(places, file, where), spec.sizes_at_start(name)
     if str(array.dtype) != dtype:

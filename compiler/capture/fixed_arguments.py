@@ -18,16 +18,16 @@ NUMBERS = (bool, int, float)
 
 
 def load_fixed(places: RecipePlaces, graph: str, spec: Graph, key: str) -> torch.nn.Module:
-    """The module of one call form, whose forward takes what is not fixed.
+    """Return the module of one call form, whose forward takes the inputs that are not fixed.
 
     Args:
-        places: of the recipe.
-        graph: its name.
-        spec: its record, constants included.
+        places: paths and keys of the recipe.
+        graph: the graph's name.
+        spec: the graph's record, constants included.
         key: `source` or `first_call`.
 
     Raises:
-        RecipeError: as `load_module` and `constants_of` do, to which the others belong.
+        RecipeError: as `load_module` and `constants_of` raise it.
     """
     source = spec.source if key == "source" else spec.first_call
     assert source is not None
@@ -46,14 +46,14 @@ def fix_arguments(
     outputs: Sequence[str],
     states: Mapping[str, str],
 ) -> None:
-    """Let a module's forward take the inputs that are not constants, side by side.
+    """Replace a module's forward by one that takes only the inputs that are not constants, as flat arguments.
 
     Args:
         module: changed; its parameters and their names stay.
         names: all inputs, in the order of forward.
-        constants: by name; a parameter that is annotated as a number of Python is given one.
+        constants: arrays by name; a parameter annotated as a Python number gets one.
         outputs: the recipe's names, written states among them.
-        states: by input that is fed back, its output.
+        states: the output of each input that is fed back.
     """
     forward = module.forward
     parameters = inspect.signature(forward).parameters

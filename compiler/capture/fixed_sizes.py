@@ -14,11 +14,11 @@ FIXED = re.compile(r"eval Eq\(\w+, (\d+)\)|set_replacement \w+ = (\d+)\b")
 
 
 def fixing_line(export: Callable[[], object], size: int | None = None) -> str:
-    """Trace a model once more, and say which line first fixes a size; empty where none is seen.
+    """Trace a model again, and return the line that first fixes a size; empty where none does.
 
     Args:
         export: traces the model; it may raise.
-        size: what it is fixed to; None for whichever.
+        size: the size it is fixed to; None for any size.
     """
     notes, logger = _Notes(size), logging.getLogger(NOTES)
     kept = logger.handlers[:], logger.propagate

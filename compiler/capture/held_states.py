@@ -23,12 +23,12 @@ STAMP = "capture"
 
 
 def cut_states(spec: Graph, feed: Feed, states: Mapping[str, Array]) -> dict[str, Array]:
-    """States as the model takes them: as long as the call along every axis that they are held along.
+    """Return states sliced to the length of the call along every axis that they are held along.
 
     Args:
         spec: the graph's record.
-        feed: of the call.
-        states: by input, the batch in front.
+        feed: the feed of the call.
+        states: states by input, with the batch as first axis.
     """
     lengths = lengths_of(spec, feed)
     return {
@@ -43,7 +43,7 @@ def hold_states(model: ir.Model, spec: Graph) -> None:
     """Give the states of a graph along padded axes one size; the graph is changed in place.
 
     Raises:
-        Refused: how long one comes back is not known from the sizes of inputs.
+        Refused: the size of a returned state is not known from the sizes of inputs.
     """
     inputs, outputs = graphs.inputs_named(model), graphs.outputs_named(model)
     for name, given in spec.inputs.items():
@@ -56,7 +56,7 @@ def hold_states(model: ir.Model, spec: Graph) -> None:
 
 
 def _cut(model: ir.Model, spec: Graph, state: ir.Value, axis: str) -> None:
-    """Let a graph take the slots of a state, and read as many as the call is long."""
+    """Make a graph take all slots of a state, and read the first ones, as many as the call is long."""
     dims = list(graphs.dims_of(state) or ())
     at = dims.index(graphs.symbol(axis))
     insert = graphs.Inserter(model, STAMP, before=next(iter(model.graph)))
@@ -70,7 +70,7 @@ def _cut(model: ir.Model, spec: Graph, state: ir.Value, axis: str) -> None:
 
 
 def _fill_up(model: ir.Model, spec: Graph, state: ir.Value, axis: str) -> None:
-    """Let a graph give all slots of a state."""
+    """Make a graph return all slots of a state."""
     dims, slots = list(graphs.dims_of(state) or ()), spec.slots(axis)
     if dims.count(graphs.symbol(axis)) != 1:
         raise Refused(
@@ -90,7 +90,7 @@ def _fill_up(model: ir.Model, spec: Graph, state: ir.Value, axis: str) -> None:
 
 
 def _length(insert: graphs.Inserter, model: ir.Model, spec: Graph, axis: str) -> ir.Value:
-    """The length of a call, int64 [1], as an input tells it that callers feed."""
+    """Return the length of a call, int64 [1], read from the shape of a fed input."""
     symbol, inputs = graphs.symbol(axis), graphs.inputs_named(model)
     fed = [inputs[name] for name, given in spec.inputs.items() if given.is_data and axis in given.shape]
     at = list(graphs.dims_of(fed[0]) or ()).index(symbol)

@@ -18,18 +18,18 @@ MOST_NAMED = 3
 def inconsistent_sizes(
     error: BaseException, shapes: Mapping[str, Sequence[int]], axes: Mapping[str, Axis]
 ) -> Refused | None:
-    """The refusal of a model that takes some lengths of an axis alone; None of other errors.
+    """Return the refusal of a model that accepts some lengths of an axis only; None for other errors.
 
     Args:
-        error: what the exporter raised.
-        shapes: those of parameters and buffers, by name.
-        axes: those of the recipe.
+        error: the exporter's error.
+        shapes: shapes of parameters and buffers, by name.
+        axes: axes of the recipe.
     """
     return _short_table(error, shapes, axes) or _groups(error, axes)
 
 
 def _short_table(error: BaseException, shapes: Mapping[str, Sequence[int]], axes: Mapping[str, Axis]) -> Refused | None:
-    """It cuts as many entries as an input has out of a table of fewer."""
+    """Return the refusal of a model that slices more entries out of a table than it has; else None."""
     found = next((match for text in _told(error) if (match := _AT_MOST.search(text))), None)
     if found is None:
         return None
@@ -47,7 +47,7 @@ def _short_table(error: BaseException, shapes: Mapping[str, Sequence[int]], axes
 
 
 def _groups(error: BaseException, axes: Mapping[str, Axis]) -> Refused | None:
-    """It joins neighbouring frames to groups, and has no place for those that are left over."""
+    """Return the refusal of a model that groups neighbouring frames without padding the last group; else None."""
     found = next((match for text in _told(error) if (match := _IN_GROUPS.search(text))), None)
     lengths = [name for name, axis in axes.items() if axis.length_input is not None]
     if found is None or not lengths:

@@ -40,19 +40,19 @@ def initial_graph(
     steps: int,
     longest: Mapping[str, int],
 ) -> Lowered:
-    """The captured graph with the recipe's states and axes.
+    """Return the captured graph with the recipe's states and axes.
 
     Args:
-        places: of the recipe.
-        graph: its name.
-        spec: its record.
-        models: of the call that runs for every chunk, and of the one that starts a stream, if it is another.
-        steps: chained steps of the parity gate.
+        places: paths and keys of the recipe.
+        graph: the graph's name.
+        spec: the graph's record.
+        models: graphs of later calls and, where it is another, of the first call.
+        steps: number of chained steps in the parity gate.
         longest: the largest bucket of every axis; refusals alone depend on it.
 
     Raises:
-        Refused: the graph is not what the recipe says of it.
-        RecipeError: the steps are too few to see a cache overflow, or a window is smaller than what a call adds.
+        Refused: the graph contradicts the recipe.
+        RecipeError: the steps are too few to see a cache overflow, or a window is smaller than the frames of a call.
     """
     model, first = models
     for each in models:
@@ -105,7 +105,7 @@ def initial_graph(
 
 
 def _ranges(spec: Graph, graph: str, model: ir.Model, states: Sequence[State]) -> Ranges:
-    """What whole numbers inputs hold; steps that are derived hold those of the whole graph, which were looked at."""
+    """Return the ranges of integers that inputs hold; for derived steps, those checked in the whole graph."""
     try:
         return ranges_of_lookups(model, spec, states)
     except Refused as refused:
@@ -113,7 +113,7 @@ def _ranges(spec: Graph, graph: str, model: ir.Model, states: Sequence[State]) -
 
 
 def _free(models: Sequence[ir.Model | None], name: str) -> None:
-    """Give what is inside a graph and called like an input that is to be added another name."""
+    """Rename values inside graphs whose name is that of an input to be added."""
     for model in models:
         if model is None or name not in graphs.names_taken(model.graph):
             continue
@@ -127,7 +127,7 @@ def _free(models: Sequence[ir.Model | None], name: str) -> None:
 
 
 def states_of(spec: Graph) -> tuple[State, ...]:
-    """The states that a recipe declares, each along its cache axis if it has one; counts come last."""
+    """Return the states that a recipe declares, each with its cache axis, followed by counts."""
     found = []
     for name, given in spec.inputs.items():
         if given.state is not None:
@@ -138,7 +138,7 @@ def states_of(spec: Graph) -> tuple[State, ...]:
 
 
 def _begins(name: str, given: Input) -> Initial:
-    """What a state begins with, the batch in front."""
+    """Return the initial value of a state, with the batch as first axis."""
     assert not isinstance(given.initial, str), "files of first states are read before anything is captured"
     if given.initial is None or given.original is None or not isinstance(given.initial, tuple):
         return 0 if given.initial is None else given.initial
@@ -146,7 +146,7 @@ def _begins(name: str, given: Input) -> Initial:
 
 
 def padded_axes_of(spec: Graph) -> tuple[PaddedAxis, ...]:
-    """The axes with a length per row, and the masks and lengths that the model takes of each."""
+    """Return the axes with a length per row, with the mask and length inputs of each."""
     return tuple(_padded_axis(spec, axis) for axis in spec.padded)
 
 
@@ -168,7 +168,7 @@ def _padded_axis(spec: Graph, axis: str) -> PaddedAxis:
 def _caches(
     spec: Graph, graph: str, model: ir.Model, states: Sequence[State], places: Sequence[RowPlace]
 ) -> tuple[CacheAxis, ...]:
-    """The cache axes that a recipe declares, and how many frames the graph adds along each."""
+    """Return the cache axes that a recipe declares, with the number of frames that a call adds along each."""
     found = []
     for name in spec.caches:
         frames = step_frames(model, states, places, name, graph)
@@ -178,7 +178,7 @@ def _caches(
 
 
 def cache_axis(spec: Graph, name: str, step: int, added: str | None = None) -> CacheAxis:
-    """The record of a window along which a call adds a fixed number of frames, or as many as a formula says."""
+    """Return the record of a window along which a call adds a fixed or a computed number of frames."""
     axis = spec.caches[name]
     assert axis.window is not None and axis.length_input is not None  # as every window has
     return CacheAxis(
@@ -194,29 +194,29 @@ def cache_axis(spec: Graph, name: str, step: int, added: str | None = None) -> C
 
 
 def added_by_call(cache: CacheAxis) -> Dim:
-    """The frames that a call adds along a window, over the lengths of its chunk."""
+    """Return the number of frames that a call adds along a window, as an expression over its lengths."""
     return cache.step if cache.added is None else graphs.expression(cache.added)
 
 
 def check_window(places: RecipePlaces, graph: str, cache: CacheAxis, frames: int, steps: int) -> None:
-    """Refuse a window that holds less than a call adds, or that overflows in no step of the parity gate.
+    """Refuse a window that holds fewer frames than a call adds, or that never overflows in the parity gate.
 
     Args:
-        places: of the recipe.
-        graph: its name.
+        places: paths and keys of the recipe.
+        graph: the graph's name.
         cache: the window.
-        frames: that the longest call adds.
-        steps: chained steps of the parity gate.
+        frames: number of frames that the longest call adds.
+        steps: number of chained steps in the parity gate.
 
     Raises:
-        RecipeError: with the recipe's line.
+        RecipeError: the window is refused; the message has the recipe's line.
     """
     _check_room(places, graph, cache, frames)
     _check_overflow(places, graph, cache, frames, steps)
 
 
 def _require_size(model: ir.Model, frames: Dim, axes: Collection[str], axis: str, graph: str) -> None:
-    """Refuse new frames whose number no axis tells, by the node that takes as many as it finds."""
+    """Refuse a number of new frames that depends on no axis, naming the node that produces it."""
     unknown = () if isinstance(frames, int) else [each for each in frames.free_symbols if str(each) not in axes]
     for node in model.graph if unknown else ():
         sizes = [size for value in node.outputs for size in graphs.dims_of(value) or ()]
@@ -230,10 +230,10 @@ def _require_size(model: ir.Model, frames: Dim, axes: Collection[str], axis: str
 
 
 def _formula(frames: Dim, axis: str, graph: str, counted: Collection[str]) -> tuple[int, str | None]:
-    """The step of a cache axis, and the formula where the frames of a call follow from lengths of its own.
+    """Return the step of a cache axis, and a formula where a call's frames depend on its lengths.
 
     Raises:
-        Refused: they follow from something else.
+        Refused: the number depends on something else.
     """
     if isinstance(frames, int):
         return frames, None
@@ -247,7 +247,7 @@ def _formula(frames: Dim, axis: str, graph: str, counted: Collection[str]) -> tu
 
 
 def _check_room(places: RecipePlaces, graph: str, cache: CacheAxis, frames: int) -> None:
-    """A window holds at least the frames of one call, which its first call adds at once."""
+    """Require that a window holds at least the frames of one call, which the first call adds at once."""
     if cache.slots < frames:
         call = "every call" if cache.added is None else "the longest chunk"
         raise RecipeError(
@@ -258,7 +258,7 @@ def _check_room(places: RecipePlaces, graph: str, cache: CacheAxis, frames: int)
 
 
 def _check_overflow(places: RecipePlaces, graph: str, cache: CacheAxis, frames: int, steps: int) -> None:
-    """Parity over chained steps must see a cache overflow, or it shows nothing about the frames that leave it."""
+    """Require enough chained steps in the parity gate for a cache to overflow."""
     needed = cache.slots // frames + 2
     if steps < needed:
         raise RecipeError(
@@ -269,7 +269,7 @@ def _check_overflow(places: RecipePlaces, graph: str, cache: CacheAxis, frames: 
 
 
 def _check_rows_first(model: ir.Model, batch: str, moved: Collection[str], graph: str) -> None:
-    """The axis with buckets counts rows, which are padded, cut back and compared along the first axis."""
+    """Require that the axis with buckets is the first axis of every input and output."""
     for value in (*model.graph.inputs, *model.graph.outputs):
         dims = graphs.dims_of(value)
         if dims is None or str(value.name) in moved or (dims and dims[0] == graphs.symbol(batch)):
@@ -283,7 +283,7 @@ def _check_rows_first(model: ir.Model, batch: str, moved: Collection[str], graph
 
 
 def _row_places(spec: Graph, model: ir.Model) -> tuple[RowPlace, ...]:
-    """Where an original for one row has the batch: as the recipe says, in states as they go in, else in a first 1."""
+    """Return where an original for one row has its batch axis, by tensor."""
     given = {name: RowPlace(name, each.row_place) for name, each in spec.inputs.items() if each.original is not None}
     if not spec.is_for_one_row:
         return (*given.values(), *_rows_elsewhere(spec, model))
@@ -298,7 +298,7 @@ def _row_places(spec: Graph, model: ir.Model) -> tuple[RowPlace, ...]:
 
 
 def _first_sizes(spec: Graph, model: ir.Model) -> dict[str, Dim | None]:
-    """The size of the first axis of every output; where inference does not know it, that of a call."""
+    """Return the size of the first axis of every output; where inference does not know it, that of a call."""
     found: dict[str, Dim | None] = {}
     for name, value in graphs.outputs_named(model).items():
         dims = graphs.dims_of(value)
@@ -315,7 +315,7 @@ def _is_named(size: Dim, spec: Graph) -> bool:
 
 
 def _rows_elsewhere(spec: Graph, model: ir.Model) -> Iterator[RowPlace]:
-    """The outputs whose batch is not their first axis: as in the input of a state, else as sizes show."""
+    """Yield the outputs whose batch is not their first axis, with that axis."""
     fed = {state.output: spec.inputs[state.input] for state in states_of(spec) if state.input in spec.inputs}
     for name in graphs.outputs_named(model):
         given = fed.get(name)
@@ -325,7 +325,7 @@ def _rows_elsewhere(spec: Graph, model: ir.Model) -> Iterator[RowPlace]:
 
 
 def _batch_of(name: str, spec: Graph, model: ir.Model) -> int | None:
-    """The axis of an output that is the batch; where inference knows no size of it, the one that grows with rows."""
+    """Return the batch axis of an output, from inferred sizes or from calls with different numbers of rows."""
     dims = graphs.dims_of(graphs.outputs_named(model)[name])
     if spec.batch is None:
         return None
@@ -338,7 +338,7 @@ def _batch_of(name: str, spec: Graph, model: ir.Model) -> int | None:
 
 
 def _graph_axis(state: State, places: Sequence[RowPlace]) -> int | None:
-    """The frames axis of a state as the captured graph numbers it."""
+    """Return the frames axis of a state in the captured graph; None for a state without one."""
     place = next((each for each in places if each.tensor == state.input), None)
     return state.frames_axis if place is None or state.frames_axis is None else place.axis_of(state.frames_axis)
 
@@ -346,14 +346,14 @@ def _graph_axis(state: State, places: Sequence[RowPlace]) -> int | None:
 def _check_state_sizes(
     model: ir.Model, states: Sequence[State], places: Sequence[RowPlace], graph: str, lengths: Mapping[str, int]
 ) -> None:
-    """Every state comes back in the type and the size in which it goes in; a frames axis may grow.
+    """Require that every state is returned in the type and size in which it is taken; a frames axis may grow.
 
     Args:
         model: the graph.
-        states: that it gives back.
-        places: of the batch.
-        graph: its name.
-        lengths: of a call, by axis: sizes that follow from them are compared there.
+        states: states that the graph returns.
+        places: batch axes of tensors.
+        graph: the graph's name.
+        lengths: lengths of a call, by axis, at which computed sizes are compared.
     """
     inputs, outputs = graphs.inputs_named(model), graphs.outputs_named(model)
     for state in states:
@@ -381,7 +381,7 @@ def _check_state_sizes(
 
 
 def _differ(fed: Dim, back: Dim, lengths: Mapping[str, int]) -> bool:
-    """Whether sizes differ in a call of some lengths; False where others than those have a part in them."""
+    """Whether two sizes differ at some lengths; False where they depend on others."""
     found = [
         sympy.sympify(each).subs({graphs.symbol(name): size for name, size in lengths.items()}) for each in (fed, back)
     ]
@@ -395,12 +395,12 @@ NEW_FRAMES_CURE = (
 
 
 def step_frames(model: ir.Model, states: Sequence[State], places: Sequence[RowPlace], axis: str, graph: str) -> Dim:
-    """How many frames a call adds: by how much a cache grows, else what the graph joins to it along its frames axis.
+    """Return how many frames a call adds: the growth of a cache, else the frames joined to it along its frames axis.
 
-    What is attended to may be more, as frames of a look-ahead are that the next call is given again.
+    Attention may read more, as frames of a look-ahead are given again to the next call.
 
     Raises:
-        Refused: no cache is joined along it, or two of one axis grow by other numbers of frames.
+        Refused: no cache is joined along the axis, or two caches grow differently.
     """
     along = {
         state: frames_axis
@@ -422,7 +422,7 @@ def step_frames(model: ir.Model, states: Sequence[State], places: Sequence[RowPl
 
 
 def _growth(model: ir.Model, state: State, frames_axis: int, axis: str) -> Dim | None:
-    """The frames by which a cache grows in a call, before it is cut to its newest; None where sizes do not say it."""
+    """Return the growth of a cache in a call, before it is sliced to its newest frames; None where unknown."""
     for value in _cut_from(graphs.outputs_named(model)[state.output]):
         dims = graphs.dims_of(value)
         grown = None if dims is None else grows_by(dims[frames_axis], axis) or _grown(dims[frames_axis], axis)
@@ -432,7 +432,7 @@ def _growth(model: ir.Model, state: State, frames_axis: int, axis: str) -> Dim |
 
 
 def _the_same_growth(growths: Mapping[State, Dim], axis: str, graph: str) -> Dim:
-    """The frames that every cache of an axis grows by; the runtime counts the valid ones of all of them once."""
+    """Return the growth that all caches of an axis share, as the runtime counts their valid frames once."""
     (first, growth), *others = growths.items()
     for state, other in others:
         if sympy.sympify(other) != sympy.sympify(growth):
@@ -446,7 +446,7 @@ def _the_same_growth(growths: Mapping[State, Dim], axis: str, graph: str) -> Dim
 
 
 def _cut_from(value: ir.Value) -> list[ir.Value]:
-    """A value, what it is cut from, and so on."""
+    """Return a value with the values that it is sliced from, transitively."""
     found = [value]
     for each in found:
         maker = each.producer()
@@ -456,7 +456,7 @@ def _cut_from(value: ir.Value) -> list[ir.Value]:
 
 
 def _joined(model: ir.Model, state: State, frames_axis: int) -> Iterator[Dim]:
-    """How many frames each Concat of a cache has beside it."""
+    """Yield the number of frames that each Concat joins to a cache."""
     kept = _kept_of(graphs.inputs_named(model)[state.input])
     for node in [reader for value in kept for reader in graphs.consumers_of(value)]:
         if graphs.is_op(node, "Concat"):
@@ -468,7 +468,7 @@ def _joined(model: ir.Model, state: State, frames_axis: int) -> Iterator[Dim]:
 
 
 def _kept_of(cache: ir.Value) -> list[ir.Value]:
-    """A cache, and what is left of it where the model cuts it before it joins the new frames."""
+    """Return a cache with the values that the model slices from it before it joins new frames."""
     found = [cache]
     for value in found:
         readers = [node for node in graphs.consumers_of(value) if graphs.is_op(node, "Slice", "Identity")]
@@ -477,7 +477,7 @@ def _kept_of(cache: ir.Value) -> list[ir.Value]:
 
 
 def _grown(size: Dim, axis: str) -> Dim | None:
-    """The frames by which a cache grows that may be cut to its newest, where chunks have lengths of their own."""
+    """Return the growth of a cache that may be sliced to its newest frames, for chunks with lengths; else None."""
     sizes = [] if isinstance(size, int) else size.args if isinstance(size, sympy.Min) else [size]
     added = [graphs.normal_form(each - graphs.symbol(axis)) for each in sizes if graphs.mentions(each, axis)]
     return added[0] if len(added) == 1 and added[0] != 0 and not graphs.mentions(added[0], axis) else None

@@ -19,12 +19,12 @@ STAMP = "capture"
 
 
 def keep_newest(model: ir.Model, slots: int, axes: Mapping[str, int]) -> None:
-    """Cut states; as many frames as there are, `slots` at most.
+    """Slice states to at most `slots` newest frames.
 
     Args:
         model: the graph, which is changed in place.
-        slots: of the cache.
-        axes: the frames axis by output.
+        slots: number of slots of the cache.
+        axes: the frames axis of each output.
     """
     for output, axis in axes.items():
         value = graphs.outputs_named(model)[output]

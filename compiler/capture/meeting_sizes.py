@@ -29,13 +29,13 @@ class Meeting:
 
     @property
     def clashes(self) -> bool:
-        """Whether the sizes differ, and one is a number, so that no length of an axis makes them one."""
+        """Whether the sizes differ and one is fixed, so that no length of an axis makes them equal."""
         sizes = (self.first, self.second)
         is_number = any(isinstance(size, int) for size in sizes)
         return self.first != self.second and is_number and not (self.may_be_one and 1 in sizes)
 
     def one_for_one(self) -> tuple[str, str] | None:
-        """The two axes that are one where these sizes are: of `past + 3` and `cache + 3` both."""
+        """Return the two axes that must be equal for these sizes to be, as of `past + 3` and `cache + 3`; else None."""
         apart = self.first - self.second
         if isinstance(apart, int) or len(apart.free_symbols) != 2:
             return None
@@ -44,7 +44,7 @@ class Meeting:
 
 
 def meetings_in(model: ir.Model) -> Iterator[Meeting]:
-    """All of a graph with inferred shapes, node by node."""
+    """Yield all pairs of sizes that meet in a graph with inferred shapes, node by node."""
     for node in model.graph:
         shapes = [None if value is None else graphs.dims_of(value) for value in node.inputs]
         known = [shape for shape in shapes if shape is not None]
@@ -65,7 +65,7 @@ def meetings_in(model: ir.Model) -> Iterator[Meeting]:
 
 
 def _in_turn(shapes: Iterable[Sequence[graphs.Dim]]) -> Iterator[tuple[graphs.Dim, graphs.Dim]]:
-    """Each size beside that of the shape in front of it."""
+    """Yield each size with that of the previous shape on the same axis."""
     before: Sequence[graphs.Dim] = ()
     for shape in shapes:
         yield from zip(before, shape, strict=False)
@@ -73,15 +73,15 @@ def _in_turn(shapes: Iterable[Sequence[graphs.Dim]]) -> Iterator[tuple[graphs.Di
 
 
 def require_sizes_that_meet(model: ir.Model, wanted: Mapping[str, Sequence[int | str]], place: Place) -> None:
-    """Hold the sizes that a recipe writes for a file's axes to what the graph does with them.
+    """Require that the sizes that a recipe writes for a file's axes fit what the graph does with them.
 
     Args:
-        model: the file's graph; it stays as it is.
-        wanted: by input the numbers and axis names of the recipe.
-        place: where in the build.
+        model: the file's graph; not changed.
+        wanted: by input, the sizes and axis names of the recipe.
+        place: location in the build, for messages.
 
     Raises:
-        RecipeError: an axis has another size than what it meets. Two axis names are left to passes.
+        RecipeError: an axis meets another size. Two axis names are left to passes.
     """
     copy = graphs.clone(model)
     chosen: dict[graphs.Dim, list[str]] = {}

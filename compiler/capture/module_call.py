@@ -23,9 +23,9 @@ SHOWN = 4
 def results_of(
     module: torch.nn.Module, names: Sequence[str], arguments: Sequence[Array]
 ) -> tuple[list[Array], tuple[str, ...]]:
-    """What a module gives, one array per result, and the arguments that it writes into and does not return.
+    """Return a module's results, one array each, and the names of the arguments that it writes in place.
 
-    What these hold behind the call comes behind what is returned.
+    The written arguments follow the returned results.
     """
     feed, states = dict(zip(names, arguments, strict=True)), {name: f"next.{name}" for name in names}
     answer = _answer(module, feed, (), states)
@@ -39,7 +39,7 @@ def results_of(
 def _answer(
     module: torch.nn.Module, feed: Mapping[str, Array], outputs: Sequence[str], states: Mapping[str, str]
 ) -> Answer:
-    """One call on copies of the feed, which the module may write to."""
+    """Return the answer of one call on copies of the feed, which the module may write to."""
 
     def tensors() -> list[torch.Tensor]:
         return [torch.from_numpy(np.array(array, order="C")) for array in feed.values()]
@@ -57,18 +57,18 @@ def called(
     outputs: Sequence[str],
     states: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Array]:
-    """What a module answers, one array per output.
+    """Return a module's results, one array per output.
 
     Args:
         module: in evaluation mode.
-        feed: its arguments by the recipe's names, in the order of `forward`.
+        feed: arguments by the recipe's names, in the order of `forward`.
         place: for messages.
         when: which call it is, for messages.
         outputs: the recipe's names of its results, and of states that it writes into its arguments.
-        states: by input that is fed back, its output.
+        states: the output of each input that is fed back.
 
     Raises:
-        RecipeError: it raises, or gives something else than one tensor per output.
+        RecipeError: the module raises, or does not return one tensor per output.
     """
     try:
         answer = _answer(module, feed, outputs, states)
@@ -84,7 +84,7 @@ def called(
 
 
 def shown_feed(feed: Mapping[str, Array]) -> str:
-    """Inputs with their shapes, and whole numbers with their values: `x [1, 8], offset [1] = 16`."""
+    """Return inputs with their shapes as text, integers with values: `x [1, 8], offset [1] = 16`."""
     return ", ".join(f"{name} {list(array.shape)}{_shown_values(array)}" for name, array in feed.items())
 
 
@@ -128,7 +128,7 @@ def _check_results(results: Sequence[tuple[str, object]], answer: Answer, output
 
 
 def _cure_of_call(module: torch.nn.Module, names: Sequence[str]) -> str:
-    """What to do about a module that does not take its inputs; a list of caches is one argument for several."""
+    """Return the cure for a module that does not accept its inputs."""
     parameters = inspect.signature(module.forward).parameters.values()
     plain = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
     if len(names) > len(plain) and not any(each.kind is each.VAR_POSITIONAL for each in parameters):

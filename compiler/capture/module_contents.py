@@ -12,7 +12,7 @@ TENSORS = ("_parameters", "_buffers")
 
 
 def contents_of(module: torch.nn.Module) -> dict[str, str]:
-    """Digests of all parameters, buffers and plain attributes by their names, and the class of every part."""
+    """Return digests of all parameters, buffers and plain attributes by name, and the class of every part."""
     found: dict[str, str] = {}
     for path, part in module.named_modules():
         front = f"{path}." if path else ""
@@ -34,12 +34,12 @@ def _attributes(part: torch.nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def digest_of_module(module: torch.nn.Module) -> str:
-    """Hash over what a factory has made: structure, parameters, all buffers, and plain attributes."""
+    """Return a hash of a module: structure, parameters, all buffers, and plain attributes."""
     return hashlib.sha256(repr(list(contents_of(module).items())).encode()).hexdigest()
 
 
 def _add_value(digest: Any, value: Any) -> None:
-    """A plain value, a tensor, or a container of such; of a function or class its name, of anything else its type's."""
+    """Add a value to a digest: a tensor or plain value by content, a function by name, anything else by type."""
     if isinstance(value, torch.Tensor):
         array = value.detach().cpu().contiguous()
         digest.update(f"{array.dtype} {tuple(array.shape)}".encode())

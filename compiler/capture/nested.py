@@ -19,18 +19,18 @@ _TAKE_LISTS: weakref.WeakSet[Callable[..., Any]] = weakref.WeakSet()
 def called_with(
     call: Callable[..., Any], forward: Callable[..., Any], names: Sequence[str], leaves: Callable[[], Sequence[Any]]
 ) -> tuple[tuple[Any, ...], Any]:
-    """Put the arguments together, call, and return them and the answer.
+    """Build the arguments, call a module, and return arguments and answer.
 
-    A function that fails with tuples, as it assigns to their places, is called with lists from then on.
+    A function that fails with tuples, because it assigns to their items, is called with lists from then on.
 
     Args:
-        call: a module, or its forward.
-        forward: has the signature.
-        names: one per leaf.
+        call: the module, or its forward.
+        forward: the function with the signature.
+        names: one name per leaf.
         leaves: makes the leaves of one call, since a call that fails may have written into them.
 
     Raises:
-        Exception: whatever the call raises; of a call that fails with lists too, what it raised with tuples.
+        Exception: what the call raises; where lists fail too, the error with tuples.
     """
     arguments = arguments_of(forward, names, leaves())
     try:
@@ -49,16 +49,16 @@ def called_with(
 
 
 def arguments_of(forward: Callable[..., Any], names: Sequence[str], leaves: Sequence[Any]) -> tuple[Any, ...]:
-    """The arguments in the order of the names: those called `parameter.place` are put together, by number or by key.
+    """Return the arguments in the order of the names; those called `parameter.place` are combined, by number or key.
 
-    Numbered places make a tuple, or a list where the parameter's annotation says one or the function takes lists alone
+    Numbered places make a tuple, or a list where the parameter's annotation says so or the function takes lists alone
     (`called_with`); named ones a dictionary, or the named tuple or dataclass of the annotation. Keys are numbers where
     the annotation is a dictionary by numbers.
 
     Args:
-        forward: what takes them; a name whose first part is none of its parameters is an argument by itself.
-        names: one per leaf.
-        leaves: tensors, or whatever else belongs to each name.
+        forward: the function; a name whose first part is no parameter is an argument by itself.
+        names: one name per leaf.
+        leaves: tensors, or other values, one per name.
 
     Raises:
         TypeError: a record of the annotation has other fields.
@@ -75,14 +75,14 @@ def arguments_of(forward: Callable[..., Any], names: Sequence[str], leaves: Sequ
 
 
 def _paths(forward: Callable[..., Any], names: Sequence[str]) -> list[list[str]]:
-    """Where each name lies: its parameter, and its places inside."""
+    """Return the path of each name: its parameter, and its keys inside."""
     taken = inspect.signature(forward).parameters.values()
     parameters = {each.name for each in taken if each.kind is not each.VAR_POSITIONAL}
     return [name.split(".") if name.split(".")[0] in parameters else [name] for name in names]
 
 
 def leaves_in(forward: Callable[..., Any], names: Sequence[str], arguments: Sequence[Any]) -> list[Any]:
-    """What arguments hold at the places that the names say, None where there is nothing any more."""
+    """Return the leaves of arguments at the paths of names; None where a leaf is missing."""
     paths = _paths(forward, names)
     by_name = dict(zip(dict.fromkeys(path[0] for path in paths), arguments, strict=True))
     return [_held(by_name[path[0]], path[1:]) for path in paths]
@@ -107,7 +107,7 @@ class _Leaf:
 
 
 def _hints(forward: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations of each parameter; none if they name something that cannot be found."""
+    """Return the annotations of each parameter; empty if one cannot be resolved."""
     try:
         return typing.get_type_hints(forward)
     except (NameError, TypeError, AttributeError):
@@ -115,7 +115,7 @@ def _hints(forward: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _built(each: Any, hint: Any, plain: type[list[Any]] | type[tuple[Any, ...]]) -> Any:
-    """One argument, or a part of one, as its annotation says; numbered places without one in a plain container."""
+    """Build one argument, or a part of one, in the container of its annotation, or a plain one without annotation."""
     if isinstance(each, _Leaf):
         return each.value
     kinds = [kind for kind in _alternatives(hint) if kind is not type(None)]
@@ -133,18 +133,18 @@ def _built(each: Any, hint: Any, plain: type[list[Any]] | type[tuple[Any, ...]])
 
 
 def _is_numbered(hint: Any) -> bool:
-    """Whether an annotation is a dictionary by numbers."""
+    """Whether an annotation is a dictionary with integer keys."""
     origin = typing.get_origin(hint)
     return inspect.isclass(origin) and issubclass(origin, Mapping) and typing.get_args(hint)[:1] == (int,)
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:
-    """The members of a union."""
+    """Return the members of a union, or the annotation itself."""
     return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
 
 
 def _hint_of_part(hint: Any, at: int) -> Any:
-    """What an annotation says of a part: `list[X]`, `tuple[X, ...]`, `dict[str, X]` of each, `tuple[X, Y]` of one."""
+    """Return the annotation of a part: X of `list[X]`, `tuple[X, ...]` or `dict[str, X]`, one of `tuple[X, Y]`."""
     given = [each for each in typing.get_args(hint) if each is not Ellipsis]
     if typing.get_origin(hint) is tuple and len(given) > 1:
         return given[at] if at < len(given) else None
@@ -157,13 +157,13 @@ def _is_record(hint: Any) -> bool:
 
 
 def leaves_of(results: Any) -> Iterator[Any]:
-    """Everything in lists, tuples, dictionaries and dataclasses, in order."""
+    """Yield the leaves of lists, tuples, dictionaries and dataclasses, in order."""
     for _, leaf in named_leaves_of(results):
         yield leaf
 
 
 def named_leaves_of(results: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Everything in lists, tuples, dictionaries and dataclasses, in order, each with its key or field, or nothing."""
+    """Yield the leaves of lists, tuples, dictionaries and dataclasses, in order, each with its key or field name."""
     if isinstance(results, Mapping):
         for key, each in results.items():
             yield from named_leaves_of(each, str(key))

@@ -17,7 +17,7 @@ from runtime_lite.format.formula import parse_formula
 
 
 def lengths_of(spec: Graph, feed: Feed) -> dict[str, int]:
-    """The true length of a call along every padded axis that its feed has."""
+    """Return the true length of a call along every padded axis of its feed."""
     return {
         axis: feed[name].shape[at]
         for name, given in spec.inputs.items()
@@ -35,15 +35,15 @@ def moved_on(
     fed: Mapping[str, Array],
     outputs: Mapping[str, Array],
 ) -> dict[str, Array]:
-    """Return the outputs as the graph that is built gives them: caches whole, slots filled, counts of the next call.
+    """Return the outputs as the built graph returns them: whole caches, filled slots, updated counts.
 
     Args:
         spec: the graph's record.
-        states: what is fed back.
-        counted: by counting input, how many frames a call adds.
+        states: states that are fed back.
+        counted: by counting input, the number of frames that a call adds.
         feed: of the call.
         fed: the states of the call; empty caches and zeros at a first call of its own.
-        outputs: what the model gave; all with the batch in front.
+        outputs: the model's outputs, with the batch as first axis.
     """
     found = dict(outputs)
     lengths = lengths_of(spec, feed)
@@ -61,7 +61,7 @@ def moved_on(
 
 
 def _filled_up(spec: Graph, name: str, array: Array) -> Array:
-    """A state with zeros behind the length of the call, in all slots that it is held in."""
+    """Return a state padded with zeros to all slots that hold it."""
     shape, held = spec.inputs[name].shape, spec.held_along(name)
     behind = [
         (0, spec.slots(str(dim)) - size if dim in held else 0) for dim, size in zip(shape, array.shape, strict=True)

@@ -88,7 +88,7 @@ class Original:
             self.spec = with_caches(self.spec, self.captured.models()[0], self.captured.certificate())
 
     def _try_calls(self, trial: TrialCalls) -> None:
-        """Run the first calls of the longest verification stream, and hold windows and gate to what they add."""
+        """Run the first calls of the longest verification stream, and check windows and gate against them."""
         slots = {axis: spec.window for axis, spec in self.spec.caches.items() if spec.window is not None}
         frames = trial.run(self.streams()[0] if "verification" in self.data.digests else (), slots)
         for axis, step in frames.items():
@@ -96,15 +96,15 @@ class Original:
                 check_window(self.places, self.name, cache_axis(self.spec, axis, step), step, self.gate.chained_steps)
 
     def source_files(self) -> list[Path]:
-        """Checkpoints, ONNX files with the files that hold their weights, and files that the recipe names."""
+        """Return checkpoints, ONNX files with their external weights, and files that the recipe names."""
         return source_files(self.places, self.name, self.given)
 
     def code(self) -> Code:
-        """The factories, each with whether the recipe names the files that it reads."""
+        """Return, by factory, whether the recipe names the files that it reads."""
         return self.captured.code()
 
     def lowering_inputs(self) -> LoweringInputs:
-        """What all passes are made from."""
+        """Return the inputs that all passes depend on."""
         digests = self.data.digests
         return LoweringInputs(
             self.surroundings,
@@ -121,23 +121,23 @@ class Original:
         )
 
     def data_digests(self) -> dict[str, str]:
-        """SHA-256 of the feeds by what they serve."""
+        """Return SHA-256 digests of the feeds, by their purpose."""
         return dict(self.data.digests)
 
     def streams(self) -> Streams:
-        """The verification streams, the longest first."""
+        """Return the verification streams, the longest first."""
         return self.data.drawn("verification")
 
     def check_apart(self, streams: Iterable[Sequence[Feed]], *keys: Key) -> None:
-        """Refuse streams of a gate that passes are calibrated with or choose on: see `DrawnData`."""
+        """Refuse streams of a gate that passes are calibrated or chosen on; see `DrawnData`."""
         self.data.check_apart(streams, *keys)
 
     def calibration(self) -> RecipeCalibration | None:
-        """What passes may measure on, if the recipe has calibration data: see `DrawnData`."""
+        """Return the data that passes may measure on, None without calibration data; see `DrawnData`."""
         return self.data.calibration(self.task, lambda: self.reference().run)
 
     def start(self) -> Lowered:
-        """The captured graph with the recipe's states and axes, as a copy: passes change what they are given."""
+        """Return a copy of the captured graph with the recipe's states and axes, which passes may change."""
         started = self._started
         first = None if started.first_call is None else graphs.clone(started.first_call)
         return dataclasses.replace(started, model=graphs.clone(started.model), first_call=first)
@@ -149,7 +149,7 @@ class Original:
         return initial_graph(self.places, self.name, self.spec, self.captured.models(), steps, longest)
 
     def reference(self) -> Reference:
-        """The original model, ready to run; its caches are cut to their slots."""
+        """Return the original model, ready to run; its caches are limited to their slots."""
         return self._reference
 
     @functools.cached_property
@@ -165,7 +165,7 @@ class Original:
         return reference
 
     def fault(self, feeds: Sequence[Feed]) -> SlipwayError | None:
-        """Why the captured graph does not answer these calls as the original; see `original_fault`."""
+        """Return why the captured graph answers these calls differently from the original; see `original_fault`."""
         with shielded():  # imports the framework, where nothing has yet
             from compiler.capture.original_fault import original_fault
 
@@ -173,7 +173,7 @@ class Original:
         return original_fault(self.places, self.name, spec, self.reference(), feeds, self.gate, model)
 
     def steps(self, count: int) -> list[OriginalCall]:
-        """The original's first calls on the longest stream, or utterances of all lengths."""
+        """Return the original's first calls on the longest stream, or calls of utterances of all lengths."""
         if len(self._steps) < count:
             feeds = _spread(self.streams(), count) if self.spec.has_utterances else self.streams()[0]
             self._steps = chained_steps(self.reference().run, feeds, count)
@@ -188,12 +188,12 @@ class Original:
         return edge_cases(self.gate.edges, feeds, ranges, self.reference().run, self.start(), self.spec.fed_alike)
 
     def edges(self) -> list[EdgeCase]:
-        """The original's calls on edge feeds in the shapes of its first steps."""
+        """Return the original's calls on edge feeds in the shapes of its first steps."""
         return self._edges
 
 
 def _spread(streams: Streams, count: int) -> list[Feed]:
-    """At most `count` utterances, from the shortest to the longest."""
+    """Return at most `count` utterances, from the shortest to the longest."""
     feeds = sorted((feed for stream in streams for feed in stream), key=lambda f: sum(a.size for a in f.values()))
     chosen = np.linspace(0, len(feeds) - 1, min(count, len(feeds))).astype(int)
     return [feeds[index] for index in dict.fromkeys(chosen.tolist())]

@@ -30,15 +30,15 @@ def original_fault(
     limits: Tolerance,
     model: ir.Model,
 ) -> SlipwayError | None:
-    """What to say of a graph that differs from its original; None where both do what they should, but for rounding.
+    """Return the error for a graph that differs from its original; None where they differ by rounding alone.
 
     Args:
-        places: of the recipe.
-        graph: its name.
-        spec: its record, as it was captured.
+        places: paths and keys of the recipe.
+        graph: the graph's name.
+        spec: the graph's record at capture.
         reference: the original, ready to run.
-        feeds: of one stream from its first call on, or whole utterances; the last is the one that differs.
-        limits: of the parity gate.
+        feeds: feeds of one stream from its first call on, or utterances; the last one differs.
+        limits: tolerances of the parity gate.
         model: the captured graph.
     """
     try:
@@ -53,7 +53,7 @@ def original_fault(
 
 
 def _of_exporter(graph: str, spec: Graph, reference: Reference, feeds: Sequence[Feed]) -> SlipwayError | None:
-    """What the exporter has written otherwise, seen at the last call."""
+    """Return the error for an exported graph that differs from its module at the last call; None where it agrees."""
     if not reference.modules:
         return None
     spec = spec.without_constants
@@ -72,7 +72,7 @@ def _of_exporter(graph: str, spec: Graph, reference: Reference, feeds: Sequence[
 def _noting(
     modules: Sequence[torch.nn.Module], names: Sequence[Sequence[str]], calls: list[tuple[int, dict[str, Array]]]
 ) -> Iterator[None]:
-    """Note which module is given what, before it writes into it."""
+    """Record which module is called with which inputs, copied before it writes to them."""
 
     def note(form: int, module: torch.nn.Module, given: tuple[Any, ...]) -> None:
         leaves = leaves_in(module.forward, names[form], given)

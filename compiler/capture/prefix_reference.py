@@ -48,7 +48,7 @@ class PrefixReference:
         self.states = {given.state: name for name, given in spec.inputs.items() if given.state is not None}
 
     def run(self, feeds: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
-        """Per chunk: all outputs of its frames, and the caches of all frames so far."""
+        """Yield, per chunk, all outputs of its frames, and the caches of all frames until then."""
         heard: dict[str, Array] = {}
         for feed in feeds:
             count = next(array.shape[self.along[name][0]] for name, array in feed.items() if name in self.along)
@@ -86,6 +86,6 @@ class PrefixReference:
 
 
 def _frames_in(dims: Sequence[Dim], frames: Dim) -> tuple[int, int] | None:
-    """The axis of a value that holds its frames, and how many entries of it every frame has; None where none does."""
+    """Return the axis of a value that holds frames, and the number of entries per frame; None where none does."""
     rates = ((axis, sympy.sympify(dim).coeff(frames)) for axis, dim in enumerate(dims))
     return next(((axis, int(rate)) for axis, rate in rates if rate.is_Integer and rate > 0), None)

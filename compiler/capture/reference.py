@@ -26,7 +26,7 @@ class Reference(Protocol):
     modules: Sequence[Any]
 
     def run(self, feeds: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
-        """Per chunk: all outputs by name, and the states (cut to their slots) that the next call takes."""
+        """Yield, per chunk, all outputs by name, and the states that the next call takes, limited to their slots."""
         ...
 
 
@@ -38,15 +38,15 @@ def reference_of(
     whole: Callable[[], ir.Model],
     given: Graph,
 ) -> Reference:
-    """The original of a graph in its own framework; its caches are cut to their slots.
+    """Return the original of a graph in its own framework; its caches are limited to their slots.
 
     Args:
-        places: of the recipe.
-        graph: its name.
-        spec: its record.
-        start: the captured graph, which an ONNX file is compared with itself by.
-        whole: the captured graph of whole sequences, where steps are derived of it.
-        given: the record as capture looks at it, with the inputs that are fixed to constants.
+        places: paths and keys of the recipe.
+        graph: the graph's name.
+        spec: the graph's record.
+        start: returns the captured graph, which runs an ONNX file as its own reference.
+        whole: returns the captured graph over whole sequences, for derived steps.
+        given: the record at capture, with the inputs that are fixed to constants.
     """
     with shielded():  # a signal in the middle of importing the framework would end the process without a word
         from compiler.capture import torch_module  # only when it must capture or compare
@@ -79,7 +79,7 @@ class OnnxReference:
         self.lowered = lowered
 
     def run(self, feeds: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
-        """Per chunk: all outputs, and the states cut to their slots."""
+        """Yield, per chunk, all outputs, and the states limited to their slots."""
         try:
             runner = runner_of(self.lowered)
         except Exception as error:

@@ -17,12 +17,12 @@ SIZE = 2
 def shapes_at_work(
     model: ir.Model, spec: Graph, sizes: Mapping[str, int] = MappingProxyType({})
 ) -> dict[str, tuple[int, ...]]:
-    """The shapes of all outputs by name in one call, or nothing where the graph does not answer it.
+    """Return the shapes of all outputs in one call, by name; empty where the graph does not run.
 
     Args:
         model: the captured graph.
-        spec: its record, for fixed sizes and the range of each input.
-        sizes: of axes by name.
+        spec: the graph's record, for fixed sizes and the range of each input.
+        sizes: sizes of axes, by name.
     """
     feeds = {str(value.name): _numbers(value, spec, sizes) for value in model.graph.inputs}
     names = list(graphs.outputs_named(model))
@@ -34,7 +34,7 @@ def shapes_at_work(
 
 
 def _numbers(value: ir.Value, spec: Graph, sizes: Mapping[str, int]) -> np.ndarray:
-    """Zeros, or the number of the declared range that is next to zero."""
+    """Return an array of the number closest to zero in the input's declared range."""
     assert value.dtype is not None
     known = {name: axis.fixed for name, axis in spec.axes.items() if axis.fixed is not None} | dict(sizes)
     shape = [dim if isinstance(dim, int) else known.get(str(dim), SIZE) for dim in graphs.dims_of(value) or ()]

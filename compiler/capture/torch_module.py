@@ -76,8 +76,8 @@ def load_module(places: RecipePlaces, graph: str, source: Source, key: str) -> t
     """Build a module in evaluation mode and load its checkpoint.
 
     Raises:
-        RecipeError: the factory does not exist, raises, or returns something else than a module.
-        CheckpointError: the checkpoint is missing, unreadable or does not fit; names the tensors.
+        RecipeError: the factory does not exist, raises, or does not return a module.
+        CheckpointError: the checkpoint is missing, unreadable or does not fit; the message names the tensors.
     """
     assert source.factory is not None
     where = places.where("graphs", graph, key, "factory")
@@ -99,12 +99,12 @@ def load_checkpoint(module: torch.nn.Module, path: Path, *, cast: bool = False) 
     """Load a safetensors file into a module, strictly.
 
     Args:
-        module: has every tensor of the file, and no others.
+        module: the module, with exactly the tensors of the file.
         path: the file.
         cast: whether tensors of another type than the module's are converted.
 
     Raises:
-        CheckpointError: with the names of missing, unexpected and misshapen tensors, and of those of another type.
+        CheckpointError: tensors are missing, unexpected, or of another shape or type; the message names them.
     """
     shown = shown_path(path)
     if not path.is_file():
@@ -162,7 +162,7 @@ def _some(names: Sequence[str], most: int = 5) -> str:
 
 
 def capture_module(module: torch.nn.Module, graph: str, spec: Graph, names: Sequence[str]) -> ir.Model:
-    """The graph of one call form, which ONNX Runtime takes; see `exported_module`."""
+    """Return the graph of one call form, which ONNX Runtime can open; see `exported_module`."""
     model = exported_module(module, graph, spec, names).model
     require_opened(model, graph)
     return model
@@ -228,7 +228,7 @@ def exported_module(module: torch.nn.Module, graph: str, spec: Graph, names: Seq
 
 
 def _shapes(module: torch.nn.Module) -> dict[str, tuple[int, ...]]:
-    """The shapes of parameters and buffers, by name."""
+    """Return the shapes of parameters and buffers, by name."""
     return {name: tuple(each.shape) for name, each in (*module.named_parameters(), *module.named_buffers())}
 
 
@@ -266,7 +266,7 @@ def capture_onnx(path: Path, graph: str, spec: Graph) -> ir.Model:
 
 
 def packing_line(module: torch.nn.Module) -> str:
-    """The line of the user's own code that packs sequences; empty without one."""
+    """Return the line of the user's code that packs sequences; empty where none does."""
     for kind in dict.fromkeys(type(part) for part in module.modules()):
         try:
             lines, start = inspect.getsourcelines(kind)
@@ -280,7 +280,7 @@ def packing_line(module: torch.nn.Module) -> str:
 
 
 def exported_line(error: BaseException) -> str:
-    """The line of the model at which the exporter stopped: on the way to the error, named in its text, or a node's."""
+    """Return the line of the model at which the exporter stopped, from tracebacks, its message, or a node's trace."""
     cause: BaseException | None = error
     while cause is not None:
         told = "\n".join([str(cause), *_traces_of_nodes(cause)])
@@ -293,7 +293,7 @@ def exported_line(error: BaseException) -> str:
 
 
 def _traces_of_nodes(error: BaseException) -> Iterator[str]:
-    """Where the nodes come from that the exporter was about to translate; its own message has only their names."""
+    """Yield the traces of the nodes that the exporter was about to translate; its own message has only their names."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         node = frame.f_locals.get("node")
         if isinstance(node, torch.fx.Node):
@@ -301,7 +301,7 @@ def _traces_of_nodes(error: BaseException) -> Iterator[str]:
 
 
 def _check_onnx_input(value: ir.Value, spec: Graph, shown: str, place: Place) -> None:
-    """The recipe's shape and type are those of the file; where the file has a name, the recipe may have a number."""
+    """Require that the recipe's shape and type are the file's; the recipe may give a number for a name of the file."""
     name = str(value.name)
     given = spec.inputs[name]
     wanted, got = _captured_shape(spec, given), list(value.shape or ())
@@ -341,10 +341,10 @@ def _captured_shape(spec: Graph, given: Input) -> list[int | str]:
 
 
 def _arguments(module: torch.nn.Module, spec: Graph, names: Sequence[str]) -> tuple[torch.Tensor, ...]:
-    """Example inputs of unusual sizes, or of caches as long as their windows where the model takes no longer ones.
+    """Return example inputs of unusual sizes, or with caches as long as their windows where the model needs that.
 
-    The exporter does not look at numbers, but a table of positions may be as long as the window and a chunk. A module
-    that takes its caches in lists is called here before it is traced: a call that fails leaves its traces.
+    The exporter does not read values, but a table of positions may be as long as the window and a chunk. A module that
+    takes its caches in lists is called here before tracing, as a failing call would change the trace.
     """
     usual = {axis: _example_size(spec, axis) for axis, each in spec.axes.items() if each.fixed is None}
     within = usual | {axis: max(EXAMPLE_BATCH, each.window or 0) for axis, each in spec.caches.items()}
@@ -385,7 +385,7 @@ def _example_size(spec: Graph, axis: str) -> int:
 
 
 def _dynamic_shapes(spec: Graph, names: Sequence[str]) -> tuple[dict[int, Any], ...]:
-    """Per input {axis index: Dim}."""
+    """Return, per input, {axis index: Dim}."""
     dims: dict[str, Any] = {}
     shapes: list[dict[int, Any]] = []
     for name in names:
@@ -397,7 +397,7 @@ def _dynamic_shapes(spec: Graph, names: Sequence[str]) -> tuple[dict[int, Any], 
 
 @contextlib.contextmanager
 def _tracing(module: torch.nn.Module, spec: Graph, names: Sequence[str]) -> Iterator[None]:
-    """What the exporter traces, and in which surroundings: whoever traces once more sees the same."""
+    """Set up a module and the environment for tracing, in the same way each time."""
     with (
         _flat(module, spec, names),
         _kept_environment(),
@@ -412,9 +412,9 @@ def _tracing(module: torch.nn.Module, spec: Graph, names: Sequence[str]) -> Iter
 
 @contextlib.contextmanager
 def _flat(module: torch.nn.Module, spec: Graph, names: Sequence[str]) -> Iterator[None]:
-    """Let a module take its inputs side by side, and give its results so: the exporter knows few kinds of containers.
+    """Make a module take inputs and return results as flat arguments, as the exporter supports few containers.
 
-    Names of parameters stay, as they would not in a module around it.
+    Names of parameters stay, as they would not in a wrapping module.
     """
     forward = module.forward
     hidden = vars(module).get("forward")
@@ -434,13 +434,13 @@ def _flat(module: torch.nn.Module, spec: Graph, names: Sequence[str]) -> Iterato
 
 
 def _dim(axis: str, spec: Graph) -> Any:
-    """Of a padded axis the exporter may find the smallest length by itself; the proof finds its own."""
+    """Return the exporter's dimension of an axis, whose smallest length it chooses itself where the axis is padded."""
     return torch.export.Dim.DYNAMIC if axis in spec.padded else torch.export.Dim(axis)
 
 
 @contextlib.contextmanager
 def _kept_environment() -> Iterator[None]:
-    """Undo what the framework sets in the environment: results would hang on whether anything was captured before."""
+    """Undo the framework's changes of environment variables, so that results do not depend on earlier captures."""
     before = dict(os.environ)
     try:
         yield
@@ -452,9 +452,9 @@ def _kept_environment() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _written_out() -> Iterator[None]:
-    """Let layers of attention be traced operator by operator: what they are at inference is one of no other runtime.
+    """Trace attention layers operator by operator, as no other runtime has their fused kernels.
 
-    A mask is applied as it is given: whether it is causal, which stacks of layers look at its entries for, would choose
+    A mask is applied as it is given: stacks of layers inspect its entries for whether it is causal, which would choose
     a kernel and no other result, and entries are unknown while an export traces.
     """
     before, detect = torch.backends.mha.get_fastpath_enabled(), transformer._detect_is_causal_mask
@@ -469,7 +469,7 @@ def _written_out() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter reports progress and missing optional packages on several channels; errors still raise."""
+    """Silence the exporter's progress and warnings on all channels; errors still raise."""
     with (
         warnings.catch_warnings(),
         contextlib.redirect_stdout(io.StringIO()),
@@ -492,7 +492,7 @@ def _name_values(values: Sequence[ir.Value], names: Sequence[str]) -> None:
 
 
 def _part_names(model: ir.Model) -> None:
-    """Give values that share a name one each: the exporter names a buffer `div` and a quotient alike."""
+    """Rename values that share a name: the exporter may name a buffer and a quotient `div`."""
     taken = {value.name for value in (*model.graph.inputs, *model.graph.initializers.values(), *model.graph.outputs)}
     kept = {*model.graph.inputs, *model.graph.outputs}
     for node in graphs.nodes_of(model):
@@ -503,7 +503,7 @@ def _part_names(model: ir.Model) -> None:
 
 
 def _own_outputs(model: ir.Model) -> None:
-    """Give every graph output a node of its own, so that it can be named and removed on its own."""
+    """Give every graph output its own node, so that it can be named and removed independently."""
     seen: set[ir.Value] = set()
     for index, value in enumerate(list(model.graph.outputs)):
         if value in seen or value.producer() is None:
@@ -556,7 +556,7 @@ class TorchReference:
         self.modules: Sequence[torch.nn.Module] = (later,) if first is None else (later, first)
 
     def run(self, feeds: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
-        """Per chunk: all outputs by name, and the states (cut to their slots) that the next call takes."""
+        """Yield, per chunk, all outputs by name, and the states that the next call takes, limited to their slots."""
         torch.set_num_threads(1)  # the order of summation, and with it the last bit, depends on the number of threads
         states: dict[str, Array] | None = None if self.first is not None else self._empty()
         for feed in feeds:
@@ -572,7 +572,7 @@ class TorchReference:
             yield outputs, states
 
     def _require_one_size(self, feed: Feed, states: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
-        """A state along which nothing is cached comes back as it went in, however long the chunk was."""
+        """Require that a state without frames is returned in the shape in which it was taken, for any chunk length."""
         for state in self.states:
             if state.frames_axis is not None or state.output not in outputs:
                 continue
@@ -606,7 +606,7 @@ class TorchReference:
 
 
 def whole_call(module: torch.nn.Module, spec: Graph) -> Callable[[Feed], Mapping[str, Array]]:
-    """Calls a module that takes whole sequences; results by the recipe's names, without those of caches."""
+    """Return a function that calls a module on whole sequences and returns results by name, without caches."""
     carried = {given.state for given in spec.inputs.values()}
     names = [name for name in spec.outputs if name not in carried]
 
@@ -619,5 +619,5 @@ def whole_call(module: torch.nn.Module, spec: Graph) -> Callable[[Feed], Mapping
 
 
 def first_call_inputs(spec: Graph) -> tuple[str, ...]:
-    """What the first call takes: everything that no stream hands on."""
+    """Return the inputs of the first call: all but those that calls of a stream hand on."""
     return tuple(name for name, given in spec.inputs.items() if not given.is_carried)

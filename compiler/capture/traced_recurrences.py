@@ -20,7 +20,7 @@ RECURRENCES = (torch.ops.aten.lstm.input, torch.ops.aten.gru.input)
 
 @contextlib.contextmanager
 def recurrences_of_any_length(*, has_some: bool = True) -> Iterator[None]:
-    """Register what traces recurrences without unrolling them, have it looked up, and compile every loop anew.
+    """Register kernels that trace recurrences without unrolling them, and reset the compiler before and after.
 
     Args:
         has_some: whether the model has recurrences; without, nothing is forgotten: a compiler that begins anew reads
@@ -41,7 +41,7 @@ def recurrences_of_any_length(*, has_some: bool = True) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _on_copies(name: str) -> Iterator[None]:
-    """Let a kernel begin with states that lie in memory entry by entry, whoever registers it."""
+    """Patch a kernel so that it gets contiguous initial states."""
     kernel: Callable[..., Any] = getattr(_patches, name)
 
     def run(frames: torch.Tensor, begun: Any, *rest: Any) -> Any:

@@ -41,15 +41,15 @@ class TrialCalls:
         self.states = states_of(spec)
 
     def run(self, feeds: Sequence[Feed], slots: Mapping[str, int]) -> dict[str, int]:
-        """The frames that the first call has added along each window.
+        """Run the first calls, and return the frames that the first one adds along each window.
 
         Args:
-            feeds: of one stream, one row each; none stands for numbers of our own.
-            slots: by window, the frames that are kept.
+            feeds: feeds of one row of one stream; none for generated ones.
+            slots: by window, the number of frames to keep.
 
         Raises:
-            RecipeError: the model does not take the calls, or answers otherwise than the recipe says.
-            Refused: a state does not come back as it goes in, or a result has no rows.
+            RecipeError: the model rejects a call, or its results contradict the recipe.
+            Refused: a state changes its shape or type, or a result has no axis of rows.
         """
         rows = 1 if self.spec.is_for_one_row or self.spec.batch is None else _unusual(self.spec)
         given = [feeds[min(call, len(feeds) - 1)] if feeds else example_feed(self.spec) for call in range(CALLS)]
@@ -123,7 +123,7 @@ class TrialCalls:
                 )
 
     def _check_states(self, outputs: Mapping[str, Array], states: Mapping[str, Array]) -> None:
-        """Every state comes back in the type and the size in which it goes in; a frames axis may grow."""
+        """Require that every state is returned in the type and size in which it is taken; a frames axis may grow."""
         for state in self.states:
             if state.output not in outputs:
                 continue
@@ -163,7 +163,7 @@ class TrialCalls:
         frames: Mapping[str, int],
         slots: Mapping[str, int],
     ) -> None:
-        """A later call gives the whole cache, or its new frames alone, as the recipe says."""
+        """Require that a later call returns the whole cache, or its new frames alone, as the recipe says."""
         for state in self.states:
             axis = self._frames_axis(state)
             if axis is None or state.frames_axis is None or state.cache is None or state.output not in outputs:
@@ -214,14 +214,14 @@ class TrialCalls:
 
 
 def _fits(fed: Array, back: Array, along: int | None) -> bool:
-    """Whether a result may be fed back: of the same sizes, but for the frames."""
+    """Whether a result may be fed back: all sizes but the number of frames are equal."""
     return fed.ndim == back.ndim and all(
         axis == along or a == b for axis, (a, b) in enumerate(zip(fed.shape, back.shape, strict=True))
     )
 
 
 def empty_states(spec: Graph, states: Sequence[State], batch: int) -> dict[str, Array]:
-    """Zero-length caches, and what other states begin with, in all slots that they are held in."""
+    """Return empty caches and the initial values of other states, in all their slots."""
     sizes = {axis: each.fixed or batch for axis, each in spec.axes.items()}
     sizes |= dict.fromkeys(spec.caches, 0) | {axis: spec.slots(axis) for axis in spec.held}
     found: dict[str, Array] = {}
@@ -233,7 +233,7 @@ def empty_states(spec: Graph, states: Sequence[State], batch: int) -> dict[str, 
 
 
 def example_feed(spec: Graph) -> Feed:
-    """A feed where no data are drawn: the examples of the recipe; else numbers of the range, normal ones, or 1."""
+    """Return a generated feed: the recipe's examples, else numbers of the declared range, normal ones, or 1."""
     random = np.random.default_rng(0)
     return {
         name: _example(given, [_example_size(spec, dim) for dim in given.shape], random)
@@ -254,7 +254,7 @@ def _example(given: Input, shape: Sequence[int], random: np.random.Generator) ->
 
 
 def _example_size(spec: Graph, dim: int | str) -> int:
-    """The size of an axis of one row's feed."""
+    """Return the size of an axis in one row's feed."""
     if isinstance(dim, int):
         return dim
     axis = spec.axes[dim]
@@ -275,7 +275,7 @@ def _has_rows(spec: Graph, name: str) -> bool:
 
 
 def _unusual(spec: Graph) -> int:
-    """A number of rows that is no size of the recipe, so that no other axis is taken for the batch."""
+    """Return a number of rows that is no size in the recipe, so that no other axis is mistaken for the batch."""
     sizes = {dim for given in spec.inputs.values() for dim in given.shape if isinstance(dim, int)}
     sizes |= {axis.fixed for axis in spec.axes.values() if axis.fixed is not None}
     return next(rows for rows in range(2, len(sizes) + 3) if rows not in sizes)

@@ -14,7 +14,7 @@ STAMP = "capture"
 
 
 def select_truths(model: ir.Model) -> None:
-    """Write every selection of truths, in place."""
+    """Rewrite every Where of booleans by And and Or, in place."""
     for node in graphs.nodes_of(model):
         output = node.outputs[0]
         if not graphs.is_op(node, "Where") or output.dtype != ir.DataType.BOOL:

@@ -35,14 +35,14 @@ DRAW_ONCE = "draw them outside and feed them as an input, or leave them out in e
 def unsteady(
     reference: Reference, feeds: Sequence[Feed], limits: Tolerance, graph: str, model: ir.Model
 ) -> SlipwayError | None:
-    """What to say of an original that answers otherwise when it is run again on the same feeds; None of a steady one.
+    """Return the error for an original whose results differ between two runs on the same feeds; None where they agree.
 
     Args:
         reference: the original, ready to run.
-        feeds: of one stream from its first call on, or whole utterances.
-        limits: of the parity gate.
-        graph: its name.
-        model: the captured graph, which names what an ONNX file draws.
+        feeds: feeds of one stream from its first call on, or utterances.
+        limits: tolerances of the parity gate.
+        graph: the graph's name.
+        model: the captured graph, in which random operators of an ONNX file are found.
     """
     if not _differ(_answers(reference, feeds), _answers(reference, feeds), limits):
         return None
@@ -84,11 +84,11 @@ def unsteady(
 
 
 def name_draws(error: SlipwayError, again: Callable[[], object]) -> None:
-    """Let an error of a call say, too, that the model draws random numbers, where it does.
+    """Extend an error of a call by a note on random numbers, where the model draws them.
 
     Args:
-        error: of the call.
-        again: makes the call once more.
+        error: the call's error.
+        again: repeats the call.
     """
     with _Draws() as draws, contextlib.suppress(SlipwayError):  # type: ignore[no-untyped-call]
         again()
@@ -100,15 +100,15 @@ def name_draws(error: SlipwayError, again: Callable[[], object]) -> None:
 
 
 def require_same_module(make: Callable[[], torch.nn.Module], where: str, factory: str) -> None:
-    """Call a factory twice, and hold one module to the other.
+    """Call a factory twice, and require that both modules are equal.
 
     Args:
         make: calls the factory, and loads its checkpoint.
         where: start of the message.
-        factory: its name.
+        factory: the factory's name.
 
     Raises:
-        RecipeError: they differ; names what.
+        RecipeError: they differ; the message names the parts.
     """
     changed = changed_names(contents_of(make()), contents_of(make()))
     if changed:
@@ -119,7 +119,7 @@ def require_same_module(make: Callable[[], torch.nn.Module], where: str, factory
 
 
 def changed_names(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """The tensors and attributes of a module whose contents are not what they were."""
+    """Return the tensors and attributes of a module whose digests differ."""
     return [name for name in {**before, **after} if before.get(name) != after.get(name)]
 
 
@@ -132,7 +132,7 @@ def _answers(reference: Reference, feeds: Sequence[Feed]) -> list[dict[str, Arra
 
 
 def _seeded(reference: Reference, feeds: Sequence[Feed]) -> list[dict[str, Array]]:
-    """The answers after NumPy's and Python's generators were seeded; both are left as they were."""
+    """Return the results after seeding NumPy's and Python's generators, whose states are restored."""
     numpy_state, python_state = np.random.get_state(), random.getstate()
     try:
         np.random.seed(0)

@@ -33,14 +33,14 @@ def answer_of(
     outputs: Sequence[str],
     states: Mapping[str, str],
 ) -> Answer:
-    """Call a module.
+    """Call a module and collect its results and the states that it writes in place.
 
     Args:
         call: a module, or its forward.
-        names: of the inputs, one per leaf.
-        leaves: makes the tensors of one call.
-        outputs: the recipe's names, which results and written states are to fill together.
-        states: by input that is fed back, its output.
+        names: names of the inputs, one per leaf.
+        leaves: returns the tensors of one call.
+        outputs: the recipe's output names, for results and written states together.
+        states: the output of each input that is fed back.
 
     Raises:
         Exception: whatever the module raises.
@@ -71,5 +71,5 @@ def answer_of(
 
 
 def _version_of(leaf: Any) -> int:
-    """A number that grows when a tensor is written to; of constants that are numbers of Python none does."""
+    """Return a number that grows when a tensor is written to; 0 for Python numbers."""
     return getattr(leaf, "_version", 0)

@@ -64,7 +64,7 @@ class Places:
 
     @property
     def span(self) -> Span:
-        """The numbers between which they lie."""
+        """Return the interval that contains every value of these bounds."""
         low, high = self.low + min(0, self.within) * self.last, self.high + max(0, self.within) * self.last
         grows = [each for each in (self.calls, self.apart) if each]
         low = -math.inf if any(each < 0 for each in grows) else low
@@ -72,7 +72,7 @@ class Places:
         return Span(max(low, self.least), high)
 
     def plus(self, other: "Places", sign: int = 1) -> "Places":
-        """The sum with others; with sign -1 the difference."""
+        """Return bounds of the sum of two values; of their difference where sign is -1."""
         low, high = (other.low, other.high) if sign > 0 else (-other.high, -other.low)
         far = other.span
         least = self.span.low + (far.low if sign > 0 else -far.high)
@@ -81,14 +81,14 @@ class Places:
         return Places(*factors, self.low + low, self.high + high, max(self.last, other.last), least)
 
     def times(self, factor: int) -> "Places":
-        """The bounds multiplied by a number."""
+        """Return bounds of the product with a constant factor."""
         ends = sorted((self.low * factor, self.high * factor)) if factor else [0.0, 0.0]
         least = self.least * factor if factor > 0 else -math.inf
         factors = (self.calls * factor, self.within * factor, self.apart * factor)
         return Places(*factors, ends[0], ends[1], self.last, least)
 
     def over(self, divisor: int) -> "Places":
-        """The whole part of a quotient; they are not below 0, where every way of rounding gives the same."""
+        """Return bounds of the integer quotient; values must not be negative, so that every way of rounding agrees."""
         calls, within, apart = (each if each % divisor else 0 for each in (self.calls, self.within, self.apart))
         rest = Places(calls, within, apart, self.low, self.high, self.last).span
         low, high, least = (
@@ -104,7 +104,7 @@ Axes: TypeAlias = Mapping[int, Places]
 
 
 def span_of(bounds: Bounds) -> Span:
-    """The numbers of bounds."""
+    """Return bounds as an interval."""
     return bounds if isinstance(bounds, Span) else bounds.span
 
 
@@ -122,7 +122,7 @@ class AnyLength:
         self._known: dict[tuple[ir.Value, tuple[tuple[int, Places], ...]], Bounds] = {}
 
     def why_not(self) -> str:
-        """Why more frames may be needed in longer sequences; empty where none are, whatever their length."""
+        """Return why sequences longer than the evaluated ones may read more frames; an empty string where none do."""
         masked = {(node, operand): outside for (node, *_), (_, operand, outside) in self.judging.recent.items()}
         for (node, operand), outside in masked.items():
             kind: Kind = "low" if graphs.is_op(node, "Softmax") else "zero"
@@ -141,7 +141,7 @@ class AnyLength:
         return ""
 
     def _period(self) -> int:
-        """A number of frames that everything divides by which places are divided, and the chunk."""
+        """Return the period of positions in frames: the least common multiple of chunk and constant divisors."""
         found = self.chunk
         for node in self.judging.model.graph:
             if node.op_type in ("Div", "Mod") and not self.judging.of(node.outputs[0]).is_data:
@@ -150,11 +150,11 @@ class AnyLength:
         return found if found <= MOST_PERIOD else self.chunk
 
     def _at(self, start: int, *, within: int = 0, apart: int = 0) -> Places:
-        """Places of every period, from a start on."""
+        """Return bounds of positions in every period that begin at a start."""
         return Places(self.period, within, apart, start, start, self.chunk - 1, least=0)
 
     def _hides(self, node: ir.Node, scores: ir.Value, outside: Outside, kind: Kind) -> bool:
-        """Whether what is far and ahead is hidden at every start of a call."""
+        """Whether a mask hides far earlier frames and later chunks from every row, at every start of a call."""
         hidden: list[Span] = []
         own: list[Span] = []
         for start in range(0, self.period, self.chunk):
@@ -174,11 +174,11 @@ class AnyLength:
     # Values
 
     def of(self, value: ir.Value, axes: Axes) -> Bounds:
-        """What a value may hold at some places.
+        """Return bounds of the entries of a value at some positions.
 
         Args:
-            value: of the whole graph.
-            axes: the places along its time axes.
+            value: a value of the graph over whole sequences.
+            axes: the bounds of positions along its time axes.
         """
         key = value, tuple(sorted(axes.items(), key=lambda pair: pair[0]))
         if key not in self._known:
@@ -205,7 +205,7 @@ class AnyLength:
         return of_data(map(span_of, operands), is_truth=value.dtype == ir.DataType.BOOL)
 
     def _operands(self, node: ir.Node, axes: Axes) -> list[Bounds] | None:
-        """What the operands hold at the places of a result; None where no rule says which."""
+        """Return bounds of a node's operands at the positions of its result; None where no rule relates them."""
         if node.op_type in VIEWS or node.op_type in ("Transpose", "Expand"):
             moved = self.judging.masks.places_before(node, len(dims(node.outputs[0])))
             given = node.inputs[0]
@@ -255,7 +255,7 @@ class AnyLength:
         return self._of_data(value, operands)
 
     def _of_whole_numbers(self, node: ir.Node, value: ir.Value, operands: list[Bounds]) -> Bounds | None:
-        """A sum, product, quotient or comparison of places; None of anything else."""
+        """Return bounds of a sum, product, quotient or comparison of positions; None for any other node."""
         op, first, second = node.op_type, operands[0], operands[1] if len(operands) == 2 else None
         if not isinstance(first, Places):
             return None
@@ -299,14 +299,14 @@ class AnyLength:
 
     @staticmethod
     def _cast(value: ir.Value, given: Bounds) -> Bounds:
-        """Places stay places in types that count on; in others, floats among them, they are between their bounds."""
+        """Return bounds after a Cast: positions stay exact in exact integer types, and become an interval in others."""
         kind = value.dtype or ir.DataType.UNDEFINED
         if isinstance(given, Places) and kind in EXACT:
             return given
         return cast(span_of(given), to_truth=kind == ir.DataType.BOOL, to_whole=kind.is_integer())
 
     def _is_by_distance(self, value: ir.Value, axes: Axes) -> bool:
-        """Whether a value follows from how far places lie apart, whatever computes it of that."""
+        """Whether a value depends only on the distance between two positions, whatever computes it from them."""
         if graphs.array_of(value) is not None:
             return True
         node = value.producer()
@@ -334,7 +334,7 @@ class AnyLength:
 
 
 def _only(places: Places) -> int | None:
-    """The number that they are, where it is one alone."""
+    """Return the only value that the bounds allow; None where they allow several."""
     is_one = not (places.calls or places.within or places.apart) and places.low == places.high
     return int(places.low) if is_one and math.isfinite(places.low) else None
 

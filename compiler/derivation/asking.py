@@ -29,7 +29,7 @@ class Asking:
         self.judging, self.caches, self.recent = judging, caches, recent
 
     def in_order(self) -> list[tuple[ir.Value, Parts]]:
-        """What will be asked for, operands first: what is asked for of a value does not hang on how it is written."""
+        """Return every value that the derived graph needs, operands first, with the parts of it that are needed."""
         asked: dict[ir.Value, dict[Parts, None]] = {}
         nodes = list(self.judging.model.graph)
         for value in self.judging.model.graph.outputs:
@@ -55,7 +55,7 @@ class Asking:
     def asked_of(
         self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]
     ) -> list[tuple[ir.Value, dict[int, Part]]]:
-        """What a part of a value is computed of."""
+        """Return the operands of a node, with the parts that a part of its result is computed from."""
         found = []
         if node.op_type in VIEWS - {"Identity"}:
             operand = node.inputs[0]
@@ -72,7 +72,7 @@ class Asking:
         return found
 
     def wanted(self, node: ir.Node, links: Links | None, operand: int, parts: Mapping[int, Part]) -> dict[int, Part]:
-        """What is asked for of an operand."""
+        """Return which part of each time axis of an operand is needed for a part of the result."""
         value = node.inputs[operand]
         along = self.judging.of(value).along
         if not along or links is None:
@@ -88,14 +88,14 @@ class Asking:
         return wanted
 
     def _mixed_part(self, node: ir.Node, operand: int, own: int, rows: Part | None) -> Part:
-        """What is asked for of an axis along which entries mix, for some rows."""
+        """Return which part of a mixed axis of an operand is needed to compute some rows."""
         if rows is Part.FIRST:
             return Part.FIRST
         count, *_ = self.judging.recent.get((node, operand, own), (self.judging.longest, None))
         return Part.RECENT if rows is Part.NEW and count <= self.recent and self.recent else Part.ALL
 
     def mixed_within(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> dict[int, Part]:
-        """The axes of a result of which a part is asked for, and over which more entries mix: those that do."""
+        """Return the axes of a result of which a node computes more entries than needed, with that larger part."""
         if (
             node.op_type in VIEWS
             or node in {**self.judging.shifted, **self.judging.kept}
@@ -110,14 +110,14 @@ class Asking:
         return {at: wanted[own] for at, own in kept.items() if own in wanted and wanted[own] is not parts[at]}
 
     def places_before(self, operand: ir.Value, value: ir.Value) -> dict[int, int]:
-        """Where a Reshape puts the time axes of its operand."""
+        """Map the time axes of a Reshape's operand to the axes of its result."""
         along = self.judging.of(operand).along
         before = [along[at].factors if at in along else (dim,) for at, dim in enumerate(dims(operand))]
         places = regrouped(before, dims(value), self.judging.frames) if along else {}
         return {old: new for old, (new, _) in places.items()}
 
     def shifted_from(self, node: ir.Node, parts: Mapping[int, Part]) -> list[tuple[ir.Value, dict[int, Part]]]:
-        """The parts that a node is computed of that joins a prefix to frames or cuts it off."""
+        """Return the operands and parts that a Concat with a prefix, or a Slice that removes one, is computed from."""
         axis = self.judging.shifted[node]
         part = parts.get(axis, Part.FIRST)
         operands = [each for each in node.inputs if each is not None]
@@ -129,11 +129,11 @@ class Asking:
         return [(each, {at: part if at == axis else parts[at] for at in self.judging.of(each).along}) for each in asked]
 
     def _is_leaf(self, value: ir.Value, parts: Mapping[int, Part]) -> bool:
-        """Whether a part is written without parts of operands."""
+        """Whether a part of a value is written without reading parts of the node's operands."""
         return self.judging.is_number(value) or value in self.judging.tables or self.is_cut(value, parts)
 
     def is_cut(self, value: ir.Value, parts: Mapping[int, Part]) -> bool:
-        """Whether all frames of a value are known because it is cached."""
+        """Whether a part of a value is read from a cache that holds all or the newest frames of that value."""
         fact = self.judging.of(value)
         if not fact.is_data or not {Part.ALL, Part.RECENT} & set(parts.values()) or len(fact.along) != 1:
             return False

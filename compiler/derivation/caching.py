@@ -45,7 +45,7 @@ class CachedValue:
 
     @property
     def is_joined(self) -> bool:
-        """Whether all frames are kept, along an axis that grows."""
+        """Whether a call keeps all frames along an axis that grows."""
         return not (self.kept or self.is_state or self.is_count)
 
 
@@ -68,9 +68,9 @@ class Caches:
         self.left: list[ir.Value] = []
 
     def cut(self, value: ir.Value, axis: int) -> ir.Value:
-        """What is cached so that all frames of a value are known: it, or what it is made of frame by frame, if smaller.
+        """Return the value to cache so that all frames of a value are known: itself, or a smaller one it comes from.
 
-        Of values of one size it is the last one, behind which nothing is computed again.
+        Among values of equal size the last one is chosen, so that nothing behind it is computed again.
         """
         chosen, current, at = value, value, axis
         while True:
@@ -84,7 +84,7 @@ class Caches:
                 chosen = current
 
     def _moved_from(self, node: ir.Node, value: ir.Value, axis: int) -> tuple[ir.Value, int] | None:
-        """The operand of a node that spreads or moves entries of every frame by itself, and its time axis."""
+        """Return the operand that a node maps or moves frame by frame, and its time axis; None for other nodes."""
         timed = [each for each in node.inputs if self.judging.of(each).along]
         others = [each for each in node.inputs if each is not None and each not in timed]
         if len(timed) != 1 or node.op_type not in ENTRYWISE | {"CumSum", "Expand", "Transpose", *VIEWS}:
@@ -99,9 +99,9 @@ class Caches:
         return operand, next(iter(along))
 
     def can_hold(self, value: ir.Value) -> bool:
-        """Whether every axis of a value but that of frames is a number, or an axis of some input.
+        """Whether a value can be cached: every axis but that of frames is a number or an axis of some input.
 
-        A running sum goes on from its operand.
+        A running sum cannot: it is continued from its cached operand.
         """
         if graphs.is_op(value.producer(), "CumSum") or value.dtype == ir.DataType.BOOL:  # no truths are selected by row
             return False
@@ -120,12 +120,12 @@ class Caches:
         return float(entries.subs(dict.fromkeys(entries.free_symbols, 1))) * width
 
     def carry(self, value: ir.Value, axis: int, kept: int = 0) -> ir.Value:
-        """What an earlier call has left of a value: all frames, or the newest.
+        """Add a cache input that holds frames of earlier calls, and return it.
 
         Args:
-            value: of the whole graph.
-            axis: of its frames.
-            kept: how many are kept; 0 for all.
+            value: the value to cache, of the graph over whole sequences.
+            axis: its axis of frames.
+            kept: number of newest frames to keep; 0 keeps all.
         """
         along = self.judging.of(value).along[axis]
         shape = [kept or self.past if at == axis else written_size(dim) for at, dim in enumerate(dims(value))]
@@ -135,11 +135,11 @@ class Caches:
         )
 
     def carry_state(self, value: ir.Value, begins: np.ndarray) -> ir.Value:
-        """What an earlier call has left of the state of a recurrence.
+        """Add a cache input that holds the state of a recurrence after earlier calls, and return it.
 
         Args:
-            value: of the whole graph, the state behind its last frame.
-            begins: one row of what it is before the first.
+            value: the state after the last frame, of the graph over whole sequences.
+            begins: one row of the state before the first frame.
         """
         name, output = self._names()
         assert value.shape is not None
@@ -147,11 +147,11 @@ class Caches:
         return self._given(value.shape, CachedValue(value, 0, name, output, is_state=True, begins=begins))
 
     def carry_count(self, value: ir.Value, axis: int) -> ir.Value:
-        """How many frames of a value there were in earlier calls, int64 by row, or [1] where it has no rows.
+        """Add an input that counts frames of earlier calls, int64 [rows], or [1] without rows, and return it.
 
         Args:
-            value: of the whole graph.
-            axis: of its frames.
+            value: a value of the graph over whole sequences.
+            axis: its axis of frames.
         """
         rows = [written_size(dim) for at, dim in enumerate(dims(value)) if at != axis]
         name, output = self._names()

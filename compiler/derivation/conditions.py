@@ -15,12 +15,12 @@ from compiler.derivation.judging import Judging
 
 
 def conditions(judging: Judging, results: Sequence[ir.Value], cached: Sequence[CachedValue]) -> dict[str, Any]:
-    """What was looked at, by condition.
+    """Return the facts that the derivation relies on, by the name of the condition.
 
     Args:
-        judging: of the whole graph, without an offence.
-        results: of the whole graph.
-        cached: what calls hand on.
+        judging: of the graph over whole sequences, without offences.
+        results: outputs of that graph.
+        cached: values that a call hands to the next.
     """
     return {
         "bounded look-ahead": {str(value.name): _reaches(judging, value) for value in results},
@@ -36,7 +36,7 @@ def _reaches(judging: Judging, value: ir.Value) -> Mapping[str, str]:
 
 
 def _along_time(judging: Judging) -> dict[str, str]:
-    """What every node does that acts along time, by its name."""
+    """Return how each node that acts along time is computed in steps, by node name."""
     found = {str(node.name): "masked" for node, *_ in judging.rows}
     found |= {str(node.name): f"a window of {count} frames behind" for node, (_, count) in judging.kept.items()}
     found |= {str(node.name): "a recurrence" for node, (_, count) in judging.kept.items() if not count}

@@ -37,27 +37,27 @@ class Contents:
     which: Which
 
     def covers(self, axis: int) -> bool:
-        """Whether it changes along an axis."""
+        """Whether the contents vary along an axis."""
         return int(self.which.shape[axis]) > 1
 
     def where(self, chosen: Iterable[bool]) -> npt.NDArray[np.bool_]:
-        """Where one of the chosen spans lies."""
+        """Return a boolean array that is true where the entry's interval is among the chosen ones."""
         found: npt.NDArray[np.bool_] = np.array(list(chosen))[self.which]
         return found
 
 
 def uniform(span: Span, rank: int) -> Contents:
-    """The same everywhere."""
+    """Return contents whose every entry lies in the same interval."""
     return Contents((span,), np.zeros((1,) * rank, np.uint8))
 
 
 def combined(rule: Rule, given: Sequence[Contents], rank: int) -> Contents:
-    """What is computed entry by entry, axes counted from the back.
+    """Return the contents that an entrywise operator computes; axes are aligned from the back.
 
     Args:
-        rule: of one entry of each operand.
-        given: the operands.
-        rank: of the result.
+        rule: maps an interval of each operand to that of the result.
+        given: contents of the operands.
+        rank: rank of the result.
     """
     picks = itertools.product(*(range(len(each.spans)) for each in given))
     made = [rule(*(each.spans[at] for each, at in zip(given, pick, strict=True))) for pick in picks]
@@ -84,12 +84,12 @@ def _with_rank(which: Which, rank: int) -> Which:
 
 
 def moved(given: Contents, axes: Mapping[int, int], rank: int) -> Contents:
-    """What is given with its axes elsewhere.
+    """Return contents whose axes have been moved.
 
     Args:
-        given: an operand.
-        axes: its axes of frames by those of the result; what is not among them is gone.
-        rank: of the result.
+        given: contents of the operand.
+        axes: for each axis of frames of the result, the operand's axis; other axes are dropped.
+        rank: rank of the result.
     """
     if len(given.spans) == 1:
         return uniform(given.spans[0], rank)
@@ -102,13 +102,13 @@ def moved(given: Contents, axes: Mapping[int, int], rank: int) -> Contents:
 
 
 def beginning_behind(given: Contents, axis: int) -> Contents:
-    """What lies behind a prefix."""
+    """Drop the prefix entry of an axis from contents."""
     behind = (slice(None),) * axis + (slice(1, None),)
     return dataclasses.replace(given, which=given.which[behind]) if given.covers(axis) else given
 
 
 def triangle(longest: int, rank: int, diagonal: int, *, upper: bool) -> Contents:
-    """What a Trilu keeps of its last two axes."""
+    """Return the contents of a Trilu mask over the last two axes: ones where it keeps entries, zeros elsewhere."""
     ones = np.ones((longest, longest), np.uint8)
     kept = np.triu(ones, diagonal) if upper else np.tril(ones, diagonal)
     return Contents((ZERO, ONE), _with_rank(kept, rank))
@@ -134,11 +134,11 @@ class Tables:
         self.bounds = {2: [np.inf, -np.inf], 16: [np.inf, -np.inf]}
 
     def add(self, array: npt.NDArray[np.generic], prefixes: Mapping[int, int]) -> bool:
-        """Look at one more array; False where it has other axes than are known.
+        """Merge another array into the table; return False where its axes differ from those known.
 
         Args:
-            array: it.
-            prefixes: its entries in front of the frames, by axis.
+            array: entries of the value at one assignment of sizes.
+            prefixes: number of entries in front of the frames, by axis.
         """
         if array.dtype.kind not in "fiub" or any(
             array.shape[axis] != self.longest + count for axis, count in prefixes.items()
@@ -168,7 +168,7 @@ class Tables:
         return bits
 
     def _merged(self, bits: npt.NDArray[np.uint8], prefixes: Mapping[int, int]) -> npt.NDArray[np.uint8]:
-        """One entry for those of a prefix; of two prefixes, the entries of their diagonal."""
+        """Merge the entries of a prefix into one entry; of two prefixes, merge the diagonal of their block."""
         if len(prefixes) == 2:
             (row, rows), (column, columns) = prefixes.items()
             block = np.moveaxis(bits, (row, column), (-2, -1))[..., :rows, :columns]
@@ -181,7 +181,7 @@ class Tables:
         return bits
 
     def contents(self) -> Contents | None:
-        """What they hold, all of them together; None of none."""
+        """Return the contents that cover all merged arrays; None where none was added."""
         if self.bits is None:
             return None
         least, most = self.bounds[2], self.bounds[16]

@@ -59,24 +59,24 @@ class _Delay:
 
     @property
     def count(self) -> int:
-        """Entries in front."""
+        """Return the number of entries in front of the frames."""
         return sum(count for count, _ in self.front)
 
     @property
     def is_of_zeros(self) -> bool:
-        """Whether what lies in front is zero."""
+        """Whether every entry in front of the frames is zero."""
         return all(not isinstance(each, ir.Value) and each == 0 for _, each in self.front)
 
 
 def write_delays(model: ir.Model, frames: sympy.Symbol) -> int:
-    """Write every delay as a Pad, or as the pads of a convolution.
+    """Rewrite every delay as a Pad, or as the pads of a convolution.
 
     Args:
         model: a stateless graph with inferred shapes; changed.
         frames: the number of frames.
 
     Returns:
-        How many values are written anew.
+        The number of values rewritten.
     """
     count = 0
     for node in list(model.graph):
@@ -93,7 +93,7 @@ def write_delays(model: ir.Model, frames: sympy.Symbol) -> int:
 
 
 def _written(model: ir.Model, node: ir.Node, frames: sympy.Symbol) -> Iterator[ir.Value | None]:
-    """What a node gives, written anew: it ends a delay, or it is a convolution over one."""
+    """Yield replacements for a node's output: for the delay that it ends, or for a convolution over a delay."""
     insert = graphs.Inserter(model, STAMP, before=node)
     try:
         if node.op_type in MOVED:
@@ -106,7 +106,7 @@ def _written(model: ir.Model, node: ir.Node, frames: sympy.Symbol) -> Iterator[i
 
 
 def _ending_in(node: ir.Node, frames: sympy.Symbol) -> Iterator[tuple[int, _Delay]]:
-    """The delays that a node is the last movement of, by axes of frames."""
+    """Yield the delays whose last movement is this node, with their axes of frames."""
     value = node.outputs[0]
     for axis, dim in enumerate(dims(value)):
         if _is_of(dim, frames) and (step := _moved(_Delay(value, axis))) is not None:
@@ -114,12 +114,12 @@ def _ending_in(node: ir.Node, frames: sympy.Symbol) -> Iterator[tuple[int, _Dela
 
 
 def _is_of(size: Dim, frames: sympy.Symbol) -> bool:
-    """Whether an axis counts frames, and a number of entries more."""
+    """Whether a size is the number of frames plus a constant number of entries."""
     return not isinstance(size, int) and before_frames(size, frames) is not None
 
 
 def _seen_through(delay: _Delay) -> _Delay:
-    """As far back as movements and what is computed frame by frame go; where none follows, the last movement."""
+    """Follow a delay back through movements and framewise nodes; return the furthest that ends in a movement."""
     reached = current = delay
     while True:
         node = current.value.producer()
@@ -136,7 +136,7 @@ def _seen_through(delay: _Delay) -> _Delay:
 
 
 def _moved(delay: _Delay) -> _Delay | None:
-    """A delay of the operand of what moves its value; None where that does something else."""
+    """Return the delay of the operand of a Slice, Pad or Concat; None where the node does something else."""
     node = delay.value.producer()
     rule = {"Slice": _cut, "Pad": _padded, "Concat": _joined}.get("" if node is None else node.op_type)
     if node is None or rule is None or (node.op_type != "Slice" and not delay.is_moved_alone):
@@ -184,7 +184,7 @@ def _joined(node: ir.Node, delay: _Delay) -> _Delay | None:
 
 
 def _by_frame(node: ir.Node, delay: _Delay) -> _Delay | None:
-    """The operand of a node that does to every frame the same, whatever frame it is."""
+    """Return the delay of a node's operand where the node treats every frame alike; None elsewhere."""
     is_view = node.op_type in VIEWS
     if len(node.outputs) != 1 or node.op_type in ("Conv", *MOVED):
         return None
@@ -233,7 +233,7 @@ def _difference(first: Dim, second: Dim) -> int | None:
 
 
 def _as_pad(insert: graphs.Inserter, node: ir.Node, axis: int, delay: _Delay, frames: sympy.Symbol) -> ir.Value | None:
-    """What a node gives, as a delay of frames; or as a convolution that adds fewer zeros behind the last one."""
+    """Return a Pad that writes a delay of frames, or a convolution that pads fewer zeros behind the last frame."""
     maker, count = delay.value.producer(), delay.count
     if not count and delay.cut > 0 and maker is not None and graphs.is_op(maker, "Conv"):
         shorter = _with_pads(insert, maker, delay.axis, maker.inputs[0], 0, -delay.cut)
@@ -255,7 +255,7 @@ def _as_pad(insert: graphs.Inserter, node: ir.Node, axis: int, delay: _Delay, fr
 
 
 def _started(insert: graphs.Inserter, axis: int, delay: _Delay, value: ir.Value, first: float | ir.Value) -> ir.Value:
-    """Frames that were moved back, with others than zeros in front of the first: selected by their places."""
+    """Return delayed frames whose first entries are not zero: both are selected by their positions."""
     assert value.dtype is not None
     zero, one = (insert.constant(np.array(each, np.int64), "number") for each in (0, 1))
     bounds = {"start": delay.axis, "end": delay.axis + 1}
@@ -272,7 +272,7 @@ def _started(insert: graphs.Inserter, axis: int, delay: _Delay, value: ir.Value,
 
 
 def _in_pads(insert: graphs.Inserter, node: ir.Node, axis: int) -> ir.Value | None:
-    """A convolution over frames with zeros in front, as one that adds them itself."""
+    """Return a convolution that pads the zeros which a delay puts in front of its frames; None where it cannot."""
     assert node.inputs[0] is not None
     delay = _seen_through(_Delay(node.inputs[0], axis))
     if not delay.is_of_zeros or not delay.is_moved_alone or (not delay.front and delay.cut >= 0):
@@ -283,7 +283,7 @@ def _in_pads(insert: graphs.Inserter, node: ir.Node, axis: int) -> ir.Value | No
 def _with_pads(
     insert: graphs.Inserter, node: ir.Node, axis: int, operand: "ir.Value | _Delay | None", front: int, behind: int
 ) -> ir.Value | None:
-    """A convolution with more zeros in front of an axis, or fewer behind it; None where it has too few there."""
+    """Return a convolution with more zeros in front of an axis or fewer behind; None where a pad would be negative."""
     half = len(dims(node.outputs[0])) - 2
     pads = list(graphs.ints_attribute(node, "pads") or (0,) * 2 * half)
     pads[axis - 2] += front
@@ -296,7 +296,7 @@ def _with_pads(
 
 
 def _rebuilt(insert: graphs.Inserter, delay: _Delay, value: ir.Value) -> ir.Value:
-    """What is done frame by frame, done to another value."""
+    """Apply the framewise nodes of a delay to another value."""
     for node, operand in reversed(delay.between):
         operands = [value if at == operand else each for at, each in enumerate(node.inputs)]
         value = _copied(insert, node, operands, list(node.attributes.values()))

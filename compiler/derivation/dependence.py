@@ -33,22 +33,22 @@ class Reach:
 
     @property
     def beyond(self) -> float:
-        """The frames that are read behind the own chunk, counted from its last one."""
+        """The number of frames read beyond the end of a frame's own chunk."""
         return self.high - self.inside
 
     @property
     def is_causal(self) -> bool:
-        """Whether nothing behind the own chunk is read, but within the first frames."""
+        """Whether no frame beyond a frame's own chunk is read, except among the first frames."""
         return self.beyond <= 0
 
     def behind(self, other: "Reach", chunk: int = 1) -> "Reach":
-        """What is read where this lies behind another: of every frame that this reads, all that the other reads.
+        """Return the reach of this read followed by another: for every frame this one reads, all that the other reads.
 
-        A frame that lies some chunks later reads as far beyond the end of its own chunk.
+        A frame some chunks later reads as far beyond the end of its own chunk.
 
         Args:
-            other: what the frames that this reads do read.
-            chunk: frames of a chunk.
+            other: the reach of the operand.
+            chunk: number of frames in a chunk.
         """
         if self == NOWHERE or other == NOWHERE:
             return NOWHERE
@@ -71,7 +71,7 @@ EVERYWHERE = Reach(-math.inf, math.inf)
 
 
 def hull(reaches: Iterable[Reach]) -> Reach:
-    """What is read where several are read."""
+    """Return the smallest reach that contains several."""
     found = [each for each in reaches if each != NOWHERE]
     if not found:
         return NOWHERE
@@ -96,7 +96,7 @@ class Along:
 
     @property
     def is_alone(self) -> bool:
-        """Whether frames, and what lies in front of them, share the axis with nothing."""
+        """Whether frames and their prefix share their axis with nothing else."""
         return len(self.factors) == 1
 
 
@@ -146,9 +146,9 @@ CONSTANT = Dependence()
 
 
 def reach_of(support: npt.NDArray[np.bool_], chunk: int = 1) -> Reach:
-    """What a row reads of the columns.
+    """Return which columns, relative to its own position, a row reads.
 
-    Look-ahead within the first frames alone, as under a mask of a prefix, is told apart from look-ahead everywhere.
+    Look-ahead within the first frames alone, as under a prefix mask, is distinguished from look-ahead everywhere.
 
     Args:
         support: bool [rows, columns] of one size.
@@ -170,7 +170,7 @@ def reach_of(support: npt.NDArray[np.bool_], chunk: int = 1) -> Reach:
 
 
 def frames_kept(support: npt.NDArray[np.bool_], chunk: int = 1) -> int:
-    """The frames in front of a call that its rows, and those of later calls, read at most.
+    """Return how many frames in front of a call its rows, and those of later calls, read at most.
 
     Args:
         support: bool [rows, columns] of one size.
@@ -184,7 +184,7 @@ def frames_kept(support: npt.NDArray[np.bool_], chunk: int = 1) -> int:
 
 
 def chunk_of(supports: Iterable[npt.NDArray[np.bool_]]) -> int | None:
-    """The fewest frames of which chunks may be, so that no row reads behind its own; None where none are.
+    """Return the fewest frames per chunk such that no row reads beyond its own chunk; None where there is none.
 
     Args:
         supports: bool [longest, longest], rows and columns.

@@ -56,17 +56,17 @@ def derive(
     forget: bool = False,
     ranges: Ranges | None = None,
 ) -> DerivedSteps:
-    """The graph of a call.
+    """Derive the graph of one call from a graph over whole sequences.
 
     Args:
-        model: a stateless graph, simplified, with symbolic shapes; delays in it are written in one form.
+        model: a stateless graph, simplified, with symbolic shapes; delays are normalized first.
         time: name of the time axis in the shapes of its inputs.
         past: name for the axis of cached frames.
         longest: frames of the longest sequence; masks are evaluated up to it.
-        most: the largest sizes of other axes, by name: a prefix that is joined to the frames has so many entries.
-        chunk: frames that may read each other: every call begins behind a multiple of it, and a shorter one is the
+        most: the largest sizes of other axes, by name, such as that of a prefix joined to the frames.
+        chunk: frames that may read each other: every call begins at a multiple of it, and a shorter one is the
             last of its stream.
-        forget: whether frames are forgotten that no later call reads, where masks slide along.
+        forget: whether to drop frames that no later call reads, under sliding masks.
         ranges: the whole numbers that inputs hold; None takes those at which tables have entries.
 
     Raises:
@@ -101,9 +101,9 @@ def derive(
 
 
 def _emitted(judging: Judging, past: str, marks: ir.Value | None, *, is_looked_up: bool) -> tuple[Emission, str]:
-    """The derived graph, and why its streams end with the window; empty where they do not.
+    """Return the derived graph, and why its streams end with the window; an empty reason where they do not.
 
-    Streams go on where frames are forgotten, and what is known of masks holds for sequences of any length.
+    Streams continue where frames are dropped and the masks' properties hold for sequences of any length.
     """
     counts = [count for count, *_ in judging.recent.values() if 0 < 2 * count <= judging.longest]
     recent = 0 if marks is None else max(counts, default=0)
@@ -124,7 +124,7 @@ def _emitted(judging: Judging, past: str, marks: ir.Value | None, *, is_looked_u
 
 
 def _marks(model: ir.Model, time: str) -> ir.Value:
-    """One number of every frame, as an input has it: what counts them is as small as may be."""
+    """Return one number per frame, read from the input of lowest rank that has the time axis."""
     timed = (value for value in model.graph.inputs if graphs.symbol(time) in dims(value))
     value = min(timed, key=lambda each: len(dims(each)), default=None)
     if value is None:
@@ -140,7 +140,7 @@ def _marks(model: ir.Model, time: str) -> ir.Value:
 
 
 def _cure(judging: Judging, most: Mapping[str, int] | None) -> str:
-    """What to do about offences: where masks are of whole chunks, and nothing else offends, call chunk by chunk."""
+    """Return the cure for offences: to call in whole chunks where chunked masks are the only cause."""
     chunk = chunk_of(judging.supports)
     try:
         if chunk is None or Judging(judging.model, str(judging.frames), judging.longest, most, chunk).offences:
@@ -151,7 +151,7 @@ def _cure(judging: Judging, most: Mapping[str, int] | None) -> str:
 
 
 def _require_lengths(model: ir.Model, time: str, longest: int, most: Mapping[str, int]) -> None:
-    """Infer shapes, and hold the lengths for which they are true to those of a stream: from 1 frame to the longest.
+    """Infer shapes and require that they hold for every length from 1 frame to the longest.
 
     Raises:
         Refused: a table has fewer rows, or the graph needs more frames than one.
@@ -171,7 +171,7 @@ def _require_lengths(model: ir.Model, time: str, longest: int, most: Mapping[str
 
 
 def _certificate(judging: Judging, emission: Emission, time: str, past: str, longest: int) -> dict[str, Any]:
-    """What is claimed, value by value, in the words of the checker."""
+    """Return the certificate's claims for each value, in the checker's vocabulary."""
     kept = {value for node in emission.graph for value in node.outputs} | set(emission.graph.inputs)
     results = dict(zip(emission.graph.outputs, judging.model.graph.outputs, strict=False))
     standing = {
@@ -224,14 +224,17 @@ def _certificate(judging: Judging, emission: Emission, time: str, past: str, lon
 
 
 def _around(judging: Judging, value: ir.Value, axis: int) -> tuple[list[str], str]:
-    """Along an axis of frames: sizes that count entries of one of them, and the entries in front of the first."""
+    """Return the factors that share an axis with the frames, and the number of entries in front of them."""
     along = judging.of(value).along[axis]
     at = next(at for at, each in enumerate(along.factors) if graphs.mentions(each, str(judging.frames)))
     return [str(each) for each in along.factors[at + 1 :]], graphs.written(along.before)
 
 
 def _left(each: CachedValue) -> list[Any]:
-    """What a call leaves of a value: its state, how many frames there were, those that are kept, or all of them."""
+    """Return how a certificate writes a cached value.
+
+    That is its axis, the kind of part that is kept, factors, and a number of entries.
+    """
     if each.is_count:
         return [each.axis, "count", [], "0"]
     if each.is_state:

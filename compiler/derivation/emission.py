@@ -111,17 +111,17 @@ class Emission:
         self.graph.outputs.append(value)
 
     def result(self, value: ir.Value) -> ir.Value:
-        """The frames of this call of a result."""
+        """Return the part of a result that belongs to this call's frames."""
         return self.part(value, dict.fromkeys(self.judging.of(value).along, Part.NEW))
 
     # Values
 
     def part(self, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
-        """A part of a value.
+        """Return a part of a value, written once.
 
         Args:
-            value: of the whole graph.
-            parts: what is asked for along each of its time axes.
+            value: a value of the graph over whole sequences.
+            parts: the part needed along each of its time axes.
         """
         key = value, tuple(sorted(parts.items()))
         if key not in self.made:
@@ -167,7 +167,7 @@ class Emission:
         return self.kept[value]
 
     def _computed(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
-        """The node, on the parts of its operands that are needed."""
+        """Write a node on the parts of its operands that the part needs."""
         if node.op_type in VIEWS - {"Identity"}:
             return self._regrouped(node, value, parts)
         if node in self.judging.shifted:
@@ -188,7 +188,7 @@ class Emission:
         return self._node(node, operands, value, parts)
 
     def _operand(self, node: ir.Node, links: Links | None, at: int, parts: Mapping[int, Part]) -> ir.Value:
-        """A part of an operand; where a mask slides, what lies in front of the first frame is outside of it."""
+        """Return the needed part of an operand; where a mask slides, entries before the first frame are masked."""
         operand = node.inputs[at]
         assert operand is not None
         wanted = self.asking.wanted(node, links, at, parts)
@@ -215,7 +215,7 @@ class Emission:
         parts: Mapping[int, Part],
         attributes: Sequence[ir.Attr] | None = None,
     ) -> ir.Value:
-        """A copy of a node on other operands, with its own attributes or others."""
+        """Copy a node onto other operands, with its own attributes or replacements."""
         index = list(node.outputs).index(value)
         outputs = [ir.Value(name=self._fresh(str(each.name), parts), type=each.type) for each in node.outputs]
         outputs[index].shape = ir.Shape([written_size(size) for size in self._shape(value, parts)])
@@ -241,7 +241,7 @@ class Emission:
     # Caches
 
     def _joined(self, value: ir.Value, axis: int) -> ir.Value:
-        """All frames of a value: those of earlier calls in front of the new ones, behind what is no frame."""
+        """Return all frames of a value: cached ones in front of the new ones, after its prefix."""
         if value in self.joined:
             return self.joined[value]
         along = self.judging.of(value).along[axis]
@@ -259,10 +259,10 @@ class Emission:
         return joined
 
     def _counted(self, marks: ir.Value, axis: int) -> None:
-        """One number for each row in place of a cache whose frames could be counted.
+        """Replace the cache whose frames are only counted with a count per row.
 
         Raises:
-            NotByRow: no rule says how what follows from places is computed for each row.
+            NotByRow: no rule computes the values of positions for each row.
         """
         place = self.sizes.known.pop(self.sizes.past, None)
         if self.sizes.total in self.sizes.known:
@@ -286,7 +286,7 @@ class Emission:
         RowPositions(self.model, rows).write(place, by_row)
 
     def _recurred(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
-        """A recurrence over the new frames, which goes on from the state that earlier calls have left."""
+        """Write a recurrence over the new frames that continues from the cached state."""
         operand, shape = node.inputs[0], dims(value)
         assert operand is not None
         if not self.caches.can_hold(value):
@@ -310,7 +310,7 @@ class Emission:
         return found
 
     def _slid(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
-        """A convolution over the newest frames of earlier calls and those of this one; or the first of both."""
+        """Write a convolution or Pad over cached frames followed by the new ones."""
         (axis, count), operand = self.judging.kept[node], node.inputs[0]
         assert operand is not None
         joined = self._newest(operand, axis, count, graphs.source_of(node))
@@ -323,13 +323,13 @@ class Emission:
         return self._node(node, [joined, *rest], value, parts, without_pads(node, axis))
 
     def _kept(self, value: ir.Value, axis: int) -> ir.Value:
-        """The frames of a value that masks show which slide along."""
+        """Return the frames of a value that a sliding mask lets rows read."""
         if value not in self.newest:
             self.newest[value] = self._newest(value, axis, self.recent, graphs.source_of(value.producer()))
         return self.newest[value]
 
     def _newest(self, operand: ir.Value, axis: int, count: int, source: str) -> ir.Value:
-        """The newest frames of earlier calls, zeros where there were none, and those of this one behind them."""
+        """Return the newest cached frames, zeros before the stream's start, followed by the new ones."""
         if not self.caches.can_hold(operand):
             raise self._refusal(operand, f"frames of shape {[*map(str, dims(operand))]} cannot be kept")
         old, at, name = self.caches.carry(operand, axis, count), len(self.caches.left) - 1, str(operand.name)
@@ -343,7 +343,7 @@ class Emission:
         return joined
 
     def _behind(self, operands: Sequence[ir.Value], value: ir.Value, parts: Mapping[int, Part], axis: int) -> ir.Value:
-        """Parts of a value, one behind the other."""
+        """Concatenate parts of a value along an axis."""
         if len(operands) == 1:
             return operands[0]
         joined = self._op("Concat", operands, value, f"{value.name}_joined", axis=axis)
@@ -353,7 +353,7 @@ class Emission:
     # Sizes
 
     def _shape(self, value: ir.Value, parts: Mapping[int, Part]) -> list[Dim]:
-        """The shape of a part, in terms of the axes of the derived graph."""
+        """Return the shape of a part, in the axes of the derived graph."""
         along = self.judging.of(value).along
         return [
             self._size_of(along[at], parts[at]) if at in along and at in parts else dim
@@ -369,7 +369,7 @@ class Emission:
     # A prefix
 
     def _shifted(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
-        """A part of what joins a prefix to frames, or cuts it off."""
+        """Return a part of the result of a Concat with a prefix, or of a Slice that removes one."""
         axis = self.judging.shifted[node]
         operands = [self.part(each, dict(asked)) for each, asked in self.asking.shifted_from(node, parts)]
         if node.op_type == "Concat" or parts.get(axis) is Part.NEW:
@@ -404,7 +404,7 @@ class Emission:
         return self._node(node, [self.sizes.several(self._shape(value, parts), str(value.name))], value, parts)
 
     def _range(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part], links: Links) -> ir.Value:
-        """Places counted from the first one: those of a call begin behind the past."""
+        """Write a Range of positions: those of a call start after the past frames."""
         start = (numbers_of(node.inputs[0]) or (0,))[0]
         if not parts:
             return self._node(node, [None if v is None else self.part(v, {}) for v in node.inputs], value, parts)
@@ -420,7 +420,7 @@ class Emission:
         return self._op("Add", [counted, self.sizes.scalar(self.sizes.past, kind)], value, f"{value.name}_placed")
 
     def _triangle(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
-        """A triangle by the places of its rows and columns, of which a call has a part."""
+        """Write a Trilu for the part of its rows and columns that a call computes, by their positions."""
         insert = graphs.Inserter(self.model, STAMP, source=graphs.source_of(node))
         row, column = sorted(parts)[-2:]
         assert node.inputs[0] is not None
@@ -443,7 +443,7 @@ class Emission:
         return self.judging.of(value).along
 
     def _cut_to(self, value: ir.Value, parts: Mapping[int, Part], more: Mapping[int, Part]) -> ir.Value:
-        """A part of what is computed for more entries: the new ones of all, or those in front of them."""
+        """Slice a part from a value computed for more entries: the new ones of all, or those in front of them."""
         if any(part is not Part.ALL or parts[at] is Part.RECENT for at, part in more.items()):
             raise self._refusal(value, "frames are asked for of what is computed in front of them")
         current = self.part(value, {**parts, **more})

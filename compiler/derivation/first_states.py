@@ -24,11 +24,11 @@ SPREADING = frozenset({"Expand", "Tile"})
 
 
 def first_state(value: ir.Value | None, rows: Dim) -> Array | None:
-    """One row of a value whose rows are all alike, however many there are; None where that is not known.
+    """Return one row of a value whose rows are all equal, for any number of rows; None where that is not known.
 
     Args:
-        value: of a graph with symbolic shapes.
-        rows: the axis of rows, of size 1 in the result; a number where all sizes are.
+        value: a value of a graph with symbolic shapes.
+        rows: the size of the axis of rows, which is 1 in the result.
     """
     array, sizes = graphs.array_of(value), None if value is None else _one_row(value, rows)
     if array is not None or value is None or sizes is None:
@@ -39,14 +39,14 @@ def first_state(value: ir.Value | None, rows: Dim) -> Array | None:
 
 
 def _one_row(value: ir.Value, rows: Dim) -> list[int] | None:
-    """The sizes of a value of one row; None where others than that of the rows are no numbers."""
+    """Return the sizes of a value for one row; None where another axis has no known size."""
     sizes = [1 if dim == rows else dim for dim in graphs.dims_of(value) or ("unknown",)]
     numbers = [size for size in sizes if isinstance(size, int)]
     return numbers if len(numbers) == len(sizes) and dims(value).count(rows) <= 1 else None
 
 
 def _made(node: ir.Node, rows: Dim, sizes: list[int]) -> Array | None:
-    """What a node makes of one row."""
+    """Return the result of a constant or movement node for one row; None for any other node."""
     if graphs.is_op(node, "ConstantOfShape"):
         filled = graphs.attribute(node, "value")
         number = filled.numpy().reshape(()) if isinstance(filled, ir.TensorProtocol) else np.zeros((), np.float32)
@@ -64,7 +64,7 @@ def _made(node: ir.Node, rows: Dim, sizes: list[int]) -> Array | None:
 
 
 def _spread(array: Array, sizes: list[int]) -> Array | None:
-    """An array as often as there are entries along axes of which it has one."""
+    """Broadcast an array to sizes; None where they do not fit."""
     try:
         return np.broadcast_to(array, sizes)
     except ValueError:
@@ -72,7 +72,7 @@ def _spread(array: Array, sizes: list[int]) -> Array | None:
 
 
 def _moved(node: ir.Node, given: list[Array], rows: Dim, sizes: list[int]) -> Array | None:
-    """The result of a movement on one row of values, all of which have rows."""
+    """Return the result of a movement on one row of its operands, all of which have the axis of rows."""
     (array, *_), at = given, _place(node.inputs[0], rows)
     assert at is not None
     if graphs.is_op(node, *VIEWS):
@@ -95,12 +95,12 @@ def _moved(node: ir.Node, given: list[Array], rows: Dim, sizes: list[int]) -> Ar
 
 
 def _place(value: ir.Value | None, rows: Dim) -> int | None:
-    """The axis of rows."""
+    """Return the index of the axis of rows; None where there is none."""
     found = () if value is None else dims(value)
     return found.index(rows) if rows in found else None
 
 
 def _is_left_whole(node: ir.Node, rows: Dim) -> bool:
-    """Whether as many entries lie in front of the rows as before, so that none of other rows come between them."""
+    """Whether a reshape keeps each row's entries together: equally many entries lie in front of the axis of rows."""
     before, after = (dims(each) for each in (node.inputs[0], node.outputs[0]))
     return math.prod(before[: before.index(rows)]) == math.prod(after[: after.index(rows)])

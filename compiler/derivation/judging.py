@@ -138,11 +138,11 @@ class Judging:
                 raise
 
     def of(self, value: ir.Value | None) -> Dependence:
-        """What is known of a value; constants and numbers read nothing."""
+        """Return the dependence of a value on frames; constants and sizes read none."""
         return CONSTANT if value is None else self.known.get(value, CONSTANT)
 
     def is_number(self, value: ir.Value | None) -> bool:
-        """Whether a value is computed of sizes alone, with contents that shape inference knows."""
+        """Whether a value is computed from sizes alone, with entries that shape inference knows."""
         if value is None or value in self.known or graphs.array_of(value) is not None:
             return False
         return numbers_of(value) is not None
@@ -194,7 +194,7 @@ class Judging:
             return Dependence(is_data=any(self.of(value).is_data for value in node.inputs))
 
     def _why_unfollowed(self, node: ir.Node) -> "Offence | Refused | None":
-        """Why no rule follows a node that computes of places; None where one does."""
+        """Return why no rule handles a node that computes with positions; None where one does."""
         for value in node.inputs:
             if value in self._unfollowed:
                 return self._unfollowed[value]
@@ -208,7 +208,7 @@ class Judging:
         return found[0] if found else None
 
     def _place(self, value: ir.Value | None) -> None:
-        """A value of places that no rule follows, as a table; where it is none, what kept it from being followed."""
+        """Evaluate a value of positions that no rule handles into a table, or report why neither works."""
         if value is None or value not in self._unfollowed:
             return
         reason = self._unfollowed.pop(value)
@@ -226,7 +226,7 @@ class Judging:
         self.known[value] = Dependence({at: each for at, each in self._made(value).items() if at in table.along})
 
     def _made(self, value: ir.Value) -> dict[int, Along]:
-        """Axes of frames of what is computed of places."""
+        """Return the axes of frames of a value computed from positions."""
         befores = ((at, dim, before_frames(dim, self.frames)) for at, dim in enumerate(dims(value)))
         return {at: Along((dim,), NOWHERE, before) for at, dim, before in befores if before is not None}
 
@@ -236,7 +236,7 @@ class Judging:
         return known is not None and len(dims(value)) <= 1 and self.frames not in dims(value)
 
     def _is_touched(self, node: ir.Node) -> bool:
-        """Whether time reaches a node at all."""
+        """Whether a node depends on frames or on their number."""
         values = [value for value in node.inputs if value is not None]
         facts = [self.of(value) for value in values]
         sized = any(
@@ -258,13 +258,13 @@ class Judging:
         return dataclasses.replace(fact, along=along)
 
     def _reads_around(self, node: ir.Node) -> dict[int, Reach]:
-        """For each time axis of the operand the frames that are read along it besides the own one."""
+        """Return the frames that a node reads around each one, by time axis of its operand."""
         along = self.of(node.inputs[0]).along
         found = {axis: reach_along(node, axis) for axis in along}
         return {axis: reach for axis, reach in found.items() if reach != HERE}
 
     def _reading(self, node: ir.Node, own: Mapping[int, Reach]) -> Dependence:
-        """What reads other frames by itself: kept where it reads earlier ones, told where it looks ahead."""
+        """Return the dependence of a node that reads other frames: earlier ones are cached, later ones offend."""
         fact = self.of(node.inputs[0])
         if graphs.is_op(node, "Pad") and not fact.is_data:
             raise NotLinked("Pad acts along time")  # places that are moved are a table
@@ -301,7 +301,7 @@ class Judging:
         return Dependence(along, is_data, whole)
 
     def _require_sizes(self, node: ir.Node, operands: Sequence[int]) -> None:
-        """What is no data is a constant, or a size."""
+        """Require that every operand that is no data is a constant or a size."""
         for at, value in enumerate(node.inputs):
             if at in operands or value is None or graphs.array_of(value) is not None:
                 continue
@@ -310,14 +310,14 @@ class Judging:
                 raise NotLinked(f"input {at} of {node.op_type} is computed")
 
     def _require_square(self, node: ir.Node, fact: Dependence) -> None:
-        """A triangle is cut out of rows and columns that are frames, or of none: a frame alone has no place there."""
+        """Require that a Trilu's last two axes are both frames, or neither."""
         rank = len(dims(node.inputs[0]))
         frames = [fact.along[at] for at in (rank - 2, rank - 1) if at in fact.along]
         if frames and (len(frames) == 1 or not all(each.is_alone for each in frames)):
             raise NotLinked("Trilu cuts off what its place says of a frame")
 
     def _starts_late(self, node: ir.Node) -> str | None:
-        """Ranges and triangles that begin where the length says."""
+        """Record an offence for a Range or Trilu whose start depends on the length; None where it does not."""
         if node.op_type == "Range":
             numbers = [numbers_of(value) for value in node.inputs]
             known = [each[0] for each in numbers if each]
@@ -328,7 +328,7 @@ class Judging:
         return None
 
     def _shift(self, node: ir.Node, facts: Mapping[int, Dependence]) -> dict[int, Along]:
-        """The axis on which a node joins a prefix to the frames, or cuts it off."""
+        """Return the axis along which a node joins a prefix to frames or cuts it off; nothing for other nodes."""
         if node.op_type not in ("Concat", "Slice"):
             return {}
         changed = {own for links in links_of(node).mixed for own in links.values()}
@@ -350,7 +350,7 @@ class Judging:
     def _axes(
         self, node: ir.Node, links: Links, facts: Mapping[int, Dependence], shifted: Mapping[int, Along]
     ) -> dict[int, Along]:
-        """The time axes of the result, as entries that stay where they are have them."""
+        """Return the time axes of the result, from the operand axes that it keeps."""
         found: dict[int, Along] = dict(shifted)
         for at, dim in enumerate(dims(node.outputs[0])):
             if at == self.shifted.get(node):
@@ -372,7 +372,7 @@ class Judging:
         return found
 
     def _mixed(self, node: ir.Node, links: Links, facts: Mapping[int, Dependence]) -> list[dict[int, int]]:
-        """The time axes among those along which entries mix."""
+        """Return the groups of time axes along which a node mixes entries, as axis by operand."""
         mixed = [{k: own for k, own in each.items() if k in facts and own in facts[k].along} for each in links.mixed]
         found = [each for each in mixed if each and node not in self.shifted]
         is_lookup = node.op_type in ("Gather", "GatherElements")
@@ -396,7 +396,7 @@ class Judging:
         mixed: Sequence[Mapping[int, int]],
         whole: str | None,
     ) -> tuple[dict[int, Along], str | None]:
-        """What the result of a sum, product or softmax over frames reads."""
+        """Return the time axes of a sum, product or softmax over frames, with what is read of whole sequences."""
         if node.op_type == "CumSum":
             return self._running(node, facts, along), whole
         for group in mixed:
@@ -436,7 +436,7 @@ class Judging:
     def _masked(
         self, node: ir.Node, facts: Mapping[int, Dependence], group: Mapping[int, int]
     ) -> tuple[int, Outside] | None:
-        """The operand that is masked along an axis over which entries mix, and what its mask leaves, by its other axis.
+        """Return the operand that is masked along a mixed axis, with the positions outside its mask.
 
         Raises:
             Refused: a softmax may find a row in which everything is hidden.
@@ -457,7 +457,7 @@ class Judging:
         return None
 
     def _require_seeing(self, node: ir.Node, scores: ir.Value | None, outside: Outside) -> None:
-        """Hold a softmax to rows that see something; one of hidden scores alone gives each of them a share."""
+        """Require that every row of a softmax sees a score: a row of hidden ones alone would weight them all."""
         assert scores is not None
         row = self.masks.blind_row(scores, outside.row, outside.column, is_guarded=is_guarded(node.outputs[0]))
         if row is None:
@@ -483,7 +483,7 @@ class Judging:
         return f"{why}, for nothing is known of its mask {value.name}: {reason}"
 
     def _running(self, node: ir.Node, facts: Mapping[int, Dependence], along: Mapping[int, Along]) -> dict[int, Along]:
-        """A running sum of what callers feed reads all that came before; of places it is a table."""
+        """Return the axes of a running sum: of data, it reads every earlier frame; of positions, it is a table."""
         ((axis,),) = (tuple(each.values()) for each in links_of(node).mixed)
         if not facts[0].is_data or along[axis].factors != (self.frames,):  # nor is there a prefix to go on from
             raise NotLinked("a running sum along time")
@@ -505,7 +505,7 @@ class Judging:
 
 
 def _read(model: ir.Model, besides: ir.Value | None) -> list[ir.Node]:
-    """The nodes of which results are computed, and another value, in graph order."""
+    """Return the nodes that the outputs and another value are computed from, in graph order."""
     found: set[ir.Node] = set()
     wanted = [*model.graph.outputs, *([] if besides is None else [besides])]
     waiting = [node for value in wanted if (node := value.producer()) is not None]
@@ -519,7 +519,7 @@ def _read(model: ir.Model, besides: ir.Value | None) -> list[ir.Node]:
 
 
 def is_guarded(weights: ir.Value) -> bool:
-    """Whether zeros are selected wherever a softmax gives no number."""
+    """Whether a Where replaces every NaN of a softmax by zero."""
     asked = {node.outputs[0] for node, _ in weights.uses() if node.op_type == "IsNaN"}
     others = [(node, at) for node, at in weights.uses() if node.op_type != "IsNaN"]
     selected = all(node.op_type == "Where" and at == 2 and node.inputs[0] in asked for node, at in others)
@@ -528,5 +528,5 @@ def is_guarded(weights: ir.Value) -> bool:
 
 
 def offenders(offences: Iterable[Offence]) -> str:
-    """The nodes to blame, for people."""
+    """Return the offending nodes as text for a message."""
     return "; ".join(str(each) for each in offences)

@@ -44,7 +44,7 @@ Rule: TypeAlias = Callable[[ir.Node], Links]
 
 
 def dims(value: ir.Value | None) -> tuple[Dim, ...]:
-    """The shape of a value.
+    """Return the shape of a value.
 
     Raises:
         NotLinked: its rank is not known.
@@ -56,7 +56,7 @@ def dims(value: ir.Value | None) -> tuple[Dim, ...]:
 
 
 def links_of(node: ir.Node) -> Links:
-    """The links of one node.
+    """Return how the axes of a node's operands relate to those of its result.
 
     Raises:
         NotLinked: there is no rule for it.
@@ -72,7 +72,7 @@ def _present(node: ir.Node) -> tuple[int, ...]:
 
 
 def _broadcast(node: ir.Node, operands: Sequence[int], rank: int) -> dict[int, dict[int, int]]:
-    """Axes counted from the back; those of one entry are spread and have no part in it."""
+    """Map the axes of broadcast operands to those of the result; axes of size 1 are left out."""
     axes: dict[int, dict[int, int]] = {at: {} for at in range(rank)}
     for operand in operands:
         own = dims(node.inputs[operand])
@@ -125,13 +125,13 @@ def _einsum(node: ir.Node) -> Links:
 
 
 def _same(node: ir.Node, mixed: Sequence[int] = ()) -> Links:
-    """Every axis stays; over some of them entries mix."""
+    """Return links that keep every axis and mix entries along some."""
     rank = len(dims(node.inputs[0]))
     return Links((0,), {at: {0: at} for at in range(rank)}, tuple({0: at % rank} for at in mixed))
 
 
 def _running(node: ir.Node) -> Links:
-    """Every entry is computed of those up to its own; the axis over which they are is named both ways."""
+    """Return links of a CumSum, whose axis both stays and is mixed."""
     axis = graphs.integers_of(axis_operand(node))
     if axis is None or not isinstance(axis[0], int):
         raise NotLinked("an axis is computed")
@@ -148,14 +148,14 @@ def _layer_norm(node: ir.Node) -> Links:
 
 
 def _with_known_statistics(node: ir.Node) -> Links:
-    """Entries are scaled by channel, with numbers that were measured in training."""
+    """Return links of a BatchNormalization with trained statistics, which scales entries by channel."""
     if graphs.int_attribute(node, "training_mode", 0):
         raise NotLinked("BatchNormalization measures what it is given")
     return _same(node)
 
 
 def _from_third_axis(node: ir.Node) -> Links:
-    """Normalisations over everything but rows and channels."""
+    """Return links of a normalisation over every axis but that of rows."""
     return _same(node, range(1, len(dims(node.inputs[0]))))
 
 
@@ -181,7 +181,7 @@ def _looked_up(node: ir.Node) -> Links:
 
 
 def _looked_up_each(node: ir.Node) -> Links:
-    """Entries along one axis by places that every entry of the result has for itself."""
+    """Return links of a GatherElements, whose result has an index per entry."""
     rank = len(dims(node.inputs[0]))
     axis = axis_of(node, rank)
     others = [at for at in range(rank) if at != axis]
@@ -191,7 +191,7 @@ def _looked_up_each(node: ir.Node) -> Links:
 
 
 def _picked(node: ir.Node) -> Links:
-    """Entries of the first axes at constant places; the axes behind them stay."""
+    """Return links of a GatherND with constant indices into the first axes; later axes stay."""
     picks = graphs.array_of(node.inputs[1])
     if picks is None or graphs.int_attribute(node, "batch_dims", 0):
         raise NotLinked("no rule says what GatherND does along time")
@@ -215,14 +215,14 @@ def _parted(node: ir.Node) -> Links:
 
 
 def _unequal(node: ir.Node) -> Links:
-    """Slice, Pad, Tile: axes that keep their size keep their entries; along the others entries come and go."""
+    """Return links of a Slice, Pad or Tile: axes that keep their size keep their entries, others are mixed."""
     before, after = dims(node.inputs[0]), dims(node.outputs[0])
     kept = [at for at in range(len(before)) if before[at] == after[at] and not _is_reversed(node, at)]
     return Links((0,), {at: {0: at} for at in kept}, tuple({0: at} for at in range(len(before)) if at not in kept))
 
 
 def _is_reversed(node: ir.Node, axis: int) -> bool:
-    """Whether a Slice or Pad may keep the size of an axis and still move its entries."""
+    """Whether a Slice or Pad may move entries along an axis although its size stays."""
     if graphs.is_op(node, "Pad"):
         pad = pad_of(node, graphs.integers_of)
         return pad is None or pad.added.get(axis, (0, 0)) != (0, 0)
@@ -232,7 +232,7 @@ def _is_reversed(node: ir.Node, axis: int) -> bool:
 
 
 def _windowed(node: ir.Node) -> Links:
-    """Convolutions and pools: rows stay, channels mix; a spatial axis stays where the window has one entry."""
+    """Return links of a convolution or pooling: channels mix; a spatial axis stays where the kernel has size 1."""
     shape = dims(node.inputs[0])
     if graphs.is_op(node, "Conv"):
         kernel: Sequence[Dim] = dims(node.inputs[1])[2:]
@@ -278,15 +278,15 @@ RULES: Mapping[str, Rule] = {
 def regrouped(
     before: Sequence[tuple[Dim, ...]], after: Sequence[Dim], frames: Dim
 ) -> dict[int, tuple[int, tuple[Dim, ...]]]:
-    """Where a Reshape puts the time axes: by axis of the operand, that of the result and what it counts there.
+    """Map each time axis of a Reshape's operand to an axis of the result, with the factors counted there.
 
     Args:
-        before: of every axis of the operand, the sizes of which its places are counted, the outermost first.
+        before: for every axis of the operand, the factors of its size, the outermost first.
         after: the shape of the result.
         frames: the number of frames.
 
     Raises:
-        NotLinked: frames would be parted, or merged in another order.
+        NotLinked: frames would be split, or merged in another order.
     """
     found: dict[int, tuple[int, tuple[Dim, ...]]] = {}
     at = to = 0
@@ -319,9 +319,9 @@ def _group(
     times: Sequence[int],
     frames: Dim,
 ) -> dict[int, tuple[int, tuple[Dim, ...]]]:
-    """One group of axes that hold as many entries before and after; factors are dealt out in their order.
+    """Map one group of axes that holds equally many entries before and after; factors keep their order.
 
-    A factor that counts no frames, as one of rows and heads that share an axis, may be parted.
+    A factor that counts no frames, such as rows times heads, may be split.
     """
     factors = [(size, each) for each in here for size in before[each] if size != 1]
     found: dict[int, tuple[int, tuple[Dim, ...]]] = {}
@@ -346,7 +346,7 @@ def _group(
 
 
 def _times(size: Dim, of: Sequence[Dim]) -> Dim | None:
-    """The factor by which a size is a multiple of the product of others; None unless it is a whole number."""
+    """Return the factor by which a size is a multiple of a product of sizes; None where it is no integer polynomial."""
     ratio = sympy.cancel(sympy.sympify(size) / sympy.sympify(sympy.prod(of)))
     terms = (term.as_coeff_Mul() for term in sympy.Add.make_args(sympy.expand(ratio)))
     is_whole = all(number.is_Integer and rest.is_polynomial() for number, rest in terms)
@@ -354,5 +354,5 @@ def _times(size: Dim, of: Sequence[Dim]) -> Dim | None:
 
 
 def _counts(size: Dim, frames: Dim) -> bool:
-    """Whether a size counts frames, and what may lie in front of them."""
+    """Whether a size depends on the number of frames."""
     return graphs.mentions(size, str(frames))

@@ -50,7 +50,7 @@ class Known(Protocol):
     """What has been found out so far."""
 
     def of(self, value: ir.Value | None) -> Dependence:
-        """What is known of a value."""
+        """Return the dependence of a value on frames."""
         ...
 
 
@@ -77,7 +77,7 @@ class Masks:
         self._hidden: dict[tuple[object, ...], tuple[Contents, Array]] = {}
 
     def of(self, value: ir.Value) -> Contents:
-        """What a value may hold."""
+        """Return the intervals that the entries of a value may hold."""
         if value not in self._known:
             self._known[value] = self._first_seen(value)
         return self._known[value]
@@ -94,7 +94,7 @@ class Masks:
     # Of places alone
 
     def _evaluated(self, value: ir.Value) -> Contents | None:
-        """What a value of places holds; None where that is not known."""
+        """Return the contents of a value that depends on positions alone; None where they are not known."""
         fact = self.judging.of(value)
         if fact.whole is not None:
             return None
@@ -112,7 +112,7 @@ class Masks:
         return tables.contents()
 
     def _arrays(self, value: ir.Value, before: Mapping[int, graphs.Dim]) -> Iterator[tuple[Array, dict[int, int]]]:
-        """The entries of a value for the longest sequence, and those in front of its frames, for every other size."""
+        """Yield the entries of a value for the longest sequence and every other size, with the size of each prefix."""
         table = self.tables.get(value)
         if table is not None and all(isinstance(each, int) for each in table.prefixes.values()):
             yield table.array, {axis: int(table.prefixes.get(axis, 0)) for axis in before}
@@ -128,7 +128,7 @@ class Masks:
     # Of data
 
     def note(self, node: ir.Node) -> None:
-        """Note what the results of a node that computes with data may hold."""
+        """Record the contents of the results of a node that computes with data."""
         for value in node.outputs:
             if value.name and self.judging.of(value).is_data:
                 self._known[value] = self._followed(node, value) or self._of_data(node, value)
@@ -144,7 +144,7 @@ class Masks:
         return uniform(of_data((span for each in operands for span in each.spans), is_truth=is_truth), rank)
 
     def _followed(self, node: ir.Node, value: ir.Value) -> Contents | None:
-        """What entries become of which something is known; None where nothing is."""
+        """Return the contents of a result by the rule of its operator; None where nothing is known."""
         if node.domain not in ("", "ai.onnx"):
             return None
         rank = len(dims(value))
@@ -176,7 +176,7 @@ class Masks:
         return uniform(Span(-math.inf, -math.inf) if at == 1 else Span(math.inf, math.inf), 0)  # no bound of a Clip
 
     def places_before(self, node: ir.Node, rank: int) -> dict[int, int] | None:
-        """The axes of the first operand by those of the result; None where entries go elsewhere."""
+        """Map the axes of the result to those of the first operand; None where entries move otherwise."""
         operand = node.inputs[0]
         before, after = self.judging.of(operand).along, self.judging.of(node.outputs[0]).along
         if node.op_type in VIEWS or node.op_type == "Slice":
@@ -209,11 +209,11 @@ class Masks:
     # What masks leave
 
     def outside(self, value: ir.Value | None, kind: Kind) -> Outside | None:
-        """What lies outside of a mask along two axes of frames; None where no mask has left anything out.
+        """Return the positions outside a mask over two axes of frames; None where no mask is known.
 
         Args:
-            value: masked.
-            kind: what has to lie there.
+            value: the masked value.
+            kind: what the mask has to leave there: zeros, or scores without weight.
         """
         if value is None or graphs.array_of(value) is not None:
             return None
@@ -243,7 +243,7 @@ class Masks:
     def _where(
         self, contents: Contents, chosen: tuple[bool, ...], size: tuple[int, int], row: int, column: int
     ) -> Array:
-        """Where one of the chosen spans lies, by row and column; layers of a model share it."""
+        """Return where the interval is among the chosen ones, by row and column; layers of a model share the array."""
         which = contents.which
         key = (which.ctypes.data, which.shape, which.strides, chosen, size, row, column)
         if key not in self._hidden:
@@ -251,18 +251,18 @@ class Masks:
         return self._hidden[key][1]
 
     def blind_row(self, value: ir.Value, row: int, column: int, *, is_guarded: bool) -> int | None:
-        """The first row of which a softmax may find nothing but hidden scores; None where there is none.
+        """Return the first row in which a softmax may find hidden scores alone; None where there is none.
 
-        A row has to see something among the frames up to its own: a sequence may end with it.
+        A row must see a frame up to its own, as a sequence may end with it.
 
         Args:
             value: scores.
             row: axis of its rows.
             column: axis over which the softmax goes.
-            is_guarded: whether what is no number behind the softmax becomes zero.
+            is_guarded: whether what is NaN behind the softmax becomes zero.
 
         Returns:
-            The frame; -1 of what lies in front of them.
+            The frame; -1 for the prefix in front of the frames.
         """
         contents, along = self.of(value), self.judging.of(value).along
         fronts = {axis: int(along[axis].before != 0) for axis in (row, column)}
@@ -286,14 +286,14 @@ class Masks:
 
 
 def _square(array: Array, size: tuple[int, int], row: int, column: int) -> Array:
-    """An array over two of its axes, the others of one entry."""
+    """Return an array over two of its axes, where every other axis has size 1."""
     order = [row, column, *(axis for axis in range(array.ndim) if axis not in (row, column))]
     transposed = array.transpose(order)
     return np.broadcast_to(transposed.reshape(transposed.shape[:2]), size)
 
 
 def _span_of(array: Array) -> Span:
-    """The numbers of a constant."""
+    """Return the interval of a constant's entries."""
     if array.size == 0 or array.dtype.kind not in "fiub":
         return UNKNOWN
     low, high = float(array.min()), float(array.max())

@@ -33,10 +33,10 @@ class NotBounded(Exception):
 
 
 def sizes_of(made: ShapeOnly, frames: sympy.Symbol, most: Mapping[str, int]) -> list[dict[sympy.Symbol, int]]:
-    """Every assignment of sizes to the axes, without that of frames, of which what a value holds may be another one.
+    """Return every assignment of sizes to axes other than frames on which the value's entries may depend.
 
     Args:
-        made: the value.
+        made: the value, to be evaluated from shapes.
         frames: the number of frames.
         most: the largest sizes, by name.
 
@@ -57,7 +57,7 @@ def sizes_of(made: ShapeOnly, frames: sympy.Symbol, most: Mapping[str, int]) -> 
 
 
 def is_repeated(made: ShapeOnly, name: sympy.Symbol) -> bool:
-    """Whether a value holds the same at all places of the axis of a name, for each of its sizes."""
+    """Whether a value repeats the same entries along the axis of a name, for each of its sizes."""
     carrying = {value for value, dims in made.read.items() if any(graphs.mentions(dim, str(name)) for dim in dims)}
     for node in made.nodes:
         given = [value for at, value in enumerate(node.inputs) if at != SHAPES.get(node.op_type)]
@@ -72,7 +72,7 @@ def is_repeated(made: ShapeOnly, name: sympy.Symbol) -> bool:
 
 
 def _is_along(value: ir.Value, name: sympy.Symbol, node: ir.Node) -> bool:
-    """Whether an axis of that size is its own, and the operator treats all of its places alike."""
+    """Whether a size is an axis of its own that the operator treats alike at every position."""
     shape = graphs.dims_of(value)
     given = [graphs.dims_of(each) or () for each in node.inputs if each is not None]
     sized = [dim for dims in (shape or (), *given) for dim in dims if graphs.mentions(dim, str(name))]

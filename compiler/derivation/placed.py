@@ -61,16 +61,16 @@ class Placed:
 
 
 def placed(value: ir.Value, frames: sympy.Symbol, longest: int, most: Mapping[str, int]) -> Placed:
-    """Evaluate a value of places for all lengths.
+    """Evaluate a value that depends on positions alone, for all lengths.
 
     Args:
-        value: it depends on sizes and constants alone.
+        value: a value that depends on sizes and constants alone.
         frames: the number of frames.
         longest: frames of the longest sequence.
         most: the largest sizes of other axes, by name.
 
     Raises:
-        NotPlaced: it is no beginning of itself on a longer sequence, or cannot be evaluated.
+        NotPlaced: it is not a prefix of its value on a longer sequence, or cannot be evaluated.
     """
     befores = _befores(value, frames)
     try:
@@ -96,7 +96,7 @@ def placed(value: ir.Value, frames: sympy.Symbol, longest: int, most: Mapping[st
 
 
 def _befores(value: ir.Value, frames: sympy.Symbol) -> dict[int, Dim]:
-    """The number of entries in front of the frames, for each axis."""
+    """Return the number of entries in front of the frames, by axis."""
     found: dict[int, Dim] = {}
     for axis, dim in enumerate(dims(value)):
         if graphs.mentions(dim, str(frames)):
@@ -116,7 +116,7 @@ class _Layout:
     repeated: Mapping[int, Dim]
 
     def kept(self, array: Array, sizes: Mapping[sympy.Symbol, int]) -> Array:
-        """What the table has of a value for some sizes: of entries that are repeated one."""
+        """Return the entries that the table keeps for some sizes: one of those that repeat."""
         for axis in self.alike:
             first = array.take([0], axis)
             if not _same(array, np.broadcast_to(first, array.shape)):
@@ -131,7 +131,7 @@ class _Layout:
         return array
 
     def beginning(self, table: Array, length: int, sizes: Mapping[sympy.Symbol, int]) -> Array:
-        """What a table says of fewer frames."""
+        """Return the table's entries for a shorter sequence."""
         ends = {axis: _number(before, sizes) + length for axis, before in self.prefixes.items()}
         return table[tuple(slice(ends.get(axis)) for axis in range(table.ndim))]
 
@@ -146,7 +146,7 @@ def _number(count: Dim, sizes: Mapping[sympy.Symbol, int]) -> int:
 def _table(
     made: ShapeOnly, layout: _Layout, frames: sympy.Symbol, longest: int, others: Sequence[Mapping[sympy.Symbol, int]]
 ) -> Array:
-    """The table of a value for the longest sequence, of which every shorter one has the beginning."""
+    """Return the table for the longest sequence, after checking that every shorter value is a prefix of it."""
 
     def at(length: int, sizes: Mapping[sympy.Symbol, int]) -> Array:
         try:

@@ -45,7 +45,7 @@ class Compared:
 
 
 def varying(table: Placed) -> tuple[int, ...]:
-    """The time axes along which a table is not one entry, repeated."""
+    """Return the time axes along which a table's entries are not all equal."""
     found = []
     for at in table.along:
         first = np.take(table.array, [0], at)
@@ -55,10 +55,10 @@ def varying(table: Placed) -> tuple[int, ...]:
 
 
 def by_distance(array: Array, row: int, column: int) -> Array | None:
-    """The entries per row - column, from the largest column on: [2 * longest - 1, ...]; None where that does not tell.
+    """Return the entries by row - column, [2 * longest - 1, ...], from the largest column; None where they differ.
 
     Args:
-        array: over both axes.
+        array: entries over both axes.
         row: the first axis.
         column: the second axis.
     """
@@ -72,7 +72,7 @@ def by_distance(array: Array, row: int, column: int) -> Array | None:
 
 
 def compared(distances: Array) -> Compared | None:
-    """A table by distance as bounds and two numbers; None where it has more numbers or holes."""
+    """Return a table by distance as an interval with one value inside and one outside; None for other tables."""
     entries = distances.reshape(len(distances), -1)
     if entries.shape[1] != 1:
         return None
@@ -99,13 +99,13 @@ class Placing:
         self.model, self.sizes = model, sizes
 
     def written(self, value: ir.Value, table: Placed, parts: Mapping[int, Part], shape: Sequence[Dim]) -> ir.Value:
-        """A part of a value.
+        """Write a part of a value of positions, and return it.
 
         Args:
-            value: of the whole graph.
-            table: what it holds.
-            parts: what is asked for along each of its time axes.
-            shape: of the part, in the axes of the derived graph.
+            value: a value of the graph over whole sequences.
+            table: its entries.
+            parts: the part needed along each of its time axes.
+            shape: shape of the part, in the axes of the derived graph.
         """
         insert = graphs.Inserter(self.model, STAMP, source=graphs.source_of(value.producer()))
         moving, array, name = varying(table), table.array, str(value.name)
@@ -124,12 +124,12 @@ class Placing:
         return found
 
     def counted(self, value: ir.Value, start: Dim, part: Part, before: Dim) -> ir.Value:
-        """Numbers counted upwards along an axis of a prefix and frames.
+        """Write consecutive numbers along an axis of a prefix and frames.
 
         Args:
-            value: of the whole graph, one axis.
-            start: the first of them.
-            part: what is asked for.
+            value: a value of one axis, of the graph over whole sequences.
+            start: the first number.
+            part: the part that is needed.
             before: entries of the axis in front of its frames.
         """
         insert = graphs.Inserter(self.model, STAMP, source=graphs.source_of(value.producer()))
@@ -203,7 +203,7 @@ class Placing:
     def _looked_up(
         self, insert: graphs.Inserter, table: Array, places: ir.Value, axes: tuple[int, ...], name: str
     ) -> ir.Value:
-        """Rows of a table, with the axes of what it is looked up by at theirs."""
+        """Look up rows of a table by positions, and move the axes of the positions to their place."""
         rank = len(axes) + table.ndim - 1
         looked = insert.op("Gather", [insert.constant(table, name), places], {"axis": 0}, name=name)
         order = [*axes, *(at for at in range(rank) if at not in axes)]
@@ -212,11 +212,11 @@ class Placing:
 
     @staticmethod
     def _bounded(insert: graphs.Inserter, places: ir.Value, longest: int) -> ir.Value:
-        """Places within the table: frames behind the end of a chunk, which are padding, may lie behind it."""
+        """Clamp positions to the table: padded frames behind the end of a chunk may lie beyond it."""
         return insert.op("Min", [places, insert.int64s(longest - 1)], name="places_within")
 
     def _places(self, insert: graphs.Inserter, asked: Asked, axis: int, rank: int, to: int | None = None) -> ir.Value:
-        """Places along an axis, of a rank, at that axis or another."""
+        """Return positions along an axis, with axes of size 1 added to reach a rank."""
         part, before, repeated = asked[axis]
         places = self.sizes.places(part, insert.source, before, repeated)
         others = [at for at in range(rank) if at != (axis if to is None else to)]

@@ -21,7 +21,7 @@ from compiler.operator_views.slices import slice_of
 
 
 def is_count(size: Dim) -> bool:
-    """Whether a size is a sum of counts, which never falls below 0."""
+    """Whether a size is a sum with positive terms alone, which is never negative."""
     if isinstance(size, int):
         return size >= 0
     terms = (term.as_coeff_Mul() for term in sympy.Add.make_args(sympy.expand(size)))
@@ -29,10 +29,10 @@ def is_count(size: Dim) -> bool:
 
 
 def before_frames(size: Dim, frames: sympy.Symbol) -> Dim | None:
-    """The entries in front of the frames on an axis of a size; None where it is no prefix and all frames.
+    """Return the entries in front of the frames on an axis of a size; None where it is not a prefix and all frames.
 
     Args:
-        size: of the axis.
+        size: the size of the axis.
         frames: the number of frames.
     """
     if size == frames:
@@ -42,16 +42,16 @@ def before_frames(size: Dim, frames: sympy.Symbol) -> Dim | None:
 
 
 def joined_along(node: ir.Node, joined: Sequence[Along | None], axis: int, frames: sympy.Symbol) -> Along:
-    """The axis that a Concat makes of a prefix and frames.
+    """Return the axis that a Concat makes from a prefix and frames.
 
     Args:
         node: a Concat.
-        joined: of every operand, what is known of the axis on which they are joined.
-        axis: it.
+        joined: for every operand, what is known of the joined axis.
+        axis: the joined axis.
         frames: the number of frames.
 
     Raises:
-        NotLinked: frames lie in front of something.
+        NotLinked: the frames are not the last operand.
     """
     last, size = joined[-1], dims(node.outputs[0])[axis]
     before = before_frames(size, frames)
@@ -61,12 +61,12 @@ def joined_along(node: ir.Node, joined: Sequence[Along | None], axis: int, frame
 
 
 def kept_along(node: ir.Node, along: Along, axis: int, frames: sympy.Symbol) -> Along | None:
-    """What a Slice leaves of an axis: frames with the end of their prefix, or a part of the prefix: None.
+    """Return the axis after a Slice that keeps all frames and the end of their prefix; None if no frames are kept.
 
     Args:
         node: a Slice along that axis alone.
         along: what is known of the axis.
-        axis: it.
+        axis: the sliced axis.
         frames: the number of frames.
 
     Raises:
@@ -88,10 +88,10 @@ def kept_along(node: ir.Node, along: Along, axis: int, frames: sympy.Symbol) -> 
 
 
 def start_of(node: ir.Node, axis: int) -> Dim:
-    """Where a Slice along one axis begins, counted from the front.
+    """Return the start of a Slice along one axis, counted from the front.
 
     Raises:
-        NotLinked: that is not known.
+        NotLinked: the start is not known.
     """
     view = slice_of(node)
     cut = None if view is None else view.only_cut(numbers_of)

@@ -30,14 +30,14 @@ READING = WINDOWED | RECURRENT | FOURIER | {"Pad"}
 
 
 def reach_along(node: ir.Node, axis: int) -> Reach:
-    """What an entry of the result reads along an axis of the first operand, by its place there.
+    """Return which entries of the operand's axis an entry of the result reads, relative to its own position.
 
     Args:
         node: one of `READING`.
-        axis: of time.
+        axis: the time axis.
 
     Raises:
-        NotLinked: entries of the result are not those of the operand, or it reads nothing along that axis.
+        NotLinked: the result's axis is not the operand's, or the node reads nothing along it.
     """
     if node.op_type in FOURIER:
         return EVERYWHERE
@@ -66,7 +66,7 @@ def reach_along(node: ir.Node, axis: int) -> Reach:
 
 
 def _moved_back(node: ir.Node, axis: int) -> Reach:
-    """What a Pad reads that moves frames back, as `compiler.derivation.delays` writes it; others move none."""
+    """Return the reach of a Pad that delays frames, as `compiler.derivation.delays` writes it; others delay none."""
     pads, count = pads_of(node), 0
     if pads is not None and pad_value(node) == 0:
         count, behind = pads.pop(axis, (0, 0))
@@ -75,24 +75,24 @@ def _moved_back(node: ir.Node, axis: int) -> Reach:
 
 
 def pads_of(node: ir.Node) -> dict[int, tuple[int, int]] | None:
-    """Entries that a Pad adds in front of axes and behind them, below 0 those that it cuts off; None where not known.
+    """Return entries that a constant Pad adds in front of and behind axes, negative where it crops; None if unknown.
 
     Args:
-        node: a Pad; one that repeats or mirrors what lies at the edge adds no entries that are known.
+        node: a Pad; the modes that repeat or mirror edge entries give None.
     """
     pad = pad_of(node, graphs.integers_of)
     return None if pad is None or pad.mode != "constant" or pad.numbers is None else dict(pad.numbers)
 
 
 def require_kept(node: ir.Node, along: Along) -> None:
-    """Hold what reads earlier frames to what steps are written of: convolutions, and recurrences that begin alike.
+    """Require that steps can be written for a node that reads earlier frames: a convolution, Pad or recurrence.
 
     Args:
         node: one of `READING` that reads no later frame.
         along: what is known of the axis of frames of its operand.
 
     Raises:
-        NotLinked: with the reason.
+        NotLinked: they cannot; the message has the reason.
     """
     is_plain = str(graphs.attribute(node, "auto_pad", "NOTSET")) == "NOTSET"
     weights = node.inputs[1:4] if node.op_type in RECURRENT else node.inputs[1:2]
@@ -111,7 +111,7 @@ def require_kept(node: ir.Node, along: Along) -> None:
 
 
 def first_states(node: ir.Node) -> list[np.ndarray | None]:
-    """What the states of a recurrence begin with, one row of each [1, 1, width], or a zero; None if unknown.
+    """Return the initial states of a recurrence, one row each [1, 1, width] or a scalar zero; None for unknown ones.
 
     Args:
         node: one of `RECURRENT`, over frames [time, rows, width].
@@ -123,11 +123,11 @@ def first_states(node: ir.Node) -> list[np.ndarray | None]:
 
 
 def without_pads(node: ir.Node, axis: int) -> list[ir.Attr]:
-    """The attributes of a convolution that finds what lies in front of its frames in its operand.
+    """Return the attributes of a convolution without its pads along the time axis.
 
     Args:
         node: a Conv.
-        axis: of frames.
+        axis: the axis of frames.
     """
     pads = list(graphs.ints_attribute(node, "pads"))
     half = len(pads) // 2

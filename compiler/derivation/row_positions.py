@@ -40,14 +40,14 @@ class RowPositions:
         """By value that follows from the position, the same with rows in front: [rows, ...]."""
 
     def write(self, position: ir.Value, by_row: ir.Value) -> None:
-        """Let everything follow from a position of each row; what followed from the one is read by nothing any more.
+        """Replace a position shared by all rows by a position for each row, in everything computed from it.
 
         Args:
             position: int64 [1].
             by_row: int64 [rows, 1].
 
         Raises:
-            NotByRow: of something no rule says how.
+            NotByRow: no rule rewrites a node that reads it.
         """
         self.moved[position] = by_row
         fed = _computed_of_data(self.model, position)
@@ -67,7 +67,7 @@ class RowPositions:
     # Where data meet them
 
     def _beside_data(self, node: ir.Node, at: int) -> ir.Value:
-        """An operand as it broadcasts to a result that has rows of its own."""
+        """Return an operand reshaped to broadcast to a result that has an axis of rows."""
         result, value = dims(node.outputs[0]), node.inputs[at]
         assert value is not None
         places = [axis for axis, dim in enumerate(result) if dim == self.rows]
@@ -114,7 +114,7 @@ class RowPositions:
         return self._insert(node).op(node.op_type, operands, attributes, name=name, dtype=node.outputs[0].dtype)
 
     def _aligned(self, node: ir.Node, value: ir.Value | None, rank: int) -> ir.Value | None:
-        """An operand that broadcasts to so many axes behind the rows; one without rows does as it is."""
+        """Return an operand with axes of size 1 behind its rows, up to a rank; one without rows stays as it is."""
         found = None if value is None else self.moved.get(value)
         if value is None or found is None:
             return value
@@ -152,7 +152,7 @@ class RowPositions:
         return self._same(node, [self._first(node)], {"perm": [0, *(axis + 1 for axis in perm)]})
 
     def _expanded(self, node: ir.Node, output: ir.Value) -> ir.Value:
-        """The same for all rows along an axis of rows; every row has its own now."""
+        """Write an Expand whose operand now has a row of its own for each row."""
         insert, shape, one = self._insert(node), node.inputs[1], self._insert(node).int64s(1)
         assert shape is not None
         parts, start = [one], 0
@@ -218,7 +218,7 @@ class RowPositions:
 
 
 def _computed_of_data(model: ir.Model, position: ir.Value) -> set[ir.Value]:
-    """What is computed of what inputs hold, and not of their shapes or the position alone."""
+    """Return the values that depend on the contents of inputs, not on shapes or the position alone."""
     found = {value for value in model.graph.inputs if value is not position}
     for node in model.graph:
         if node.op_type not in ("Shape", "Size") and any(value in found for value in node.inputs):

@@ -81,7 +81,7 @@ class _Shift:
 
 
 def look_up(model: ir.Model, frames: sympy.Symbol, longest: int) -> list[Lookup]:
-    """Let what reads scores that were moved by distance read lookups; the movements stay, and nothing reads them.
+    """Replace scores moved by relative distance with lookups; the movements stay in the graph, unread.
 
     Args:
         model: a stateless graph with inferred shapes.
@@ -103,12 +103,12 @@ def look_up(model: ir.Model, frames: sympy.Symbol, longest: int) -> list[Lookup]
 def in_terms_of_movements(
     values: Sequence[Mapping[str, Any]], lookups: Sequence[Lookup], unmasked: Collection[ir.Value]
 ) -> list[Mapping[str, Any]]:
-    """What a certificate tells of values, of those that the graph has where nothing was looked up.
+    """Return the claims of a certificate in terms of the original movements in place of lookups.
 
     Args:
-        values: of the graph that reads lookups, by the name under `value`.
-        lookups: its.
-        unmasked: what is computed of pairs that lookups leave out.
+        values: claims about the graph with lookups, each with its value's name under `value`.
+        lookups: the lookups of that graph.
+        unmasked: values computed from pairs that lookups leave out.
     """
     moved = {str(each.looked_up.name): str(each.moved.name) for each in lookups}
     gone = {str(each.name) for lookup in lookups for each in lookup.made} - set(moved)
@@ -118,18 +118,18 @@ def in_terms_of_movements(
 
 
 def restore(model: ir.Model, lookups: Sequence[Lookup]) -> None:
-    """Let the movements be read again."""
+    """Make the graph read the original movements again, and remove the lookups."""
     for each in lookups:
         graphs.take_over(model, each.looked_up, each.moved)
         model.graph.remove({node for value in each.made if (node := value.producer()) is not None}, safe=True)
 
 
 def require_not_carried(carried: Iterable[ir.Value], lookups: Sequence[Lookup]) -> None:
-    """Hold what calls hand on to values of the graph as it is given: no other can be followed by the checker.
+    """Require that values handed between calls belong to the original graph, which is what the checker can follow.
 
     Args:
         carried: values whose frames later calls read.
-        lookups: of the graph that reads them.
+        lookups: lookups: the lookups of that graph.
 
     Raises:
         Refused: later rows read scores by distance of earlier ones, as turned attention does; names the movement.
@@ -148,17 +148,17 @@ def require_not_carried(carried: Iterable[ir.Value], lookups: Sequence[Lookup]) 
 
 
 def require_masked(judging: Judging, lookups: Sequence[Lookup]) -> set[ir.Value]:
-    """Hold masks to what lookups leave out: pairs of a distance at which the movements give scores of other rows.
+    """Require that masks hide the pairs that lookups leave out: those whose movements give scores of other rows.
 
     Args:
-        judging: of the graph that reads lookups.
-        lookups: its.
+        judging: of the graph with lookups.
+        lookups: the lookups of that graph.
 
     Returns:
-        What is computed of such pairs in front of the masks.
+        The values between lookups and masks that are computed from such pairs.
 
     Raises:
-        Refused: something else reads them; names the node.
+        Refused: another node reads such pairs; the message names it.
     """
     found: set[ir.Value] = set()
     for lookup in lookups:
@@ -182,14 +182,14 @@ def require_masked(judging: Judging, lookups: Sequence[Lookup]) -> set[ir.Value]
 
 
 def _hides(outside: Outside | None, rank: int, lookup: Lookup) -> bool:
-    """Whether a mask leaves nothing of the pairs that a lookup leaves out."""
+    """Whether a mask hides every pair that a lookup leaves out."""
     if outside is None or (outside.row, outside.column) != (rank - 2, rank - 1):
         return False
     return not (outside.support & ~lookup.support).any()
 
 
 def _stays(node: ir.Node, value: ir.Value) -> bool:
-    """Whether every pair of the result is computed of that pair alone."""
+    """Whether a node computes every pair of its result from that pair alone."""
     made = node.outputs[0]
     if node.op_type in VIEWS:
         return dims(value) == dims(made)
@@ -205,7 +205,7 @@ def _unmasked(node: ir.Node, why: str) -> Refused:
 
 
 def _shift_at(node: ir.Node, frames: sympy.Symbol) -> _Shift | None:
-    """The movements of scores that begin with a node; None where they are no such ones."""
+    """Return the relative shift of scores that begins at a node; None where there is none."""
     scores = _moved_operand(node)
     if scores is None:
         return None
@@ -233,7 +233,7 @@ def _moved_operand(node: ir.Node) -> ir.Value | None:
 
 
 def _first(nodes: Sequence[ir.Node], shape: Sequence[Dim], frames: sympy.Symbol) -> Dim | None:
-    """The score of the pair (0, 0), where every pair is of a score by distance, or of none; None where it is not."""
+    """Return the column of the score that the pair (0, 0) reads; None where not every pair reads by distance."""
     names = {name for size in shape if not isinstance(size, int) for name in size.free_symbols} - {frames}
     if len(names) > 1:
         return None
@@ -295,7 +295,7 @@ class _Widening:
         return size if isinstance(size, int) else int(size.subs({self.frames: length}))
 
     def lookup(self) -> Lookup:
-        """The lookup in the place of the movements."""
+        """Write the lookup that replaces the movements, and return it."""
         scores, moved = self.shift.scores, self.shift.moved
         rank = len(dims(scores))
         wide = self._wide(scores, rank - 1)
@@ -329,7 +329,7 @@ class _Widening:
         return size if isinstance(size, int) else graphs.written(size)
 
     def _wide(self, value: ir.Value, axis: int) -> ir.Value:
-        """A value with every distance of the longest sequence along an axis."""
+        """Return a value computed for every distance of the longest sequence along an axis."""
         if (value, axis) not in self.known:
             self.known[value, axis] = self._widened(value, axis)
         return self.known[value, axis]
@@ -357,14 +357,14 @@ class _Widening:
 
     @staticmethod
     def _along(links: Links, axis: int) -> Mapping[int, int]:
-        """The axes of operands that lie along an axis of the result, over which nothing is mixed."""
+        """Return the operand axes that become an axis of the result without mixing."""
         along = links.axes.get(axis, {})
         if not along or any(group.get(at) == own for group in links.mixed for at, own in along.items()):
             raise NotShifted("distances are mixed")
         return along
 
     def _evaluated(self, value: ir.Value) -> ShapeOnly | None:
-        """What is computed of the number of frames alone; None where more is needed."""
+        """Return a value evaluated from the number of frames alone; None where it needs more."""
         try:
             found = ShapeOnly([value])
         except ValueError:
@@ -372,10 +372,10 @@ class _Widening:
         return found if set(found.names) <= {self.frames} else None
 
     def _require_middle(self, value: ir.Value, axis: int) -> None:
-        """Hold what a shorter sequence has along an axis to the middle of what the longest has.
+        """Require that a shorter sequence's entries along an axis are the middle ones of the longest sequence's.
 
         Raises:
-            NotShifted: it is not, or that cannot be shown.
+            NotShifted: they are not, or it cannot be shown.
         """
         node = value.producer()
         table = self._evaluated(value)
@@ -388,7 +388,7 @@ class _Widening:
         return None
 
     def _middles(self, node: ir.Node, value: ir.Value, axis: int) -> Iterator[tuple[ir.Value, int]]:
-        """The operands of which entry by entry a value is made along an axis; others are the same for every length."""
+        """Yield the operands that a value is computed from along an axis, with their axis; others are constant."""
         if node.op_type in VIEWS and node.inputs[0] is not None:
             before = [(dim,) for dim in dims(node.inputs[0])]
             places = {new: old for old, (new, _) in regrouped(before, dims(value), self.frames).items()}

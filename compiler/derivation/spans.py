@@ -36,17 +36,17 @@ class Span:
 
     @property
     def hides(self) -> bool:
-        """Whether a softmax leaves no weight to the entry beside a score."""
+        """Whether a softmax gives no weight to an entry of such a score."""
         return self.high <= LOW
 
     @property
     def is_small(self) -> bool:
-        """Whether it is no larger than a score may be."""
+        """Whether every value is within the range that scores may have."""
         return max(abs(self.low), abs(self.high)) < -LOW
 
     @property
     def is_true(self) -> bool:
-        """Whether a truth that it is cast to holds for sure."""
+        """Whether the values are certain to cast to true."""
         return not self.is_scored and (self.low > 0 or self.high < 0)
 
 
@@ -56,13 +56,13 @@ UNKNOWN = Span(-math.inf, math.inf)
 
 
 def hull(spans: Iterable[Span]) -> Span:
-    """What an entry may hold that is one of several."""
+    """Return the interval of an entry that lies in one of several intervals."""
     each = list(spans)
     return Span(min(s.low for s in each), max(s.high for s in each), any(s.is_scored for s in each))
 
 
 def _bounded(numbers: Iterable[float], is_scored: bool) -> Span:
-    """The hull of numbers; nothing is known where one of them is none."""
+    """Return the smallest interval that contains numbers; one without bounds where a number is NaN."""
     found = list(numbers)
     return UNKNOWN if any(map(math.isnan, found)) else Span(min(found), max(found), is_scored)
 
@@ -96,7 +96,7 @@ def _divided(first: Span, second: Span) -> Span:
 
 
 def _divided_whole(first: Span, second: Span) -> Span:
-    """A quotient of whole numbers, without what is behind its point."""
+    """Return the interval of an integer quotient, truncated towards zero."""
     if not second.is_true:
         return _divided(first, second)
     quotients = [a / b for a in (first.low, first.high) for b in (second.low, second.high)]
@@ -133,7 +133,12 @@ def _either(first: Span, second: Span) -> Span:
 
 
 def _compared(below: bool, equal: bool) -> Callable[[Span, Span], Span]:
-    """A comparison: whether it holds of a number below the other, or of the same one; above, of neither."""
+    """Return the rule of a comparison.
+
+    Args:
+        below: whether it holds where the first operand is less.
+        equal: whether it holds where both are equal.
+    """
 
     def rule(first: Span, second: Span) -> Span:
         if first.is_scored or second.is_scored:
@@ -190,22 +195,22 @@ RULES: Mapping[str, Rule] = {
 
 
 def rule_of(op_type: str, *, is_whole: bool) -> Rule | None:
-    """What an entry may hold that an operator computes of one entry of each operand; None where no rule says it.
+    """Return the rule that maps the intervals of operands to that of the result; None where there is none.
 
     Args:
-        op_type: of the operator.
+        op_type: the operator.
         is_whole: whether the result is a whole number.
     """
     return _divided_whole if is_whole and op_type == "Div" else RULES.get(op_type)
 
 
 def cast(span: Span, *, to_truth: bool, to_whole: bool) -> Span:
-    """An entry in another type.
+    """Return the interval of an entry after a Cast.
 
     Args:
-        span: of the entry.
-        to_truth: whether it becomes a truth.
-        to_whole: whether it becomes a whole number, which may wrap round.
+        span: interval of the entry.
+        to_truth: whether the type is boolean.
+        to_whole: whether the type is an integer, which may wrap around.
     """
     if to_truth:
         return _as_truth(span)
@@ -215,16 +220,16 @@ def cast(span: Span, *, to_truth: bool, to_whole: bool) -> Span:
 
 
 def weighted(span: Span) -> Span:
-    """The weight that a softmax gives to an entry, in a row that has a score to see."""
+    """Return the interval of the weight that a softmax gives an entry, in a row with a visible score."""
     return ZERO if span.hides else TRUTH
 
 
 def of_data(operands: Iterable[Span], *, is_truth: bool) -> Span:
-    """A number that no rule follows: a score, unless it is computed of larger ones, which may hide.
+    """Return the interval of data that no rule covers: a score, or unbounded where an operand may exceed one.
 
     Args:
-        operands: of which it is computed.
-        is_truth: whether it is a truth.
+        operands: intervals of what the entry is computed from.
+        is_truth: whether the entry is boolean.
     """
     if is_truth:
         return TRUTH

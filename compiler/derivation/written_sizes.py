@@ -48,7 +48,7 @@ class Sizes:
         self.known: dict[Dim, ir.Value] = {}
 
     def scalar(self, size: Dim, kind: ir.DataType = ir.DataType.INT64) -> ir.Value:
-        """A size as a scalar of a type."""
+        """Return a size as a scalar value of a type."""
         insert = graphs.Inserter(self.model, STAMP)
         value = insert.op("Squeeze", [self.one(size)], name="length", shape=[], dtype=ir.DataType.INT64)
         if kind == ir.DataType.INT64:
@@ -56,7 +56,7 @@ class Sizes:
         return insert.op("Cast", [value], {"to": int(kind)}, name=f"{value.name}_cast", shape=[])
 
     def one(self, size: Dim) -> ir.Value:
-        """A size as int64 [1]."""
+        """Return a size as a value, int64 [1]."""
         if size not in self.known:
             self.known[size] = self._one(size)
         return self.known[size]
@@ -78,7 +78,7 @@ class Sizes:
         raise Refused(f"no steps can be derived: a size of {size}", cure=RULE_CURE)
 
     def _read(self, name: sympy.Symbol) -> ir.Value:
-        """An axis that some input has."""
+        """Read a size from an input that has the axis of that name."""
         for value in self.graph.inputs:
             for at, dim in enumerate(dims(value)):
                 if dim == name:
@@ -90,7 +90,7 @@ class Sizes:
         raise Refused(f"no steps can be derived: no input has an axis {name}", cure=RULE_CURE)
 
     def several(self, sizes: Sequence[Dim], name: str) -> ir.Value:
-        """Sizes as int64 [count]."""
+        """Return sizes as a value, int64 [count]."""
         insert = graphs.Inserter(self.model, STAMP)
         if all(isinstance(size, int) for size in sizes):
             return insert.int64s(*(int(size) for size in sizes))
@@ -98,7 +98,7 @@ class Sizes:
         return insert.op("Concat", parts, {"axis": 0}, name=f"{name}_shape", dtype=ir.DataType.INT64)
 
     def number(self, value: ir.Value) -> ir.Value:
-        """A number that is computed of sizes, none of them the length."""
+        """Write an integer value that is computed from sizes other than the length."""
         known, insert, name = numbers_of(value), graphs.Inserter(self.model, STAMP), str(value.name)
         assert known is not None
         parts = [self.one(each) for each in known]
@@ -111,10 +111,10 @@ class Sizes:
         return insert.op("Cast", [found], {"to": int(value.dtype)}, name=name)
 
     def count(self, part: Part, before: Dim = 0) -> Dim:
-        """The entries of a part of an axis.
+        """Return the number of entries of a part of an axis.
 
         Args:
-            part: it.
+            part: the part.
             before: entries of the axis in front of its frames.
         """
         counts = {
@@ -126,15 +126,15 @@ class Sizes:
         return counts.get(part, graphs.normal_form(before + self.total))
 
     def places(self, part: Part, source: str, before: Dim = 0, repeated: Dim | None = None) -> ir.Value:
-        """The places of a part, int64 [entries]; those of frames are counted from behind their prefix.
+        """Return the positions of a part, int64 [entries]; frames are counted from the end of their prefix.
 
-        Of frames in front of the first one, which `RECENT` has at the beginning of a stream, it is the first place.
+        Entries before the stream's first frame, which `RECENT` has at its start, get the first position.
 
         Args:
-            part: it.
-            source: line of the model.
-            before: places of the prefix.
-            repeated: how many entries have the only place of the prefix; None where every entry has its own.
+            part: the part.
+            source: source line of the model, for messages.
+            before: number of entries of the prefix.
+            repeated: number of prefix entries that share one position; None where each has its own.
         """
         insert = graphs.Inserter(self.model, STAMP, source=source)
         if part is Part.ALL and before != 0:  # counted apart, as each may be padded on another side
@@ -157,7 +157,7 @@ class Sizes:
         return insert.op("Add", [counted, self.one(before)], name="places_behind", shape=shape)
 
     def heard(self, source: str) -> ir.Value:
-        """Which frames of `RECENT` are frames of the stream: bool [entries]."""
+        """Return which entries of `RECENT` are frames of the stream, bool [entries]."""
         insert = graphs.Inserter(self.model, STAMP, source=source)
         zero, one = insert.constant(np.array(0, np.int64), "zero"), insert.constant(np.array(1, np.int64), "one")
         count = self.count(Part.RECENT)
@@ -168,15 +168,15 @@ class Sizes:
         return insert.op("GreaterOrEqual", [placed, first], name="heard", shape=shape, dtype=ir.DataType.BOOL)
 
     def measure(self, caches: Sequence[tuple[ir.Value, ir.Value, int]]) -> None:
-        """How many frames are cached, and how many there are with the new ones, read of caches.
+        """Read the number of cached frames, and of cached and new ones, from the caches.
 
-        All of them are read of what is joined first and does not itself hang on their number.
+        The sum is read from the first joined value that does not itself depend on it.
 
         Args:
-            caches: of each the input, what it is joined to, and the axis of frames.
+            caches: for each, its input, the value that joins it with new frames, and the axis of frames.
 
         Raises:
-            Refused: they are asked for, and there is no cache.
+            Refused: a number is needed, and there is no cache.
         """
         total = self.known.get(self.total)
         if (self.past in self.known or total is not None) and not caches:
@@ -196,18 +196,18 @@ class Sizes:
         self.graph.sort()
 
     def _shape_of(self, value: ir.Value, axis: int, size: ir.Value) -> None:
-        """Let a size that was asked for be that of an axis."""
+        """Define a needed size as the size of a value's axis."""
         attributes = {"start": axis, "end": axis + 1}
         self.graph.append(ir.node("Shape", [value], attributes, outputs=[size], name=f"{size.name}_node"))
 
 
 def written_size(size: Dim) -> int | str:
-    """A size as shapes have it."""
+    """Return a size as a graph's shapes hold it: an int, or an expression as text."""
     return size if isinstance(size, int) else graphs.written(size)
 
 
 def _hangs_on(value: ir.Value, size: ir.Value) -> bool:
-    """Whether a value is computed of a size."""
+    """Whether a value is computed from a size."""
     seen: set[ir.Value] = set()
     waiting = [value]
     while waiting:

@@ -108,7 +108,7 @@ class Attention:
 
     @property
     def name(self) -> str:
-        """The softmax's."""
+        """Return the name of the attention's softmax."""
         return str(self.softmax.name)
 
 
@@ -144,11 +144,11 @@ class _SharedError(Exception):
 
 
 def find_attentions(model: ir.Model, states: Sequence[State] = ()) -> Found:
-    """All attentions.
+    """Find all attentions of a graph.
 
     Args:
-        model: with symbolic shapes.
-        states: that it carries; those that lie along frames may be joined to keys and values.
+        model: a graph with symbolic shapes.
+        states: states of the graph; those with a frames axis may be caches of keys and values.
     """
     order = {node: at for at, node in enumerate(model.graph)}
     inputs = graphs.inputs_named(model)
@@ -209,7 +209,7 @@ def _attention(softmax: ir.Node, order: Mapping[ir.Node, int], caches: Caches) -
 
 
 def _through(softmax: ir.Node, step: Callable[[ir.Node], Iterable[ir.Node]]) -> tuple[set[ir.Node], list[ir.Node]]:
-    """Elementwise nodes of computed numbers next to a softmax, and the products next to those."""
+    """Return the elementwise nodes connected to a softmax in a direction, and the products connected to those."""
     passed: set[ir.Node] = set()
     products: list[ir.Node] = []
     waiting = list(step(softmax))
@@ -287,7 +287,7 @@ def _heads(operand: ir.Value, heads: int, size: int, order: Mapping[ir.Node, int
 
 
 def _reached(start: ir.Node, within: set[ir.Node]) -> set[ir.Node]:
-    """Nodes of a set that depend on a node through nodes of the set."""
+    """Return the nodes of a set that depend on a node through nodes of the set."""
     found: set[ir.Node] = set()
     waiting = [start]
     while waiting:
@@ -300,7 +300,7 @@ def _reached(start: ir.Node, within: set[ir.Node]) -> set[ir.Node]:
 
 
 def _axes(value: ir.Value, heads: int, size: int, batch: Dim) -> tuple[int, int, int] | None:
-    """Where a value has batch, time and heads, its channels being last; None where it is laid out in another way."""
+    """Return the axes of batch, time and heads of a value whose last axis is channels; None for other layouts."""
     dims = graphs.dims_of(value)
     if dims is None or len(dims) != AXES or dims[3] != size:
         return None
@@ -312,7 +312,7 @@ def _axes(value: ir.Value, heads: int, size: int, batch: Dim) -> tuple[int, int,
 
 
 def _joined(behind: Iterable[ir.Node], path: Sequence[ir.Node], caches: Caches) -> Cache | None:
-    """The cache that is joined along a path."""
+    """Return the cache that is joined along a path; None without one."""
     found = []
     for node in behind:
         for value in node.inputs:
@@ -332,7 +332,7 @@ def _joined(behind: Iterable[ir.Node], path: Sequence[ir.Node], caches: Caches) 
 
 
 def _moved_from(value: ir.Value | None) -> tuple[ir.Value | None, tuple[ir.Node, ...]]:
-    """What a value is a part of, and the nodes between."""
+    """Return the value that a value is moved or sliced from, and the nodes between."""
     moved: tuple[ir.Node, ...] = ()
     while value is not None and graphs.is_op(value.producer(), *MOVED):
         node = value.producer()
@@ -342,7 +342,7 @@ def _moved_from(value: ir.Value | None) -> tuple[ir.Value | None, tuple[ir.Node,
 
 
 def _moved_to(value: ir.Value) -> tuple[ir.Node, ...]:
-    """The nodes that make of a value what leaves the graph."""
+    """Return the nodes that move a value to a graph output."""
     found = []
     for node in graphs.consumers_of(value):
         behind = _moved_to(node.outputs[0]) if graphs.is_op(node, *MOVED) else ()
@@ -352,7 +352,7 @@ def _moved_to(value: ir.Value) -> tuple[ir.Node, ...]:
 
 
 def _only_for(path: Sequence[ir.Node], operand: ir.Value, cache: Cache | None) -> None:
-    """Refuse a path that something else reads, too: it would read fewer heads."""
+    """Refuse a path that another node or output reads as well, which would get fewer heads."""
     moved = set() if cache is None else set(cache.moved)
     fed = set() if cache is None else {cache.state.output}
     returned = {str(output.name) for node in (*path, *moved) for output in node.outputs if output.is_graph_output()}
@@ -368,7 +368,7 @@ def _only_for(path: Sequence[ir.Node], operand: ir.Value, cache: Cache | None) -
 
 
 def _output(context: ir.Node) -> ir.Node:
-    """The projection behind, reached by nodes that move numbers alone."""
+    """Return the output projection, reached through nodes that only move entries."""
     node = context
     while True:
         readers = graphs.consumers_of(node.outputs[0])

@@ -11,15 +11,15 @@ Group = tuple[int, ...]
 
 
 def best_partition(heads: int, groups: int, cost: Callable[[Group], float]) -> tuple[Group, ...]:
-    """Groups of equal size, heads ascending in each, groups by their lowest head.
+    """Return the cheapest groups of equal size, heads ascending in each, groups by their lowest head.
 
     Up to 16 heads it is the optimum: f(S) = min over groups g of S with its lowest head of cost(g) + f(S without g).
     Beyond, neighbours are grouped and heads swapped as long as that gains, which finds a local optimum.
 
     Args:
         heads: number of heads.
-        groups: how many groups; divides `heads`.
-        cost: of one group; asked at most once per group.
+        groups: number of groups; divides `heads`.
+        cost: the cost of one group; called at most once per group.
     """
     size = heads // groups
     known = functools.cache(cost)
@@ -54,7 +54,7 @@ def _by_swaps(partition: list[Group], cost: Callable[[Group], float]) -> tuple[G
 
 
 def _one_swap(partition: list[Group], cost: Callable[[Group], float]) -> list[Group] | None:
-    """The swap of two heads of different groups that gains most; None where none gains."""
+    """Return the partition after the most gainful swap of two heads of different groups; None where none gains."""
     gain, found = 0.0, None
     for a, b in itertools.combinations(range(len(partition)), 2):
         now = cost(partition[a]) + cost(partition[b])
@@ -71,7 +71,7 @@ def _one_swap(partition: list[Group], cost: Callable[[Group], float]) -> list[Gr
 
 
 def spread_groups(costs: Sequence[dict[int, float]], total: int) -> list[int]:
-    """How many groups each layer gets, so that the summed cost is least and the groups are at most `total`.
+    """Return the number of groups of each layer that minimizes the summed cost with at most `total` groups.
 
     Args:
         costs: per layer, the cost of each number of groups it may have.

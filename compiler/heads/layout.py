@@ -11,10 +11,10 @@ from compiler.operator_views.axes import axis_of, perm_of
 
 
 def heads_along(heads: Heads) -> list[tuple[ir.Node, int]]:
-    """The nodes of a path, and where each has the heads in what it gives.
+    """Return the nodes of a path, each with the heads axis of its result.
 
     Raises:
-        Refused: it is not known.
+        Refused: a heads axis is not known.
     """
     axes = {heads.value: heads.heads_axis}
     found = []
@@ -26,10 +26,10 @@ def heads_along(heads: Heads) -> list[tuple[ir.Node, int]]:
 
 
 def _followed(node: ir.Node, axes: Mapping[ir.Value, int]) -> int:
-    """Where a node of a path has the heads in what it gives.
+    """Return the heads axis of the result of a node of a path.
 
     Raises:
-        Refused: it is not known.
+        Refused: the axis is not known.
     """
     read, axis = next((value, axes[value]) for value in node.inputs if value is not None and value in axes)
     before, after = graphs.dims_of(read), graphs.dims_of(node.outputs[0])
@@ -48,10 +48,10 @@ def _joins_elsewhere(node: ir.Node, axis: int) -> bool:
 
 
 def axes_of_cache(heads: Heads) -> tuple[int, int, int]:
-    """Where the cache along a path has heads, frames and channels.
+    """Return the axes of heads, frames and channels of the cache along a path.
 
     Raises:
-        Refused: it is no [batch, heads, frames, channels], in whichever order.
+        Refused: the cache does not have the axes batch, heads, frames and channels.
     """
     assert heads.cache is not None
     name, frames = heads.cache.state.input, heads.cache.state.frames_axis

@@ -34,11 +34,11 @@ class HeadMoments:
 def head_moments(
     lowered: Lowered, attentions: Sequence[Attention], streams: Sequence[Sequence[Feed]]
 ) -> list[HeadMoments]:
-    """The moments of every attention.
+    """Return the moments of every attention.
 
     Args:
         lowered: the graph.
-        attentions: where to look.
+        attentions: the attentions to measure.
         streams: feeds of one row.
     """
     found = []
@@ -59,7 +59,7 @@ def head_moments(
 
 
 def _frames(heads: Heads, array: Numbers) -> Array:
-    """[frames, heads, d] of a call."""
+    """Return [frames, heads, d] of a call's array."""
     ordered = array.transpose(heads.batch_axis, heads.time_axis, heads.heads_axis, 3)
     found: Array = ordered.reshape(-1, *ordered.shape[2:]).astype(np.float64)
     return found
@@ -81,11 +81,11 @@ class OutputMoments:
 
     @classmethod
     def empty(cls, inside: int, width: int) -> "OutputMoments":
-        """Moments of no frames."""
+        """Return moments of no frames."""
         return cls(np.zeros((inside, inside)), np.zeros((inside, width)))
 
     def add(self, contexts: Array, results: Array) -> None:
-        """Take frames in: [frames, heads * d] and [frames, width]."""
+        """Add frames: contexts [frames, heads * d] and results [frames, width]."""
         self.contexts += contexts.T @ contexts
         self.mixed += contexts.T @ results
         self.results += float(np.square(results).sum())
@@ -94,7 +94,7 @@ class OutputMoments:
         return OutputMoments(self.contexts + other.contexts, self.mixed + other.mixed, self.results + other.results)
 
     def error(self, weights: Array) -> float:
-        """|Y - C W| / |Y|; 0 where there are no results."""
+        """Return the relative error |Y - C W| / |Y|; 0 where there are no results."""
         squared = self.results - 2 * np.sum(self.mixed * weights) + np.sum(weights * (self.contexts @ weights))
         return float(np.sqrt(max(squared, 0.0) / self.results)) if self.results > 0 else 0.0
 
@@ -102,18 +102,18 @@ class OutputMoments:
 def output_moments(
     original: Lowered, output: str, bias: Array, merged: Lowered, context: str, streams: Sequence[Sequence[Feed]]
 ) -> tuple[OutputMoments, OutputMoments]:
-    """The contexts of a merged graph beside the results of the original, in the same calls.
+    """Return moments of a merged graph's contexts and the original's results in the same calls.
 
     Args:
-        original: gives the results.
-        output: name of the value of `original` that the projection behind gives: its frames in order, [.., width].
-        bias: what that projection adds, float64 [width]; it is no part of the results.
-        merged: gives the contexts.
+        original: the graph of the results.
+        output: name of the value of `original` that its output projection returns, [.., width].
+        bias: bias of that projection, float64 [width], which is subtracted from the results.
+        merged: the graph of the contexts.
         context: name of the value of `merged` that its projection reads, [batch, time, heads * d].
         streams: feeds of one row.
 
     Returns:
-        Of the streams to fit to, and of every fifth stream, kept apart to choose by; of one stream, its calls or the
+        Moments of the streams to fit to, and of every fifth stream, to choose by; of a single stream, its calls or the
         later fifth of its frames.
     """
     fitted, kept = OutputMoments.empty(0, 0), OutputMoments.empty(0, 0)
@@ -142,7 +142,7 @@ STRENGTHS = tuple(10.0**power for power in range(-8, 3))
 
 
 def refitted(fitted: OutputMoments, kept: OutputMoments, weights: Array) -> Array:
-    """Weights that give the original's results better: ridge regression towards those there are.
+    """Return output weights that fit the original's results better: ridge regression towards the given weights.
 
     (C^T C + s I) W = C^T Y + s W_0, with the s that does best on frames that it was not fitted to; W_0 itself where
     none does better. Plain least squares overfits small calibration sets.

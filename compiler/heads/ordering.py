@@ -16,15 +16,15 @@ from compiler.operator_views.axes import axis_of, changed_axes, perm_of
 def in_order(
     model: ir.Model, reader: ir.Node, value: ir.Value, axis: int, order: Sequence[int], stamp: str
 ) -> ir.Value:
-    """The entries of a value along an axis, in another order.
+    """Return the entries of a value along an axis, in another order.
 
     Args:
         model: the graph.
-        reader: in front of which nodes are written.
-        value: what it reads.
-        axis: of the heads, from the front.
-        order: for every place, the head that comes there.
-        stamp: the pass.
+        reader: the node in front of which nodes are written.
+        value: the value that `reader` reads.
+        axis: the heads axis, counted from the front.
+        order: the old index of the head at each new index.
+        stamp: name of the pass.
     """
     if list(order) == list(range(len(order))):
         return value
@@ -66,7 +66,7 @@ class _Ordering:
         return output
 
     def _operands(self, node: ir.Node, rank: int, axis: int) -> dict[int, int] | None:
-        """Operands in which the heads lie, and where; None where that is not known."""
+        """Return the heads axis of each operand that has one; None where it is not known."""
         first = [graphs.dims_of(each) if each is not None else None for each in node.inputs]
         if node.op_type in ELEMENTWISE and None not in first:
             places = {at: axis - rank + len(dims) for at, dims in enumerate(first) if dims is not None}

@@ -55,7 +55,7 @@ class Part:
         self.inputs = {str(value.name) for value in copy.graph.inputs}
 
     def __call__(self, array: Real) -> Real:
-        """What comes of an array of `shape`."""
+        """Run the part on an array of `shape` and return its result."""
         feed = {name: each for name, each in self.feed.items() if name in self.inputs}
         feed[f"given.{self.given}"] = array.astype(np.float32)
         found: Real = self.session.run([self.wanted], feed)[0].astype(np.float64)
@@ -63,7 +63,7 @@ class Part:
 
 
 def _shape_in(model: ir.Model, value: ir.Value, feed: Feed) -> tuple[int, ...]:
-    """The shape of a value for one feed."""
+    """Return the shape of a value for one feed."""
     sizes: dict[Dim, int] = {}
     for name, given in graphs.inputs_named(model).items():
         if name in feed:
@@ -93,10 +93,10 @@ class Affine:
 
 
 def projection(model: ir.Model, heads: Heads, feed: Feed) -> Affine:
-    """What is computed of the source for all heads, channels of a head side by side.
+    """Return the affine map from the source to all heads, channels of a head side by side.
 
     Raises:
-        Refused: frames are treated differently, or it is no affine map.
+        Refused: the map differs between frames, or is not affine.
     """
     part = Part(model, str(rows_projected(heads).value.name), str(heads.value.name), feed)
 
@@ -109,7 +109,7 @@ def projection(model: ir.Model, heads: Heads, feed: Feed) -> Affine:
 
 
 def output_projection(model: ir.Model, attention: Attention, feed: Feed) -> Affine:
-    """What is computed of the context [batch, heads, time, d], channels of a head side by side."""
+    """Return the affine map from the context [batch, heads, time, d] to the output, channels of a head side by side."""
     part = Part(model, str(attention.context.outputs[0].name), str(attention.output.outputs[0].name), feed)
     _, count, frames, size = part.shape
 
@@ -148,23 +148,23 @@ OPERAND, TURNED = (1, 2, 3), (1, 3, 2)
 
 
 def turning(model: ir.Model, heads: Heads, feed: Feed, axes: tuple[int, int, int] = OPERAND) -> Real:
-    """What the path behind the heads does to the channels of each frame, float64 [frames, d in, d out].
+    """Return the linear map of the path behind the heads on each frame's channels, float64 [frames, d in, d out].
 
     Args:
         model: the graph.
-        heads: where the path lies.
+        heads: the path.
         feed: one row.
-        axes: where the operand has heads, frames and channels.
+        axes: the operand's axes of heads, frames and channels.
 
     Raises:
-        Refused: it does not treat all heads alike, or it is not linear.
+        Refused: the map differs between heads, or is not linear.
     """
     part = Part(model, str(heads.value.name), str(heads.operand.name), feed)
 
     laid_out = (heads.batch_axis, heads.heads_axis, heads.time_axis)
 
     def run(array: Real) -> Real:
-        """[heads, frames, d] in and out."""
+        """Run the path on [heads, frames, d], and return its result in that layout."""
         found = part(np.moveaxis(array[np.newaxis], (0, 1, 2), laid_out))[0]
         laid: Real = found.transpose([axis - 1 for axis in axes])
         return laid
@@ -191,11 +191,11 @@ def turning(model: ir.Model, heads: Heads, feed: Feed, axes: tuple[int, int, int
 
 
 def channels_of(queries: Real, keys: Real) -> Channels:
-    """How channels may be mixed between the projections and the scores.
+    """Return which channels may be mixed freely, and in which pairs, between projections and scores.
 
     Args:
-        queries: what the path does to queries, [frames, d, d].
-        keys: and to keys.
+        queries: the path's map on queries, [frames, d, d].
+        keys: the path's map on keys, [frames, d, d].
 
     Raises:
         Refused: a path mixes channels in another way than position by position in pairs.
@@ -220,7 +220,7 @@ def channels_of(queries: Real, keys: Real) -> Channels:
 
 
 def _parts(table: Real) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Channels that hang together: which go in, which come out."""
+    """Return the connected components of channels, as input and output channels."""
     joined = np.abs(table).max(axis=0) > CLOSE * np.abs(table).max()
     left = set(range(joined.shape[0]))
     found = []
@@ -238,7 +238,7 @@ def _parts(table: Real) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
 
 
 def _turns(table: Real, inside: tuple[int, ...], outside: tuple[int, ...]) -> bool:
-    """Whether every frame's 2 x 2 block is a rotation times a factor, which complex numbers commute with."""
+    """Whether every frame's 2 x 2 block is a rotation times a factor, so that complex factors commute with it."""
     block = table[:, inside][:, :, outside]
     close = CLOSE * np.abs(block).max()
     return bool(

@@ -49,10 +49,10 @@ def merged_weights(site: Site, partition: Partition, keys: Sequence[Maps], value
     """Fold the maps of every group into the projections.
 
     Args:
-        site: the attention as it was.
+        site: the attention before merging.
         partition: heads of every group.
         keys: the maps of every group's keys.
-        values: and of its values.
+        values: the maps of every group's values.
     """
     heads, size = site.attention.heads, site.attention.size
 
@@ -60,7 +60,7 @@ def merged_weights(site: Site, partition: Partition, keys: Sequence[Maps], value
         return affine.weights.reshape(-1, heads, size), affine.bias.reshape(heads, size)
 
     def projected(affine: Affine, maps: Sequence[Array]) -> Affine:
-        """What the heads of each group share; maps are [heads of the group, d, d]."""
+        """Return the shared projection of each group; maps are [heads of the group, d, d]."""
         weights, bias = by_head(affine)
         columns = [np.einsum("whi,hij->wj", weights[:, list(g)], m) for g, m in zip(partition, maps, strict=True)]
         offsets = [np.einsum("hi,hij->j", bias[list(g)], m) for g, m in zip(partition, maps, strict=True)]
@@ -94,7 +94,7 @@ class Merged:
 
 
 def require_rewritable(attention: Attention) -> None:
-    """Refuse what cannot be written with shared keys.
+    """Refuse an attention that cannot be written with shared keys.
 
     Raises:
         Refused: a value in between is read by something else, or is not laid out as heads.
@@ -122,7 +122,7 @@ def require_rewritable(attention: Attention) -> None:
 
 
 def _require_sizes_elsewhere(heads: Heads) -> None:
-    """Refuse a path whose number of heads is asked for."""
+    """Refuse a path whose number of heads another node reads."""
     axes = {heads.value: heads.heads_axis, **{node.outputs[0]: axis for node, axis in heads_along(heads)}}
     for value, axis in axes.items():
         for node in graphs.consumers_of(value):
@@ -131,7 +131,7 @@ def _require_sizes_elsewhere(heads: Heads) -> None:
 
 
 def _counts(shape: ir.Node, axis: int, rank: int) -> bool:
-    """Whether the size of an axis is read of a shape: it is among the entries, and not all readers cut others out."""
+    """Whether the size of an axis is read from a Shape: it is returned, and some reader does not exclude it."""
     start, end = graphs.int_attribute(shape, "start", 0), graphs.int_attribute(shape, "end", rank)
     entries = list(range(rank))[start:end]
     if axis not in entries:
@@ -141,7 +141,7 @@ def _counts(shape: ir.Node, axis: int, rank: int) -> bool:
 
 
 def _cut_out(node: ir.Node, entries: list[int]) -> list[int] | None:
-    """The entries of a vector that a node gives; None where it is not known."""
+    """Return the entries of a vector that a node selects; None where they are not known."""
     if graphs.is_op(node, "Gather"):
         places = graphs.array_of(node.inputs[1])
         return None if places is None else [entries[at] for at in places.reshape(-1).tolist()]
@@ -151,7 +151,7 @@ def _cut_out(node: ir.Node, entries: list[int]) -> list[int] | None:
 
 
 def _head_axis(value: ir.Value, heads: int) -> int | None:
-    """Where an operand of the scores has the heads; None where all heads get the same."""
+    """Return the heads axis of an operand of the scores; None where all heads share its entries."""
     dims = graphs.dims_of(value)
     if dims is None or len(dims) > 4:
         raise Refused(f"expected {value.name} to be laid out as the scores are, got {value.shape}")
@@ -163,10 +163,10 @@ def _head_axis(value: ir.Value, heads: int) -> int | None:
 
 
 def _parts_of_sizes(node: ir.Node) -> list[tuple[ir.Value, int]]:
-    """The constants and computed values that make up the sizes that a node states, and how many each holds.
+    """Return the constants and computed values that make up a node's target sizes, each with its number of entries.
 
     Raises:
-        Refused: they are computed in another way.
+        Refused: the sizes are computed in another way.
     """
     stated = node.inputs[1]
     joined = None if stated is None else stated.producer()
@@ -209,7 +209,7 @@ class Rewriter:
         self.each = len(partition[0])
 
     def write(self) -> Merged:
-        """Replace the attention; what nothing reads any more stays for `prune`."""
+        """Replace the attention; `prune` removes nodes that are no longer read."""
         attention, groups = self.attention, self.groups
         self._project(attention.query, self.weights.query, attention.heads)
         for heads, weights in ((attention.key, self.weights.key), (attention.value, self.weights.value)):
@@ -238,7 +238,7 @@ class Rewriter:
         graphs.take_over(self.model, heads.value, found)
 
     def _resize(self, heads: Heads) -> None:
-        """Write the number of groups for that of heads into the sizes that the path states."""
+        """Replace the number of heads by that of groups in the target sizes along a path."""
         for node, axis in heads_along(heads):
             if graphs.is_op(node, "Reshape", "Expand"):
                 insert = graphs.Inserter(self.model, self.stamp, before=node)
@@ -248,7 +248,7 @@ class Rewriter:
                 output.shape = None
 
     def _narrow(self, heads: Heads) -> None:
-        """Let the cache along a path hold groups."""
+        """Resize the cache along a path to the number of groups."""
         if heads.cache is None:
             return
         dims = list(graphs.dims_of(heads.cache.value) or ())
@@ -259,7 +259,7 @@ class Rewriter:
                 output.shape = None
 
     def _sizes(self, insert: graphs.Inserter, node: ir.Node, axis: int) -> ir.Value:
-        """The sizes that a node states, with the number of groups at an axis; 0 and -1 stay."""
+        """Return a node's target sizes with the number of groups at an axis; 0 and -1 stay."""
         parts, at = [], 0
         for part, length in _parts_of_sizes(node):
             array = graphs.array_of(part)
@@ -274,7 +274,7 @@ class Rewriter:
         return insert.op("Concat", parts, {"axis": 0}, name=f"{node.name}_sizes", dtype=ir.DataType.INT64)
 
     def _widen(self, reader: ir.Node, at: int, *, shared: bool) -> None:
-        """Give an operand of a product its axis of the heads of a group: one for all of them, or each its own."""
+        """Add an axis of the heads of a group to an operand: of size 1 where they share it, else of their number."""
         operand = reader.inputs[at]
         assert operand is not None
         insert = graphs.Inserter(self.model, self.stamp, before=reader)
@@ -333,7 +333,7 @@ class Rewriter:
 
 
 def _projected(insert: graphs.Inserter, source: ir.Value, affine: Affine, stem: str) -> tuple[ir.Node, ir.Value]:
-    """The product with the weights, and what it gives with the bias."""
+    """Write a projection; return the product's node, and the result after the bias."""
     weights = insert.constant(affine.weights.astype(np.float32), f"{stem}_weights")
     found = insert.op("MatMul", [source, weights], name=stem)
     product = found.producer()

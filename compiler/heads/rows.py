@@ -38,15 +38,15 @@ class Rows:
 
 
 def rows_of(operand: ir.Value, batch: Dim, time: Dim) -> Rows:
-    """Find the rows of what a projection reads.
+    """Find the rows that a projection reads.
 
     Args:
         operand: [batch, time, width], [time, batch, width], or either of them with the first two axes merged.
-        batch: how many sequences there are.
-        time: how many frames each has.
+        batch: number of sequences.
+        time: number of frames of each sequence.
 
     Raises:
-        Refused: it is none of these, or the axes are not known to be merged in front of it.
+        Refused: the operand has another layout, or its axes are not known to be merged before it.
     """
     apart = operand
     while len(graphs.dims_of(apart) or ()) == 2 and graphs.is_op(apart.producer(), *KEEP_ORDER):
@@ -63,10 +63,10 @@ def rows_of(operand: ir.Value, batch: Dim, time: Dim) -> Rows:
 
 
 def rows_projected(heads: Heads) -> Rows:
-    """The rows that are projected for queries, keys or values, [batch, time, width] or [time, batch, width].
+    """Return the rows that are projected to queries, keys or values, [batch, time, width] or [time, batch, width].
 
     Raises:
-        Refused: they are laid out in another way.
+        Refused: they have another layout.
     """
     operand, dims = heads.product.inputs[0], graphs.dims_of(heads.value)
     assert operand is not None and dims is not None
@@ -77,10 +77,10 @@ def rows_projected(heads: Heads) -> Rows:
 
 
 def rows_behind(attention: Attention) -> Rows:
-    """The rows that the projection behind reads and gives.
+    """Return the rows that the output projection reads.
 
     Raises:
-        Refused: they are laid out in another way.
+        Refused: they have another layout.
     """
     operand, dims = attention.output.inputs[0], graphs.dims_of(attention.query.value)
     assert operand is not None and dims is not None

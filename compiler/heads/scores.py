@@ -34,14 +34,14 @@ class Step:
 
     @property
     def other(self) -> ir.Value:
-        """The factor, the term, or what tells which places are seen."""
+        """Return the operand that is a factor, a term, or a mask's condition."""
         value = self.node.inputs[1 - self.at]
         assert value is not None
         return value
 
     @property
     def number(self) -> float:
-        """The number that a factor multiplies by, or that hidden positions get."""
+        """Return the number that a factor multiplies by, or that a mask writes."""
         array = graphs.array_of(self.node.inputs[2] if self.is_mask else self.other)
         assert array is not None
         number = float(array.reshape(()))
@@ -49,12 +49,12 @@ class Step:
 
     @property
     def is_mask(self) -> bool:
-        """Whether it hides places."""
+        """Whether the step masks scores."""
         return self.node.op_type == "Where"
 
     @property
     def is_factor(self) -> bool:
-        """Whether it multiplies with a number."""
+        """Whether the step multiplies by a constant."""
         return self.node.op_type in ("Mul", "Div")
 
 
@@ -79,26 +79,26 @@ class Scores:
 
     @property
     def masks(self) -> tuple[Step, ...]:
-        """The steps that hide places."""
+        """Return the steps that mask scores."""
         return tuple(step for step in self.steps if step.is_mask)
 
     @property
     def scale(self) -> float:
-        """What the product is multiplied with."""
+        """Return the factor that scales the product."""
         return self.factor_from(0)
 
     @property
     def fills(self) -> tuple[float, ...]:
-        """What hidden places have at the softmax, by mask."""
+        """Return the score of masked positions at the softmax, for each mask."""
         return tuple(step.number * self.factor_from(at) for at, step in enumerate(self.steps) if step.is_mask)
 
     def factor_from(self, place: int) -> float:
-        """What the result of a step's operand is multiplied with on its way to the softmax."""
+        """Return the product of the factors applied between a step's operand and the softmax."""
         return math.prod((step.number for step in self.steps[place:] if step.is_factor), start=1.0)
 
 
 def weights_for_values(softmax: ir.Node) -> ir.Node | None:
-    """The product of two computed values that reads a softmax as its first operand, through what may lie between."""
+    """Return the product of a softmax's weights, possibly moved, with values; None where there is none."""
     waiting, seen = [softmax], {softmax}
     while waiting:
         node = waiting.pop()
@@ -112,7 +112,7 @@ def weights_for_values(softmax: ir.Node) -> ir.Node | None:
 
 
 def read_scores(softmax: ir.Node) -> Scores | str:
-    """What lies around a softmax, or why it is no attention of this form."""
+    """Return the structure of the scores around a softmax, or why it is no such attention."""
     weights = softmax.outputs[0]
     rank = len(graphs.dims_of(weights) or ())
     if not rank or axis_of(softmax, rank) != rank - 1:
@@ -134,7 +134,7 @@ def read_scores(softmax: ir.Node) -> Scores | str:
 
 
 def _steps(value: ir.Value | None) -> tuple[ir.Node, list[Step]] | str:
-    """The product that scores come from, and the steps from there up to a value; or why there is none."""
+    """Return the product that scores come from, and the steps after it up to a value; or why there is none."""
     node = None if value is None else value.producer()
     if value is None or node is None:
         return "expected a product of queries and keys, got none"
@@ -153,7 +153,7 @@ def _steps(value: ir.Value | None) -> tuple[ir.Node, list[Step]] | str:
 
 
 def _read(node: ir.Node) -> list[Step]:
-    """The ways to see a node as a step."""
+    """Return every interpretation of a node as a step."""
     if graphs.is_op(node, "Add"):
         return [Step(node, at) for at in (0, 1)]
     if graphs.is_op(node, "Div"):
@@ -169,7 +169,7 @@ def _is_number(value: ir.Value | None) -> bool:
 
 
 def _clears(node: ir.Node, weights: ir.Value, steps: Sequence[Step]) -> bool:
-    """Whether a node gives rows in which nothing is seen weights of 0, by the only condition that hides scores."""
+    """Whether a node zeroes the weights of fully masked rows, by the condition of the only mask."""
     if not graphs.is_op(node, "Where") or node.inputs[1] is not weights or not _is_number(node.inputs[2]):
         return False
     seen = [step.other for step in steps if step.is_mask]

@@ -43,7 +43,7 @@ class Channels:
 
     @property
     def size(self) -> int:
-        """Channels of a head."""
+        """Return the number of channels of a head."""
         return len(self.free) + 2 * len(self.pairs)
 
 
@@ -65,12 +65,12 @@ Method = Callable[[Array, Array, Channels], Maps]
 
 
 def optimal(moments: Array, metrics: Array, channels: Channels) -> Maps:
-    """The maps that lose least, and that leave what is shared about as large as the heads were.
+    """Return the maps of least error, which keep the shared channels about as large as the heads' were.
 
     Args:
         moments: sum over frames of x_h[i] x_g[j], float64 [heads, d, heads, d].
         metrics: M_h, float64 [heads, d, d], positive semidefinite.
-        channels: what may be mixed.
+        channels: the channels that may be mixed.
     """
     heads, size = metrics.shape[:2]
     to_shared, from_shared = np.zeros((2, heads, size, size))
@@ -95,7 +95,7 @@ def optimal(moments: Array, metrics: Array, channels: Channels) -> Maps:
 
 
 def mean(moments: Array, metrics: Array, channels: Channels) -> Maps:
-    """The heads' mean, read as it is."""
+    """Return maps to the mean of the heads, read unchanged by each head."""
     del moments, channels
     heads, size = metrics.shape[:2]
     same = np.broadcast_to(np.eye(size), (heads, size, size))
@@ -103,7 +103,7 @@ def mean(moments: Array, metrics: Array, channels: Channels) -> Maps:
 
 
 def rotated_mean(moments: Array, metrics: Array, channels: Channels) -> Maps:
-    """The mean of heads that are turned to each other first: rotations of the free channels, phases of the pairs."""
+    """Return maps to the mean of aligned heads: rotations of the free channels, phases of the pairs."""
     heads, size = metrics.shape[:2]
     turns = np.zeros((heads, size, size))
     free = np.array(channels.free, dtype=np.intp)
@@ -129,7 +129,7 @@ METHODS: dict[str, Method] = {"optimal": optimal, "mean": mean, "rotated_mean": 
 
 
 def lost(moments: Array, metrics: Array, maps: Maps) -> float:
-    """sum_h |(x_h - m B_h) R_h|^2 over the frames of the moments."""
+    """Return the error sum_h |(x_h - m B_h) R_h|^2 over the frames of the moments."""
     heads, size = metrics.shape[:2]
     flat = moments.reshape(heads * size, heads * size)
     # x_h - m B_h as a map of all heads' channels, [heads * d, heads, d]
@@ -141,18 +141,18 @@ def lost(moments: Array, metrics: Array, maps: Maps) -> float:
 
 
 def energy(moments: Array, metrics: Array) -> float:
-    """sum_h |x_h R_h|^2: what is lost when nothing is kept."""
+    """Return sum_h |x_h R_h|^2, the error when all heads are dropped."""
     return float(np.einsum("hihj,hji->", moments, metrics))
 
 
 def of_group(moments: Array, metrics: Array, heads: Sequence[int]) -> tuple[Array, Array]:
-    """The moments and metrics of some of the heads."""
+    """Return the moments and metrics of some of the heads."""
     index = np.array(heads, dtype=np.intp)
     return moments[index][:, :, index], metrics[index]
 
 
 def _roots(metrics: Array) -> Array:
-    """R_h with R_h R_h^T = M_h, kept invertible."""
+    """Return R_h with R_h R_h^T = M_h, kept invertible."""
     size = metrics.shape[1]
     scale = np.trace(metrics, axis1=1, axis2=2) / size
     floor = np.maximum(scale * JITTER, np.finfo(np.float32).tiny)
@@ -161,7 +161,7 @@ def _roots(metrics: Array) -> Array:
 
 
 def _leading(hermitian: npt.NDArray[np.complexfloating] | Array, count: int) -> npt.NDArray[np.complexfloating] | Array:
-    """The eigenvectors of the largest eigenvalues, [n, count], largest first."""
+    """Return the eigenvectors of the largest eigenvalues, [n, count], largest first."""
     _, vectors = np.linalg.eigh(hermitian)
     leading = vectors[:, ::-1][:, :count]
     # a sign, or phase, that does not hang on the library: the largest entry is positive
@@ -171,7 +171,7 @@ def _leading(hermitian: npt.NDArray[np.complexfloating] | Array, count: int) -> 
 
 
 def _complex_moments(moments: Array, pair: tuple[int, int]) -> npt.NDArray[np.complexfloating]:
-    """The sum over frames of conj(z_h) z_g, complex [heads, heads], where z = real + i imaginary channel."""
+    """Return the sum over frames of conj(z_h) z_g, complex [heads, heads], where z = real + i imaginary channel."""
     real, imaginary = pair
     a = moments[:, real, :, real] + moments[:, imaginary, :, imaginary]
     b = moments[:, real, :, imaginary] - moments[:, imaginary, :, real]
@@ -187,7 +187,7 @@ def _power(metrics: Array, pair: tuple[int, int]) -> Array:
 
 
 def _put(maps: Array, pair: tuple[int, int], factors: npt.NDArray[np.complexfloating] | Array) -> None:
-    """Write multiplication by a complex number per head into real maps of row vectors."""
+    """Write the multiplication by one complex number per head into real maps of row vectors."""
     real, imaginary = pair
     maps[:, real, real] = maps[:, imaginary, imaginary] = np.real(factors)
     maps[:, real, imaginary] = np.imag(factors)

@@ -34,7 +34,7 @@ class SharedState:
     maps: Array
 
     def of(self, array: Array) -> Array:
-        """What the groups have, of what the heads had."""
+        """Return the groups' state, from the heads' state."""
         axes = (self.heads_axis, self.channels_axis)
         heads = np.moveaxis(array, axes, (-2, -1))[..., self.order, :]
         apart = heads.reshape(*heads.shape[:-2], *self.maps.shape[:2], heads.shape[-1])
@@ -54,7 +54,7 @@ class SharedStates(StateMap):
         return {name: self.states[name].of(array) if name in self.states else array for name, array in states.items()}
 
     def arrays(self) -> dict[str, Array]:
-        """All it holds, to be kept."""
+        """Return all maps as arrays, for storing."""
         found: dict[str, Array] = {}
         for name, each in self.states.items():
             axes = np.array([each.heads_axis, each.channels_axis], np.int64)
@@ -63,7 +63,7 @@ class SharedStates(StateMap):
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, Array]) -> "SharedStates":
-        """What `arrays` gave."""
+        """Return the maps from the arrays that `arrays` returned."""
         found = {}
         for name in dict.fromkeys(key.rpartition("/")[0] for key in arrays):
             heads_axis, channels_axis = map(int, arrays[f"{name}/axes"])
@@ -72,15 +72,15 @@ class SharedStates(StateMap):
 
 
 def in_channels_of(table: Real, maps: Real, name: str) -> Real:
-    """Maps of channels as they are projected, as maps of what is cached of them.
+    """Return maps on projected channels as maps on the cached channels.
 
     Args:
-        table: what lies between the two does to the channels of each frame, [frames, d, d].
+        table: the map from projected to cached channels of each frame, [frames, d, d].
         maps: A_h, [heads, d, d].
-        name: of the cache.
+        name: name of the cache.
 
     Raises:
-        Refused: they depend on the frame.
+        Refused: the maps depend on the frame.
     """
     found: Real = np.einsum("ij,hjk,kl->hil", np.linalg.pinv(table[0]), maps, table[0], optimize=True)
     expected = np.einsum("hij,tjk->htik", maps, table, optimize=True)

@@ -40,27 +40,27 @@ class Site:
 
     @property
     def values(self) -> Channels:
-        """Channels of values may be mixed freely: nothing lies between them and the projection behind but sums."""
+        """Return that all channels of values may be mixed, as the output projection is linear in them."""
         return Channels(tuple(range(self.attention.size)))
 
     @property
     def value_metrics(self) -> Array:
-        """O_h O_h^T, float64 [heads, d, d]."""
+        """Return O_h O_h^T of the output projection, float64 [heads, d, d]."""
         heads = self.output.weights.reshape(self.attention.heads, self.attention.size, -1)
         found: Array = np.einsum("hid,hjd->hij", heads, heads)
         return found
 
 
 def site_of(model: ir.Model, attention: Attention, feed: Feed) -> Site:
-    """Find out what an attention computes.
+    """Return the projections and maps that an attention computes, found by running it.
 
     Args:
         model: the graph.
-        attention: where it lies.
+        attention: the attention.
         feed: all inputs of one call of one row.
 
     Raises:
-        Refused: a part is not what sharing takes for granted.
+        Refused: a part has a form that sharing does not support.
     """
     queries = probing.turning(model, attention.query, feed)
     keys = probing.turning(model, attention.key, feed, probing.TURNED)

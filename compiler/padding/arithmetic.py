@@ -24,7 +24,7 @@ class Arithmetic:
         self.made: dict[Dim, ir.Value] = {}
 
     def value(self, size: Dim) -> ir.Value:
-        """The int64 value of an expression.
+        """Return the int64 value of an expression.
 
         Raises:
             Refused: the expression holds an operation that is not integer arithmetic.
@@ -56,7 +56,7 @@ class Arithmetic:
         raise refuse(f"the size {size} cannot be computed", "write the model with +, -, *, //, min and max on sizes")
 
     def _floor(self, inner: sympy.Expr) -> ir.Value:
-        """Floor division that is right for negative numerators, where ONNX rounds towards zero."""
+        """Write a floor division that is right for negative numerators, as ONNX rounds towards zero."""
         numerator, denominator = sympy.fraction(sympy.together(inner))
         if denominator == 1:
             return self.value(numerator)

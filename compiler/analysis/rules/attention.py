@@ -10,12 +10,12 @@ from compiler.analysis.transfer import stored
 
 
 def rotary(case: Case) -> Verdict:
-    """RotaryEmbedding: every frame is rotated by the angles of its position, or by angles of its own."""
+    """Judge RotaryEmbedding: every frame is rotated by the angles of its position, or by its own angles."""
     return rotated(case, (1, 2), 3 if case.has(3) else None)
 
 
 def rotated(case: Case, angles: tuple[int, int], positions: int | None) -> Verdict:
-    """Every frame of the first operand, [batch, heads, time, size] or [batch, time, heads * size], rotated.
+    """Judge a rotation of frames of the first operand, [batch, heads, time, size] or [batch, time, heads * size].
 
     Args:
         case: the node.

@@ -31,7 +31,7 @@ EXACT_BELOW = 2.0**53
 
 
 def comparison(case: Case) -> Verdict:
-    """Comparison of broadcast inputs; positions against positions or lengths are decided by region."""
+    """Judge a comparison; positions compared with positions or lengths are decided by region."""
     rank = len(case.out_dims())
     numbers = any(case.fact(operand).is_number for operand in (0, 1))
     if numbers and _by_position(case, VALID, rank) is None:
@@ -52,7 +52,7 @@ def comparison(case: Case) -> Verdict:
 
 
 def _by_position(case: Case, region: Region, rank: int) -> Interval | None:
-    """The truth that follows from how far apart two positions are."""
+    """Return the truth that follows from the distance of two positions; None where it is not known."""
     apart = difference(case, region, rank)
     return None if apart is None else _decided(case.op, apart, ZERO)
 
@@ -68,7 +68,7 @@ def _by_content(case: Case, a: Interval, b: Interval) -> Interval:
 
 
 def _blurred(case: Case, x: Interval) -> Interval:
-    """Bounds with room for rounding; what touches them is left open. A constant is exact."""
+    """Widen bounds by one rounding step; a constant stays exact."""
     if x.is_constant:
         return x
     wider = stored(x, case.dtype())
@@ -81,7 +81,7 @@ def _decided(op: str, a: Interval, b: Interval) -> Interval | None:
 
 
 def logic(case: Case) -> Verdict:
-    """And, Or, Xor."""
+    """Judge And, Or, Xor."""
     alone = lengths_alone(case)
     if alone is not None:
         return alone

@@ -34,7 +34,7 @@ TYPICAL = 256
 
 
 def matmul(case: Case) -> Verdict:
-    """MatMul of any ranks, as the Einsum it is."""
+    """Judge MatMul of any ranks, as the Einsum it is."""
     ranks = case.rank(0), case.rank(1)
     if 0 in ranks:
         raise refuse("MatMul of a scalar", "multiply elementwise")
@@ -46,7 +46,7 @@ def matmul(case: Case) -> Verdict:
 
 
 def gemm(case: Case) -> Verdict:
-    """Gemm: a matrix product of two matrices, transposed or not, plus a broadcast term."""
+    """Judge Gemm: a product of two matrices, transposed or not, plus a broadcast term."""
     first = ["summed", "row"] if case.int_attribute("transA", 0) else ["row", "summed"]
     second = ["column", "summed"] if case.int_attribute("transB", 0) else ["summed", "column"]
     term = ["row", "column"][2 - case.rank(2) :] if case.has(2) else None
@@ -56,7 +56,7 @@ def gemm(case: Case) -> Verdict:
 
 
 def einsum(case: Case) -> Verdict:
-    """Einsum, with or without an explicit result."""
+    """Judge Einsum, with or without an explicit result."""
     equation = str(case.attribute("equation", "")).replace(" ", "")
     left, arrow, right = equation.partition("->")
     written = left.split(",")
@@ -79,7 +79,7 @@ _DOTS = "axis "
 
 
 def _labels(term: str, rank: int, equation: str) -> list[str]:
-    """One label per axis; those that an ellipsis stands for are counted from their right end."""
+    """Return one label per axis; those of an ellipsis are counted from its right end."""
     before, dots, behind = term.partition("...")
     left_out = rank - len(before) - len(behind)
     if left_out < 0 or (left_out and not dots):
@@ -95,7 +95,7 @@ def product(
     alpha: float = 1.0,
     beta: float = 1.0,
 ) -> Verdict:
-    """A sum of products over the labels that are not in the result: alpha * sum of products + beta * operand 2.
+    """Judge a sum of products over the labels that are not in the result: alpha * sum of products + beta * operand 2.
 
     Args:
         case: the node; its first operands are the factors.
@@ -103,10 +103,10 @@ def product(
         result: labels of the output's axes.
         added: labels of the last axes of operand 2, where it is added to the product.
         alpha: factor of the product.
-        beta: factor of what is added.
+        beta: factor of the added term.
 
     Raises:
-        Refused: a label is padded in one factor and has other entries in another, or rows would be summed.
+        Refused: a label is laid out differently in two factors, or rows would be summed.
     """
     layouts = _layouts(case, terms)
     cleaned: list[str] = []
@@ -143,7 +143,7 @@ def product(
 
 
 def _layouts(case: Case, terms: Sequence[Sequence[str]]) -> dict[str, Axis]:
-    """The layout of every tracked label."""
+    """Return the layout of every tracked label."""
     found: dict[str, Axis] = {}
     for operand, term in enumerate(terms):
         for at, layout in case.fact(operand).axes:
@@ -162,7 +162,7 @@ def _layouts(case: Case, terms: Sequence[Sequence[str]]) -> dict[str, Axis]:
 
 
 def _join_added(case: Case, added: Sequence[str], layouts: dict[str, Axis]) -> None:
-    """What is added has the layout of the product, or one entry."""
+    """Require that an added term has the layout of the product, or size 1, along each axis."""
     for at, label in enumerate(added):
         own = case.fact(2).axis(at)
         if own != layouts.get(label) and (own is not None or case.dims(2)[at] != 1):
@@ -180,16 +180,16 @@ def _text(layout: Axis) -> str:
 def _clean(
     case: Case, terms: Sequence[Sequence[str]], result: Sequence[str], label: str, cleaned: Sequence[str]
 ) -> list[Assumption]:
-    """Make the padding of a summed label add zero at the valid places of the result, with as few fills as possible.
+    """Fill as little padding of a summed label as needed, so that it adds zero to valid entries of the result.
 
-    It does where it is zero in one factor and finite in the others. Places in the padding of labels cleaned before add
+    Padding adds zero where it is zero in one factor and finite in the others. The padding of labels cleaned before adds
     zero already.
 
     Returns:
-        What is taken for granted of factors that have no padding there: that zeros times them are zeros.
+        The assumptions on factors without padding there: that zero times their entries is zero.
 
     Raises:
-        Refused: such a factor is a constant that is not finite.
+        Refused: such a factor is a constant with infinite or NaN entries.
     """
     holders = [
         (operand, term.index(label))
@@ -198,7 +198,7 @@ def _clean(
     ]
 
     def summed(operand: int, *, padding: bool) -> Interval:
-        """What is read along the summed axes at valid places of the result, in the padding of the label or of any."""
+        """Return the interval of what valid entries of the result sum, in a label's padding or anywhere."""
         fact, term = case.fact(operand), terms[operand]
         return iv.hull(
             *(
@@ -235,14 +235,14 @@ def _clean(
 
 
 def _is_softmax(value: ir.Value | None) -> bool:
-    """Whether a Softmax gave a value, moved about since: beside a masked entry that is NaN, the valid ones are, too."""
+    """Whether a value is a Softmax's, possibly moved: where a masked entry is NaN, valid entries are, too."""
     while value is not None and (node := value.producer()) is not None and graphs.is_op(node, *MOVED):
         value = node.inputs[0]
     return value is not None and graphs.is_op(value.producer(), "Softmax")
 
 
 def _cost(case: Case, operand: int) -> tuple[bool, float]:
-    """What it takes to overwrite padding: a place for the batch, and one pass over the value."""
+    """Return the cost of filling padding: whether an axis for the batch is missing, and the size of the value."""
     fact, dims = case.fact(operand), case.dims(operand)
     has_place = fact.rows_axis is not None or case.batch is None or (dims[0] == 1 and fact.axis(0) is None)
     return not has_place, math.prod(float(dim) if isinstance(dim, int) else TYPICAL for dim in dims)
@@ -252,14 +252,14 @@ def _cost(case: Case, operand: int) -> tuple[bool, float]:
 
 
 def _read(fact: Fact, term: Sequence[str], labels: Iterable[str]) -> Interval:
-    """What lies in the padding of some labels, and in no other."""
+    """Return the interval of entries in the padding of exactly these labels."""
     return fact.content(at for at in fact.padded if term[at] in labels)
 
 
 def _total(
     case: Case, terms: Sequence[Sequence[str]], result: Sequence[str], labels: set[str], dtype: ir.DataType
 ) -> Interval:
-    """Bounds of the sum of products at the places of a region, given by labels."""
+    """Return bounds of the sum of products in a region, given by its labels."""
     facts = [case.fact(operand) for operand in range(len(terms))]
     summed = sorted({term[at] for fact, term in zip(facts, terms, strict=True) for at in fact.padded} - set(result))
     subsets = itertools.chain.from_iterable(itertools.combinations(summed, n) for n in range(len(summed) + 1))
@@ -284,7 +284,7 @@ def _total(
 
 
 def _summed_sizes(case: Case, terms: Sequence[Sequence[str]], result: Sequence[str]) -> dict[str, float]:
-    """How many entries lie along every summed label."""
+    """Return the number of entries along every summed label."""
     sizes: dict[str, float] = {}
     for operand, term in enumerate(terms):
         for label, dim in zip(term, case.dims(operand), strict=True):
@@ -294,7 +294,7 @@ def _summed_sizes(case: Case, terms: Sequence[Sequence[str]], result: Sequence[s
 
 
 def _counted(one: Interval, sizes: Iterable[float]) -> Interval:
-    """A sum of as many terms as there are entries, or fewer."""
+    """Return bounds of a sum of at most as many terms as there are entries."""
     count = math.prod(sizes)
     if count == 1.0:
         return one
@@ -309,7 +309,7 @@ def _multiplied(factors: Sequence[Interval]) -> Interval:
 
 
 def _held(bound: Interval, dtype: ir.DataType) -> Interval:
-    """What a type holds of a sum: where one term may overflow, the next may be infinite with the other sign."""
+    """Return bounds of a sum as stored in a type; unbounded where a partial sum may overflow."""
     held = stored(bound, dtype)
     return held if held.is_finite or limits_of(dtype) is not None else ANYTHING
 
@@ -318,7 +318,7 @@ _SUMS: weakref.WeakKeyDictionary[ir.Value, dict[tuple[int, ...], float]] = weakr
 
 
 def _absolute_sums(case: Case, operand: int, axes: Sequence[int]) -> float | None:
-    """The largest sum of absolute values over the summed axes, of a constant or of probabilities; else None."""
+    """Return the largest sum of absolute values over the summed axes of a constant or of probabilities; else None."""
     value = case.node.inputs[operand]
     if value is None or not axes:
         return None
@@ -335,7 +335,7 @@ def _absolute_sums(case: Case, operand: int, axes: Sequence[int]) -> float | Non
 
 
 def sums_to_one(value: ir.Value | None, axis: int) -> bool:
-    """Whether a value holds, along an axis counted from the back, what a Softmax gave, some of it set to zero."""
+    """Whether the entries along an axis, counted from the back, are a Softmax's, or zero in place of them."""
     node = None if value is None else value.producer()
     if value is None or node is None:
         return False

@@ -45,7 +45,7 @@ class Weights:
     is_known: bool = True
 
     def bounds(self, read: Interval, limit: float) -> Interval:
-        """What comes out of entries within an interval; anything where sums may run over."""
+        """Return bounds of the result for entries within an interval; unbounded where sums may overflow."""
         if not read.is_finite:
             return ANYTHING
         if not self.is_known:
@@ -57,7 +57,7 @@ class Weights:
 
 
 def convolution(case: Case) -> Verdict:
-    """Conv, ConvInteger, QLinearConv: a kernel that reads past the last valid entry must read what it reads alone."""
+    """Judge Conv, ConvInteger, QLinearConv: padding that is read must hold what the unpadded program reads."""
     weights = _weights(case)
     windows = windows_of(case, weights.kernel)
     _check_channels(case)
@@ -77,7 +77,7 @@ def convolution(case: Case) -> Verdict:
 
 
 def _operands(case: Case) -> tuple[int, int | None]:
-    """Positions of the weights and of the bias."""
+    """Return the indices of the operands of weights and bias."""
     match case.op:
         case "QLinearConv":
             return 3, 8
@@ -110,7 +110,7 @@ def _weights(case: Case) -> Weights:
 
 
 def _sums(case: Case, operand: int, dims: Sequence[int], group: int) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Sums of the positive and of the negative weights per output channel, and whether these are known.
+    """Return the sums of positive and of negative weights per output channel, and whether they are exact.
 
     Raises:
         Refused: a weight may be infinite, so that zero times it is no zero.
@@ -142,16 +142,16 @@ def _check_channels(case: Case) -> None:
 
 
 def _outer(fact: Fact) -> dict[int, Axis]:
-    """The layout of axis 0, each entry of which is convolved by itself."""
+    """Return the layout of axis 0, whose entries are convolved separately."""
     layout = fact.axis(0)
     return {} if layout is None else {0: layout}
 
 
 def _zero_point(case: Case) -> float:
-    """What an entry holds that stands for zero.
+    """Return the entry that stands for zero.
 
     Raises:
-        Refused: it is computed.
+        Refused: the zero point is computed.
     """
     position = {"ConvInteger": 2, "QLinearConv": 2}.get(case.op)
     if position is None or not case.has(position):
@@ -186,12 +186,12 @@ def _content(
 
 
 def largest_sum(case: Case) -> float:
-    """The largest sum that is surely finite in the type of the first input, with a margin of 30."""
+    """Return the largest sum that is surely finite in the type of the first input, with a margin of 30."""
     return 2000.0 if case.dtype() == ir.DataType.FLOAT16 else iv.LARGEST
 
 
 def transposed_convolution(case: Case) -> Verdict:
-    """ConvTranspose: entry i adds to the places i*stride - begin + dilation*[0, kernel); padding must add zero."""
+    """Judge ConvTranspose: entry i adds to positions i*stride - begin + dilation*[0, kernel); padding must add zero."""
     weights = _weights(case)
     _check_channels(case)
     windows, extra = _transposed_windows(case, weights.kernel)
@@ -217,7 +217,7 @@ def transposed_convolution(case: Case) -> Verdict:
 
 
 def _transposed_windows(case: Case, kernel: tuple[int, ...]) -> tuple[list[Window], tuple[int, ...]]:
-    """The windows and the output padding.
+    """Return the windows and the output padding of a ConvTranspose.
 
     Raises:
         Refused: the pads depend on the size, or runtimes read the attributes differently.
@@ -247,7 +247,7 @@ def _transposed_windows(case: Case, kernel: tuple[int, ...]) -> tuple[list[Windo
 
 
 def _spread(case: Case, at: int, window: Window, extra: int) -> Slid | None:
-    """How a padded axis is spread out; None when the axis is not tracked.
+    """Return how a ConvTranspose spreads out a padded axis; None where the axis is not tracked.
 
     Raises:
         Refused: a gap lies between the valid entries.

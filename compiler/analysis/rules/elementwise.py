@@ -27,7 +27,7 @@ HELD = {"BitwiseAnd", "BitwiseOr", "BitwiseXor", "Max", "Min"}
 
 
 def out_dtype(case: Case) -> ir.DataType:
-    """The element type of the first output; that of the first input where shape inference does not know."""
+    """Return the element type of the first output; that of the first input where it is unknown."""
     found = case.node.outputs[0].dtype
     return case.dtype() if found is None else found
 
@@ -36,7 +36,7 @@ def out_dtype(case: Case) -> ir.DataType:
 
 
 def mapped(case: Case, rule: str, transferred: Unary, index: Index | None = None) -> Verdict:
-    """The verdict on a function of the first operand."""
+    """Return the verdict on an elementwise function of the first operand."""
     alone = lengths_alone(case)
     if alone is not None:
         return alone
@@ -46,7 +46,7 @@ def mapped(case: Case, rule: str, transferred: Unary, index: Index | None = None
 
 
 def unary(case: Case) -> Verdict:
-    """Elementwise function of one input."""
+    """Judge an elementwise function of one input."""
     dtype = out_dtype(case)
     exact = EXACT.get(case.op)
     if exact is not None and case.op == "Sign" and dtype == ir.DataType.INT64:
@@ -58,10 +58,10 @@ def unary(case: Case) -> Verdict:
 
 
 def number_attribute(case: Case, name: str, default: float) -> float:
-    """A number that an attribute states.
+    """Return a number that an attribute states.
 
     Raises:
-        Refused: it is none.
+        Refused: it is not a number.
     """
     value = case.attribute(name, default)
     if not isinstance(value, int | float):
@@ -70,7 +70,7 @@ def number_attribute(case: Case, name: str, default: float) -> float:
 
 
 def parametric(case: Case) -> Verdict:
-    """Activations with parameters."""
+    """Judge activations with parameters."""
     function, dtype = transfer.approximated(_activation(case)), out_dtype(case)
     return mapped(case, "EW1", lambda x: stored(function(x), dtype))
 
@@ -96,7 +96,7 @@ def _activation(case: Case) -> Unary:
 
 
 def _saturating(x: Interval, alpha: float, gamma: float, scaled: bool) -> Interval:
-    """What is gamma * x above 0, gamma * alpha * (exp(x) - 1) below; of x / alpha when scaled."""
+    """Return the image of gamma * x above 0, and gamma * alpha * (exp(x) - 1) below, with x / alpha when scaled."""
     if x.nan or alpha <= 0:
         return ZERO if x.is_zero else ANYTHING
 
@@ -121,7 +121,7 @@ def _shrunk(x: Interval, bias: float, edge: float) -> Interval:
 
 
 def cast(case: Case) -> Verdict:
-    """Cast and CastLike: positions stay positions where the type holds them."""
+    """Judge Cast and CastLike: positions stay positions where the type holds them."""
     to = case.dtype(1) if case.op == "CastLike" else ir.DataType(case.int_attribute("to", 1))
     if to == ir.DataType.STRING:
         raise refuse("Cast to text", "keep numbers")
@@ -132,7 +132,7 @@ def cast(case: Case) -> Verdict:
 
 
 def clip(case: Case) -> Verdict:
-    """Clip between scalars, which may be computed."""
+    """Judge Clip between scalars, which may be computed."""
     alone = lengths_alone(case)
     if alone is not None:
         return alone
@@ -149,7 +149,7 @@ def clip(case: Case) -> Verdict:
 
 
 def _limit(case: Case, operand: int, name: str, end: float) -> Interval:
-    """One end of a Clip; one that is not given is the last finite number."""
+    """Return the interval of one limit of a Clip; where it is not given, of the largest finite number."""
     if case.has(operand):
         if not case.fact(operand).is_plain:
             raise refuse(f"Clip with a {name} of its own for each row", "use Max and Min")
@@ -160,7 +160,7 @@ def _limit(case: Case, operand: int, name: str, end: float) -> Interval:
 
 
 def identity(case: Case) -> Verdict:
-    """Identity: the operand itself."""
+    """Judge Identity: the operand itself."""
     return case.verdict("EW1", "the operand itself", case.fact(), pointwise=True)
 
 
@@ -168,7 +168,7 @@ def identity(case: Case) -> Verdict:
 
 
 def nary(case: Case) -> Verdict:
-    """Elementwise function of several broadcast inputs: a padded axis meets itself, or size 1."""
+    """Judge an elementwise function of several broadcast inputs: a padded axis meets itself, or size 1."""
     alone = lengths_alone(case)
     if alone is not None:
         return alone
@@ -196,7 +196,7 @@ def nary(case: Case) -> Verdict:
 
 
 def _image(case: Case, dtype: ir.DataType) -> Binary:
-    """What the operator makes of two contents."""
+    """Return the function from the operands' intervals to the result's."""
     image = BINARY[case.op]
     if case.op in ("Max", "Min"):
         return lambda a, b: transfer.ordered(image(a, b), dtype, (a, b), iv.hull(a, b))
@@ -211,13 +211,13 @@ def _image(case: Case, dtype: ir.DataType) -> Binary:
 
 
 def _within(x: Interval, dtype: ir.DataType) -> Interval:
-    """Contents without what an integer type cannot hold."""
+    """Return an interval without the numbers that an integer type cannot hold."""
     limits = transfer.limits_of(dtype)
     return x if limits is None else Interval(max(x.low, limits.low), min(x.high, limits.high))
 
 
 def _divisible(case: Case, rank: int, *, is_number: bool) -> None:
-    """Keep the padding from what ends the run: integer division by 0, and of the lowest number by -1.
+    """Fill padding that would end the run: integer division by 0, and of the lowest number by -1.
 
     Numbers of axis lengths are written without zeros.
     """
@@ -239,7 +239,7 @@ def _regions_without(case: Case, axis: int) -> list[Region]:
 
 
 def _shifted_index(case: Case, rank: int) -> Index | None:
-    """Positions plus or minus a constant are positions."""
+    """Return the positions that a constant added to or subtracted from positions gives; None for other operands."""
     if case.op not in ("Add", "Sub") or len(case.facts) != 2:
         return None
     for operand in (0, 1) if case.op == "Add" else (0,):
@@ -254,13 +254,13 @@ def _shifted_index(case: Case, rank: int) -> Index | None:
 
 
 def _is_one(case: Case, operand: int, axis: int) -> bool:
-    """Whether an operand has one entry along an axis, counted from the back, so that broadcasting adds none."""
+    """Whether an operand has size 1 along an axis, counted from the back, or lacks it."""
     dims = case.dims(operand)
     return len(dims) < -axis or dims[axis] == 1
 
 
 def where(case: Case) -> Verdict:
-    """Where: selection place by place. A known condition hands out the content of the side it takes."""
+    """Judge Where; a condition that is known in a region gives the content of the operand it selects."""
     alone = lengths_alone(case)
     if alone is not None:
         return alone
@@ -282,14 +282,14 @@ def where(case: Case) -> Verdict:
 
 
 def _asks_nan(case: Case) -> ir.Value | None:
-    """What the condition asks to be NaN, as attention exports write it for rows without keys."""
+    """Return the value that the condition tests for NaN, as attention exports do for rows without keys; else None."""
     condition = case.node.inputs[0]
     producer = None if condition is None else condition.producer()
     return producer.inputs[0] if producer is not None and producer.op_type == "IsNaN" else None
 
 
 def dropout(case: Case) -> Verdict:
-    """Dropout at inference is the identity."""
+    """Judge Dropout, which is the identity at inference."""
     training = case.array(2) if case.has(2) else None
     if case.has(2) and (training is None or bool(training.reshape(-1)[0])):
         raise refuse("Dropout in training mode", "export the model in evaluation mode")

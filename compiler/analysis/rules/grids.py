@@ -22,7 +22,7 @@ from compiler.operator_views.axes import axis_of
 
 
 def gather_nd(case: Case) -> Verdict:
-    """GatherND: leading axes that both share, numbers of rows that choose the row itself, positions, and indices."""
+    """Judge GatherND: shared leading axes, indices that select the row itself, positions, and data."""
     data, indices = case.fact(0), case.fact(1)
     shared, depth = case.int_attribute("batch_dims", 0), case.dims(1)[-1]
     if data.is_number:
@@ -63,7 +63,7 @@ def gather_nd(case: Case) -> Verdict:
     strays = frozenset(at for at in looked_up if at in data.padded)
 
     def content(region: Region) -> Interval:
-        """Indices in the padding may choose padded entries."""
+        """Return the interval of a region; indices in padding may select padded entries."""
         kept = frozenset(back[at] for at in region if at in back) & frozenset(data.padded)
         beyond = [frozenset(each) for each in regions_of(strays)] if any(at not in back for at in region) else [VALID]
         return hull(*(data.content(kept | each) for each in beyond))
@@ -72,7 +72,7 @@ def gather_nd(case: Case) -> Verdict:
 
 
 def _must_be_made_again(case: Case, counted: Sequence[int | None], looked_up: Sequence[int]) -> bool:
-    """Whether indices that all rows share choose other entries in the padded program, or count from the end."""
+    """Whether indices shared by all rows select other entries in the padded program, or count from the end."""
     indices = case.fact(1)
     if any((axis := case.fact(0).axis(at)) is not None and has_rows(axis) for at in looked_up):
         return False
@@ -82,16 +82,16 @@ def _must_be_made_again(case: Case, counted: Sequence[int | None], looked_up: Se
 
 
 def look_up_again(case: Case, looked_up: Sequence[int], rank: int, *, components: bool = False) -> Verdict:
-    """Entries by indices that follow from lengths alone: every row chooses by its own lengths.
+    """Judge a lookup by indices computed from lengths, which each row computes from its own.
 
     Args:
         case: the node; its indices are operand 1.
-        looked_up: the axes that are looked up along, neighbours.
-        rank: of the indices, without the axis of their components.
-        components: whether they have such an axis.
+        looked_up: the neighbouring axes that are indexed.
+        rank: rank of the indices, without the axis of their components.
+        components: whether the indices have such an axis.
 
     Raises:
-        Refused: the indices cannot be computed row by row, or all rows share what is looked up.
+        Refused: the indices cannot be computed row by row, or all rows share the data.
     """
     check_row_values(case, 1)
     data = case.fact(0)
@@ -126,7 +126,7 @@ def _has_rows(axes: Mapping[int, Axis]) -> bool:
 
 
 def counted_components(case: Case, depth: int) -> list[int | None]:
-    """Per component of the indices, the axis along which it counts 0, 1, 2, ..., or None."""
+    """Return, per component of the indices, the axis along which it counts 0, 1, 2, ...; None where it does not."""
     value = case.node.inputs[1]
     assert value is not None
     node = value.producer()
@@ -139,10 +139,10 @@ def counted_components(case: Case, depth: int) -> list[int | None]:
 
 
 def _axes_of_indices(case: Case, counted: Sequence[int | None]) -> dict[int, Axis]:
-    """The layouts of the indices' axes but the last.
+    """Return the layouts of the indices' axes, except the last.
 
     Raises:
-        Refused: the indices follow from lengths otherwise than by counting.
+        Refused: the indices depend on lengths, but do not count.
     """
     indices = case.fact(1)
     axes = dict(indices.axes)
@@ -158,10 +158,10 @@ def _axes_of_indices(case: Case, counted: Sequence[int | None]) -> dict[int, Axi
 
 
 def _chooses(case: Case, at: int, along: int | None, axes: Mapping[int, Axis]) -> bool:
-    """Whether the indices into one axis choose the same entries in both programs, and are legal in the padding.
+    """Whether the indices into one axis select the same entries in both programs, and are legal in the padding.
 
     Raises:
-        Refused: they may choose others.
+        Refused: they may select other entries.
     """
     data, indices = case.fact(0), case.fact(1)
     layout, size = data.axis(at), case.dims(0)[at]
@@ -184,7 +184,7 @@ def _chooses(case: Case, at: int, along: int | None, axes: Mapping[int, Axis]) -
 
 
 def stay_in_range(case: Case, operand: int, size: Dim) -> None:
-    """Indices in the padding may be anything: they must not leave the axis, which ends the run."""
+    """Keep indices in the padding within the axis, as one outside ends the run."""
     if not case.fact(operand).padded:
         return
     if isinstance(size, int):
@@ -194,7 +194,7 @@ def stay_in_range(case: Case, operand: int, size: Dim) -> None:
 
 
 def positions_into(case: Case, operand: int, frames: Frames) -> None:
-    """Computed indices into a padded axis point at the same entries in both programs.
+    """Require that computed indices into a padded axis select the same entries in both programs.
 
     Raises:
         Refused: some count from the end, or the axis does not begin with entry 0.
@@ -211,13 +211,13 @@ def positions_into(case: Case, operand: int, frames: Frames) -> None:
 
 
 def _stays_below(case: Case, operand: int, size: Dim) -> bool:
-    """Whether indices that all rows share are legal wherever they are."""
+    """Whether indices shared by all rows are legal everywhere."""
     value = case.node.inputs[operand]
     return case.fact(operand).rows_axis is None and value is not None and stays_below(value, size)
 
 
 def fill_indices(case: Case, operand: int, size: Dim) -> None:
-    """Indices in the padding look up entry 0; where all rows share them, whose padding differs, some slot of `size`."""
+    """Fill indices in the padding with 0; where all rows share them, clamp them below `size` instead."""
     fact = case.fact(operand)
     if fact.padded and fact.rows_axis is None and case.batch is not None:
         case.rewrite("in_range", operand, size)
@@ -227,6 +227,6 @@ def fill_indices(case: Case, operand: int, size: Dim) -> None:
 
 
 def layout_text(case: Case, operand: int, at: int) -> str:
-    """How an axis of an operand is laid out, for messages."""
+    """Return the layout of an operand's axis as text, for messages."""
     axis = case.fact(operand).axis(at)
     return f"[{case.dims(operand)[at]}]" if axis is None else " * ".join(map(str, axis))

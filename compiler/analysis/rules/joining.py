@@ -43,7 +43,7 @@ from compiler.sizes.growth import never_falls, never_negative
 
 
 def concat(case: Case) -> Verdict:
-    """Concat: segments are appended along the joined axis; along all others the operands are laid out alike."""
+    """Judge Concat: segments are appended along the joined axis; along others the operands have equal layouts."""
     axis = case.axis()
     _numbers_of_rows(case)
     operands = [operand for operand in case.present if not case.fact(operand).is_number]
@@ -61,7 +61,7 @@ def concat(case: Case) -> Verdict:
             return _moved_together(case, axis, parts, {**axes, axis: whole})
 
     def content(region: Region) -> Interval:
-        """The padding of the joined axis is that of the operands that have some."""
+        """Return the interval of a region; padding of the joined axis comes from the operands that have some."""
         holding = [operand for operand in operands if axis not in region or axis in case.fact(operand).padded]
         return hull(*(case.fact(operand).content(region) for operand in holding))
 
@@ -74,14 +74,14 @@ def concat(case: Case) -> Verdict:
 
 
 def _numbers_of_rows(case: Case) -> None:
-    """Numbers that hold the batch are one per row next to rows; numbers of rows themselves stay what they are."""
+    """Compute operands that depend on lengths and hold the batch per row, where they are joined to rows."""
     if any(case.fact(operand).rows_axis is not None for operand in case.present):
         with contextlib.suppress(Refused):
             spread_per_row(case)
 
 
 def _has_number_behind(case: Case, operands: Sequence[int], axis: int) -> bool:
-    """Whether one number stands behind frames that are padded behind: the entries of each row move up to its last.
+    """Whether one entry is joined behind frames that are padded behind, so that each row's entries must move up.
 
     A fill of the padding would not do: the Where of ONNX Runtime makes a 0.0 of a valid -0.0.
     """
@@ -99,7 +99,7 @@ def _has_number_behind(case: Case, operands: Sequence[int], axis: int) -> bool:
 
 
 def _rearranged(case: Case, operands: Sequence[int], axis: int, found: Axis) -> Axis | None:
-    """The layout of the axis whose parts are joined in another order, with a gap between them; else None."""
+    """Return the layout of an axis whose parts are joined in another order, with a gap between them; else None."""
     makers = [value.producer() if (value := case.node.inputs[operand]) is not None else None for operand in operands]
     sources = {maker.inputs[0] if maker is not None and is_op(maker, "Slice", "Split") else None for maker in makers}
     source = sources.pop() if len(sources) == 1 else None
@@ -116,7 +116,7 @@ def _rearranged(case: Case, operands: Sequence[int], axis: int, found: Axis) -> 
 
 
 def _moved_together(case: Case, axis: int, parts: Sequence[Segment], axes: Mapping[int, Axis]) -> Verdict:
-    """As many entries as the axis had: they move together, so that padding lies behind them as it did."""
+    """Return the verdict on joined parts of one axis, whose entries move together so that padding stays behind them."""
     case.rewrite("move_together", axis, tuple(parts))
     facts = [case.fact(operand) for operand in case.present]
 
@@ -130,7 +130,7 @@ def _moved_together(case: Case, axis: int, parts: Sequence[Segment], axes: Mappi
 
 
 def _common_axes(case: Case, operands: Sequence[int], axis: int) -> dict[int, Axis]:
-    """The layouts along the axes that are not joined.
+    """Return the layouts along the axes that are not joined.
 
     Raises:
         Refused: the operands differ there.
@@ -178,14 +178,14 @@ class Cut:
     step: int
 
     def turns_round(self, size: Dim) -> bool:
-        """Whether it takes all entries of an axis of this size, from the last to the first."""
+        """Whether the slice reverses a whole axis of this size."""
         return self.step == -1 and self.end is None and (self.start == -1 or normal_form(self.start - size) == -1)
 
 
 def slice_(case: Case) -> Verdict:
-    """Slice: at borders of segments and at fixed distances from valid ends; tables by lengths.
+    """Judge Slice: at segment borders, at fixed distances from valid ends, and of tables by lengths.
 
-    What all rows share and follows from lengths alone may be cut anywhere: whoever uses it computes it for each row.
+    A value shared by all rows and computed from lengths may be sliced anywhere, as each row computes it again.
     """
     try:
         return _slice(case)
@@ -216,7 +216,7 @@ def _slice(case: Case) -> Verdict:
 
 
 def _run(case: Case, cuts: Mapping[int, Cut]) -> Verdict | None:
-    """A cut that begins elsewhere in every row, or goes back from its end: entries one behind the other; else None."""
+    """Judge a slice whose start differs from row to row, or that goes back from the end; None for other slices."""
     if len(cuts) != 1 or case.fact().rows_axis is None:
         return None
     ((axis, cut),) = cuts.items()
@@ -235,7 +235,7 @@ def _run(case: Case, cuts: Mapping[int, Cut]) -> Verdict | None:
 
 
 def _begins_inside(case: Case, cut: Cut, size: Dim, stated: Dim) -> bool:
-    """Whether a cut begins at an entry that moves with the length, and has the size that shape inference states."""
+    """Whether a slice starts at an entry that moves with the length, and has the size that shape inference states."""
     end = size if cut.end is None else cut.end
     count = normal_form(end - cut.start)
     if isinstance(normal_form(size - cut.start), int) or not same(count, stated):  # at a fixed distance from the end
@@ -246,7 +246,7 @@ def _begins_inside(case: Case, cut: Cut, size: Dim, stated: Dim) -> bool:
 
 
 def _cuts(case: Case) -> dict[int, Cut]:
-    """What is kept of every axis that is named.
+    """Return the slice of each axis that is named.
 
     Raises:
         Refused: a bound depends on data.
@@ -281,7 +281,7 @@ class _Cutting:
         self.rule, self.reason, self.pointwise = "SL1", "another axis is cut", True
 
     def content(self, region: Region) -> Interval:
-        """Entries that were valid may lie in the padding of the shorter axis; what is written anew is zero there."""
+        """Return the interval of a region; padding of a shorter axis may hold entries that were valid."""
         if self.emptied & region:
             return ZERO
         regions = [region & frozenset(self.fact.padded)]
@@ -290,10 +290,10 @@ class _Cutting:
         return hull(*(self.fact.content(each) for each in regions))
 
     def cut(self, at: int, cut: Cut) -> None:
-        """Cut one axis.
+        """Slice one axis.
 
         Raises:
-            Refused: entries would be kept by slot instead of by position.
+            Refused: entries would be selected by slot instead of by position.
         """
         case, stated = self.case, self.case.out_dims()[at]
         layout = self.fact.axis(at)
@@ -357,7 +357,7 @@ class _Cutting:
         return (Frames((Segment(-sympy.floor(-strided.size / cut.step)),)),)
 
     def _reversed(self, frames: Frames, at: int, cut: Cut) -> Axis:
-        """The whole axis reversed: its padding comes first where it came last."""
+        """Return the layout of a reversed axis, whose padding moves to the other end."""
         if not cut.turns_round(frames.size):
             raise refuse(f"Slice backwards over a part of {frames}", "turn the whole axis round, then slice")
         self.rule, self.reason = "SL3", "the whole axis is turned round"
@@ -369,7 +369,7 @@ class _Cutting:
         )
 
     def _from_front(self, bound: Dim, size: Dim) -> Dim:
-        """A bound counted from the front; none lies beyond the end.
+        """Return a bound counted from the front, at most the end.
 
         Raises:
             Refused: it counts from the front for some lengths and from the end for others.
@@ -401,7 +401,7 @@ def _refuse_inside(bound: Dim, segment: Segment, what: str) -> Exception:
 
 
 def _located(segments: Sequence[Segment], position: Dim) -> tuple[int, Dim, Dim]:
-    """(segment, distance from its start, distance to its end) of a position; a number where lengths cancel.
+    """Return (segment, distance from its start, distance to its end) of a position; a number where lengths cancel.
 
     Raises:
         Refused: the position is at no fixed distance from a segment's border.
@@ -425,7 +425,7 @@ def _located(segments: Sequence[Segment], position: Dim) -> tuple[int, Dim, Dim]
 
 
 def _ended(frames: Frames, stop: Dim, work: _Cutting) -> tuple[list[Segment], bool]:
-    """The segments before a position, and whether their padding may hold entries that were valid."""
+    """Return the segments in front of a position, and whether their padding may hold entries that were valid."""
     segments = list(frames.segments)
     at, after, before = _located(segments, stop)
     whole, last = segments[:at], segments[at]
@@ -451,7 +451,7 @@ def _ended(frames: Frames, stop: Dim, work: _Cutting) -> tuple[list[Segment], bo
 
 
 def _is_never_negative(distance: Dim) -> bool:
-    """Whether a distance is not negative, whatever the lengths."""
+    """Whether a distance is not negative at any length."""
     return never_negative(distance) or (never_falls(distance) and (at_zero(distance) or 0) >= 0)
 
 
@@ -460,7 +460,7 @@ def _axis_of(work: _Cutting, frames: Frames) -> int:
 
 
 def _begun(segments: list[Segment], start: Dim, work: _Cutting, axis: int, stop: Dim) -> Axis:
-    """The segments from a position on."""
+    """Return the layout of the segments from a position on."""
     if not segments:
         return joined([Segment(0)])
     at, after, before = _located(segments, start)
@@ -496,7 +496,7 @@ def _begun(segments: list[Segment], start: Dim, work: _Cutting, axis: int, stop:
 
 
 def _keeps_newest(start: Dim, before: Dim) -> bool:
-    """Whether a cut from Max(0, size - n) or so on keeps the more entries, the more there are, at every length."""
+    """Whether a slice from Max(0, size - n) on keeps more entries the more there are, at every length."""
     return never_negative(start) and never_negative(before) and never_falls(before)
 
 
@@ -506,7 +506,7 @@ def same_end(stop: Dim, frames: Frames | None) -> bool:
 
 
 def _last_entries(work: _Cutting, axis: int, frames: Frames | None, count: Dim) -> Axis:
-    """The last few entries of a suffix-padded axis lie elsewhere in every row."""
+    """Return the layout of the last few entries of a suffix-padded axis, which lie elsewhere in every row."""
     assert isinstance(count, int) and frames is not None
     rows = work.fact.axis(work.fact.rows_axis) if work.fact.rows_axis is not None else None
     if work.case.batch is not None and (rows is None or len(rows) > 1):
@@ -518,7 +518,7 @@ def _last_entries(work: _Cutting, axis: int, frames: Frames | None, count: Dim) 
 
 
 def _newest_entries(work: _Cutting, axis: int, frames: Frames, count: int) -> Axis:
-    """The newest of cached frames and of a chunk that is padded behind: they end elsewhere in every row."""
+    """Return the layout of the newest of cached frames and a chunk padded behind, which end elsewhere in every row."""
     if not is_without_gap(frames):
         raise refuse(f"Slice [-{count}:] of {frames}", "join the cache in front of the new frames, then slice")
     rows = work.fact.axis(work.fact.rows_axis) if work.fact.rows_axis is not None else None
@@ -534,7 +534,7 @@ def _newest_entries(work: _Cutting, axis: int, frames: Frames, count: int) -> Ax
 
 
 def split(case: Case) -> Verdict:
-    """Split: elsewhere, or at borders of segments."""
+    """Judge Split: along untracked axes, or at borders of segments."""
     axis = case.axis()
     fact = case.fact()
     if fact.is_number:
@@ -562,10 +562,10 @@ def split(case: Case) -> Verdict:
 
 
 def _sizes(case: Case, axis: int) -> Sequence[Dim]:
-    """The sizes of the pieces.
+    """Return the sizes of the pieces.
 
     Raises:
-        Refused: they are equal parts, which differ between the programs, or computed from data.
+        Refused: they are equal parts, which differ between both programs, or depend on data.
     """
     given = numbers_of(case.node.inputs[1]) if case.has(1) else None
     if given is None:

@@ -40,16 +40,16 @@ class Window:
 
     @property
     def reach(self) -> int:
-        """Entries from the first that is read at one place to the last."""
+        """Return the distance from the first entry that a kernel reads to the last."""
         return self.dilation * (self.kernel - 1)
 
     @property
     def is_point(self) -> bool:
-        """Whether every place reads the entry at the same place and no other."""
+        """Whether every position reads the entry at that position alone."""
         return (self.kernel, self.stride, self.begin, self.end) == (1, 1, 0, 0)
 
     def places(self, size: Dim) -> Dim:
-        """How many places there are on an axis of `size` entries."""
+        """Return the number of positions of a kernel on an axis of `size` entries."""
         if self.end is None:
             return normal_form(sympy.ceiling(sympy.sympify(size) / self.stride))
         span = size + self.begin + self.end - self.reach - 1
@@ -62,13 +62,13 @@ class Window:
         return normal_form(places)
 
     def overruns(self, size: Dim) -> bool:
-        """Whether rounding up may add a place at all: whether the last stride may be a part of one."""
+        """Whether rounding up may add a position, as the last stride may be partial."""
         if not self.ceil or self.end is None:
             return False
         return residues(size + self.begin + self.end - self.reach - 1, self.stride) != {0}
 
     def overhang(self, size: Dim) -> int:
-        """The largest number of entries behind the axis that a place reads, for any value of `size`."""
+        """Return the largest number of entries behind the axis that a position reads, for any value of `size`."""
         if self.end is None:
             rests = residues(size - 1, self.stride)
             return max(max(self.reach - rest, 0) - self.begin for rest in rests)
@@ -78,14 +78,14 @@ class Window:
 
 
 def residues(size: Dim, modulus: int) -> set[int]:
-    """The remainders that a size may leave, whatever the lengths."""
+    """Return the remainders that a size may leave, at any length."""
     constant, step = period(size)
     step = math.gcd(step, modulus)
     return {(constant + rest) % modulus for rest in range(0, modulus, step)}
 
 
 def period(size: Dim) -> tuple[int, int]:
-    """A constant and a step: every value of a size is the constant plus a multiple of the step; 0 when it is fixed."""
+    """Return a constant and a step: a size is the constant plus a multiple of the step, which is 0 for a fixed size."""
     whole = normal_form(size)
     if isinstance(whole, int):
         return whole, 0
@@ -100,7 +100,7 @@ def period(size: Dim) -> tuple[int, int]:
 
 
 def windows_of(case: Case, kernel: tuple[int, ...]) -> tuple[Window, ...]:
-    """The windows of a Conv or a pool, one per spatial axis of its first input.
+    """Return the windows of a Conv or a pooling, one per spatial axis of its first input.
 
     Raises:
         Refused: the padding is automatic and depends on sizes, or attributes contradict each other.
@@ -130,10 +130,10 @@ def windows_of(case: Case, kernel: tuple[int, ...]) -> tuple[Window, ...]:
 
 
 def _same(case: Case, auto: str, size: Dim, kernel: int, stride: int, dilation: int) -> Window:
-    """One place per stride, with what it takes in padding, the odd entry behind (UPPER) or in front (LOWER).
+    """Return the window of auto_pad SAME: one position per stride, an odd pad behind (UPPER) or in front (LOWER).
 
     Raises:
-        Refused: what it takes in front depends on the size.
+        Refused: the pad in front depends on the size.
     """
     if dilation > 1:
         raise refuse(f"{case.op} with auto_pad {auto} and dilations, which runtimes read differently", "give pads")
@@ -171,15 +171,15 @@ class Slid:
 
     @property
     def sees_padding(self) -> bool:
-        """Whether a valid place reads padded slots."""
+        """Whether a valid position reads padded slots."""
         return self.sees_front or self.sees_back
 
 
 def slide(case: Case, at: int, window: Window) -> Slid | None:
-    """How a window slides along an axis of the first input; None when the axis is not tracked.
+    """Return how a window slides along an axis of the first input; None where the axis is not tracked.
 
     Raises:
-        Refused: a place would read other entries than alone.
+        Refused: a position would read other entries than in the unpadded program.
     """
     axis = case.fact().axis(at)
     if axis is None:
@@ -209,20 +209,20 @@ def slide(case: Case, at: int, window: Window) -> Slid | None:
 
 
 def _not_negative(axis: Axis) -> list[Dim]:
-    """Sizes that are 1 or more where no segment is shorter than nothing."""
+    """Return sizes that are at least 1 where no segment has a negative size."""
     return [segment.size + 1 for factor in axis if isinstance(factor, Frames) for segment in factor.segments]
 
 
 def regions_read(fact: Fact, region: Region, sliding: set[int]) -> list[Region]:
-    """The regions that the places of a region of the output read.
+    """Return the regions that a region of the output reads.
 
-    A place in the padding of an axis along which a kernel slides reads padding and may read valid entries.
+    A position in the padding of an axis along which a kernel slides reads padding and may read valid entries.
     """
     return [each for each in fact.regions if each <= region and each - sliding == region - sliding]
 
 
 def stated(case: Case, at: int, computed: Dim) -> Dim:
-    """The size of an axis of the output: as shape inference spells it where that is right, else as computed.
+    """Return the size of an output axis: as shape inference writes it where that is right, else as computed.
 
     Raises:
         Refused: shape inference contradicts the operator.

@@ -27,24 +27,24 @@ WHOLE_SIZES = (
 
 
 def is_known(case: Case, size: Dim) -> bool:
-    """Whether a size follows from axis names that the inputs of the graph declare."""
+    """Whether a size depends on axis names that the graph's inputs declare, and on no others."""
     names = {str(name) for name in symbols_of(size)} - set(case.sides) - {case.batch}
     return not names or names <= declared(case.node.graph)
 
 
 def declared(graph: ir.Graph | ir.Function | None) -> set[str]:
-    """The axis names in the shapes of a graph's inputs."""
+    """Return the axis names in the shapes of a graph's inputs."""
     inputs = () if graph is None else graph.inputs
     return {str(name) for value in inputs for dim in dims_of(value) or () for name in symbols_of(dim)}
 
 
 def created(case: Case, stated: Dim, computed: Dim | None = None) -> tuple[Dim, Axis | None]:
-    """The size and the layout of an axis that a node creates.
+    """Return the size and the layout of an axis that a node creates.
 
     Args:
         case: the node.
-        stated: its size as shape inference has it.
-        computed: the size as the node's operands give it, where they are known.
+        stated: the size that shape inference states.
+        computed: the size that the node's operands give, where they are known.
 
     Raises:
         Refused: the size does not follow from declared axes.
@@ -63,7 +63,7 @@ def created(case: Case, stated: Dim, computed: Dim | None = None) -> tuple[Dim, 
 
 
 def _with_batch(case: Case, size: Dim) -> Axis:
-    """K entries per row: every entry is alike, so the batch may be called the outer factor."""
+    """Return the layout of K equal entries per row, with the batch as the outer factor."""
     assert case.batch is not None
     rows = symbol(case.batch)
     others = quotient(size, rows)
@@ -73,7 +73,7 @@ def _with_batch(case: Case, size: Dim) -> Axis:
 
 
 def shape(case: Case) -> Verdict:
-    """Shape or Size: integers that count slots, unless only fixed dimensions are read."""
+    """Judge Shape or Size: integers that count slots, unless only fixed dimensions are read."""
     dims = case.dims()
     read = range(len(dims)) if case.op == "Size" else dims_read(case.node, len(dims))
     if any(case.depends(dims[at]) or not is_known(case, dims[at]) or case.fact().axis(at) is not None for at in read):
@@ -86,7 +86,7 @@ def shape(case: Case) -> Verdict:
 
 
 def filled_shape(case: Case) -> Verdict:
-    """ConstantOfShape: one value at every place of the axes that its shape names."""
+    """Judge ConstantOfShape: one value everywhere, along the axes that its shape names."""
     given = case.attribute("value")
     content = ZERO if not isinstance(given, ir.TensorProtocol) else of_array(given.numpy())
     numbers = numbers_of(case.node.inputs[0])
@@ -99,7 +99,7 @@ def filled_shape(case: Case) -> Verdict:
 
 
 def range_(case: Case) -> Verdict:
-    """Range: positions. Counted from a fixed start they are left-aligned, up to a fixed number right-aligned."""
+    """Judge Range: positions counted from a fixed start are left-aligned, up to a fixed end right-aligned."""
     bounds = [numbers_of(value) for value in case.node.inputs]
     (stated,) = case.out_dims()
     start, limit, step = (each[0] if each else None for each in bounds)
@@ -120,12 +120,12 @@ def range_(case: Case) -> Verdict:
 
 
 def _whole(size: Dim) -> tuple[Dim, ...]:
-    """Sizes computed with integer division are right from the first entry on."""
+    """Return sizes computed with integer division, which are right only from 1 on."""
     return (size,) if not isinstance(size, int) and size.has(sympy.floor) else ()
 
 
 def _opaque_range(case: Case, stated: Dim) -> Verdict:
-    """A Range whose bounds are unknown numbers is good for its shape only."""
+    """Judge a Range with unknown bounds, of which only the shape may be used."""
     if not case.tracked:
         raise refuse("Range of unknown bounds", "count from a constant in constant steps")
     if case.depends(stated) or not is_known(case, stated):
@@ -146,7 +146,7 @@ def _span(first: float, last: float) -> Interval:
 
 
 def counted(case: Case, start: Dim, size: Dim, step: int = 1) -> Axis:
-    """The layout of positions that begin at `start`: right-aligned up to a fixed one, left-aligned from there on.
+    """Return the layout of positions from `start` on: right-aligned up to a fixed one, left-aligned after it.
 
     Raises:
         Refused: the start moves in the wrong direction, or not in whole steps.
@@ -162,7 +162,7 @@ def counted(case: Case, start: Dim, size: Dim, step: int = 1) -> Axis:
 
 
 def not_negative(axis: Axis) -> tuple[Dim, ...]:
-    """What has to be 1 or more for every segment of counted positions to have a size."""
+    """Return the sizes that must be at least 1 for every segment of counted positions to have a valid size."""
     sizes = [part.size for factor in axis if isinstance(factor, Frames) for part in factor.segments]
     return tuple(size + 1 for size in sizes if not isinstance(size, int) and (at_zero(size) or 0) < 0)
 
@@ -172,7 +172,7 @@ def _difference(size: Dim, before: Dim) -> Dim:
 
 
 def _reach(start: Dim, step: int) -> tuple[float, float]:
-    """Bounds of counted positions: no axis has more slots than `LONGEST`."""
+    """Return bounds of counted positions, as no axis has more than `LONGEST` slots."""
     far = step * LONGEST
     if isinstance(start, int):
         return min(start, start + far), max(start, start + far)
@@ -184,7 +184,7 @@ Band = tuple[float, float]
 
 
 def trilu(case: Case) -> Verdict:
-    """Trilu: what lies off a diagonal is zero. Slots and positions must differ alike along rows and columns."""
+    """Judge Trilu; slots and positions must differ alike along rows and columns."""
     rank = case.rank()
     row, column = rank - 2, rank - 1
     diagonal = _diagonal(case)
@@ -222,10 +222,10 @@ def _diagonal(case: Case) -> Dim:
 
 
 def _lead(case: Case, axis: int) -> Dim:
-    """Up to a constant, how many slots an entry lies behind its position.
+    """Return, up to a constant, how many slots an entry lies behind its position.
 
     Raises:
-        Refused: entries of one axis lie behind by different amounts.
+        Refused: the distance differs between entries of the axis.
     """
     frames = case.simple_frames(0, axis)
     if frames is None or frames.is_suffix_padded:
@@ -240,7 +240,7 @@ def _shown(case: Case, axis: int) -> str:
 
 
 def _band(fact: Fact, row: int, column: int, region: Region) -> Band:
-    """Bounds of (column position - row position) in the region, where one of the two is padding and the other valid."""
+    """Return bounds of (column position - row position) in a region where one of the two is padding."""
     rows, columns = fact.frames(row), fact.frames(column)
     if (row in region) == (column in region):
         return -math.inf, math.inf
@@ -254,7 +254,7 @@ def _band(fact: Fact, row: int, column: int, region: Region) -> Band:
 
 
 def eye(case: Case) -> Verdict:
-    """EyeLike: ones on a diagonal of two axes laid out alike."""
+    """Judge EyeLike: ones on the diagonal of two axes with equal layouts."""
     fact = case.fact()
     if fact.frames(0) != fact.frames(1) or case.int_attribute("k", 0) != 0 or fact.is_number:
         raise refuse("EyeLike of differently laid out axes, or off the main diagonal", "compare positions instead")
@@ -268,7 +268,7 @@ def eye(case: Case) -> Verdict:
 
 
 def reverse_sequence(case: Case) -> Verdict:
-    """ReverseSequence: turns what the lengths say is there; the lengths reach no further than the valid entries."""
+    """Judge ReverseSequence, which reverses entries up to lengths that stay within the valid ones."""
     time, rows = case.int_attribute("time_axis", 0), case.int_attribute("batch_axis", 1)
     if case.fact(1).is_number:
         spread_per_row(case)

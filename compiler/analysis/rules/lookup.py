@@ -59,7 +59,7 @@ class TableRows:
 
 
 def rows_of_table(case: Case, at: int, start: Dim, end: Dim | None) -> TableRows:
-    """The layout of table[start:end] along axis `at`, with bounds that follow from lengths.
+    """Return the layout of table[start:end] along axis `at`, with bounds that depend on lengths.
 
     Entry k is table[start + k]. From a fixed start on, that is slot k whatever the lengths. A start of c - f(lengths)
     puts f entries before entry c: as many slots as f has in slots, the valid ones last. A start that grows, and entries
@@ -106,10 +106,10 @@ def _counted_from_front(bound: Dim, count: int, at_least: list[Dim]) -> Dim:
 
 
 def _per_row(case: Case, at: int, first: Dim, size: Dim, layout: Axis | None, at_least: Sequence[Dim]) -> TableRows:
-    """Rows of the batch have their own positions: the table needs a place for them.
+    """Return the layout of table rows at positions of each row, which needs an axis of the batch.
 
     Raises:
-        Refused: the leading axis is not free.
+        Refused: the leading axis is in use.
     """
     rows: Axis = () if case.batch is None else (Rows(symbol(case.batch)),)
     is_shared = case.dims()[0] == 1 and case.fact().axis(0) is None
@@ -124,7 +124,7 @@ def _per_row(case: Case, at: int, first: Dim, size: Dim, layout: Axis | None, at
 
 
 def _table_index(case: Case, at: int, first: Dim) -> Index | None:
-    """Set when the table holds 0, 1, 2, ... along the axis."""
+    """Return the positions that a table holds along an axis, 0, 1, 2, ...; None for other tables."""
     array = case.array(0)
     if array is None or array.dtype.kind != "i" or array.size != array.shape[at] or array.size == 0:
         return None
@@ -133,7 +133,7 @@ def _table_index(case: Case, at: int, first: Dim) -> Index | None:
 
 
 def gather(case: Case) -> Verdict:
-    """Gather: rows of a table by (padded) ids, fixed entries of a padded axis, or entries by computed position."""
+    """Judge Gather: rows of a table by (padded) ids, fixed entries of a padded axis, or computed positions."""
     axis = case.axis()
     data, indices = case.fact(0), case.fact(1)
     if data.is_number:
@@ -164,13 +164,13 @@ def gather(case: Case) -> Verdict:
 
 
 def _counts_otherwise(indices: Fact, data: Fact) -> bool:
-    """Whether positions that all rows share are counted otherwise than from the start, as those of a turned axis."""
+    """Whether positions shared by all rows do not count from the start, as those of a reversed axis."""
     shared = bool(indices.axes) and indices.rows_axis is None and data.rows_axis is not None
     return shared and (indices.valid.low < 0 or any(not _is_suffix(axis) for _, axis in indices.axes))
 
 
 def _gathered(case: Case, axis: int) -> Fact:
-    """The fact of Gather's output: the indices' axes in place of the axis that is looked up."""
+    """Return the fact of a Gather's output, with the indices' axes in place of the indexed one."""
     data, indices = case.fact(0), case.fact(1)
     place = {at: at if at < axis else at + case.rank(1) - 1 for at in range(case.rank(0)) if at != axis}
     back = {new: old for old, new in place.items()}
@@ -187,7 +187,7 @@ def _gathered(case: Case, axis: int) -> Fact:
 
 
 def _fixed_entries(case: Case, axis: int, frames: Frames, numbers: Sequence[Dim]) -> Verdict:
-    """Entries of a padded axis at fixed distances from either end."""
+    """Judge a Gather of entries of a padded axis at fixed distances from either end."""
     distances = [_from_an_end(number, frames.size) for number in numbers]
     kept = [distance for distance in distances if distance is not None]
     if len(kept) != len(distances):
@@ -213,7 +213,7 @@ def _fixed_entries(case: Case, axis: int, frames: Frames, numbers: Sequence[Dim]
 
 
 def _from_an_end(number: Dim, size: Dim) -> int | None:
-    """A fixed index: not negative from the front, negative from the end."""
+    """Return a fixed index, negative when counted from the end; None for an index that varies."""
     if isinstance(number, int):
         return number
     distance = normal_form(number - size)
@@ -221,7 +221,7 @@ def _from_an_end(number: Dim, size: Dim) -> int | None:
 
 
 def _lies_where_counted(frames: Frames, distance: int) -> bool:
-    """Whether an entry at a fixed distance from an end is the slot at that distance."""
+    """Whether an entry at a fixed distance from an end lies in the slot at that distance."""
     if distance >= 0:
         if frames.is_suffix_padded:
             return True
@@ -234,7 +234,7 @@ def _lies_where_counted(frames: Frames, distance: int) -> bool:
 
 
 def gather_elements(case: Case) -> Verdict:
-    """GatherElements: along all other axes data and indices are laid out alike."""
+    """Judge GatherElements: along all other axes data and indices have equal layouts."""
     axis = case.axis()
     data, indices = case.fact(0), case.fact(1)
     if data.is_number:
@@ -269,7 +269,7 @@ def gather_elements(case: Case) -> Verdict:
 
 
 def one_hot(case: Case) -> Verdict:
-    """OneHot: a new axis; indices that are no class, in the padding too, give the off value."""
+    """Judge OneHot, which adds an axis; indices of no class, in the padding too, give the off value."""
     fact = case.fact(0)
     depth = numbers_of(case.node.inputs[1])
     values = case.array(2)
@@ -299,9 +299,9 @@ ADDED = {"add": 0.0, "mul": 1.0}
 
 
 def scatter_elements(case: Case) -> Verdict:
-    """ScatterElements: all other axes laid out alike in data, indices and updates.
+    """Judge ScatterElements: data, indices and updates have equal layouts along all other axes.
 
-    Along a padded axis, indices in the padding point at entry 0 and what they put there changes nothing.
+    Along a padded axis, indices in the padding select entry 0, and their updates are neutral.
     """
     axis = case.axis()
     _check_scattered(case)
@@ -336,10 +336,10 @@ def _check_scattered(case: Case) -> None:
 
 
 def _count_from_start(case: Case, frames: Frames | None) -> None:
-    """Indices of valid updates point at the same entries in both programs: from the end is from the end of the row.
+    """Require that indices of valid updates select the same entries in both programs; resolve those from the end.
 
     Raises:
-        Refused: entries of the axis lie elsewhere, or the rows of the batch share an axis with others.
+        Refused: the axis is not padded at its end, or the batch shares its axis.
     """
     fact = case.fact(1)
     if frames is None or (frames.is_suffix_padded and fact.valid.low >= 0):
@@ -354,10 +354,10 @@ def _count_from_start(case: Case, frames: Frames | None) -> None:
 
 
 def _nothing(case: Case) -> float:
-    """An update that changes nothing.
+    """Return the update that changes nothing.
 
     Raises:
-        Refused: updates replace what is there.
+        Refused: updates replace entries, or are compared with NaN.
     """
     reduction = str(case.attribute("reduction", "none"))
     if reduction in ADDED:
@@ -375,7 +375,7 @@ def _nothing(case: Case) -> float:
 
 
 def _scattered(case: Case, region: Region, axis: int) -> Interval:
-    """What lies at places of the data after updates from anywhere along the axis."""
+    """Return the interval of entries in a region after updates from anywhere along the axis."""
     data, updates = case.fact(0), case.fact(2)
     reduction = case.attribute("reduction", "none")
     kept = data.content(region & frozenset(data.padded))
@@ -395,7 +395,7 @@ def _scattered(case: Case, region: Region, axis: int) -> Interval:
 
 
 def scatter_nd(case: Case) -> Verdict:
-    """ScatterND of updates by indices (row, entry, ..): every row writes into itself.
+    """Judge ScatterND of updates by indices (row, entry, ..): every row writes into itself.
 
     Raises:
         Refused: the indices are of another kind, or rows write into others.
@@ -434,7 +434,7 @@ def scatter_nd(case: Case) -> Verdict:
 
 
 def _scattered_along(case: Case) -> Verdict:
-    """One entry after the other of each row, along an axis that may be padded."""
+    """Judge a ScatterND of single entries of each row, along an axis that may be padded."""
     frames, written = case.simple_frames(0, 1), case.simple_frames(2, 1)
     _count_from_start(case, frames)
     if written is not None:

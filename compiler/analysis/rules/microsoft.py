@@ -28,12 +28,12 @@ DOMAIN = "com.microsoft"
 
 
 def gelu(case: Case) -> Verdict:
-    """Gelu, FastGelu and BiasGelu: the activation of the sum of the operands."""
+    """Judge Gelu, FastGelu and BiasGelu: the activation of the sum of the operands."""
     return _activated(case, _sum(case) if case.has(1) else None, ROUNDED["Gelu"])
 
 
 def _sum(case: Case) -> Verdict:
-    """The verdict on the sum of two broadcast operands."""
+    """Return the verdict on the sum of two broadcast operands."""
     rank, dtype = len(case.out_dims()), case.dtype()
     axes = broadcast(case, (0, 1), rank)
 
@@ -44,13 +44,13 @@ def _sum(case: Case) -> Verdict:
 
 
 def quick_gelu(case: Case) -> Verdict:
-    """QuickGelu: x * sigmoid(alpha * x)."""
+    """Judge QuickGelu: x * sigmoid(alpha * x)."""
     alpha = number_attribute(case, "alpha", 1.702)
     return _activated(case, None, transfer.gated(-0.279 / alpha if alpha > 0 else -math.inf))
 
 
 def _activated(case: Case, before: Verdict | None, activation: Unary) -> Verdict:
-    """The verdict on an activation, of the only operand or of what another rule makes of the operands."""
+    """Return the verdict on an activation of the only operand, or of another rule's result."""
     dtype = case.dtype()
 
     def image(x: Interval) -> Interval:
@@ -64,7 +64,7 @@ def _activated(case: Case, before: Verdict | None, activation: Unary) -> Verdict
 
 
 def _named_activation(case: Case) -> Unary | None:
-    """The activation that an attribute names; one with parameters may give anything; None without one."""
+    """Return the activation that an attribute names, unbounded for one with parameters; None without a name."""
     name = str(case.attribute("activation", "") or "")
     if not name:
         return None
@@ -75,7 +75,7 @@ def _named_activation(case: Case) -> Unary | None:
 
 
 def fused_matmul(case: Case) -> Verdict:
-    """FusedMatMul: a product of matrices that may lie transposed, times a factor."""
+    """Judge FusedMatMul: a product of matrices that may be transposed, times a factor."""
     if case.int_attribute("transBatchA", 0) or case.int_attribute("transBatchB", 0):
         raise refuse(f"{case.op} that moves its batch axes", "transpose before the product")
     ranks = case.rank(0), case.rank(1)
@@ -92,19 +92,19 @@ def fused_matmul(case: Case) -> Verdict:
 
 
 def fused_gemm(case: Case) -> Verdict:
-    """FusedGemm: a Gemm and an activation."""
+    """Judge FusedGemm: a Gemm and an activation."""
     return _activated(case, gemm(case), _named_activation(case) or (lambda x: x))
 
 
 def fused_convolution(case: Case) -> Verdict:
-    """FusedConv: a convolution and an activation."""
+    """Judge FusedConv: a convolution and an activation."""
     if case.has(3):
         raise refuse(f"{case.op} that adds a fourth operand", "add it after the convolution")
     return _activated(case, convolution(case), _named_activation(case) or (lambda x: x))
 
 
 def integers_to_float(case: Case) -> Verdict:
-    """MatMulIntegerToFloat: a product of quantised numbers, scaled, with a bias."""
+    """Judge MatMulIntegerToFloat: a product of quantized numbers, scaled, with a bias."""
     verdict, sums = quantized_product(case, (0, 1), (4, 5))
     scales = iv.multiply(case.fact(2).valid, case.fact(3).valid)
     dtype = case.dtype(2)
@@ -116,7 +116,7 @@ def integers_to_float(case: Case) -> Verdict:
 
 
 def packed_matmul(case: Case) -> Verdict:
-    """MatMulNBits: every row of the first operand times a packed matrix."""
+    """Judge MatMulNBits: the product of every row of the first operand with a packed matrix."""
     _plain(case, case.present[1:])
     if case.fact().axis(case.rank() - 1) is not None:
         raise refuse(f"{case.op} sums over a padded axis or the batch", "keep frames and channels apart")
@@ -144,9 +144,9 @@ def _plain(case: Case, operands: Sequence[int]) -> None:
 
 
 def skip_normalization(case: Case) -> Verdict:
-    """SkipLayerNormalization and SkipSimplifiedLayerNormalization: of the sum of two operands and a bias.
+    """Judge SkipLayerNormalization and SkipSimplifiedLayerNormalization of two summed operands and a bias.
 
-    Outputs: the normalised sum, mean and deviation of training, the sum.
+    Outputs: the normalized sum, mean and deviation for training, the sum.
     """
     simple = case.op.startswith("SkipSimplified")
     _plain(case, range(2, 5))
@@ -174,7 +174,7 @@ def skip_normalization(case: Case) -> Verdict:
 
 
 def rotary(case: Case) -> Verdict:
-    """RotaryEmbedding: every frame is rotated by the angles of its position."""
+    """Judge RotaryEmbedding: every frame is rotated by the angles of its position."""
     if case.int_attribute("is_packed_batching", 0):
         raise refuse(f"{case.op} of packed rows", "keep the batch an axis of its own")
     return rotated(case, (2, 3), 1)
@@ -184,7 +184,7 @@ def rotary(case: Case) -> Verdict:
 
 
 def quantized_elementwise(case: Case) -> Verdict:
-    """QLinearAdd, QLinearMul, QLinearWhere, QLinearSigmoid, QLinearLeakyRelu: places meet places, rounded to a type."""
+    """Judge QLinearAdd, QLinearMul, QLinearWhere, QLinearSigmoid, QLinearLeakyRelu: elementwise, rounded to a type."""
     factors = {"QLinearAdd": (0, 3), "QLinearMul": (0, 3), "QLinearWhere": (0, 1, 4)}.get(case.op, (0,))
     _plain(case, [operand for operand in case.present if operand not in factors])
     limits = limits_of(case.dtype(factors[-1]))

@@ -24,7 +24,7 @@ from compiler.sizes.expressions import normal_form
 
 
 def transpose(case: Case) -> Verdict:
-    """Transpose carries every axis along."""
+    """Judge Transpose, which moves every axis with its layout."""
     perm = perm_of(case.node, case.rank())
     if case.fact().is_number:
         return case.verdict("MV1", "numbers move", NUMBER)
@@ -33,7 +33,7 @@ def transpose(case: Case) -> Verdict:
 
 
 def unsqueeze(case: Case) -> Verdict:
-    """Unsqueeze shifts the axes behind those it inserts."""
+    """Judge Unsqueeze, which shifts the axes behind those it inserts."""
     rank = len(case.out_dims())
     inserted = _named(case, rank)
     kept = [position for position in range(rank) if position not in inserted]
@@ -41,7 +41,7 @@ def unsqueeze(case: Case) -> Verdict:
 
 
 def squeeze(case: Case) -> Verdict:
-    """Squeeze of axes that have one entry whatever the lengths."""
+    """Judge Squeeze of axes that have size 1 at all lengths."""
     dims = case.dims()
     if not case.has(1) and any(not isinstance(dim, int) for dim in dims):
         raise refuse(f"Squeeze of every axis of size 1 of {_text(dims)}", "name the axes to squeeze")
@@ -54,7 +54,7 @@ def squeeze(case: Case) -> Verdict:
 
 
 def _named(case: Case, rank: int) -> set[int]:
-    """The axes that a Squeeze or Unsqueeze names.
+    """Return the axes that a Squeeze or Unsqueeze names.
 
     Raises:
         Refused: they are computed.
@@ -77,10 +77,10 @@ class Piece:
 
 
 def reshape(case: Case) -> Verdict:
-    """Reshape or Flatten: whole factors keep their order, fixed ones may be cut anywhere.
+    """Judge Reshape or Flatten: tracked factors stay whole and in order, fixed ones may be split anywhere.
 
     Raises:
-        Refused: a padded axis or the batch would be cut, or lie across others.
+        Refused: a padded axis or the batch would be split, or interleaved with others.
     """
     fact = case.fact()
     if fact.is_number:
@@ -108,7 +108,7 @@ def _is_tracked(piece: Piece) -> bool:
 
 
 def _pieces(fact: Fact, dims: Sequence[Dim]) -> list[Piece]:
-    """The factors of a value, outer to inner; what all segments of a padded axis have in common is split off."""
+    """Return the factors of a value's axes, outer to inner; a common factor of all segments of an axis is split off."""
     pieces: list[Piece] = []
     for at, dim in enumerate(dims):
         for factor in fact.axis(at) or (Plain(normal_form(dim)),):
@@ -117,7 +117,7 @@ def _pieces(fact: Fact, dims: Sequence[Dim]) -> list[Piece]:
 
 
 def _split(factor: Factor) -> tuple[Factor, ...]:
-    """[4*n entries, padded] = [n, padded] of 4 each."""
+    """Split [4*n entries, padded] into [n, padded] of 4 each, where all segments have such a common factor."""
     if not isinstance(factor, Frames):
         return (factor,)
     common = math.gcd(*(_content(segment.size) for segment in factor.segments))
@@ -130,7 +130,7 @@ def _split(factor: Factor) -> tuple[Factor, ...]:
 
 
 def _content(size: Dim) -> int:
-    """The largest number that divides a size whatever the lengths."""
+    """Return the largest integer that divides a size at all lengths."""
     if isinstance(size, int):
         return size
     expanded = normal_form(size)
@@ -141,7 +141,7 @@ def _content(size: Dim) -> int:
 
 
 def _target(case: Case, sizes: Sequence[Dim]) -> list[Dim]:
-    """The sizes of the output's axes: as shape inference has them, else as the target says; one may be left over."""
+    """Return the sizes of the output's axes, from shape inference or else the target; one may be left over."""
     stated = [normal_form(dim) for dim in case.out_dims()]
     target, dims = target_of(case.node, numbers_of), case.dims()
     for at, dim in enumerate(stated):
@@ -165,7 +165,7 @@ def _in_size(case: Case, at: int, dims: Sequence[Dim]) -> Dim:
 
 
 def _grouped(pieces: Sequence[Piece], sizes: Sequence[Dim]) -> list[list[Piece]] | None:
-    """The pieces that each output axis is made of, outer to inner; None when a tracked one would be cut."""
+    """Return the factors that make up each output axis, outer to inner; None where a tracked one would be split."""
     rest = list(pieces)
     groups: list[list[Piece]] = []
     for size in sizes:
@@ -177,7 +177,7 @@ def _grouped(pieces: Sequence[Piece], sizes: Sequence[Dim]) -> list[list[Piece]]
 
 
 def _take(rest: list[Piece], size: Dim) -> list[Piece] | None:
-    """Take pieces from the front until their product is `size`, cutting plain ones where needed."""
+    """Take factors from the front until their product is `size`, splitting plain ones; None where that fails."""
     taken: list[Piece] = []
     need: Dim = size
     while need != 1:
@@ -202,14 +202,14 @@ def _take(rest: list[Piece], size: Dim) -> list[Piece] | None:
 
 
 def _join_plain(rest: list[Piece]) -> None:
-    """Plain neighbours in front are one piece, so that they may be cut anywhere."""
+    """Merge the plain factors in front into one, so that it may be split anywhere."""
     while len(rest) > 1 and all(isinstance(piece.factor, Plain) for piece in rest[:2]):
         first, second = rest.pop(0), rest.pop(0)
         rest.insert(0, Piece(Plain(normal_form(first.factor.size * second.factor.size)), first.axis))
 
 
 def _merged(group: Sequence[Piece], stated: Dim) -> Axis:
-    """The factors of one output axis, in normal form: padded entries of c each are c times as many padded entries."""
+    """Return the layout of one output axis in normal form: n padded entries of c each are c * n padded entries."""
     factors: list[Factor] = []
     for piece in group:
         last, factor = factors[-1] if factors else None, piece.factor
@@ -227,9 +227,9 @@ def _times(segment: Segment, count: Dim) -> Segment:
 
 
 def restated(axis: Axis, stated: Dim) -> Axis:
-    """The same layout with its size written as shape inference writes it, where it is a single segment.
+    """Return a layout of one segment with its size written as shape inference writes it.
 
-    Where shape inference could not tell which of two sizes is the smaller one, the layout's own size stays.
+    Where shape inference could not decide which of two sizes is smaller, the layout's own size stays.
     """
     undecided = not isinstance(stated, int) and stated.has(sympy.Min, sympy.Max, sympy.Mod)
     if undecided or len(axis) != 1 or not isinstance(axis[0], Frames) or len(axis[0].segments) != 1:
@@ -240,7 +240,7 @@ def restated(axis: Axis, stated: Dim) -> Axis:
 
 
 def _regrouped(fact: Fact, axes: Mapping[int, Axis], groups: Sequence[Sequence[Piece]]) -> Fact:
-    """The fact of the output: a place lies in the padding of an axis if any of its padded factors does."""
+    """Return the fact of the output: an entry is padding of an axis if it is padding of any of its factors."""
     padded = [
         (piece.axis, at) for at, group in enumerate(groups) for piece in group if isinstance(piece.factor, Frames)
     ]
@@ -252,7 +252,7 @@ def _regrouped(fact: Fact, axes: Mapping[int, Axis], groups: Sequence[Sequence[P
 
 
 def _kept_index(fact: Fact, groups: Sequence[Sequence[Piece]]) -> Index | None:
-    """Positions along an axis that stays an axis of its own."""
+    """Return the positions along an axis that remains an axis of its own; None for other axes."""
     index = fact.index
     if index is None:
         return None
@@ -274,7 +274,7 @@ def _text(dims: Iterable[Dim]) -> str:
 
 
 def expand(case: Case) -> Verdict:
-    """Expand: entries of size-1 axes repeat; an axis may be created from a length."""
+    """Judge Expand: axes of size 1 repeat; an axis may be created from a length."""
     fact, dims, after = case.fact(), case.dims(), case.out_dims()
     if case.fact(1).axes:
         raise refuse("Expand to a shape that depends on data", "compute shapes from the shapes of inputs")
@@ -310,17 +310,17 @@ def _gets_rows(axes: Mapping[int, Axis]) -> bool:
 
 
 def _check_kept(case: Case, size: Dim, wanted: Dim) -> None:
-    """An axis that is there already keeps its size.
+    """Require that an axis keeps its size.
 
     Raises:
-        Refused: it would repeat where it has one entry, as a batch of one row has.
+        Refused: it would be repeated where it has one entry, such as a batch of one row.
     """
     if wanted != 1 and not same(size, wanted):
         raise refuse(f"{case.op} makes {wanted} entries of {size}", "expand from an axis of size 1")
 
 
 def tile(case: Case) -> Verdict:
-    """Tile: whole axes repeat; the repetitions are an outer factor."""
+    """Judge Tile: whole axes repeat, and the repetitions become an outer factor."""
     fact, dims, after = case.fact(), case.dims(), case.out_dims()
     if case.fact(1).axes:
         raise refuse("Tile by a number that depends on data", "compute it from the shapes of inputs")
@@ -340,7 +340,7 @@ def tile(case: Case) -> Verdict:
     padded = frozenset(fact.padded)
 
     def content(region: Region) -> Interval:
-        """Where both the repetitions and what repeats are padded, a place may be the padding of either."""
+        """Return the interval of a region; padding of both repetitions and repeated entries may be either's."""
         inner = [region]
         for at in region:
             inner += [each - {at} for each in inner] if _is_doubly(axes[at]) else []
@@ -351,7 +351,7 @@ def tile(case: Case) -> Verdict:
 
 
 def _only_keeps(before: Fact, after: Fact) -> bool:
-    """Whether every tracked factor was there already, as it is."""
+    """Whether every tracked factor of one fact occurs in the other."""
     kept = {factor for _, axis in before.axes for factor in axis}
     return all(factor in kept or isinstance(factor, Plain) for _, axis in after.axes for factor in axis)
 

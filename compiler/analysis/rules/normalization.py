@@ -24,10 +24,10 @@ ONE_PASS = ("GroupNormalization", "MeanVarianceNormalization")
 
 
 def softmax(case: Case) -> Verdict:
-    """Softmax, LogSoftmax, Hardmax: over a padded axis the padding has to be masked; over another nothing is needed.
+    """Judge Softmax, LogSoftmax, Hardmax: padding must be masked along the reduced axis; other axes need nothing.
 
-    A model that masks on its own account may hide a row whole, over which softmax is uniform, whatever constant hides
-    it: then only -infinity is below all of its scores, and gives what the row gives alone.
+    A model with its own mask may hide a whole row, over which softmax is uniform for any masking constant: then only
+    -infinity is below all of its scores, and gives the same as the row alone.
     """
     axis = case.axis()
     frames = case.simple_frames(0, axis)
@@ -55,7 +55,7 @@ def softmax(case: Case) -> Verdict:
 
 
 def is_masked(fact: Fact, axis: int) -> bool:
-    """Whether scores in the padding of an axis count for nothing already, wherever the other axes are valid."""
+    """Whether scores in the padding of an axis have no weight already, wherever the other axes are valid."""
     padding = fact.content({axis})
     return _is_deep(padding) and (padding.high == -math.inf or _is_live(fact.valid))
 
@@ -65,18 +65,18 @@ def _is_deep(content: Interval) -> bool:
 
 
 def _is_live(valid: Interval) -> bool:
-    """Whether no valid score is a masked one."""
+    """Whether every valid score is above those that masks use."""
     return not valid.nan and valid.low >= LIVE
 
 
 def _mask_value(case: Case, fact: Fact) -> float:
-    """The lowest finite number; -infinity where that may not count for nothing next to all valid scores."""
+    """Return the lowest finite number, or -infinity where that may have weight beside valid scores."""
     lowest = case.lowest()
     return lowest if _is_live(fact.valid) and lowest <= DEEP else -math.inf
 
 
 def _check_ties(case: Case, fact: Fact, axis: int, frames: Frames) -> None:
-    """Hardmax takes the first one of the largest entries, -infinities included."""
+    """Refuse a Hardmax, which takes the first of equal largest entries, where padding could be chosen."""
     strictly = fact.valid.low > fact.content({axis}).high
     if not strictly and not (frames.is_suffix_padded and fact.valid.low >= fact.content({axis}).high):
         raise refuse(f"{case.op} over {frames}, where padding could win ties", "keep the scores finite")
@@ -88,7 +88,7 @@ def _spoils(valid: Interval) -> bool:
 
 
 def _of_row(case: Case, fact: Fact, region: Region, axis: int) -> Interval:
-    """The range of the result: a row with NaN, with +infinity, or of -infinities alone gives NaN."""
+    """Return bounds of the result: a row with NaN, with +infinity, or of -infinities alone gives NaN."""
     row = everywhere(fact, region, axis)
     nan = row.nan or row.high == math.inf or _spoils(fact.content(region - {axis}))
     if case.op == "Hardmax":
@@ -105,7 +105,7 @@ def _of_row(case: Case, fact: Fact, region: Region, axis: int) -> Interval:
 
 
 def layer_normalization(case: Case) -> Verdict:
-    """LayerNormalization and RMSNormalization over trailing axes."""
+    """Judge LayerNormalization and RMSNormalization over trailing axes."""
     axes = list(range(case.axis(), case.rank()))
     fact = case.fact()
     for operand in case.present[1:]:
@@ -117,13 +117,13 @@ def layer_normalization(case: Case) -> Verdict:
 
 
 def instance_normalization(case: Case) -> Verdict:
-    """InstanceNormalization: over all axes behind the channels."""
+    """Judge InstanceNormalization over all axes behind the channels."""
     _keep_channels(case)
     return _normalization(case, list(range(2, case.rank())), float_attribute(case, "epsilon", 1e-5))
 
 
 def group_normalization(case: Case) -> Verdict:
-    """GroupNormalization: over channels in groups and all axes behind them."""
+    """Judge GroupNormalization over groups of channels and all axes behind them."""
     _keep_channels(case)
     channels, groups = case.dims()[1], case.int_attribute("num_groups", 1)
     if not isinstance(channels, int) or channels % groups:
@@ -133,12 +133,12 @@ def group_normalization(case: Case) -> Verdict:
 
 
 def mean_variance_normalization(case: Case) -> Verdict:
-    """MeanVarianceNormalization over the given axes."""
+    """Judge MeanVarianceNormalization over the given axes."""
     return _normalization(case, sorted(set(moment_axes(case.node, case.rank()))), 1e-9)
 
 
 def float_attribute(case: Case, name: str, default: float) -> float:
-    """A number that an attribute states."""
+    """Return a number that an attribute states."""
     value = case.attribute(name, default)
     assert isinstance(value, int | float)
     return float(value)
@@ -150,9 +150,9 @@ def _keep_channels(case: Case) -> None:
 
 
 def _normalization(case: Case, axes: Sequence[int], epsilon: float, channels: int = 1) -> Verdict:
-    """A normalisation of operand 0 over some axes, and over so many channels together.
+    """Judge a normalization of operand 0 over some axes, and over `channels` channels together.
 
-    Over a padded axis it takes the form "normalize".
+    Over a padded axis it is rewritten in the form "normalize".
     """
     if any(not case.fact(operand).is_plain for operand in case.present[1:]):
         raise refuse(f"{case.op} with padded parameters", "use constant parameters")
@@ -187,7 +187,7 @@ def _normalization(case: Case, axes: Sequence[int], epsilon: float, channels: in
 
 
 def _normalized(case: Case, row: Interval, count: float, epsilon: float) -> Interval:
-    """Bounds a normalised row by sqrt(count) * |scale| + |bias|: a square is at most the sum of all squares."""
+    """Return bounds of a normalized row, sqrt(count) * |scale| + |bias|: a square is at most the sum of squares."""
     scale = case.fact(1).valid.magnitude if case.has(1) else 1.0
     bias = case.fact(2).valid.magnitude if case.has(2) else 0.0
     bound = stored(iv.bounded(math.sqrt(count) * scale + bias), case.dtype())
@@ -199,7 +199,7 @@ def _normalized(case: Case, row: Interval, count: float, epsilon: float) -> Inte
 
 
 def batch_normalization(case: Case) -> Verdict:
-    """BatchNormalization at inference: scale and shift per channel."""
+    """Judge BatchNormalization at inference: scale and shift per channel."""
     if case.int_attribute("training_mode", 0):
         raise refuse("BatchNormalization in training mode", "export the model in evaluation mode")
     if any(not case.fact(operand).is_plain for operand in range(1, 5)):
@@ -222,7 +222,7 @@ def batch_normalization(case: Case) -> Verdict:
 
 
 def _scale_and_shift(case: Case) -> tuple[np.ndarray, np.ndarray, float] | None:
-    """Slope and shift of every channel, and the largest number that rounding of the shift starts from."""
+    """Return slope and shift of every channel, and the largest term of the shift, which rounding depends on."""
     arrays = [array.astype(np.float64) for at in range(1, 5) if (array := case.array(at)) is not None]
     if len(arrays) < 4 or arrays[0].size == 0:
         return None
@@ -235,7 +235,7 @@ def _scale_and_shift(case: Case) -> tuple[np.ndarray, np.ndarray, float] | None:
 
 
 def lp_normalization(case: Case) -> Verdict:
-    """LpNormalization: over a padded axis the padding has to be zero."""
+    """Judge LpNormalization: along a padded axis the padding must be zero."""
     axis = case.axis()
     frames = case.simple_frames(0, axis)
     if frames is None:
@@ -248,7 +248,7 @@ def lp_normalization(case: Case) -> Verdict:
 
 
 def local_response_normalization(case: Case) -> Verdict:
-    """LRN: over neighbouring channels."""
+    """Judge LRN, over neighbouring channels."""
     _keep_channels(case)
     alpha, beta, bias = (float_attribute(case, *each) for each in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)))
     fact, dtype = case.fact(), case.dtype()

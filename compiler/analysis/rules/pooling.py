@@ -16,7 +16,7 @@ from compiler.analysis.rules.kernel_windows import Slid, Window, regions_read, s
 
 
 def max_pool(case: Case) -> Verdict:
-    """MaxPool: padding that is read holds what is never the largest."""
+    """Judge MaxPool: padding that is read holds the lowest number."""
     if len(case.node.outputs) > 1 and (case.node.outputs[1].uses() or case.node.outputs[1].is_graph_output()):
         raise refuse("MaxPool whose indices are read: they count slots", "compute indices by ArgMax")
     windows, slid = _windows(case)
@@ -34,7 +34,7 @@ def max_pool(case: Case) -> Verdict:
     padded_out = any(window.begin or window.end is None or window.end or window.ceil for window in windows)
 
     def with_empty(region: Region) -> Interval:
-        """A place in the padding may read nothing at all."""
+        """Return the interval of a region; a position in the padding may read no entry at all."""
         return iv.hull(content(region), iv.constant(least)) if region and padded_out else content(region)
 
     out = case.output(_axes(fact, slid), with_empty)
@@ -44,7 +44,7 @@ def max_pool(case: Case) -> Verdict:
 
 
 def average_pool(case: Case) -> Verdict:
-    """AveragePool: sums over valid entries by their number; a number that counts slots is counted anew."""
+    """Judge AveragePool: valid entries are divided by their number; a count of slots is replaced."""
     windows, slid = _windows(case)
     counts_all = bool(case.int_attribute("count_include_pad", 0))
     again = []
@@ -75,7 +75,7 @@ def average_pool(case: Case) -> Verdict:
 
 
 def lp_pool(case: Case) -> Verdict:
-    """LpPool: zeros add nothing to a norm."""
+    """Judge LpPool: zeros add nothing to a norm."""
     windows, slid = _windows(case)
     for at, each in slid.items():
         if each.sees_padding:
@@ -94,10 +94,10 @@ def lp_pool(case: Case) -> Verdict:
 
 
 def _windows(case: Case) -> tuple[tuple[Window, ...], dict[int, Slid]]:
-    """The windows, and every tracked spatial axis after them.
+    """Return the windows of a pooling, and every tracked spatial axis after them.
 
     Raises:
-        Refused: an axis that is not spatial is padded as channels.
+        Refused: the kernel has no size for a spatial axis.
     """
     kernel = case.ints_attribute("kernel_shape")
     if len(kernel) != case.rank() - 2 or not kernel:
@@ -112,7 +112,7 @@ def _sliding(windows: tuple[Window, ...], slid: dict[int, Slid]) -> set[int]:
 
 
 def _axes(fact: Fact, slid: dict[int, Slid]) -> dict[int, Axis]:
-    """Axes 0 and 1, each entry of which is pooled by itself, and the spatial ones."""
+    """Return the layouts of axes 0 and 1, whose entries are pooled separately, and of the spatial ones."""
     return {**{at: axis for at, axis in fact.axes if at < 2}, **{at: each.axis for at, each in slid.items()}}
 
 

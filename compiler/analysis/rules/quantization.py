@@ -24,7 +24,7 @@ UNKNOWN_TYPE = "export the model with known types"
 
 
 def quantize(case: Case) -> Verdict:
-    """QuantizeLinear: rounds every entry by itself."""
+    """Judge QuantizeLinear, which rounds every entry by itself."""
     scale, zero = _parameters(case)
     dtype = case.node.outputs[0].dtype
     if dtype is None:
@@ -40,7 +40,7 @@ def quantize(case: Case) -> Verdict:
 
 
 def _levels(x: Interval, scale: Interval, zero: Interval, limits: Interval) -> Interval:
-    """What x / scale + zero is rounded to, kept within limits; one level of room for the rounding of the quotient."""
+    """Return bounds of x / scale + zero, rounded and clamped; widened by one level for the quotient's rounding."""
     quotient = transfer.divide(x, scale)
     if quotient.nan or scale.low <= 0:
         return limits
@@ -51,7 +51,7 @@ def _levels(x: Interval, scale: Interval, zero: Interval, limits: Interval) -> I
 
 
 def dequantize(case: Case) -> Verdict:
-    """DequantizeLinear: scales every entry by itself."""
+    """Judge DequantizeLinear, which scales every entry by itself."""
     scale, zero = _parameters(case)
     source, dtype = case.dtype(), case.dtype(1)
     limits = limits_of(source) or ANYTHING
@@ -70,7 +70,7 @@ def _mapped(case: Case, image: Callable[[Interval], Interval]) -> Verdict:
 
 
 def _parameters(case: Case) -> tuple[Interval, Interval]:
-    """Contents of scale and zero point.
+    """Return the intervals of scale and zero point.
 
     Raises:
         Refused: they differ from row to row, or along a padded axis or the batch.
@@ -87,7 +87,7 @@ def _parameters(case: Case) -> tuple[Interval, Interval]:
 
 
 def dynamic_quantize(case: Case) -> Verdict:
-    """DynamicQuantizeLinear takes one scale from everything it sees; zeros change nothing of it."""
+    """Judge DynamicQuantizeLinear, which takes one scale from all entries; zeros do not change it."""
     for axis in case.fact().padded:
         if case.fact().rows_axis is None:
             case.fill(0, axis, 0.0)
@@ -126,14 +126,14 @@ class _Factors(Case):
         return super().dims(self.positions[operand])
 
     def dtype(self, operand: int = 0) -> DataType:
-        """Sums are kept as 32-bit integers."""
+        """Return the element type of sums, 32-bit integers."""
         return DataType.INT32
 
     def array(self, operand: int) -> None:
-        """Sums of a constant factor would have to count its zero point."""
+        """Return None: the zero point of a constant factor is not included in its entries."""
 
     def needs_of_node(self) -> list[Need]:
-        """The needs, with the zero points that stand for zeros."""
+        """Return the needs, with padding filled with zero points in place of zeros."""
         return [self._need(need) for need in self.needs]
 
     def _need(self, need: Need) -> Need:
@@ -145,7 +145,7 @@ class _Factors(Case):
 
 
 def _shifted(case: Case, operand: int, zero: Interval) -> Fact:
-    """What is known of an operand minus its zero point."""
+    """Return the fact of an operand minus its zero point."""
     fact = case.fact(operand)
     limits = limits_of(case.dtype(operand)) or ANYTHING
 
@@ -157,10 +157,10 @@ def _shifted(case: Case, operand: int, zero: Interval) -> Fact:
 
 
 def quantized_product(case: Case, factors: Sequence[int], zeros: Sequence[int]) -> tuple[Verdict, Fact]:
-    """The verdict on a product of quantised numbers before scales are applied, and the fact of its sums.
+    """Return the verdict on a quantized product before scales are applied, and the fact of its sums.
 
     Raises:
-        Refused: as a plain product is, or parameters differ from row to row.
+        Refused: a plain product would be refused, or parameters differ from row to row.
     """
     for operand in case.present:
         if operand not in factors and not case.fact(operand).is_plain:
@@ -172,13 +172,13 @@ def quantized_product(case: Case, factors: Sequence[int], zeros: Sequence[int]) 
 
 
 def matmul_integer(case: Case) -> Verdict:
-    """MatMulInteger: sums of (a - zero of a) * (b - zero of b)."""
+    """Judge MatMulInteger: sums of (a - zero of a) * (b - zero of b)."""
     verdict, sums = quantized_product(case, (0, 1), (2, 3))
     return case.verdict("QT3", verdict.reason, sums, pointwise=verdict.pointwise)
 
 
 def quantized_matmul(case: Case) -> Verdict:
-    """QLinearMatMul: the sums, scaled and rounded to a quantised type."""
+    """Judge QLinearMatMul: the sums, scaled and rounded to a quantized type."""
     verdict, sums = quantized_product(case, (0, 3), (2, 5))
     dtype = case.dtype(7)
     limits = limits_of(dtype)

@@ -43,10 +43,10 @@ class Run:
 
 
 def recurrent(case: Case) -> Verdict:
-    """LSTM, GRU, RNN over [time, batch, features].
+    """Judge LSTM, GRU, RNN over [time, batch, features].
 
-    A forward output sees what came before, so never the padding behind. Final states and reverse directions see it, so
-    they are given true lengths.
+    A forward output depends on earlier frames alone, so never on the padding behind. Final states and reverse
+    directions depend on it, so they get true lengths.
     """
     if case.int_attribute("layout", 0):
         raise refuse(f"{case.op} with the batch in front (layout 1), which runtimes lack", "export time first")
@@ -67,7 +67,7 @@ def recurrent(case: Case) -> Verdict:
 
 
 def _lengths_per_row(case: Case, frames: Frames | None) -> bool:
-    """Take lengths that follow from those of axes per row; whether they are the true lengths of time."""
+    """Compute lengths that depend on axis lengths per row; return whether they are the true lengths of time."""
     if not case.has(LENGTHS) or not case.fact(LENGTHS).is_number:
         return False
     value = case.node.inputs[LENGTHS]
@@ -82,10 +82,10 @@ def _lengths_per_row(case: Case, frames: Frames | None) -> bool:
 
 
 def _needed(case: Case, frames: Frames | None) -> tuple[str, str]:
-    """The rule that holds, and why.
+    """Return the name of the rule that holds, and the reason.
 
     Raises:
-        Refused: the run would pass padding before it meets a valid entry.
+        Refused: the recurrence would pass padding before a valid entry.
     """
     if frames is None:
         return "RN1", "time is not padded"
@@ -106,7 +106,7 @@ def _needed(case: Case, frames: Frames | None) -> tuple[str, str]:
 
 
 def _check_operands(case: Case) -> None:
-    """Weights are shared by all rows; states and lengths are laid out as the batch is."""
+    """Require that weights are shared by all rows, and that states and lengths have the layout of the batch."""
     rows = case.fact().axis(1)
     if case.fact().axis(2) is not None or case.fact().is_number:
         raise refuse(f"{case.op} of features that are padded or hold the batch", "keep time, batch and features apart")
@@ -126,7 +126,7 @@ def _check_operands(case: Case) -> None:
 
 
 def _states(case: Case, run: Run) -> Fact:
-    """Output 0, [time, directions, batch, hidden]."""
+    """Return the fact of output 0, [time, directions, batch, hidden]."""
     axes: dict[int, Axis] = {}
     if run.frames is not None:
         axes[0] = (run.frames,)
@@ -143,7 +143,7 @@ def _states(case: Case, run: Run) -> Fact:
 
 
 def _last(case: Case, run: Run, output: int) -> Fact:
-    """Outputs 1 and 2, [directions, batch, hidden]; not known where nothing reads them."""
+    """Return the fact of output 1 or 2, [directions, batch, hidden]; unbounded where nothing reads it."""
     axes: dict[int, Axis] = {} if run.batch is None else {1: run.batch}
     is_known = run.frames is None or run.has_lengths
 
@@ -158,7 +158,7 @@ def _last(case: Case, run: Run, output: int) -> Fact:
 
 
 def _hidden(case: Case, rows: Region, *, with_padding: bool) -> Interval:
-    """Bounds of a hidden state of the rows of a region, from the activations; they hold where no sum runs over."""
+    """Return bounds of a hidden state in a region of rows, from the activations, if no sum overflows."""
     fact = case.fact()
     regions = [each for each in fact.regions if each - {0} == rows and (with_padding or 0 not in each)]
     read = iv.hull(*(fact.content(each) for each in regions))
@@ -184,7 +184,7 @@ def _has_default_activations(case: Case) -> bool:
 
 
 def _largest_row(case: Case, operand: int) -> float:
-    """The largest sum of absolute weights of one row."""
+    """Return the largest sum of absolute weights in a row."""
     array = case.array(operand)
     if array is not None:
         return float(np.abs(array.astype(np.float64)).sum(-1).max())

@@ -39,7 +39,7 @@ DEEP, LIVE = -1.0e30, -1.0e29
 
 
 def reduce(case: Case) -> Verdict:
-    """Reduction over padded axes, after filling with what is neutral, or over others."""
+    """Judge a reduction: padding of reduced axes is filled with a neutral entry."""
     if case.op == "GlobalLpPool" and case.int_attribute("p", 2) < 1:
         raise refuse(f"{case.op} with p below 1, of which 0 is no neutral entry", "use p of 1 or more")
     view, mean = _view(case), case.op in AVERAGES
@@ -74,7 +74,7 @@ def reduce(case: Case) -> Verdict:
 
 
 def _takes_two_ways(case: Case, reduced: Sequence[int]) -> bool:
-    """Whether kernels compare in another order where there is one row: entries stay behind what is reduced.
+    """Whether kernels compare entries in another order where there is one row, as entries lie behind the reduced axes.
 
     Which of several numbers is the largest does not depend on the order; NaN does.
     """
@@ -92,10 +92,10 @@ def _has_least(case: Case) -> bool:
 
 
 def _view(case: Case) -> Reduction:
-    """What is reduced, and what stays.
+    """Return the reduced and the remaining axes.
 
     Raises:
-        Refused: the axes are computed, or there are none.
+        Refused: the axes are computed, or none is named.
     """
     view = reduction_of(case.node, lambda value: case.constants(1, "axes"), case.rank())
     if view is None or not (view.axes or case.op in GLOBAL_POOLS or not view.rank):
@@ -104,19 +104,19 @@ def _view(case: Case) -> Reduction:
 
 
 def padded_sizes(case: Case, axes: Sequence[int]) -> dict[int, Dim]:
-    """The sizes of those of some axes of operand 0 that are padded.
+    """Return the sizes of the padded ones among some axes of operand 0.
 
     Raises:
-        Refused: the batch is in one of them.
+        Refused: one of them holds the batch.
     """
     return {axis: size for axis in axes if (size := case.reduced_size(0, axis)) is not None}
 
 
 def averaged_sizes(case: Case, axes: Sequence[int]) -> dict[int, Dim]:
-    """The same for a mean, which counts entries.
+    """Return the sizes of the padded ones among the axes of a mean, which counts entries.
 
     Raises:
-        Refused: the batch is in one of them, or how many entries lie along another one is unknown.
+        Refused: one of them holds the batch, or the size of another one is unknown.
     """
     sizes = padded_sizes(case, axes)
     for axis in axes:
@@ -131,21 +131,21 @@ def check_rows(case: Case) -> None:
     """Refuse to count entries per row of a value that all rows share.
 
     Raises:
-        Refused: it has no place for the batch.
+        Refused: the value has no axis of the batch.
     """
     if case.batch is not None and case.fact().rows_axis is None:
         raise refuse(f"{case.op} averages a value that all rows share", "give the value a batch axis")
 
 
 def _paddings(fact: Fact, reduced: Sequence[int], axis: int | None = None) -> list[Region]:
-    """The regions in the padding of reduced axes alone, or of one of them."""
+    """Return the regions in the padding of reduced axes alone, or of one of them."""
     padded = [at for at in fact.padded if at in reduced]
     subsets = itertools.chain.from_iterable(itertools.combinations(padded, n) for n in range(1, len(padded) + 1))
     return [frozenset(each) for each in subsets if axis is None or axis in each]
 
 
 def _is_neutral(case: Case, valid: Interval, padding: Interval) -> bool:
-    """Whether padding changes nothing next to what is valid."""
+    """Whether padding does not change the reduction of valid entries."""
     match case.op:
         case "ReduceProd":
             return padding == ONE
@@ -160,7 +160,7 @@ def _is_neutral(case: Case, valid: Interval, padding: Interval) -> bool:
 
 
 def _neutral(case: Case) -> float:
-    """What padding must hold so that the reduction does not see it."""
+    """Return the neutral entry of the reduction, for padding."""
     match case.op:
         case "ReduceProd":
             return 1.0
@@ -172,7 +172,7 @@ def _neutral(case: Case) -> float:
 
 
 def loser(case: Case, *, largest: bool) -> float:
-    """What no valid entry lies beyond: the largest (+1) or smallest (-1) finite number of the type, or infinity."""
+    """Return a number that no valid entry is beyond: the type's lowest (highest) where the largest (smallest) wins."""
     dtype, valid = case.dtype(), case.fact().valid
     if not dtype.is_floating_point():
         limits = limits_of(dtype)
@@ -187,7 +187,7 @@ def loser(case: Case, *, largest: bool) -> float:
 
 
 def _reduced(case: Case, row: Interval, reduced: Sequence[int], is_mean_of_more: bool) -> Interval:
-    """What a reduction makes of the entries of a row; a mean may divide by fewer than it sums."""
+    """Return bounds of a reduced row; a mean may divide by fewer entries than it sums."""
     op, dtype = case.op, case.dtype()
     if op in EXTREMES:
         return row
@@ -207,13 +207,13 @@ def _reduced(case: Case, row: Interval, reduced: Sequence[int], is_mean_of_more:
 
 
 def _held(case: Case, result: Interval) -> Interval:
-    """What the type holds of a sum: where one term may overflow, the next may be infinite with the other sign."""
+    """Return bounds of a sum as stored in its type; unbounded where a partial sum may overflow."""
     held = stored(result, case.dtype())
     return held if held.is_finite or result.low >= 0 or not case.dtype().is_floating_point() else ANYTHING
 
 
 def _summed(op: str, row: Interval, count: float, is_exact: bool) -> Interval:
-    """What sums to `count` entries, or up to `count`."""
+    """Return bounds of the reduction of exactly, or of at most, `count` entries."""
     most = row.magnitude
     match op:
         case "ReduceSum":
@@ -237,9 +237,9 @@ def _summed(op: str, row: Interval, count: float, is_exact: bool) -> Interval:
 
 
 def arg_extreme(case: Case) -> Verdict:
-    """ArgMax, ArgMin over a suffix-padded axis: padding that cannot win, nor a tie, which goes to the first.
+    """Judge ArgMax, ArgMin over a suffix-padded axis: padding must lose, ties too, which go to the first entry.
 
-    Where ties go to the last entry, padding may tie with infinities alone, and the last valid entry stands for it.
+    Where ties go to the last entry, padding may tie with infinities alone, and then gives the last valid entry.
     """
     axis = case.axis()
     frames = case.simple_frames(0, axis)
@@ -261,23 +261,23 @@ def arg_extreme(case: Case) -> Verdict:
 
 
 def _most(case: Case, axis: int) -> float:
-    """The largest index along an axis."""
+    """Return the largest index along an axis."""
     size = case.dims()[axis]
     return max(float(size) - 1, 0.0) if isinstance(size, int) else LONGEST
 
 
 def _let_padding_lose(case: Case, axis: int, frames: Frames, *, largest: bool, ties: bool = True) -> None:
-    """Make padding lose a search for the largest or smallest entries of a suffix-padded axis, or tie.
+    """Fill padding of a suffix-padded axis so that it loses a search for the largest or smallest entries, or ties.
 
     Args:
         case: the node.
         axis: the axis.
         frames: its layout.
         largest: whether the largest entries are searched.
-        ties: whether it may tie.
+        ties: whether padding may tie.
 
     Raises:
-        Refused: positions are not those without padding.
+        Refused: positions differ from those without padding.
     """
     if not frames.is_suffix_padded:
         raise refuse(f"{case.op} over {frames}, where entries have other positions", "search an axis padded at its end")
@@ -295,7 +295,7 @@ def _is_apart(case: Case, axis: int, *, largest: bool, ties: bool = False) -> bo
 
 
 def top_k(case: Case) -> Verdict:
-    """TopK: along a suffix-padded axis the padding has to lose, and as many entries have to be valid."""
+    """Judge TopK: along a suffix-padded axis padding must lose, and at least k entries must be valid."""
     axis = case.axis()
     frames = case.simple_frames(0, axis)
     (count,) = case.constants(1, "k")
@@ -317,7 +317,7 @@ def top_k(case: Case) -> Verdict:
 
 
 def cumulative_sum(case: Case) -> Verdict:
-    """CumSum: from the valid side nothing is needed; from the other side the padding must be zero."""
+    """Judge CumSum: from the valid side nothing is needed; from the other side the padding must be zero."""
     axis = case.axis()
     frames = case.simple_frames(0, axis)
     reverse, exclusive = bool(case.int_attribute("reverse", 0)), bool(case.int_attribute("exclusive", 0))

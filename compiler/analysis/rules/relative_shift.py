@@ -61,7 +61,7 @@ class Chain:
 
 
 def match(case: Case) -> Chain | None:
-    """The shortest chain from a node on whose result is laid out plainly again, or None.
+    """Return the shortest chain of movements from a node on whose result has a plain layout; None for none.
 
     Args:
         case: the first node, with the facts of its operands.
@@ -92,7 +92,7 @@ class Moved:
 
 
 def _moved(case: Case) -> Moved | None:
-    """The one operand of the first node that is not the same number everywhere."""
+    """Return the only operand of the first node that varies; None where there is not exactly one."""
     if not is_op(case.node, *STEPS):
         return None
     operands = [operand for operand in (case.present if case.op == "Concat" else [0]) if case.fact(operand).padded]
@@ -106,7 +106,7 @@ def _moved(case: Case) -> Moved | None:
 
 
 def followers(node: ir.Node) -> Iterator[ir.Node]:
-    """The node, and those behind it as long as one movement alone reads the result."""
+    """Yield the node, and those behind it as long as a single movement reads the result."""
     for _ in range(LONGEST):
         yield node
         output = node.outputs[0]
@@ -143,7 +143,7 @@ class _Trials:
         self.ran = [trial for lengths in self._lengths() if (trial := self._run(*lengths)) is not None]
 
     def _lengths(self) -> Iterator[tuple[Sizes, tuple[Sizes, ...]]]:
-        """Slots and rows: every number of frames in more slots than it needs, a shorter row beside it."""
+        """Yield numbers of frames to try: the number of slots, and the true lengths of two rows."""
         sizes = self._sizes()
         atoms = self._atoms(sizes)
         if len(atoms) != 1:
@@ -160,18 +160,18 @@ class _Trials:
                     yield slots, tuple(rows if self.batch is not None else rows[:1])
 
     def _sizes(self) -> list[sympy.Expr]:
-        """The sizes of the axes that the chain meets, but fixed ones."""
+        """Return the sizes of the axes in the chain that are not fixed."""
         inner = [dim for node in self.nodes for dim in dims_of(node.outputs[0]) or () if is_known(self.case, dim)]
         return [dim for dim in dict.fromkeys([*self.moved.dims, *inner]) if not isinstance(dim, int)]
 
     def _atoms(self, sizes: Sequence[sympy.Expr]) -> list[sympy.Basic]:
-        """What the number of frames is made of: a quotient of a length where nothing else occurs, else the lengths."""
+        """Return the terms that sizes depend on: one quotient of a length where nothing else occurs, or lengths."""
         found = set().union(*(_leaves(size) for size in sizes)) - {self.batch}
         names = {name for each in found for name in each.free_symbols} - {self.batch}
         return list(found if len(found) == 1 else names)
 
     def _values(self, atom: sympy.Basic, sizes: Sequence[sympy.Expr]) -> list[int]:
-        """Values for which the sizes change."""
+        """Return values of a term at which the sizes change."""
         if not atom.is_Symbol:
             return [*range(1, TRIALS), *FAR]
         kept: dict[tuple[int, ...], int] = {}
@@ -184,7 +184,7 @@ class _Trials:
         return [*kept.values(), *(period * far for far in FAR)]
 
     def _run(self, slots: Sizes, rows: tuple[Sizes, ...]) -> Trial | None:
-        """One trial, or None when the unpadded chain does not run for these lengths, or the padded one."""
+        """Run the chain, padded and unpadded, for one choice of lengths; None where either does not run."""
         moved = self.moved
         try:
             shape = [number(dim, slots) for dim in moved.dims]
@@ -204,7 +204,7 @@ class _Trials:
 
 
 def _label_padding(places: Array, moved: Moved, slots: Sizes, rows: Sequence[Sizes]) -> None:
-    """Write numbers that the padding is known to hold in the place of place numbers."""
+    """Replace the labels of padding that holds a known constant by the label of that constant."""
     if any(len(axis) > 1 for at, axis in moved.fact.axes if at in moved.fact.padded):
         return
     for row, true in enumerate(rows):
@@ -227,12 +227,12 @@ def _leaves(size: Dim) -> set[sympy.Basic]:
 
 
 def _plain_axes(moved: Moved, dims: Sequence[Dim], trials: Sequence[Trial]) -> dict[int, Axis] | None:
-    """The layout of a result of rows, frames and fixed axes: those that fit every trial.
+    """Return the layout of a result of rows, frames and fixed axes that fits every trial; None for none.
 
     Args:
         moved: the operand.
-        dims: those sizes of the result that are known.
-        trials: what came of the chain.
+        dims: the known sizes of the result.
+        trials: results of the chain.
     """
     axes: dict[int, Axis] = {}
     for at in range(trials[0].together.ndim):
@@ -245,10 +245,10 @@ def _plain_axes(moved: Moved, dims: Sequence[Dim], trials: Sequence[Trial]) -> d
 
 
 def _candidates(moved: Moved, dims: Sequence[Dim]) -> Iterator[Axis]:
-    """Layouts that an axis of the result may have: rows, or sizes of operand and result where the operand has them.
+    """Yield layouts that an axis of the result may have: rows, or frames of sizes in the operand or result.
 
-    Behind frames that lie at the end of their slots, as those of a cache, frames lie there again; behind others they
-    lie in front, or about the middle.
+    Frames at the end of their slots, as those of a cache, lie there again; other frames lie in front, or about the
+    middle.
     """
     for _, axis in moved.fact.axes:
         yield from [axis] if any(isinstance(factor, Rows) for factor in axis) else []
@@ -263,7 +263,7 @@ def _candidates(moved: Moved, dims: Sequence[Dim]) -> Iterator[Axis]:
 
 
 def _fits(axis: Axis, at: int, trials: Sequence[Trial]) -> bool:
-    """Whether an axis has the size of a layout, in slots and in truth."""
+    """Whether an axis has the size of a layout, in slots and in true lengths."""
     size = size_of(axis)
     return all(
         number(size, trial.slots) == trial.together.shape[at]
@@ -273,7 +273,7 @@ def _fits(axis: Axis, at: int, trials: Sequence[Trial]) -> bool:
 
 
 def _holds(moved: Moved, axes: Mapping[int, Axis], trials: Sequence[Trial]) -> bool:
-    """Whether every valid entry of the result is the one that the unpadded chain puts there."""
+    """Whether every valid entry of the result equals that of the unpadded chain, in every trial."""
     for trial in trials:
         for row, (true, expected) in enumerate(zip(trial.rows, trial.alone, strict=True)):
             places = entry_places(axes, trial.together.shape, row, trial.slots, true)
@@ -283,7 +283,7 @@ def _holds(moved: Moved, axes: Mapping[int, Axis], trials: Sequence[Trial]) -> b
 
 
 def _is_derived(moved: Moved, nodes: Sequence[ir.Node], axes: Mapping[int, Axis], trials: "_Trials") -> bool:
-    """Whether what the trials show follows for every number of frames."""
+    """Whether the result of the trials is proved for every number of frames."""
     known: dict[sympy.Basic, sympy.Expr] = {} if trials.batch is None else {trials.batch: ROWS}
     known |= {atom: _in_frames(atom, axes) for atom in trials.atoms}
     try:
@@ -293,18 +293,18 @@ def _is_derived(moved: Moved, nodes: Sequence[ir.Node], axes: Mapping[int, Axis]
 
 
 def _in_frames(atom: sympy.Basic, axes: Mapping[int, Axis]) -> sympy.Expr:
-    """What sizes are made of in terms of the number of frames: the shortest axis, which has 1 or more."""
+    """Return the terms of sizes as a function of the number of frames, which is the size of the shortest axis."""
     gaps = [normal_form(size - atom) for size in _frame_sizes(axes) if not isinstance(size, int)]
     return FRAMES - min((gap for gap in gaps if isinstance(gap, int)), default=0)
 
 
 def _frame_sizes(axes: Mapping[int, Axis]) -> list[Dim]:
-    """Sizes of the padded axes, each 1 or more in the verdict."""
+    """Return the sizes of the padded axes, each of which the verdict requires to be at least 1."""
     return [axis[0].size for axis in axes.values() if isinstance(axis[0], Frames)]
 
 
 def _verdict(moved: Moved, nodes: Sequence[ir.Node], axes: Mapping[int, Axis]) -> Verdict:
-    """Valid places hold valid entries; the padding may hold anything that is in the operand, or was put in between."""
+    """Return the verdict: valid positions hold valid entries; padding holds entries of the operand or constants."""
     added = [pad_value(node) for node in nodes if is_op(node, "Pad")]
     joined = [uniform(value) for node in nodes if is_op(node, "Concat") for value in node.inputs]
     numbers = [constant(each) for each in (*added, *joined) if each is not None]

@@ -61,7 +61,7 @@ class Sampling:
     nearest: Callable[[Fraction], int]
 
     def reads(self, place: int, scale: Fraction) -> tuple[int, int]:
-        """The first and the last entry that a place reads, as if the axis had no ends."""
+        """Return the first and the last entry that a position reads, as if the axis had no ends."""
         position = self.position(place, scale)
         if self.mode == "nearest":
             return self.nearest(position), self.nearest(position)
@@ -69,9 +69,9 @@ class Sampling:
         return (before, before + 1) if self.mode == "linear" else (before - 1, before + 2)
 
     def may_clamp(self, scale: Fraction) -> bool:
-        """Whether runtimes weigh the last entry alone in another way than next to a copy of itself, by 0.
+        """Whether runtimes weight the last entry alone differently from beside a copy of itself with weight 0.
 
-        Of places that read the last entry of some size the first lies within one period.
+        Of the positions that read the last entry of some size, the first lies within one period.
         """
         sizes = range(1, scale.denominator + 1)
         return self.mode == "linear" and any(
@@ -81,20 +81,20 @@ class Sampling:
         )
 
     def sees_front(self, scale: Fraction) -> bool:
-        """Whether a valid place reads in front of the axis."""
+        """Whether a valid position reads in front of the axis."""
         return any(self.reads(place, scale)[0] < 0 for place in range(2 * scale.numerator))
 
     def sees_back(self, scale: Fraction) -> bool:
-        """Whether a valid place reads behind the axis, for any size; sizes of one period show all there is."""
+        """Whether a valid position reads behind the axis, for any size; sizes of one period suffice."""
         sizes = range(1, 2 * scale.denominator + 1)
         lasts = [(size, math.floor(size * scale) - 1) for size in sizes]
         return any(self.reads(last, scale)[1] > size - 1 for size, last in lasts if last >= 0)
 
 
 def resize(case: Case) -> Verdict:
-    """Resize: what a place reads depends on the scale alone, and lies among the valid entries or equals the last.
+    """Judge Resize: a position reads entries by the scale alone, which are valid or equal the last one.
 
-    What runtimes do at the ends of an axis cannot be had in its middle for infinities: linear weights of 0 appear.
+    The ends of an axis differ from its middle for infinities: there, linear weights of 0 appear.
     """
     scales = _scales(case)
     mode = str(case.attribute("mode", "nearest"))
@@ -148,7 +148,7 @@ def resize(case: Case) -> Verdict:
 
 
 def _scales(case: Case) -> dict[int, Fraction | None]:
-    """The scale of every axis; None for a fixed axis that is resized in some other way.
+    """Return the scale of every axis; None for a fixed axis that is resized in some other way.
 
     Raises:
         Refused: a tracked axis is not stretched by a short fraction, whatever its size.
@@ -184,7 +184,7 @@ def _ratio(size: Dim, before: Dim) -> Fraction | None:
 
 
 def _sampling(case: Case, mode: str) -> Sampling:
-    """How a tracked axis is sampled.
+    """Return how a tracked axis is sampled.
 
     Raises:
         Refused: positions or weights depend on the size of the axis.
@@ -206,7 +206,7 @@ def _sampling(case: Case, mode: str) -> Sampling:
 
 
 def _stretched(case: Case, at: int, frames: Frames, scale: Fraction) -> tuple[Axis, Dim]:
-    """The layout and the size of a padded axis after it was stretched.
+    """Return the layout and the size of a padded axis after it was resized.
 
     Raises:
         Refused: the padding in front is not stretched to whole slots, or lies between valid entries.
@@ -223,16 +223,16 @@ def _stretched(case: Case, at: int, frames: Frames, scale: Fraction) -> tuple[Ax
 
 
 def _at_least_two(case: Case, size: Dim, scale: Fraction) -> list[Dim]:
-    """`pytorch_half_pixel` puts a single place at position 0, so there must be two where that differs."""
+    """Return the sizes that must be at least 1 for `pytorch_half_pixel`, which puts a single position at 0."""
     how = str(case.attribute("coordinate_transformation_mode", "half_pixel"))
     return [normal_form(size - 1)] if how == "pytorch_half_pixel" and scale < 1 else []
 
 
 def _neighbours(case: Case, mode: str, resized: set[int]) -> list[int]:
-    """Make the padding behind axes of scale 1 count for nothing; the axes on which a copy of the last entry does.
+    """Fill padding beside axes of scale 1 with finite numbers; return the axes on which a copy of the last entry does.
 
-    Runtimes multiply the neighbours of a place by a weight of 0 along such axes, too, and 0 * infinity is NaN. At the
-    end of an axis a linear kernel reads the last entry alone, a cubic one several times.
+    Runtimes multiply the neighbours of a position by a weight of 0 along such axes, too, and 0 * infinity is NaN. At
+    the end of an axis a linear kernel reads the last entry alone, a cubic one several times.
 
     Raises:
         Refused: the padding lies between valid entries.
@@ -252,10 +252,10 @@ def _neighbours(case: Case, mode: str, resized: set[int]) -> list[int]:
 
 
 def _set_rows_apart(case: Case) -> None:
-    """Kernels take the axes of up to three for places, the batch among them, and multiply neighbouring rows by 0.
+    """Separate the batch from resized axes, as kernels of up to three axes multiply neighbouring rows by 0.
 
     Raises:
-        Refused: the batch is not the first axis, and so no axes between it and the others keep it apart.
+        Refused: the batch is not the first axis, so that no axis can be put between it and the others.
     """
     rows = case.fact().rows_axis
     if rows not in (None, 0):

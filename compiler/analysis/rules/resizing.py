@@ -37,7 +37,7 @@ class Ends:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether the axis stays as it is."""
+        """Whether the axis keeps its size."""
         return (self.begin, self.end) == (0, 0)
 
 
@@ -59,7 +59,7 @@ class Grown:
 
 
 def pad(case: Case) -> Verdict:
-    """Pad: what is added next to the valid entries lies in the padding, which must hold it."""
+    """Judge Pad: entries added beside valid ones lie in the padding, which must hold them."""
     mode = str(case.attribute("mode", "constant"))
     ends = {at: each for at, each in _ends(case).items() if not each.is_nothing}
     for at in ends:
@@ -92,10 +92,10 @@ def pad(case: Case) -> Verdict:
 
 
 def _ends(case: Case) -> dict[int, Ends]:
-    """What is added per axis.
+    """Return the numbers of added entries, by axis.
 
     Raises:
-        Refused: it follows from data.
+        Refused: a number depends on data.
     """
     pad = pad_of(case.node, numbers_of, case.rank())
     if pad is None or not all(is_known(case, number) for pair in pad.added.values() for number in pair):
@@ -113,10 +113,10 @@ def _value(case: Case) -> Interval:
 
 
 def _grow(case: Case, at: int, ends: Ends) -> Grown | None:
-    """An axis with entries added; None when it is fixed and stays so.
+    """Return the layout of an axis with entries added; None where it is fixed and stays so.
 
     Raises:
-        Refused: the amounts shrink while the lengths grow, or more may be cut off than there is.
+        Refused: amounts shrink while lengths grow, or more entries may be removed than there are.
     """
     frames = case.simple_frames(0, at)
     if frames is None:
@@ -161,9 +161,9 @@ def _grow(case: Case, at: int, ends: Ends) -> Grown | None:
 
 
 def _is_made_fixed(frames: Frames, ends: Ends) -> bool:
-    """Whether entries of one length are added to up to a number: the padding becomes what is added.
+    """Whether added entries bring one length to a fixed number, so that the padding becomes the added entries.
 
-    Where a bucket has more slots than that, as many are cut off, as they are of a row that is so long.
+    Where a bucket has more slots, the rest is removed, as it is of a row that long.
     """
     if len(frames.segments) > 1 or not isinstance(normal_form(frames.size + ends.begin + ends.end), int):
         return False
@@ -177,10 +177,10 @@ def _is_cut(amount: Dim) -> bool:
 
 
 def _growing(case: Case, size: Dim, amount: Dim) -> Dim:
-    """A size that some entries were added to.
+    """Return a size to which a number of entries is added.
 
     Raises:
-        Refused: shorter rows would get more of them, or some would be cut off whatever the length.
+        Refused: shorter rows would get more of them, or some would be removed at every length.
     """
     whole = normal_form(size)
     if not isinstance(amount, int) and (
@@ -200,10 +200,10 @@ def _is_never_negative(size: Dim) -> bool:
 
 
 def _pad_by_entries(case: Case, mode: str, ends: Mapping[int, Ends]) -> Verdict:
-    """Pad by edge, reflection or wrapping: what stands next to the padding is a copy of a valid entry.
+    """Judge Pad by edge, reflection or wrapping: added entries are copies of valid ones.
 
     Raises:
-        Refused: the amounts are computed, or the valid entries do not lie together.
+        Refused: amounts are computed, or valid entries are not adjacent.
     """
     if mode not in ("edge", "reflect", "wrap"):
         raise refuse(f"Pad by {mode!r}", "pad by constant, edge, reflect or wrap")
@@ -248,20 +248,20 @@ def _pad_by_entries(case: Case, mode: str, ends: Mapping[int, Ends]) -> Verdict:
 
 
 def _repeats_last(frames: Frames | None, count: Dim) -> bool:
-    """Whether the last entry of every row may stand behind it so many times: longer rows have no fewer in all."""
+    """Whether the last entry of every row may be repeated `count` times behind it: longer rows are no shorter then."""
     if frames is None or len(frames.segments) != 1 or frames.segments[0].side is not Side.LEFT:
         return False
     return _is_never_negative(count) and never_falls(normal_form(frames.size + count))
 
 
 def _read_beside(mode: str, begin: int, end: int) -> int:
-    """How many entries there have to be for so many others to be copied from them, or to be cut off."""
+    """Return how many entries an axis needs for these numbers of entries to be copied or removed."""
     reads = {"edge": 1, "reflect": max(begin, end, 0) + 1, "wrap": max(begin, end, 1)}[mode]
     return reads - min(begin, 0) - min(end, 0)
 
 
 def blocks(case: Case) -> Verdict:
-    """DepthToSpace, SpaceToDepth: channels become neighbours, or the other way round."""
+    """Judge DepthToSpace and SpaceToDepth: channels become neighbours, or the other way round."""
     size = case.int_attribute("blocksize", 1)
     case.refuse_rows(0, 1, "rearranges")
     if case.fact().axis(1) is not None:
@@ -290,10 +290,10 @@ def _whole(case: Case, size: Dim, block: int) -> Dim:
 
 
 def by_entry(case: Case) -> Verdict:
-    """An operator that computes every entry of axis 0 from the same entry of its operands, where nothing is padded.
+    """Judge an operator that computes every entry of axis 0 from the same entry of its operands, without padding.
 
     Raises:
-        Refused: another axis is tracked, or operands hold the batch in different ways.
+        Refused: another axis is tracked, or operands have different layouts.
     """
     tracked = [(operand, case.fact(operand)) for operand in case.present if case.fact(operand).axes]
     layouts = {fact.axis(0) for _, fact in tracked}

@@ -19,10 +19,10 @@ from compiler.ir import Dim, symbol
 
 
 def run_of(case: Case, axis: int, first: Dim, step: int, size: Dim) -> Fact:
-    """The fact of entries one behind the other, the first of which lies elsewhere in every row.
+    """Return the fact of consecutive entries, the first of which lies elsewhere in every row.
 
     Raises:
-        Refused: the entries of a row cannot be told.
+        Refused: the entries of a row are unknown.
     """
     require_rows(case, axis)
     case.rewrite("run_of_entries", axis, first, step, size)
@@ -30,10 +30,10 @@ def run_of(case: Case, axis: int, first: Dim, step: int, size: Dim) -> Fact:
 
 
 def own_entry(case: Case, along: int) -> Verdict:
-    """GatherND by pairs (row, number), the first of which count rows along an axis of the indices.
+    """Judge GatherND by pairs (row, number), the first of which count rows along an axis of the indices.
 
     Raises:
-        Refused: the entries of a row cannot be told.
+        Refused: the entries of a row are unknown.
     """
     if case.fact(0).rows_axis != 0 or case.dims(1)[-1] != 2:
         raise refuse("GatherND by numbers of axis lengths, not by (row, number)", "put the batch in front")
@@ -55,10 +55,10 @@ def own_entry(case: Case, along: int) -> Verdict:
 
 
 def own_numbers(case: Case) -> Verdict:
-    """GatherND within each row (batch_dims = 1) by numbers [batch, ..., 1].
+    """Judge GatherND within each row (batch_dims = 1) by numbers [batch, ..., 1].
 
     Raises:
-        Refused: they cannot be computed per row.
+        Refused: the numbers cannot be computed per row.
     """
     require_rows(case, 1)
     data, dims = case.fact(0), case.dims(1)
@@ -82,13 +82,13 @@ def own_numbers(case: Case) -> Verdict:
 
 
 def legal_elements(case: Case, axis: int) -> tuple[Dim, ...]:
-    """Replace indices of GatherElements that follow from axis lengths by slots of each row.
+    """Replace indices of GatherElements that depend on axis lengths by slots of each row.
 
     Returns:
-        The sizes that have to be 1 or more for the indices to be legal.
+        The sizes that must be at least 1 for the indices to be legal.
 
     Raises:
-        Refused: they cannot be computed per row.
+        Refused: the indices cannot be computed per row.
     """
     require_rows(case, axis)
     data, dims = case.fact(0), case.dims(1)
@@ -109,15 +109,15 @@ def legal_elements(case: Case, axis: int) -> tuple[Dim, ...]:
 
 
 def legal_fact(place: Place) -> Fact:
-    """The fact of numbers that are slots everywhere."""
+    """Return the fact of numbers that are legal slots everywhere."""
     return make_fact(place.axes, lambda region: Interval(0.0, LONGEST))
 
 
 def require_rows(case: Case, axis: int) -> None:
-    """Every row has its own entries along an axis, from either end on.
+    """Require that every row has its own entries along an axis, counted from either end.
 
     Raises:
-        Refused: rows share them, or they lie in several segments.
+        Refused: rows share the entries, or the axis has several segments.
     """
     data = case.fact(0)
     rows = None if data.rows_axis is None else data.axis(data.rows_axis)
@@ -134,7 +134,7 @@ def require_rows(case: Case, axis: int) -> None:
 
 
 def taken(case: Case, axis: int, layouts: Sequence[Axis | None]) -> Fact:
-    """The fact of entries that take the place of an axis: those of padded slots may be any."""
+    """Return the fact of entries looked up in place of an axis; entries of padded slots may be anything."""
     data, count = case.fact(0), len(layouts)
     place = {at: at if at < axis else at + count - 1 for at in range(case.rank(0)) if at != axis}
     back = {new: old for old, new in place.items()}

@@ -27,10 +27,10 @@ SIZES = ("Cast", "Concat", "Gather", "Identity", "Reshape", "Shape", "Slice", "S
 
 
 def check_row_values(case: Case, operand: int) -> None:
-    """Refuse an operand that cannot be computed again for every row.
+    """Refuse an operand that cannot be computed per row.
 
     Raises:
-        Refused: it depends on data, on the size of the batch, or on something else than its own entries.
+        Refused: it depends on data, on the size of the batch, or on other rows' entries.
     """
     waiting = [case.node.inputs[operand]]
     seen: set[ir.Value] = set()
@@ -56,7 +56,7 @@ def check_row_values(case: Case, operand: int) -> None:
 
 
 def sizes_held(value: ir.Value) -> tuple[Dim, ...] | None:
-    """The sizes that a value picks out of shapes, or None when it computes."""
+    """Return the sizes that a value selects from shapes; None where it computes with them."""
     node = value.producer()
     while node is not None and is_op(node, *SIZES) and not is_op(node, "Shape"):
         if is_op(node, "Concat") and any(sizes_held(each) is None for each in node.inputs if each is not None):
@@ -66,10 +66,10 @@ def sizes_held(value: ir.Value) -> tuple[Dim, ...] | None:
 
 
 def _check_sizes(case: Case, sizes: tuple[Dim, ...]) -> None:
-    """Sizes of the padded program are no smaller than those of any row.
+    """Require that sizes of the padded program are no smaller than those of any row.
 
     Raises:
-        Refused: one mentions the batch, is unknown, or falls while a length grows.
+        Refused: a size mentions the batch, is unknown, or falls while a length grows.
     """
     for size in sizes:
         if any(str(name) == case.batch for name in symbols_of(size)):
@@ -86,13 +86,13 @@ def _check_sizes(case: Case, sizes: tuple[Dim, ...]) -> None:
 
 
 def _operands(node: ir.Node) -> Iterator[ir.Value | None]:
-    """The inputs that hold entries, and not how they are moved."""
+    """Yield the inputs that hold entries, leaving out those that say how entries are moved."""
     moved = is_op(node, "Expand", "Gather", "Reshape", "Squeeze", "Unsqueeze")
     yield from node.inputs[:1] if moved else node.inputs
 
 
 def _problem(node: ir.Node) -> str:
-    """Why a node cannot be computed again row by row; empty when it can."""
+    """Return why a node cannot be computed per row; an empty string where it can."""
     dims = [None if value is None else dims_of(value) for value in node.inputs]
     out = dims_of(node.outputs[0])
     op = node.op_type
@@ -117,11 +117,11 @@ def _problem(node: ir.Node) -> str:
 
 
 def _along(node: ir.Node, shape: tuple[Dim, ...] | None) -> tuple[Dim, ...]:
-    """The size along the node's axis."""
+    """Return the size along the node's axis, as a tuple that is empty where unknown."""
     return () if shape is None else (shape[axis_of(node, len(shape))],)
 
 
 def _is_whole(node: ir.Node) -> bool:
-    """Whether a Range of floats counts whole numbers, so that adding and multiplying give the same."""
+    """Whether a Range of floats counts integers, so that adding and multiplying give the same."""
     numbers = [numbers_of(value) for value in node.inputs]
     return all(each is not None for each in numbers)

@@ -19,7 +19,7 @@ from compiler.ir import Dim
 
 
 def stft(case: Case) -> Verdict:
-    """STFT of [batch, samples, 1 or 2]: a frame reads a fixed number of samples, none behind the last whole one."""
+    """Judge STFT of [batch, samples, 1 or 2]: a frame reads a fixed number of samples, within the signal."""
     step = _number(case, 1, "steps")
     window = case.fact(2) if case.has(2) else None
     if window is not None and (window.axes or window.is_number):
@@ -49,7 +49,7 @@ def stft(case: Case) -> Verdict:
 
 
 def _slid(case: Case, window: Window) -> Slid | None:
-    """The axis of frames, of which shape inference says nothing where the number of samples is symbolic."""
+    """Return how the window slides along the samples; shape inference does not know the number of frames."""
     if case.fact().axis(1) is None:
         return None
     if window.kernel == 1 and window.stride == 1:
@@ -65,7 +65,7 @@ def _number(case: Case, operand: int, what: str) -> int:
 
 
 def _gain(case: Case, operand: int, length: int) -> float:
-    """The largest sum of magnitudes that a transform of `length` entries through a window takes."""
+    """Return a bound of the sum of magnitudes in a transform of `length` entries through a window."""
     array = case.array(operand) if case.has(operand) else None
     if array is not None:
         return 2.0 * float(np.abs(array.astype(np.float64)).sum())
@@ -73,14 +73,14 @@ def _gain(case: Case, operand: int, length: int) -> float:
 
 
 def _transformed(case: Case, read: Interval, gain: float) -> Interval:
-    """Real and imaginary parts of a sum of entries times roots of unity."""
+    """Return bounds of the real and imaginary parts of a sum of entries times roots of unity."""
     if not read.is_finite or not read.magnitude * gain <= largest_sum(case):
         return ANYTHING
     return iv.bounded(read.magnitude * gain)
 
 
 def dft(case: Case) -> Verdict:
-    """DFT along an axis that is not padded, or of a fixed length, up to which zeros are taken anyway."""
+    """Judge DFT along an axis that is not padded, or of a fixed length, up to which zeros are read anyway."""
     axis = case.axis()
     length = _number(case, 1, "lengths") if case.has(1) else None
     if case.fact().axis(case.rank() - 1) is not None:
@@ -113,7 +113,7 @@ def dft(case: Case) -> Verdict:
 
 
 def window_function(case: Case) -> Verdict:
-    """HannWindow and its like: a window as long as an axis differs at every place when the axis is padded."""
+    """Refuse HannWindow and its like: a window as long as a padded axis has different entries in both programs."""
     raise refuse(
         f"{case.op} of a size that follows from lengths: its entries depend on how long it is",
         "use a window of fixed size",

@@ -88,14 +88,14 @@ class Choice:
 
 
 def choose(network: Network, budget: int | None = None) -> Choice:
-    """The choice of least cost, or at the lowest price per byte that meets the budget.
+    """Return the choice of least cost, or that of the lowest price per byte within the budget.
 
     Args:
-        network: what there is to choose from.
-        budget: the most bytes to hold, or None.
+        network: the values and operators to choose from.
+        budget: the largest number of bytes to hold, or None.
 
     Returns:
-        The choice. When no choice meets the budget it is that of the fewest bytes, which are then more.
+        The choice; when none meets the budget, the one of the fewest bytes.
     """
     over = _cut(network, 1, 0)
     if budget is None or over.held <= budget:
@@ -118,7 +118,7 @@ def choose(network: Network, budget: int | None = None) -> Choice:
 
 
 def _cut(network: Network, weight: int, price: int) -> Choice:
-    """The minimum of weight * cost + price * bytes."""
+    """Return the choice that minimizes weight * cost + price * bytes, as a minimum cut."""
     graph = networkx.DiGraph()
     graph.add_nodes_from((SOURCE, SINK))
     makers = {name: index for index, operator in enumerate(network.operators) for name in operator.makes}
@@ -141,11 +141,11 @@ def _cut(network: Network, weight: int, price: int) -> Choice:
 
 
 def cost_of(network: Network, carried: frozenset[str], again: frozenset[int]) -> int:
-    """The cost of a choice.
+    """Return the cost of a choice.
 
     Args:
-        network: what there was to choose from.
-        carried: values that are carried; each can be.
+        network: the values and operators to choose from.
+        carried: values that are carried.
         again: operators that run again.
     """
     costs = [network.values[name].cost for name in carried]
@@ -153,5 +153,5 @@ def cost_of(network: Network, carried: frozenset[str], again: frozenset[int]) ->
 
 
 def _edge(graph: "networkx.DiGraph", start: object, end: object, capacity: int | None) -> None:
-    """An edge; without a capacity it is infinite."""
+    """Add an edge; without a capacity it is infinite."""
     graph.add_edge(start, end, **({} if capacity is None else {"capacity": capacity}))

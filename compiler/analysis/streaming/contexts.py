@@ -17,7 +17,7 @@ from compiler.stages import Lowered, Refusal, State
 
 
 def find_context(lowered: Lowered, state: State) -> tuple[Cache, Frames] | Refusal | None:
-    """A state as a context, or why it is none although frames are joined to it; None where there are none.
+    """Return a state as a context, or why it is none although frames are joined to it; None where none are joined.
 
     Args:
         lowered: a graph with symbolic shapes.
@@ -49,7 +49,7 @@ def _joins(node: ir.Node, old: ir.Value) -> bool:
 
 
 def _why_none(join: ir.Node, old: ir.Value, fed: ir.Value, axis: int) -> str:
-    """What else is done with a state, or with what is fed back, than joining it in front of new frames."""
+    """Return what else reads a state, or the value fed back, besides joining it in front of new frames; else empty."""
     rows = str((old.shape or ("",))[0])
     others = [node for node in graphs.consumers_of(old) if node is not join]
     if len(join.inputs) != 2 or join.inputs[0] is not old or join.inputs[1] is old:
@@ -62,7 +62,7 @@ def _why_none(join: ir.Node, old: ir.Value, fed: ir.Value, axis: int) -> str:
 
 
 def _feeds_newest(fed: ir.Value, new: ir.Value, joined: ir.Value, axis: int, frames: Frames) -> bool:
-    """Whether the newest frames are fed back, cut from all of them or from enough new ones."""
+    """Whether the newest frames are fed back, sliced from all frames or from enough new ones."""
     cut = fed.producer()
     if cut is None:
         return False

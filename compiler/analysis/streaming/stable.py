@@ -38,22 +38,22 @@ class Frames:
 
     @classmethod
     def along(cls, cache: CacheAxis) -> "Frames":
-        """The caches of states along a cache axis."""
+        """Return the frames of states along a cache axis."""
         return cls(graphs.symbol(cache.axis), cache.step, cache.slots, cache.step)
 
     @property
     def joined(self) -> graphs.Dim:
-        """All of them."""
+        """Return the number of cached and new frames together."""
         return self.cached + self.new
 
     @property
     def cached_dim(self) -> int | ir.SymbolicDim:
-        """The number of frames of earlier calls, as shapes have it."""
+        """Return the number of cached frames, as shapes write it."""
         return self.cached if isinstance(self.cached, int) else ir.SymbolicDim(str(self.cached))
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The cache axis at its slots, where there is one."""
+        """Return the cache axis with its number of slots; empty without one."""
         return {} if isinstance(self.cached, int) else {str(self.cached): self.slots}
 
 
@@ -113,7 +113,7 @@ class Stable:
         self.demanded = list(dict.fromkeys(self.demanded))
 
     def _follows(self, node: ir.Node) -> bool:
-        """Whether the node does not need any stable value whole; notes what it is instead."""
+        """Whether a node needs no stable value as a whole; records how it uses them."""
         if graphs.is_op(node, "Shape"):
             return self._reads_lengths(node)
         axes = self._axes_of(node)
@@ -127,7 +127,7 @@ class Stable:
         return False
 
     def _axes_of(self, node: ir.Node) -> tuple[int, ...] | None:
-        """The frames axis of every result, or None when the node mixes frames or reads what may change."""
+        """Return the frames axis of every result; None where the node mixes frames or reads a value that may change."""
         others = [value for value in node.inputs if value is not None and value not in self.axes]
         if not all(is_constant(value) for value in others):
             return None
@@ -155,7 +155,7 @@ class Stable:
 
     @property
     def rows_name(self) -> str:
-        """The size of the batch axis, which is the first one of every state, as it is written in shapes."""
+        """Return the size of the batch axis, the first of every state, as shapes write it."""
         shape = self.caches[0].old.shape
         assert shape is not None
         return str(shape[0])
@@ -166,20 +166,20 @@ class Stable:
         return value in self.axes and keeps_last(node, self.axes[value], self.frames.new, self.frames.joined)
 
     def can_be_state(self, value: ir.Value) -> bool:
-        """Whether a stable value is made of numbers and its first axis is still that of the batch."""
+        """Whether a stable value holds numbers and its first axis is still the batch."""
         numbers = value.dtype is not None and (value.dtype.is_floating_point() or value.dtype.is_integer())
         rows = str(value.shape[0]) if value.shape else None
         return numbers and rows == self.rows_name
 
 
 def keeps_last(node: ir.Node, axis: int, count: graphs.Dim, size: graphs.Dim) -> bool:
-    """Whether a node is a slice that keeps the last entries along one axis, and all along the others.
+    """Whether a node is a Slice that keeps the last entries along one axis, and all along the others.
 
     Args:
-        node: reads a value of known rank.
+        node: a node whose input has a known rank.
         axis: the axis.
-        count: how many entries are the last.
-        size: how many there are.
+        count: the number of entries to keep.
+        size: the size of the axis.
     """
     view = slice_of(node)
     cut = None if view is None or view.data.shape is None else view.only_cut(graphs.integers_of)
@@ -190,7 +190,7 @@ def keeps_last(node: ir.Node, axis: int, count: graphs.Dim, size: graphs.Dim) ->
 
 
 def find_caches(lowered: Lowered, along: CacheAxis) -> tuple[tuple[Cache, ...], tuple[Refusal, ...]]:
-    """The caches of a graph along one axis, and a reason for every state along it that is none.
+    """Return the caches of a graph along one axis, and for every other state along it why it is none.
 
     Args:
         lowered: a graph with symbolic shapes.
@@ -228,7 +228,7 @@ def find_caches(lowered: Lowered, along: CacheAxis) -> tuple[tuple[Cache, ...], 
 
 
 def _why_carried_as_it_is(readers: list[ir.Node], output: ir.Value, axis: int) -> str:
-    """What keeps a cache from being replaced by what is computed from it, and what to write for a choice."""
+    """Return why a cache is not replaced by a value computed from it, and what to write so that it may be."""
     if any(_takes_a_part(node, axis) for node in readers):
         return (
             "the tensor holds several caches, is cut up by the model, and is carried as it is; to have a choice, take "
@@ -247,7 +247,7 @@ def _why_carried_as_it_is(readers: list[ir.Node], output: ir.Value, axis: int) -
 
 
 def _takes_a_part(node: ir.Node, axis: int) -> bool:
-    """Whether a node reads some entries of a cache along another axis than its frames."""
+    """Whether a node reads a part of a cache along another axis than its frames."""
     if graphs.is_op(node, "Slice"):
         view = slice_of(node)
         return any(cut.axis != axis for cut in (None if view is None else view.cuts(graphs.integers_of)) or ())
@@ -259,7 +259,7 @@ def reads_rows_and_frames(node: ir.Node, axis: int | None, rows: str) -> bool:
     """Whether a Shape node reads no named size but the frames along `axis` and the rows.
 
     Args:
-        node: reads a value of known rank.
+        node: a Shape whose input has a known rank.
         axis: the frames axis of that value; None where their number may not be read.
         rows: the name of the batch axis.
     """
@@ -270,7 +270,7 @@ def reads_rows_and_frames(node: ir.Node, axis: int | None, rows: str) -> bool:
 
 
 def _joined_to(join: ir.Node, old: ir.Value, output: ir.Value, axis: int) -> ir.Value | None:
-    """The new frames, if the node is the only join of a cache and its result is fed back."""
+    """Return the new frames, if the node is the only join of a cache and its result is fed back; else None."""
     fits = (
         graphs.is_op(join, "Concat")
         and len(join.inputs) == 2

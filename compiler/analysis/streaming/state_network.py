@@ -8,14 +8,14 @@ MEGA = 1e6
 
 
 def network_of(stable: Stable, rates: Rates) -> Network:
-    """What there is to choose from, in picoseconds.
+    """Return the values and operators to choose from, with costs in picoseconds.
 
-    A carried value is joined, which reads and writes all its frames, and cut to the slots, which reads and writes the
-    newest. An operator that runs again costs what it does for the cached frames; for the new ones it runs in any case.
+    A carried value is joined, which reads and writes all its frames, and sliced to the slots, which reads and writes
+    the newest. An operator that runs again costs its work on the cached frames; it runs on the new ones in any case.
 
     Args:
-        stable: what can be carried, and who reads it.
-        rates: of the target.
+        stable: values that can be carried, and their readers.
+        rates: speeds of the target.
     """
     sizes, slots = stable.frames.sizes, stable.frames.slots
     joined = slots + stable.frames.step
@@ -35,7 +35,7 @@ def network_of(stable: Stable, rates: Rates) -> Network:
 
 
 def work_of(stable: Stable, choice: Choice) -> tuple[int, int]:
-    """Multiply-adds of a step of one stream before and after a choice, in what computes stable values."""
+    """Return the multiply-adds of one step of one stream before and after a choice, for stable values."""
     sizes, step = stable.frames.sizes, stable.frames.step
     joined = stable.frames.slots + step
     every = [multiply_adds(node, sizes) for node in stable.operators]
@@ -44,12 +44,12 @@ def work_of(stable: Stable, choice: Choice) -> tuple[int, int]:
 
 
 def figures(stable: Stable, choice: Choice, fixed: int) -> str:
-    """What a step of one stream costs before and after, in one phrase.
+    """Return the cost of one step of one stream before and after a choice, as text.
 
     Args:
-        stable: what there was to choose from.
-        choice: what is carried.
-        fixed: bytes of the states without a choice.
+        stable: the values to choose from.
+        choice: the values that are carried.
+        fixed: bytes of the states that are no part of the choice.
     """
     sizes, slots = stable.frames.sizes, stable.frames.slots
     joined = slots + stable.frames.step

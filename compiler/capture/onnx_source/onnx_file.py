@@ -23,11 +23,11 @@ def read_onnx(path: Path, place: Place, cure: str) -> ir.Model:
 
     Args:
         path: the file; weights may lie beside it.
-        place: where in the build, for messages.
+        place: location in the build, for messages.
         cure: what to check when there is no such file.
 
     Returns:
-        The graph without shapes but those of its inputs, and without notes of passes. Weights are constants, also
+        The graph with shapes of its inputs alone, and without metadata of passes. Weights are constants, also
         where old files list them as inputs; nodes have distinct names and a source line. Graphs of old operator sets
         are converted.
 
@@ -60,7 +60,7 @@ def read_onnx(path: Path, place: Place, cure: str) -> ir.Model:
 
 
 def _forget_notes(model: ir.Model) -> None:
-    """Drop what a file says of its own values: shapes, contents and passes may be those of an earlier version."""
+    """Drop a file's metadata on its values, which may be outdated: shapes, contents and pass names."""
     for value in model.graph.inputs:
         value.metadata_props.pop(graphs.SYM_DATA, None)
     for node in model.graph.all_nodes():
@@ -71,7 +71,7 @@ def _forget_notes(model: ir.Model) -> None:
 
 
 def _name_nodes(model: ir.Model, shown: str) -> None:
-    """Distinct names and a source line for every node, those in branches and loops included."""
+    """Give every node a distinct name and a source line, including those in branches and loops."""
     taken: set[str] = set()
     for index, node in enumerate(model.graph.all_nodes()):
         node.name = node.name or f"{node.op_type}_{index}"
@@ -84,9 +84,9 @@ def _name_nodes(model: ir.Model, shown: str) -> None:
 
 
 def keep_numbers(model: ir.Model) -> None:
-    """Infer all shapes; what stays unknown has the number that torch's exporter noted, and no axis name of its own.
+    """Infer all shapes; unknown sizes get the number that torch's exporter recorded, and no axis name.
 
-    Its numbers are not always those of every size: behind a recurrence it notes the example's.
+    The recorded numbers do not always hold for every size: after a recurrence it records the example's.
     """
     noted = {output: list(output.shape) for node in model.graph for output in node.outputs if output.shape is not None}
     graphs.forget_shapes(model)
@@ -99,13 +99,13 @@ def keep_numbers(model: ir.Model) -> None:
 
 
 def _is_open(size: object) -> bool:
-    """Whether inference does not know a size, or has made up a name for it."""
+    """Whether inference does not know a size, or has invented a name for it."""
     text = getattr(size, "value", size)
     return text is None or re.fullmatch(r"_d\d+", str(text)) is not None
 
 
 def require_runnable(model: ir.Model, shown: str, place: Place) -> None:
-    """Open the graph once.
+    """Open the graph once in ONNX Runtime.
 
     Raises:
         Refused: ONNX Runtime cannot run it.
@@ -121,7 +121,7 @@ def require_runnable(model: ir.Model, shown: str, place: Place) -> None:
 
 
 def write_source(node: ir.Node) -> None:
-    """Keep one line of the exporter's notes: innermost file, line and function of the model, module, and the code."""
+    """Reduce the exporter's trace to one line: innermost file, line and function of the model, module, and code."""
     trace = node.metadata_props.get("pkg.torch.onnx.stack_trace", "")
     scopes = re.findall(r"'([^']*)'", node.metadata_props.get("pkg.torch.onnx.name_scopes", ""))[:-1]
     frames = re.findall(r'File "([^"]+)", line (\d+), in (\S+)\n\s*(.*)', trace)
@@ -140,7 +140,7 @@ def _is_framework(file: str) -> bool:
 
 
 def first_words(error: BaseException) -> str:
-    """One line: what names the constraint, else what the innermost cause says; exporters wrap causes in advice."""
+    """Return an error as one line: the part that names a constraint, else the innermost cause."""
     lines = _lines(error)
     told = next((line for line in lines if "onstraint" in line or "pecializ" in line), None)
     if told is None:
@@ -154,6 +154,6 @@ def first_words(error: BaseException) -> str:
 
 
 def _lines(error: BaseException) -> list[str]:
-    """The lines of a message, without terminal colours."""
+    """Return the lines of a message, without terminal colours."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
     return [line.strip() for line in plain.splitlines() if line.strip()]

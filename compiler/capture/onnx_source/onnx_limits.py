@@ -16,11 +16,11 @@ MAX_TRIPS = 1_000_000
 
 
 def check_limits(model: onnx.ModelProto, shown: str, place: Place) -> None:
-    """Look for what no later step may be given.
+    """Require that a model has nothing that later steps cannot handle.
 
     Raises:
-        RecipeError: external data at a negative place, or nodes that wait for each other.
-        Refused: sparse initializers, constants without measure, loops without a constant number of trips.
+        RecipeError: external data has a negative offset, or nodes form a cycle.
+        Refused: there are sparse initializers, unbounded constants, or loops without a constant trip count.
     """
     for tensor in model.graph.initializer:
         for entry in tensor.external_data:
@@ -60,7 +60,7 @@ def check_limits(model: onnx.ModelProto, shown: str, place: Place) -> None:
 
 
 def _check_order(graph: onnx.GraphProto, shown: str, place: Place) -> None:
-    """Follow what each node waits for; a node that waits for itself is named."""
+    """Refuse a graph with a cycle, naming a node of it."""
     makers = {name: at for at, node in enumerate(graph.node) for name in node.output if name}
     done: set[int] = set()
     for start in range(len(graph.node)):
@@ -90,7 +90,7 @@ def _nodes(
     graph: onnx.GraphProto,
     around: dict[str, np.ndarray],
 ) -> Iterator[tuple[onnx.NodeProto, dict[str, np.ndarray]]]:
-    """Every node, those of subgraphs included, with the small integer constants that it can see."""
+    """Yield every node, those of subgraphs included, with the small integer constants in scope."""
     known = dict(around)
     for tensor in graph.initializer:
         if tensor.data_type == onnx.TensorProto.INT64 and not tensor.external_data and math.prod(tensor.dims) <= 64:

@@ -16,11 +16,11 @@ LARGEST = 1024
 
 
 def raised(model: ir.Model, place: Place | None = None) -> ir.Model:
-    """The graph in an operator set that passes can write; as it is where it is new enough.
+    """Return the graph in an operator set that passes can write; unchanged where it is new enough.
 
     Args:
-        model: any graph; left as it is. Its nodes have names and source lines.
-        place: where in the build, for messages.
+        model: any graph, which is not changed. Its nodes have names and source lines.
+        place: location in the build, for messages.
 
     Returns:
         The graph of the same meaning. Nodes that the conversion adds are named after the node that they serve, and
@@ -56,7 +56,7 @@ def raised(model: ir.Model, place: Place | None = None) -> ir.Model:
 
 
 def _require_counterparts(model: ir.Model, opset: int, place: Place | None) -> None:
-    """Refuse what the converter passes on although it means something else now.
+    """Refuse nodes that the converter keeps although their meaning has changed.
 
     Raises:
         Refused: the mask of Dropout is read, which held numbers before opset 10.
@@ -75,7 +75,7 @@ def _is_read(value: ir.Value) -> bool:
 
 
 def _mend(model: ir.Model, opset: int) -> None:
-    """Give operators their old meaning where the converter leaves them the new one."""
+    """Restore the old meaning of operators where the converter gives them the new one."""
     for node in list(model.graph):
         if opset < 11 and graphs.is_op(node, "Resize") and graphs.attribute(node, "mode", "nearest") == "linear":
             how = "coordinate_transformation_mode"  # positions were multiples of a step, from the first entry on
@@ -88,7 +88,7 @@ def _mend(model: ir.Model, opset: int) -> None:
 
 
 def _over_all_behind(node: ir.Node) -> None:
-    """Hardmax of opset 12 has a single one over all axes from its own on."""
+    """Rewrite a Hardmax of opset 12, which is computed over all axes from its own on together."""
     graph, data, result = node.graph, node.inputs[0], node.outputs[0]
     assert graph is not None and data is not None
     axis = graphs.int_attribute(node, "axis", 1)
@@ -105,12 +105,12 @@ def _over_all_behind(node: ir.Node) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    """What the converter says, without the place in its own code."""
+    """Return the converter's message without the location in its own code."""
     return str(error).strip().splitlines()[0].rpartition(" failed: ")[2] if str(error).strip() else type(error).__name__
 
 
 def _without(model: ir.Model, weights: dict[str, ir.Value]) -> ir.Model:
-    """A copy that takes large constants as inputs."""
+    """Return a copy that takes large constants as inputs."""
     copy = graphs.clone(model)
     for name in weights:
         value = copy.graph.initializers.pop(name)
@@ -127,7 +127,7 @@ def _give_weights(model: ir.Model, weights: dict[str, ir.Value]) -> None:
 
 
 def _name_new_nodes(model: ir.Model, origin: ir.Model) -> None:
-    """Names and source lines: kept by name or output; what is new belongs to the node behind it, or to the last one."""
+    """Give nodes names and source lines: kept by name or output; new nodes get those of the node behind them."""
     names = {node.name: node for node in origin.graph}
     makers = {str(output.name): node for node in origin.graph for output in node.outputs}
     taken = {str(node.name) for node in model.graph if node.name}

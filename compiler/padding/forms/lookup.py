@@ -31,7 +31,7 @@ from compiler.padding.row_values import RowValues
 
 
 def look_up_positions(site: Site) -> None:
-    """Entries of a table by the position of every slot; details: the axis, the first position, how many there are."""
+    """Write a lookup in a table at the position of every slot; details: the axis, the first position, their number."""
     at, first, size = site.details
     table = site.node.inputs[0]
     assert table is not None
@@ -68,7 +68,7 @@ def look_up_positions(site: Site) -> None:
 
 
 def _transposed(site: Site, value: ir.Value, order: Sequence[int]) -> ir.Value:
-    """A value with its axes in another order."""
+    """Return a value with its axes permuted."""
     if list(order) == sorted(order):
         return value
     return site.insert.op("Transpose", [value], {"perm": list(order)}, name=f"{value.name}_turned", dtype=value.dtype)
@@ -79,7 +79,7 @@ def _text(size: Dim) -> int | str:
 
 
 def _positions(site: Site, at: int, first: Dim, size: Dim) -> ir.Value:
-    """The position of every slot in the table, int64 [batch, slots]; slots in the padding look up any row."""
+    """Return the position of every slot in the table, int64 [batch, slots]; padded slots get any position."""
     places, insert = site.valid_slots, site.insert
     frames = site.out_facts[0].frames(at) or Frames((Segment(size),))
     parts = []
@@ -106,7 +106,7 @@ def _positions(site: Site, at: int, first: Dim, size: Dim) -> ir.Value:
 
 
 def _side_by_side(site: Site, parts: Sequence[ir.Value], whole: Dim) -> ir.Value:
-    """Positions of segments [batch or 1, slots] in a row."""
+    """Concatenate positions of segments, [batch or 1, slots]."""
     zero = site.insert.constant(np.array(0, np.int64), "no_position")
     none = site.insert.op("Mul", [site.valid_slots.count(whole, 2), zero], name="no_positions")
     spread = [site.insert.op("Add", [part, none], name="positions") for part in parts]
@@ -114,10 +114,10 @@ def _side_by_side(site: Site, parts: Sequence[ir.Value], whole: Dim) -> ir.Value
 
 
 def _needed_rows(site: Site, rows: np.ndarray, size: Dim) -> np.ndarray:
-    """The rows that any position may ask for, where the number of slots is fixed already.
+    """Return the rows of a table that any position may select, where the number of slots is fixed already.
 
     Raises:
-        Refused: there are fewer.
+        Refused: the table has fewer rows.
     """
     needed = site.valid_slots.fixed(size)
     if needed is None:
@@ -173,9 +173,9 @@ def _slots(site: Site, axis: int, numbers: Sequence[int]) -> ir.Value:
 
 
 def look_up_again(site: Site) -> None:
-    """Entries by indices that follow from lengths, computed again for every row; details: the looked-up axes.
+    """Write a lookup by indices computed from lengths for every row; details: the indexed axes.
 
-    Indices that count from the end count from the end of the row. Those of padded slots are made legal.
+    Negative indices count from the end of the row. Indices of padded slots are made legal.
     """
     (looked_up,) = site.details
     insert, dims = site.insert, site.dims()
@@ -205,7 +205,7 @@ def look_up_again(site: Site) -> None:
 
 
 def _made_again(site: Site, index: ir.Value, looked_up: Sequence[int], rank: int) -> ir.Value:
-    """The indices of every row, int64 [batch, .. of `rank`, component], from 0 to the last entry of the row."""
+    """Return the indices of every row, int64 [batch, .. of `rank`, component], within the row's entries."""
     places, insert = site.valid_slots, site.valid_slots.insert
     frames = [site.fact().frames(at) for at in looked_up]
     sizes = [site.dims()[at] if each is None else each.size for at, each in zip(looked_up, frames, strict=True)]
@@ -233,7 +233,7 @@ def _made_again(site: Site, index: ir.Value, looked_up: Sequence[int], rank: int
 
 
 def _spread(site: Site, index: ir.Value, shape: Sequence[Dim], depth: int, layout: Axis) -> ir.Value:
-    """Indices [batch, ...] for every entry of a merged axis that holds the rows."""
+    """Return indices [batch, ...] for every entry of a merged axis that holds the rows."""
     insert = site.insert
     flat = insert.op("Flatten", [index], {"axis": 1}, name="index_flat", dtype=index.dtype)
     sizes = [
@@ -244,9 +244,9 @@ def _spread(site: Site, index: ir.Value, shape: Sequence[Dim], depth: int, layou
 
 
 def from_end(site: Site) -> None:
-    """Negative indices count from the true end of their row; details: the operand and the size of the axis.
+    """Resolve negative indices from the true end of their row; details: the operand and the size of the axis.
 
-    Of indices (row, entry) the entries alone do, for no row is negative.
+    Of indices (row, entry) only the entries are resolved, as no row is negative.
     """
     operand, size = site.details
     value, insert = site.node.inputs[operand], site.insert
@@ -261,9 +261,10 @@ def from_end(site: Site) -> None:
 
 
 def move_together(site: Site) -> None:
-    """Joined parts without the gaps between their entries; details: the axis and the segments, padded behind if at all.
+    """Concatenate parts without the gaps between their entries; details: the axis and the segments.
 
-    The entry at position j lies behind the gaps of all parts that end at j or before.
+    The segments have padding behind them, if any. The entry at position j lies behind the gaps of all parts that end at
+    j or before.
     """
     axis, parts = site.details
     insert, places = site.insert, site.valid_slots
@@ -288,7 +289,7 @@ def move_together(site: Site) -> None:
 
 
 def _behind_gaps(site: Site, parts: Sequence[Segment]) -> ir.Value:
-    """The slot of every position, int64 [batch, slots]."""
+    """Return the slot of every position, int64 [batch, slots]."""
     places, insert = site.valid_slots, site.valid_slots.insert
     whole: Dim = 0
     for part in parts:
@@ -308,7 +309,7 @@ def _behind_gaps(site: Site, parts: Sequence[Segment]) -> ir.Value:
 
 
 def in_range(site: Site) -> None:
-    """Indices that all rows share stay within the slots; details: the operand, the size of what they choose from."""
+    """Clamp indices shared by all rows to the slots; details: the operand, and the size of the indexed axis."""
     operand, size = site.details
     value, insert = site.node.inputs[operand], site.insert
     assert value is not None and value.dtype is not None
@@ -321,7 +322,7 @@ def in_range(site: Site) -> None:
 
 
 def run_of_entries(site: Site) -> None:
-    """Entries one behind the other: axis, the first one, the step from one to the next, how many there are."""
+    """Write a lookup of consecutive entries; details: axis, first entry, step, number of entries."""
     axis, first, step, size = site.details
     places, insert = site.valid_slots, site.insert
     counted = insert.op("Unsqueeze", [places.iota(size), insert.int64s(0)], name="place")
@@ -332,7 +333,7 @@ def run_of_entries(site: Site) -> None:
 
 
 def own_entries(site: Site) -> None:
-    """GatherND by (row, number); details: where the pairs lie."""
+    """Rewrite a GatherND by (row, number); details: the layout of the pairs."""
     (place,) = site.details
     value, indices, insert, along = site.node.inputs[0], site.node.inputs[1], site.insert, place.rows_at
     assert value is not None and indices is not None
@@ -351,7 +352,7 @@ def own_entries(site: Site) -> None:
 
 
 def legal_numbers(site: Site) -> None:
-    """Indices of GatherElements that follow from axis lengths: axis, and where they lie."""
+    """Rewrite indices of GatherElements computed from axis lengths; details: axis, and the layout of the indices."""
     axis, place = site.details
     value = site.node.inputs[1]
     assert value is not None
@@ -359,7 +360,7 @@ def legal_numbers(site: Site) -> None:
 
 
 def _take(site: Site, axis: int, numbers: ir.Value, count: int) -> None:
-    """Replace the node by the entries of an axis whose numbers are given, [batch, `count` axes]."""
+    """Replace the node by the entries of an axis at given numbers, [batch, `count` axes]."""
     value, fact, insert = site.node.inputs[0], site.fact(), site.insert
     assert value is not None and fact.rows_axis is not None
     rank, rows_axis = len(site.dims()), fact.rows_axis
@@ -376,7 +377,7 @@ def _take(site: Site, axis: int, numbers: ir.Value, count: int) -> None:
 
 
 def _slots_of(site: Site, axis: int, numbers: ir.Value, rank: int, rows_at: int = 0) -> ir.Value:
-    """The slot of every numbered entry, negative ones counted from the true end of the row; some slot for others."""
+    """Return the slot of every numbered entry, negative ones counted from the row's true end; any slot for others."""
     insert, places, frames = site.insert, site.valid_slots, site.fact().frames(axis)
     size: Dim = site.dims()[axis] if frames is None else frames.size
     true, slots = places.count(size, rank, rows_at), places.slot_count(size)

@@ -16,7 +16,7 @@ from compiler.padding.forms.site import Form, Site
 
 
 def newest(site: Site) -> None:
-    """The newest entries of cached frames and of a chunk, right-aligned; details: the axis, how many at most."""
+    """Write the newest entries of cached frames and a chunk, right-aligned; details: the axis, their largest number."""
     axis, kept = site.details
     frames, insert, value = site.fact().frames(axis), site.insert, site.node.inputs[0]
     assert frames is not None and value is not None
@@ -39,9 +39,9 @@ def newest(site: Site) -> None:
 
 
 def slots_of_newest(site: Site, frames: Frames, kept: Dim) -> ir.Value:
-    """The slot of every entry that is kept, int64 [batch, kept]: valid entries lie side by side.
+    """Return the slot of every entry that is kept, int64 [batch, kept], so that valid entries are adjacent.
 
-    Entries that there are not come from some slot.
+    Missing entries get any slot.
     """
     places, insert, key = site.valid_slots, site.valid_slots.insert, ("newest", frames, kept)
     if key not in places.made:
@@ -56,7 +56,7 @@ def slots_of_newest(site: Site, frames: Frames, kept: Dim) -> ir.Value:
 
 
 def cleaned(site: Site, found: ir.Value, axis: int, kept: Dim) -> ir.Value:
-    """Zero in front of the valid entries, where there can be fewer than are kept."""
+    """Fill padding in front of the valid entries with zeros, where fewer may be valid than are kept."""
     if axis not in site.out_facts[0].padded:
         return found
     assert found.dtype is not None

@@ -34,7 +34,7 @@ from compiler.padding.forms.site import Form, Site
 
 
 def number(site: Site) -> None:
-    """Replace one operand by its value per row; details: its index and its place."""
+    """Replace one operand by its value per row; details: its index and its layout."""
     operand, place = site.details
     value = site.node.inputs[operand]
     assert value is not None
@@ -47,20 +47,20 @@ def number(site: Site) -> None:
 
 
 def row_output(site: Site) -> None:
-    """Replace an output by its value per row; details: its index and its place."""
+    """Replace an output by its value per row; details: its index and its layout."""
     output, place = site.details
     site.replace(output, per_row(site, site.node.outputs[output], place))
 
 
 def per_row(site: Site, value: ir.Value, place: Place) -> ir.Value:
-    """A value that follows from axis lengths, laid out as its place says."""
+    """Return a value computed from axis lengths for each row, in the layout of `place`."""
     rows = site.valid_slots.batch if isinstance(site.valid_slots.batch, str) else None
     plan = Planner(rows).plan(value, place.layouts)
     return placed(site, Writer(site).write(plan), value, place)
 
 
 def placed(site: Site, lifted: ir.Value, value: ir.Value, place: Place) -> ir.Value:
-    """Carry the axis of rows from the front of [batch, ...] to where it lies in the operand."""
+    """Move the axis of rows from the front of [batch, ...] to its position in the operand."""
     insert, own = site.insert, len(place.layouts)
     name, dtype = f"{value.name}_per_row", value.dtype
     if place.rows_at == NO_AXIS:
@@ -88,7 +88,7 @@ def placed(site: Site, lifted: ir.Value, value: ir.Value, place: Place) -> ir.Va
 
 
 def _whole(site: Site, value: ir.Value, place: Place) -> ir.Value:
-    """The shape of a value with all its entries, rows included."""
+    """Return the shape of a value with all its entries, including rows."""
     dims = graphs.dims_of(value)
     assert dims is not None
     planner = Planner(str(site.valid_slots.batch))
@@ -107,7 +107,7 @@ class Writer:
         self.insert, self.valid_slots = site.insert, site.valid_slots
 
     def write(self, plan: Plan) -> ir.Value:
-        """The value of a plan, [rows or 1, ...]."""
+        """Return the value of a plan, [rows or 1, ...]."""
         match plan:
             case Fixed():
                 value = self.insert.constant(plan.array[None], "number")
@@ -122,7 +122,7 @@ class Writer:
                 return self._applied(plan)
 
     def shape(self, sizes: Sequence[Dim], rows_at: int | None = None) -> ir.Value:
-        """The slots of axes as a shape; the axis of rows has as many entries as there are rows."""
+        """Return the numbers of slots of axes as a shape; the axis of rows gets the number of rows."""
         parts = []
         for at, size in enumerate(sizes):
             if at == rows_at:
@@ -134,7 +134,7 @@ class Writer:
         return self._op("Concat", parts, {"axis": 0}) if len(parts) > 1 else parts[0]
 
     def _rows(self) -> ir.Value:
-        """The number of rows, int64 [1]."""
+        """Return the number of rows, int64 [1]."""
         if isinstance(self.valid_slots.batch, int):
             return self.insert.int64s(self.valid_slots.batch)
         any_length = next(iter(self.valid_slots.lengths.values())).value
@@ -149,15 +149,15 @@ class Writer:
         return self.insert.op(op, inputs, attributes or {}, name="per_row", dtype=kind)
 
     def _spread(self, value: ir.Value, sizes: Sequence[Dim], rows_at: int | None = None) -> ir.Value:
-        """A value with all its entries."""
+        """Return a value expanded to all its entries."""
         return self._op("Expand", [value, self.shape([1, *sizes], rows_at)], dtype=value.dtype)
 
     def of_all_rows(self, value: ir.Value, rank: int) -> ir.Value:
-        """A value of so many axes behind the rows, with an entry of its own for every row."""
+        """Return a value with a number of axes behind the rows, expanded so that every row has its own entry."""
         return self._op("Expand", [value, self.shape([1] * (rank + 1), rows_at=0)], dtype=value.dtype)
 
     def merged(self, value: ir.Value, sizes: Sequence[Dim]) -> ir.Value:
-        """A value of every row with the entries of its first axis behind those of the row before."""
+        """Return a value of every row with its first axis merged into the axis of rows."""
         whole = self._spread(value, sizes, rows_at=0)
         behind = [self.shape(sizes[1:])] if sizes[1:] else []
         target = (
@@ -175,7 +175,7 @@ class Writer:
         return self._op("Reshape", [whole, self.insert.int64s(-1, *plan.dims)], dtype=plan.dtype)
 
     def _counted(self, plan: Counted) -> ir.Value:
-        """First number and step times the position of every slot."""
+        """Return start plus step times the position of every slot."""
         positions = self._positions(plan.frames.segments)
         if plan.dtype != ir.DataType.INT64:
             positions = self._op("Cast", [positions], {"to": plan.dtype}, plan.dtype)
@@ -186,7 +186,7 @@ class Writer:
         return self._op("Add", [start, self._op("Mul", [positions, step], dtype=plan.dtype)], dtype=plan.dtype)
 
     def _positions(self, segments: Sequence[Segment]) -> ir.Value:
-        """How many valid entries lie before every slot of an axis, int64 [rows or 1, slots]."""
+        """Return how many valid entries lie before every slot of an axis, int64 [rows or 1, slots]."""
         parts, before = [], 0
         for segment in segments:
             slots = self._op("Unsqueeze", [self.valid_slots.iota(segment.size), self.insert.int64s(0)])
@@ -203,7 +203,7 @@ class Writer:
         return self._op("Concat", [self._op("Add", [part, none]) for part in parts], {"axis": 1})
 
     def _row_numbers(self, plan: RowNumber) -> ir.Value:
-        """0, 1, ... over the rows, [rows, 1]."""
+        """Return 0, 1, ... over the rows, [rows, 1]."""
         zero, one = (self.insert.constant(np.array(number, np.int64), "bound") for number in (0, 1))
         scalar = self.insert.constant(np.zeros(0, np.int64), "scalar")
         count = self._op("Reshape", [self._rows(), scalar])
@@ -248,7 +248,7 @@ class Writer:
         return self._product(node, values[0])
 
     def _reshaped(self, value: ir.Value, plan: Apply, dtype: ir.DataType | None) -> ir.Value:
-        """One value of the plan's sizes per row; a scalar per row is an axis of rows alone."""
+        """Reshape a value to the plan's sizes for each row; a scalar per row becomes an axis of rows alone."""
         rows = self._op("Shape", [value], {"start": 0, "end": 1}) if plan.sizes else None
         target = (
             self.insert.int64s(-1) if rows is None else self._op("Concat", [rows, self.shape(plan.sizes)], {"axis": 0})
@@ -256,13 +256,13 @@ class Writer:
         return self._op("Reshape", [value, target], dtype=dtype)
 
     def _aligned(self, value: ir.Value, rank: int, wanted: int) -> ir.Value:
-        """Axes of one entry behind the rows, as broadcasting has them."""
+        """Return a value with axes of size 1 behind the rows, as broadcasting needs."""
         if rank == wanted:
             return value
         return self._op("Unsqueeze", [value, self.insert.int64s(*range(1, 1 + wanted - rank))], dtype=value.dtype)
 
     def divisor(self, value: ir.Value) -> ir.Value:
-        """Whole numbers to divide by: 1 in the place of 0, which ends the run and stands in the padding alone."""
+        """Return integer divisors with 0 replaced by 1: a 0, which would end the run, occurs in the padding alone."""
         assert value.dtype is not None
         zero, one = (self.insert.constant(np.array(number, value.dtype.numpy()), "divisor") for number in (0, 1))
         none = self._op("Equal", [value, zero], dtype=ir.DataType.BOOL)
@@ -276,7 +276,7 @@ class Writer:
         return self._op("Slice", view.along(value, behind_rows), dtype=value.dtype)
 
     def _legal(self, index: ir.Value, node: ir.Node) -> ir.Value:
-        """Rows of a table: legal ones choose the row that they chose, negative ones included, others any."""
+        """Return indices of table rows that are legal everywhere: legal ones, negative too, select the same row."""
         table = node.inputs[0]
         dims = None if table is None else graphs.dims_of(table)
         assert dims is not None and isinstance(dims[0], int) and index.dtype is not None
@@ -284,7 +284,7 @@ class Writer:
         return self._op("Mod", [index, count], dtype=index.dtype)
 
     def _product(self, node: ir.Node, value: ir.Value) -> ir.Value:
-        """MatMul or Gemm with constant weights."""
+        """Write a MatMul or Gemm with constant weights."""
         dtype, weights = node.outputs[0].dtype, node.inputs[1]
         if node.op_type == "MatMul":
             return self._op("MatMul", [value, weights], dtype=dtype)

@@ -14,7 +14,7 @@ from compiler.padding.forms.site import Form, Site
 
 
 def sequence_lens(site: Site) -> None:
-    """Set input 4, int32 [batch axis of X]."""
+    """Set input 4, sequence_lens, int32 [batch axis of X]."""
     frames = site.fact().frames(0)
     assert frames is not None
     insert, places = site.insert, site.valid_slots

@@ -29,7 +29,7 @@ WIDE = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 
 def mean(site: Site) -> None:
-    """Mean over the axes in `details`; the padding is zero already."""
+    """Write a mean over the axes in `details`, whose padding is zero already."""
     (axes,) = site.details
     value, wide = _widened(site)
     view = reduction_of(site.node, graphs.integers_of, len(site.dims()))
@@ -38,7 +38,7 @@ def mean(site: Site) -> None:
 
 
 def normalize(site: Site) -> None:
-    """Two passes: the mean, then the squares of what is centred and cleaned again."""
+    """Write a normalization in two passes: the mean, then the mean of squares of the centred, filled entries."""
     (axes,) = site.details
     value, wide = _widened(site)
     insert, node = site.insert, site.node
@@ -72,7 +72,7 @@ def last_index(site: Site) -> None:
 
 
 def _mean(site: Site, value: ir.Value, axes: Sequence[int], keep: bool) -> ir.Value:
-    """Sum by true count."""
+    """Return the mean: the sum divided by the true count."""
     fact, dims = site.fact(), site.dims()
     count: Dim = 1
     for axis in axes:
