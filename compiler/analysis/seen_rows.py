@@ -108,7 +108,7 @@ class _Length:
         return (self.input,) if mask is None else (self.input, mask)
 
     def held_by(self, value: ir.Value, length: int) -> Array:
-        """What one of these inputs holds, the same for all rows; one row where their number is open."""
+        """Return the content of one of these inputs at a length, the same in every row."""
         assert value.dtype is not None
         sizes = [dim if isinstance(dim, int) else 1 for dim in graphs.dims_of(value) or ()]
         if self.cache is not None and value.name == self.cache.mask_input:

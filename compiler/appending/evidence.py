@@ -43,14 +43,14 @@ CURE = "leave this pass out: the state is given whole then"
 def says_where_frames_lie(
     lowered: Lowered, cache: CacheAxis, condition: ir.Value, axis: int, is_behind: bool = False
 ) -> bool:
-    """Whether a condition is true at the slots of a right-aligned cache where frames lie, and nowhere else.
+    """Whether a condition is true exactly at the slots of a right-aligned cache that hold frames.
 
     Args:
-        lowered: the graph; rows lie in front.
-        cache: the axis.
-        condition: of a selection; what lies behind the slots along its axis, where new frames are, may be anything.
-        axis: of the slots; along all others but the rows the condition has one entry.
-        is_behind: whether entries of other axes lie in front of the slots, which may be anything, too; otherwise the
+        lowered: the graph, with rows as first axis.
+        cache: the cache axis.
+        condition: the condition of a Where; it may be anything behind the slots, where new frames are.
+        axis: the axis of the slots; all other axes but the rows have size 1.
+        is_behind: whether entries of other axes, which may be anything, lie in front of the slots; otherwise the
             axis begins with the slots.
     """
     runs = _at_slots(lowered, cache, condition, axis, is_behind, range(cache.slots + 1))
@@ -63,14 +63,14 @@ def says_where_frames_lie(
 
 
 def is_alike_when_full(lowered: Lowered, cache: CacheAxis, value: ir.Value, axis: int, is_behind: bool = False) -> bool:
-    """Whether a value has the same entry for every slot of a cache that is full, whichever frame lies there.
+    """Whether a value has equal entries for all slots of a full cache, in any order of its frames.
 
     Args:
         lowered: the graph.
-        cache: the axis.
-        value: with entries beside the slots; what lies behind them, beside new frames, may be anything.
-        axis: of the slots.
-        is_behind: whether others lie in front of the slots, as for `says_where_frames_lie`.
+        cache: the cache axis.
+        value: a value with an entry per slot; behind the slots it may be anything.
+        axis: the axis of the slots.
+        is_behind: whether other entries lie in front of the slots, as in `says_where_frames_lie`.
     """
     runs = _at_slots(lowered, cache, value, axis, is_behind, [cache.slots])
     return runs is not None and all(np.array_equal(found, np.roll(found, 1, axis)) for _, found in runs)
@@ -79,9 +79,9 @@ def is_alike_when_full(lowered: Lowered, cache: CacheAxis, value: ir.Value, axis
 def _at_slots(
     lowered: Lowered, cache: CacheAxis, value: ir.Value, axis: int, is_behind: bool, valid: Sequence[int]
 ) -> list[tuple[Array, Array]] | None:
-    """Runs what makes a value: valid frames of every row, and its entries at the slots; several sizes of a call.
+    """Evaluate a value for several sizes of a call; return valid frames of every row, and entries at the slots.
 
-    None where more than true lengths and sizes decides what it is, or where slots are not among its entries.
+    None where the value depends on more than true lengths and sizes, or has no entries for the slots.
     """
     part, own = _part(lowered, value), _of_call(lowered, cache)
     counted = [each for each in lowered.padded_axes if is_behind or each is own]
@@ -110,7 +110,7 @@ def _at_slots(
 
 
 def _places_tried(own: PaddedAxis | None, fewest: int, valid: Sequence[int]) -> list[tuple[int, Sequence[int]]]:
-    """Places of the calls that are tried, each with the cached frames of its rows: of large calls, few rows."""
+    """Return numbers of slots of the calls to try, each with cached frames of its rows; large calls get few rows."""
     if own is None:
         return [(fewest, valid)]
     most = fewest + FAR if own.maximum is None else min(fewest + FAR, own.maximum)
@@ -119,7 +119,7 @@ def _places_tried(own: PaddedAxis | None, fewest: int, valid: Sequence[int]) -> 
 
 
 def _part(lowered: Lowered, value: ir.Value) -> ir.Model:
-    """What makes a value, as a graph of its own."""
+    """Return the nodes that compute a value, as a graph."""
     copy = graphs.clone(lowered.model)
     copy.graph.outputs[:] = list(values_named(copy, [str(value.name)]).values())
     graphs.prune(copy)
@@ -127,16 +127,16 @@ def _part(lowered: Lowered, value: ir.Value) -> ir.Model:
 
 
 def require_new_frames(lowered: Lowered, cache: CacheAxis, state: State, new: ir.Value) -> None:
-    """Run what makes the next state, and hold it to the cached frames with those of a value behind them.
+    """Run the computation of the next state, and require that it is the cached frames followed by a value's.
 
     Args:
-        lowered: the graph, its caches right-aligned and its rows in front.
-        cache: the axis.
-        state: along it.
-        new: computed value, as many entries along the state's frames axis as the call has places.
+        lowered: the graph, with right-aligned caches and rows as first axis.
+        cache: the cache axis.
+        state: a state along that axis.
+        new: the value of the new frames, with the slots of the call along the state's frames axis.
 
     Raises:
-        Refused: the next state holds something else.
+        Refused: the next state differs.
     """
     part = forced(lowered, [str(new.name)]).model
     part.graph.outputs[:] = [graphs.outputs_named(part)[state.output]]
@@ -165,7 +165,7 @@ def _refused(state: State, why: str) -> Refused:
 
 
 def _calls(cache: CacheAxis, fewest: int, places: int) -> Iterator[Sequence[tuple[int, int]]]:
-    """Cached and new frames of the rows of each run."""
+    """Yield the numbers of cached and new frames for the rows of each run."""
     slots, most = cache.slots, cache.slots if cache.is_whole else cache.slots + places
     cached: Sequence[int] = range(slots + 1)
     if slots > ALL_CACHED:
@@ -186,7 +186,7 @@ class _Run:
     new: str
 
     def holds(self, places: int, calls: Sequence[tuple[int, int]]) -> bool:
-        """Whether every row has its cached frames, and behind them the new ones, last."""
+        """Whether every row's next state is its cached frames followed by the new ones, right-aligned."""
         padded = _of_call(self.lowered, self.cache)
         feed = _feed(self.part, self.lowered, {} if padded is None else {padded.axis: places}, len(calls))
         told = {self.cache.length_input: 0} | ({} if padded is None else {padded.length_input: 1})
@@ -199,7 +199,7 @@ class _Run:
         return np.array_equal(found, np.stack(rows))
 
     def _row(self, feed: Mapping[str, Array], row: int, axis: int, call: tuple[int, int]) -> Array:
-        """What the next state of a row is to hold; its free slots are emptied in the feed."""
+        """Return the expected next state of a row; clears the row's free slots in the feed."""
         old, new = feed[self.state.input][row], feed[self.new][row]
         cached = np.take(old, range(self.cache.slots - call[0], self.cache.slots), axis)
         np.copyto(old, right_aligned(cached, axis, self.cache.slots))
@@ -208,25 +208,25 @@ class _Run:
 
 
 def _of_call(lowered: Lowered, cache: CacheAxis) -> PaddedAxis | None:
-    """The axis of the frames of a call; None where every call has as many."""
+    """Return the axis of a call's frames; None where every call has the same number."""
     return next((each for each in lowered.padded_axes if each.axis == cache.added), None)
 
 
 def _fewest(lowered: Lowered, cache: CacheAxis) -> int:
-    """The fewest frames of a call."""
+    """Return the smallest number of frames of a call."""
     own = _of_call(lowered, cache)
     return cache.step if own is None else own.minimum
 
 
 def _feed(model: ir.Model, lowered: Lowered, places: Mapping[str, int], rows: int) -> dict[str, Array]:
-    """Numbers for every input of a part, for so many places along axes and rows; other axes are as short as may be."""
+    """Return arrays for every input of a part, with these numbers of slots and rows and other axes at their minimum."""
     sizes = {each.axis: each.minimum for each in lowered.padded_axes}
     sizes |= {**places, str(lowered.batch_axis): rows}
     return {name: _filled(value, sizes) for name, value in graphs.inputs_named(model).items()}
 
 
 def _filled(value: ir.Value, sizes: Mapping[str, int]) -> Array:
-    """Numbers that are all different, none of them 0; of few bits, that half precision and integers hold, in turn."""
+    """Return distinct nonzero numbers, or a repeated range of small ones for types of fewer than 32 bits."""
     dims = graphs.dims_of(value)
     assert dims is not None and value.dtype is not None
     shape = [
@@ -238,15 +238,15 @@ def _filled(value: ir.Value, sizes: Mapping[str, int]) -> Array:
 
 
 def _read(model: ir.Model) -> set[str]:
-    """The inputs that a graph reads."""
+    """Return the inputs that a graph reads."""
     return {str(each.name) for each in model.graph.inputs if each.uses() or each in model.graph.outputs}
 
 
 def _keep(model: ir.Model, names: set[str]) -> None:
-    """Take the other inputs off."""
+    """Remove all inputs but these."""
     model.graph.inputs[:] = [each for each in model.graph.inputs if each.name in names]
 
 
 def _is_measured(value: ir.Value) -> bool:
-    """Whether nothing but the size of an input is read."""
+    """Whether only the shape of an input is read."""
     return all(graphs.is_op(use.node, "Shape") for use in value.uses())

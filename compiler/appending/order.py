@@ -68,19 +68,19 @@ class Frames:
     ahead: ir.Value | None = None
 
     def like(self, axis: int, *parts: ir.Value) -> "Frames":
-        """Values made of these, entry by entry."""
+        """Return frames along an axis with these values as parts."""
         return dataclasses.replace(self, axis=axis, parts=parts, is_clean=False)
 
 
 def write_apart(
     model: ir.Model, cache: CacheAxis, cached: Sequence[Cached], lies: Lies, stamp: str, is_alike: Lies | None = None
 ) -> None:
-    """Rewrite a graph in place; its inputs along the cache have their first frame in the first slot then.
+    """Rewrite a graph in place for caches that have their first frame in the first slot.
 
     Args:
-        model: rows lie in front of everything along the cache.
-        cache: the axis.
-        cached: its states.
+        model: the graph, with rows as first axis of everything along the cache.
+        cache: the cache axis.
+        cached: the states along it.
         lies: whether a condition, by the axis of the slots and whether others lie in front of them, is true where a
             frame lies in them, and nowhere else.
         stamp: name of the pass.
@@ -88,7 +88,7 @@ def write_apart(
             lies beside cached frames where the oldest of a full cache may lie in any slot. None where it is the first.
 
     Raises:
-        Refused: something is done with cached frames for which their order counts; names the node.
+        Refused: a node depends on the order of cached frames; the message names it.
     """
     work = _Writer(model, cache, lies, stamp, is_alike)
     for each in cached:
@@ -113,7 +113,7 @@ class _Writer:
         self.entries: ir.Value | None = None
 
     def follow(self, node: ir.Node) -> None:
-        """Write a node that reads cached frames anew, and note what comes of it."""
+        """Rewrite a node that reads cached frames, and record its result."""
         if graphs.has_body(node) or len(node.outputs) != 1:
             self._refuse(node, "no rule is known for it")
         kinds: tuple[tuple[bool, Callable[[ir.Node], Frames | None]], ...] = (
@@ -147,7 +147,7 @@ class _Writer:
     # Rules
 
     def _entrywise(self, node: ir.Node) -> Frames:
-        """Entry by entry, aligned from the right."""
+        """Rewrite an elementwise node, whose operands are aligned from the right."""
         result = node.outputs[0]
         rank, own = len(_dims(result)), [each for each in node.inputs if each in self.frames]
         behind = {len(_dims(value)) - self.frames[value].axis for value in own if value is not None}
@@ -173,7 +173,7 @@ class _Writer:
         return Frames(axis, tuple(parts), is_joined, is_clean, before)
 
     def _cleans(self, node: ir.Node, axis: int, rank: int) -> bool:
-        """Whether a selection writes zeros where no frame lies, of which there are zeros already."""
+        """Whether a Where writes zeros into slots without a frame, which hold zeros already."""
         if not graphs.is_op(node, "Where") or node.inputs[0] in self.frames:
             return False
         condition, value, zero = node.inputs[0], node.inputs[1], graphs.array_of(node.inputs[2])
@@ -191,7 +191,7 @@ class _Writer:
         return dataclasses.replace(frames, axis=order.index(frames.axis), parts=self._each_part(node, frames))
 
     def _moved(self, node: ir.Node) -> Frames:
-        """The same entries under another number of their axis."""
+        """Rewrite a node that moves the axis of frames to another index."""
         frames, value = self.frames[node.inputs[0]], node.inputs[0]
         assert value is not None
         there = changed_axes(node, graphs.integers_of)
@@ -206,7 +206,7 @@ class _Writer:
         return dataclasses.replace(frames, axis=axis, parts=self._each_part(node, frames))
 
     def _sized(self, node: ir.Node) -> Frames:
-        """Another shape, or copies along other axes, in numbers that hold for each part."""
+        """Rewrite a Reshape or Expand with target sizes that hold for each part."""
         value = node.inputs[0]
         assert value is not None
         frames, dims, wanted = self.frames[value], _dims(value), _dims(node.outputs[0])
@@ -238,7 +238,7 @@ class _Writer:
         return dataclasses.replace(frames, axis=axis, parts=tuple(parts))
 
     def _concat(self, node: ir.Node) -> Frames:
-        """New frames behind cached ones, or what is no frame in front of both."""
+        """Rewrite a Concat of cached and new frames, or of other entries in front of both."""
         axis = axis_of(node, len(_dims(node.outputs[0])))
         first, last = self.frames.get(node.inputs[0]), self.frames.get(node.inputs[-1])
         frames, other = (first, node.inputs[-1]) if last is None else (last, node.inputs[0])
@@ -254,7 +254,7 @@ class _Writer:
         return dataclasses.replace(frames, parts=(frames.parts[0], behind), ahead=self._counted(other, axis))
 
     def _counted(self, value: ir.Value, axis: int) -> ir.Value:
-        """How many entries a value has along an axis, int64 [1]; one value for all that have as many."""
+        """Return the number of entries of a value along an axis, int64 [1], shared by values of equal size."""
         size = _dims(value)[axis]
         if size not in self.counted:
             insert = graphs.Inserter.behind(self.model, self.stamp, value)
@@ -281,7 +281,7 @@ class _Writer:
         return None
 
     def _sum(self, node: ir.Node, left: ir.Value, right: ir.Value) -> None:
-        """A product that sums over the frames: cached ones, and new ones added."""
+        """Rewrite a product that sums over frames as the sum of products over cached and over new frames."""
         ranks = len(_dims(left)), len(_dims(right))
         rows, columns = self.frames.get(left), self.frames.get(right)
         ahead = next(each.ahead for each in (rows, columns) if each is not None)
@@ -310,7 +310,7 @@ class _Writer:
         return frames.like(frames.axis, value)
 
     def _measured(self, node: ir.Node) -> None:
-        """Sizes: of the last part, and the slots that lie in front of it."""
+        """Rewrite a Shape: the sizes of the last part, plus the slots in front of it."""
         value = node.inputs[0]
         assert value is not None
         frames = self.frames[value]
@@ -341,13 +341,13 @@ class _Writer:
         graphs.take_over(self.model, node.outputs[0], made)
 
     def _each_part(self, node: ir.Node, frames: Frames) -> tuple[ir.Value, ...]:
-        """The node on every part of its only operand along the slots."""
+        """Return the node applied to every part of its only operand along the slots."""
         return tuple(
             self._again(node, [part if each in self.frames else each for each in node.inputs]) for part in frames.parts
         )
 
     def _again(self, node: ir.Node, operands: Sequence[ir.Value | None], shape: ir.Shape | None = None) -> ir.Value:
-        """The node on other operands."""
+        """Return the output of a copy of the node on other operands."""
         name = graphs.fresh_name(self.model.graph, f"{node.outputs[0].name}_by_slot")
         made = ir.Value(name=name, shape=shape, type=node.outputs[0].type)
         copy = ir.Node(node.domain, node.op_type, operands, list(node.attributes.values()), outputs=[made],
@@ -357,7 +357,7 @@ class _Writer:
         return made
 
     def _whole(self, value: ir.Value | None) -> ir.Value:
-        """Cached and new frames as one value."""
+        """Return cached and new frames as one value."""
         frames = self.frames[value]
         assert value is not None and value in self.frames
         return self._join(None, frames.parts, frames.axis)
@@ -381,7 +381,7 @@ class _Writer:
     def _in_order(
         self, value: ir.Value, axis: int, rank: int, ahead: ir.Value | None, count: int = 1
     ) -> tuple[ir.Value, ...]:
-        """What lies beside so many parts of cached frames, in their order; new frames stay where they are."""
+        """Return the entries beside each part of cached frames, in slot order; those of new frames stay in place."""
         if self._is_alike(value, axis - rank):
             return (value,) * count
         at = axis - rank + len(_dims(value))
@@ -398,7 +398,7 @@ class _Writer:
         return (self._join(None, parts, at),)
 
     def _rows(self) -> Dim:
-        """The number of rows."""
+        """Return the number of rows."""
         return next(_dims(each)[0] for each in self.frames if each is not None)
 
     def _brought(self, value: ir.Value, axis: int, rank: int, ahead: ir.Value | None) -> tuple[ir.Value, ...]:
@@ -431,7 +431,7 @@ class _Writer:
     def _looked_up(
         self, insert: graphs.Inserter, value: ir.Value, axis: int, own: int, rank: int, *, has_rows: bool
     ) -> ir.Value:
-        """Entries of slots by the order of each row; where all rows have the same entries, as many copies."""
+        """Return entries reordered by each row's slots; a value shared by all rows gets an axis of rows."""
         entries, name = self._entries(), str(value.name)
         if not has_rows:
             places = insert.op("Squeeze", [entries, insert.int64s(2)], name="slot_before")
@@ -448,7 +448,7 @@ class _Writer:
         return insert.op("Transpose", [found], {"perm": back}, name=f"{name}_ordered")
 
     def _entries(self) -> ir.Value:
-        """Where a right-aligned cache has what lies in each slot of every row, int64 [rows, slots, 1]."""
+        """Return where a right-aligned cache has the frame of each slot, for every row, int64 [rows, slots, 1]."""
         if self.entries is None:
             length = graphs.inputs_named(self.model)[self.cache.length_input]
             insert = graphs.Inserter(self.model, self.stamp, before=next(iter(self.model.graph)))

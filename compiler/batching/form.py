@@ -24,12 +24,12 @@ INSERTED = Form(0, None)
 
 
 def in_place(axis: int) -> Form:
-    """The batch where the original has a 1: the tensor keeps its rank and all its axes keep their numbers."""
+    """Return the form with the batch in place of a 1 of the original: rank and other axes stay."""
     return Form(axis, axis)
 
 
 def moved(rank: int, source: int, target: int) -> list[int]:
-    """The permutation that takes one axis to another position and keeps the order of the others."""
+    """Return the permutation that moves one axis and keeps the order of the others."""
     order = [axis for axis in range(rank) if axis != source]
     order.insert(target, source)
     return order

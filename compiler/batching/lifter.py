@@ -45,7 +45,7 @@ class Lifter:
         return value in self.forms
 
     def dims_of(self, value: ir.Value) -> tuple[Dim, ...]:
-        """The shape of a value in the original.
+        """Return the shape of a value in the original.
 
         Raises:
             Refused: its rank is unknown.
@@ -58,11 +58,11 @@ class Lifter:
         return found
 
     def form_of(self, value: ir.Value) -> Form:
-        """The form in which a value with rows was made."""
+        """Return the form in which a value with rows was first computed."""
         return next(iter(self.forms[value]))
 
     def count(self) -> ir.Value:
-        """The number of rows, int64 [1]."""
+        """Return the number of rows, int64 [1]."""
         if self._count is None:
             value, form = next(iter(self._inputs.items()))
             insert = graphs.Inserter(self.model, self.stamp, before=self._first)
@@ -71,12 +71,12 @@ class Lifter:
         return self._count
 
     def convert(self, insert: graphs.Inserter, value: ir.Value, form: Form) -> ir.Value:
-        """The tensor of a value in a form; shared by all later readers. A value without rows is repeated.
+        """Return the tensor of a value in a form, shared by all later readers; a value without rows is repeated.
 
         Args:
-            insert: where new nodes go; in front of everything that reads the result.
-            value: of the original.
-            form: one whose dropped axis has size 1.
+            insert: inserter in front of all readers of the result.
+            value: a value of the original.
+            form: the form; its dropped axis has size 1.
         """
         known = self.forms.get(value)
         if known is None:
@@ -105,7 +105,7 @@ class Lifter:
         return insert.op("Transpose", [tensor], {"perm": order}, name=f"{tensor.name}_rows_at_{target}")
 
     def _spread(self, insert: graphs.Inserter, value: ir.Value, form: Form) -> ir.Value:
-        """The same content in every row."""
+        """Return a value with the same content in every row."""
         rank = len(self.dims_of(value))
         tensor = value
         whole = INSERTED if form.dropped is None else in_place(form.dropped)
@@ -115,7 +115,7 @@ class Lifter:
         return self._transposed(insert, tensor, len(ones), whole.at, form.at)
 
     def joined(self, insert: graphs.Inserter, parts: Sequence[int | ir.Value]) -> ir.Value:
-        """Numbers and int64 vectors in a row, as one int64 vector."""
+        """Return numbers and int64 vectors concatenated to one int64 vector."""
         values: list[ir.Value] = []
         numbers: list[int] = []
         for part in [*parts, None]:
@@ -147,50 +147,50 @@ class LiftedNode:
 
     @property
     def op(self) -> str:
-        """The operator's name."""
+        """Return the operator's name."""
         return self.node.op_type
 
     @property
     def present(self) -> list[int]:
-        """Indices of the inputs that are there."""
+        """Return the indices of the inputs that are given."""
         return [index for index, value in enumerate(self.values) if value is not None]
 
     @property
     def rows(self) -> list[int]:
-        """Indices of the inputs that have rows."""
+        """Return the indices of the inputs that have rows."""
         return [index for index, value in enumerate(self.values) if self.lifter.has_rows(value)]
 
     def has(self, operand: int) -> bool:
-        """Whether an optional input is there."""
+        """Whether an optional input is given."""
         return operand < len(self.values) and self.values[operand] is not None
 
     def value(self, operand: int) -> ir.Value:
-        """An input, as the original has it."""
+        """Return an input of the original."""
         value = self.values[operand]
         assert value is not None
         return value
 
     def dims(self, operand: int = 0) -> tuple[Dim, ...]:
-        """The shape of an input in the original."""
+        """Return the shape of an input in the original."""
         return self.lifter.dims_of(self.value(operand))
 
     def rank(self, operand: int = 0) -> int:
-        """The number of axes of an input in the original."""
+        """Return the number of axes of an input in the original."""
         return len(self.dims(operand))
 
     def out_dims(self, output: int = 0) -> tuple[Dim, ...]:
-        """The shape of an output in the original."""
+        """Return the shape of an output in the original."""
         return self.lifter.dims_of(self.node.outputs[output])
 
     def place(self, operand: int = 0) -> int | None:
-        """The axis that the batch has taken the place of in an input with rows, or None."""
+        """Return the axis of an input that the batch replaces, or None."""
         return self.lifter.form_of(self.value(operand)).dropped
 
     def require_shared(self, *operands: int, what: str) -> None:
-        """Refuse where inputs that all rows must share differ from row to row.
+        """Refuse inputs that differ from row to row where all rows must share them.
 
         Raises:
-            Refused: one of them has rows.
+            Refused: an input has rows.
         """
         for operand in operands:
             if self.has(operand) and self.lifter.has_rows(self.values[operand]):
@@ -200,10 +200,10 @@ class LiftedNode:
                 )
 
     def constants(self, operand: int, what: str) -> tuple[int, ...]:
-        """The elements of an integer input that are known numbers.
+        """Return the elements of an integer input that are known numbers.
 
         Raises:
-            Refused: they are not.
+            Refused: an element is unknown.
         """
         self.require_shared(operand, what=what)
         found = graphs.integers_of(self.value(operand))
@@ -213,28 +213,28 @@ class LiftedNode:
         return numbers
 
     def axis(self) -> int:
-        """The axis that the original works along, counted from the front."""
+        """Return the axis that the original works along, counted from the front."""
         operand = axis_operand(self.node)
         named = None if operand is None else self.constants(self.node.inputs.index(operand), "axis")[0]
         return axis_of(self.node, self.rank(), named)
 
     def read(self, operand: int, form: Form) -> ir.Value:
-        """Let the node read an input in a form."""
+        """Make the node read an input in a form, and return that tensor."""
         tensor = self.lifter.convert(self.insert, self.value(operand), form)
         self.node.replace_input_with(operand, tensor)
         return tensor
 
     def tensor(self, operand: int, form: Form) -> ir.Value:
-        """An input in a form, for new nodes."""
+        """Return an input in a form, for new nodes."""
         return self.lifter.convert(self.insert, self.value(operand), form)
 
     def keep(self, *forms: Form) -> None:
-        """The node stays; its outputs are there in these forms, one given for all."""
+        """Keep the node, and record the forms of its outputs; a single form holds for all."""
         for index, output in enumerate(self.node.outputs):
             self.lifter.forms[output] = {forms[min(index, len(forms) - 1)]: output}
 
     def become(self, tensor: ir.Value, form: Form) -> None:
-        """The node's only output is this tensor instead."""
+        """Record a tensor in place of the node's only output."""
         (output,) = self.node.outputs
         self.lifter.forms[output] = {form: tensor}
 
@@ -250,7 +250,7 @@ class LiftedNode:
         self.node.replace_input_with(operand, self.insert.constant(array, "settings"))
 
     def aligned(self, operand: int, rank: int) -> ir.Value:
-        """An input with rows, the batch in front, as broadcasting to `rank` axes of the original wants it."""
+        """Return an input with the batch first, in a shape that broadcasts to `rank` axes of the original."""
         tensor = self.tensor(operand, INSERTED)
         missing = rank - self.rank(operand)
         if missing <= 0:

@@ -14,7 +14,7 @@ LEAST_BYTES = 2**20
 
 
 def share_weights(module: torch.nn.Module, models: Iterable[ir.Model]) -> int:
-    """Let large parameters lie where graphs have the same numbers; how many. Buffers stay: a call may write to them."""
+    """Make large parameters share memory with equal graph constants; return how many. Buffers stay apart."""
     tensors = [value.const_value for model in models for value in model.graph.initializers.values()]
     large = [tensor for tensor in tensors if tensor is not None and tensor.nbytes >= LEAST_BYTES]
     held = {digest_of(tensor): tensor.numpy() for tensor in large if tensor.dtype == ir.DataType.FLOAT}

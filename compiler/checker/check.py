@@ -58,10 +58,10 @@ def check(
     """Replay a certificate.
 
     Args:
-        before: the graph as it was handed to padding, weights included or referred to, with axis names in the
+        before: the graph before padding, with its weights or references to them, and axis names in the
             shapes of its inputs.
         after: the padded graph, with the same axis names.
-        certificate: header and records; or a record of what is computed once (`compiler.checker.once`).
+        certificate: header and records; or a record of values computed once (`compiler.checker.once`).
         seeds: draws per distinct step.
         survived: runs of steps of other certificates that were checked with it; those that are the same to the last
             weight are not run again, and more is added.
@@ -132,7 +132,7 @@ class _Checker:
         return len(self.records)
 
     def _assumptions(self, record: Record) -> None:
-        """A record takes for granted what kernels leave no other choice about, and the certificate says so."""
+        """Require that a record's assumptions are unavoidable for its kernel, and are listed in the certificate."""
         for operand, what in record["assumes"]:
             if record["op"] not in ASSUMABLE.get(what, ()) or self._is_constant(record["inputs"][operand]):
                 raise Rejected(f"record of {record['node']!r} assumes {what!r} of its input {operand}")
@@ -143,11 +143,11 @@ class _Checker:
         return self.before.constant(name) is not None
 
     def _is_alike(self, node: onnx.NodeProto) -> bool:
-        """Whether a node computes of axis lengths what is the same for all of them."""
+        """Whether a node computes, from axis lengths, values that are the same at all lengths."""
         return all(self.steps.alike(name) is not None for name in node.output if name)
 
     def _closed_chains(self) -> None:
-        """Of several nodes that are one step, each reads the one before, and nothing else but Shape reads between."""
+        """Require that each node of a chain is read by the next one alone, besides Shape."""
         for record in self.records:
             chain = record.get("chain", [])
             for name, follower in itertools.pairwise(chain):
@@ -159,7 +159,7 @@ class _Checker:
                 raise Rejected(f"a chain ends with {chain[-1]!r}, its record is of {record['node']!r}")
 
     def _is_dead(self, record: Record) -> bool:
-        """Whether nothing of a step is left, because nothing reads it any more."""
+        """Whether a step was removed because nothing reads its outputs."""
         wanted = [self.becomes.get(name, name) for name in record["outputs"]]
         return record["node"] not in self.after.nodes and not any(name in self.after.producers for name in wanted)
 
@@ -168,7 +168,7 @@ class _Checker:
         return claim is not None and bool(claim["axes"] or claim.get("number"))
 
     def _inputs(self) -> None:
-        """What may be said of graph inputs: layout from the shape, anything in the padding, an entry at least."""
+        """Record facts of graph inputs: the layout from their shape, any padding, lengths that are legal."""
         for axis, least in self.certificate["minimum"].items():
             shortest = 0 if self.sides.get(axis) == "right" else 1  # a cache begins empty; kernels may end the
             if least < shortest:  # process at a call of no entry
@@ -189,7 +189,7 @@ class _Checker:
             self.shapes[name] = dims
 
     def _chain(self, record: Record) -> None:
-        """The facts of the inputs are those of their producers, no better."""
+        """Require that the facts of a record's inputs are no stronger than those of their producers."""
         for name, fact, shape in zip(record["inputs"], record["in"], record["in_shapes"], strict=True):
             if name is not None and fact is None and self._is_tracked(name):
                 raise Rejected(f"record of {record['node']!r} says nothing of {name!r}, which is padded or batched")
@@ -215,7 +215,7 @@ class _Checker:
                 self.shapes[known] = shape
 
     def _is_of_only_row(self, name: str) -> bool:
-        """Whether a value of a model without a batch is made of entries along padded axes, as a sum of them is."""
+        """Whether a value of a model without a batch is computed from entries along padded axes."""
         if self.certificate["batch"] is not None:
             return False
         if name not in self.of_only_row:
@@ -231,7 +231,7 @@ class _Checker:
         return 0 if known is None else int(known.type.tensor_type.elem_type)
 
     def _plain(self, name: str, fact: Record, record: Record) -> Record:
-        """A constant, what is the same at all lengths, or what nothing tracked reaches: not better than its content."""
+        """Require that the fact of a constant or untracked value is no stronger than its content."""
         array = self.before.constant(name)
         if array is None:
             array = self.after.constant(name)
@@ -250,7 +250,7 @@ class _Checker:
         return fact
 
     def _inserted(self, name: str, fact: Record, shape: Sequence[str | int], record: Record) -> Record:
-        """A value that padding put in the place of another: replayed as a step of its own."""
+        """Replay a value that padding inserted in place of another, as a step of its own."""
         node = self.after.producers.get(name)
         if node is None or node.op_type not in ("Where", "Mod"):
             raise Rejected(f"record of {record['node']!r}: input {name!r} has no record and no selection makes it")
@@ -271,7 +271,7 @@ class _Checker:
         return fact
 
     def _output(self, name: str) -> None:
-        """Rows are in front; callers cut suffix padding away, and states along a cache keep the end of their slots."""
+        """Require that outputs have rows first and padding that callers can cut off, or keep the end of a cache."""
         claim = self.claims.get(name)
         if claim is None:
             return
@@ -285,7 +285,7 @@ class _Checker:
             raise Rejected(f"output {name!r} is an axis length")
 
     def _structure(self, record: Record) -> None:
-        """The node is what it was, and reads what it read unless a need says otherwise."""
+        """Require that the node is unchanged, and reads the same inputs unless a need says otherwise."""
         if record.get("chain"):
             for name in record["chain"]:
                 self._unchanged(name)
@@ -307,7 +307,7 @@ class _Checker:
                 raise Rejected(f"node {record['node']!r} reads {new!r} instead of {old!r}, and no need says so")
 
     def _same_arity(self, record: Record) -> None:
-        """A record speaks of every input and output of its node."""
+        """Require that a record lists every input and output of its node."""
         node = self.before.nodes.get(record["node"])
         if node is None:
             return
@@ -316,7 +316,7 @@ class _Checker:
             raise Rejected(f"record of {record['node']!r} does not speak of all its inputs and outputs")
 
     def _same_operator(self, name: str) -> onnx.NodeProto | None:
-        """The node after padding, the same operator with the same attributes; None when it is gone."""
+        """Return the node after padding, with the same operator and attributes; None where it is gone."""
         node, now = self.before.nodes.get(name), self.after.nodes.get(name)
         if node is None:
             raise Rejected(f"record of {name!r}, which the graph before padding does not have")
@@ -329,7 +329,7 @@ class _Checker:
         return now
 
     def _unchanged(self, name: str) -> None:
-        """Require that a node, one of several in a step, is what it was and reads what it read."""
+        """Require that a node of a chain is unchanged and reads the same inputs."""
         now = self._same_operator(name)
         if now is None:
             raise Rejected(f"node {name!r} is gone, and no record says why")

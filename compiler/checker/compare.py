@@ -26,16 +26,16 @@ class DiffersFromAlone(Rejected):
 
 
 def require_no_better(fact: Record, known: Record, where: str, kind: int) -> None:
-    """A fact of an input says no more than the record of its producer.
+    """Require that a fact of an input is no stronger than the record of its producer.
 
     Args:
-        fact: what a record says of one of its inputs.
-        known: what is known of that value.
+        fact: a record's fact of one of its inputs.
+        known: the known fact of that value.
         where: the record, for messages.
         kind: element type of a graph input, as in `onnx.TensorProto`.
 
     Raises:
-        Rejected: it says more, or something else.
+        Rejected: the fact is stronger, or another one.
     """
     if fact["axes"] != known["axes"]:
         raise Rejected(f"{where}: axes {fact['axes']} are not those of its producer, {known['axes']}")
@@ -58,17 +58,17 @@ def require_no_better(fact: Record, known: Record, where: str, kind: int) -> Non
 
 
 def compare_output(where: str, layout: Layout, got: Array, references: Sequence[Array | None]) -> None:
-    """Valid entries are those of every row alone, and the padding holds what the record allows.
+    """Require that valid entries equal those of every row alone, and that the padding is as the record allows.
 
     Args:
         where: the record, for messages.
-        layout: of the output.
+        layout: the layout of the output.
         got: the output of the padded step, with the shape of the layout.
-        references: the output of the unpadded step, for every row; None where no number can be told from rounding.
+        references: the output of the unpadded step, for every row; None where rounding dominates every number.
 
     Raises:
         DiffersFromAlone: a row holds other valid entries than its reference.
-        Rejected: with the row and what else differs.
+        Rejected: something else differs; the message names the row.
     """
     if list(got.shape) != list(layout.shape):
         raise Rejected(f"{where}: has shape {list(got.shape)}, the record says {list(layout.shape)}")
@@ -85,7 +85,7 @@ def compare_output(where: str, layout: Layout, got: Array, references: Sequence[
 
 
 def _require_same(where: str, valid: Array, alone: Array, row: int) -> None:
-    """The valid entries of a row are those of the row alone; of equal ones, weights among them, none is copied."""
+    """Require that a row's valid entries equal those of the row alone, without copies of large arrays."""
     if valid.shape != alone.shape:
         raise Rejected(f"{where}: row {row} has {list(valid.shape)} valid entries, alone {list(alone.shape)}")
     if np.array_equal(valid, alone):
@@ -98,7 +98,7 @@ def _require_same(where: str, valid: Array, alone: Array, row: int) -> None:
 
 
 def is_near(got: Array, wanted: Array) -> Array:
-    """Which entries are the same up to the order of sums: relative to the largest finite one, and at least to one."""
+    """Return which entries are equal up to the order of sums, relative to the largest finite one, or to 1."""
     same = np.asarray(got == wanted)
     if same.all():
         return same
@@ -109,7 +109,7 @@ def is_near(got: Array, wanted: Array) -> Array:
 
 
 def _require_positions(where: str, layout: Layout, numbers: Array, row: int) -> None:
-    """Where a record says that entries count positions, valid ones do, and the padding of one segment goes on."""
+    """Require that entries that a record calls positions count up, also through the padding of one segment."""
     index = layout.record.get("index")
     if index is None or not str(index["offset"]).lstrip("-").isdigit():
         return

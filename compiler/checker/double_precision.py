@@ -17,12 +17,12 @@ from compiler.checker.graph import Array, Part, Weights, numbers_of
 
 
 def is_rounding(part: Part, feeds: Mapping[str, Array], got: Sequence[Array], at: int = 0) -> bool:
-    """Whether double precision gives other numbers than single precision did, for one output.
+    """Whether one output differs between double and single precision by more than the tolerance.
 
     Args:
-        part: the step as it stood before padding.
+        part: the step before padding.
         feeds: its inputs for one row.
-        got: what it gave for them, per output.
+        got: its results for them, per output.
         at: the output.
 
     Returns:
@@ -43,7 +43,7 @@ def is_rounding(part: Part, feeds: Mapping[str, Array], got: Sequence[Array], at
 
 
 def in_double(model: onnx.ModelProto, weights: Weights = MappingProxyType({})) -> onnx.ModelProto:
-    """The model, changed in place: its weights inside, and what is of single precision in double."""
+    """Return the model, changed in place: weights are embedded, and single precision becomes double."""
     tensors = [*model.graph.initializer, *(a.t for node in model.graph.node for a in node.attribute if a.HasField("t"))]
     for tensor in tensors:
         if tensor.data_type == onnx.TensorProto.FLOAT or tensor.external_data:

@@ -30,12 +30,12 @@ _NONE: Mapping[str, Sequence[int]] = MappingProxyType({})
 
 
 def free_size(graph: Graph, free: Set[str], row_of: RowOf, ranges: Mapping[str, Sequence[int]] = _NONE) -> int:
-    """The first size of all free axes at which the original runs with padded axes of some length.
+    """Return the first size of all free axes at which the original runs, with padded axes of some length.
 
     Args:
         graph: the graph before padding.
-        free: names of the axes that are as long in both programs.
-        row_of: lengths of one row.
+        free: names of the axes that have the same size in both programs.
+        row_of: returns the lengths of one row.
         ranges: the smallest and the largest number of inputs.
     """
     known = free | set(row_of(0, SHORTEST))
@@ -47,9 +47,9 @@ def free_size(graph: Graph, free: Set[str], row_of: RowOf, ranges: Mapping[str, 
 
 
 def _runs(graph: Graph, sizes: Sequence[str], row: Row, longer: Row, ranges: Mapping[str, Sequence[int]]) -> bool:
-    """Whether sizes of free axes have an entry, what is computed of lengths is finite, and the original runs.
+    """Whether sizes of free axes are positive, values computed from lengths are finite, and the original runs.
 
-    In this order: some kernels end the process where there are no entries.
+    Checked in this order, as some kernels end the process on empty inputs.
     """
     try:
         if not all(size_of(size, row) > 0 and size_of(size, longer) > 0 for size in sizes):

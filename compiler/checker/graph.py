@@ -77,7 +77,7 @@ class Graph:
         self.opsets = list(model.opset_import)
 
     def constant(self, name: str) -> Array | None:
-        """The content of an initializer or Constant node."""
+        """Return the content of an initializer or Constant node; None for other values."""
         if name in self.initializers:
             return numbers_of(self.initializers[name], self.weights)
         node = self.producers.get(name)
@@ -86,20 +86,20 @@ class Graph:
         return None
 
     def dims(self, name: str) -> list[str | int]:
-        """The shape of an input or output of the graph."""
+        """Return the shape of an input or output of the graph."""
         return [dim.dim_param or dim.dim_value for dim in self.types[name].tensor_type.shape.dim]
 
     @functools.cached_property
     def sizes(self) -> set[str]:
-        """Axis names, and expressions of them, in the shapes of all values."""
+        """Return the axis names, and expressions of them, in the shapes of all values."""
         shapes = (each.tensor_type.shape for each in self.types.values() if each.HasField("tensor_type"))
         return {dim.dim_param for shape in shapes for dim in shape.dim if dim.dim_param}
 
     def part(self, wanted: Sequence[str], given: Mapping[str, int]) -> "Part":
-        """The nodes that compute `wanted` from graph inputs and `given` values (name to element type).
+        """Return the nodes that compute `wanted` from graph inputs and `given` values (name to element type).
 
         Raises:
-            Rejected: there is no such value.
+            Rejected: the graph has no such value.
         """
         seen: set[str] = set()
         nodes: dict[str, onnx.NodeProto] = {}
@@ -126,7 +126,7 @@ class Graph:
 
 
 def numbers_of(tensor: onnx.TensorProto, weights: Weights) -> Array:
-    """The numbers of an initializer as it declares their bytes, wherever they lie."""
+    """Return the content of an initializer, embedded or external, in its declared type."""
     if not tensor.external_data:
         return numpy_helper.to_array(tensor)
     array = weights[tensor.external_data[0].value]
@@ -139,7 +139,7 @@ def numbers_of(tensor: onnx.TensorProto, weights: Weights) -> Array:
 
 
 def read_by(node: onnx.NodeProto) -> list[str]:
-    """What a node reads; of the graph around it, its branches and loops read, too."""
+    """Return the values that a node reads, including those that its bodies read from the outer graph."""
     bodies = [body for each in node.attribute for body in ([each.g] if each.HasField("g") else each.graphs)]
     names = list(node.input)
     for body in bodies:
@@ -164,7 +164,7 @@ class Opened:
     weights: Weights
 
     def run(self, names: Sequence[str] | None, feeds: Mapping[str, Array]) -> list[Array]:
-        """Results in the order of `names`."""
+        """Run the graph and return results in the order of `names`."""
         return list(self.session.run(names, {**feeds, **self.weights}))
 
 
@@ -189,12 +189,12 @@ class Part:
     weights: Weights
 
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
-        """Run on the CPU, unoptimised and on one thread; of the feeds, what is read.
+        """Run on the CPU, unoptimized and on one thread; feeds that are not read are ignored.
 
         Raises:
-            DoesNotRun: with the words of the kernel.
-            NoKernel: there is none for an operator with these element types.
-            Rejected: these nodes are no graph.
+            DoesNotRun: a kernel fails; the message is the kernel's.
+            NoKernel: there is no kernel for an operator with these element types.
+            Rejected: these nodes form no valid graph.
         """
         session, given = self._session, {name: feeds[name] for name in self.sources}
         try:
@@ -204,7 +204,7 @@ class Part:
         return [np.asarray(each) for each in results]
 
     def model(self) -> onnx.ModelProto:
-        """A model of these nodes, which refers to its large weights; shapes are not declared."""
+        """Return a model of these nodes, with references to its large weights and without declared shapes."""
         inputs = [helper.make_tensor_value_info(name, kind, None) for name, kind in self.sources.items()]
         results = [onnx.ValueInfoProto(name=name) for name in self.wanted]
         graph = helper.make_graph(self.nodes, "part", inputs, results, self.constants)
@@ -212,12 +212,12 @@ class Part:
 
     @functools.cached_property
     def content(self) -> bytes:
-        """The model, serialized, with what large weights are called in their place."""
+        """Return the serialized model, with names in place of large weights."""
         return bytes(self.model().SerializeToString(deterministic=True))
 
     @functools.cached_property
     def _session(self) -> Opened:
-        """Opened once for all draws: that takes longer than to run a step."""
+        """Return the session, opened once for all draws, as that takes longer than to run a step."""
         try:
             return opened(self.model(), self.weights)
         except ort_state.NotImplemented as error:
@@ -226,7 +226,7 @@ class Part:
             raise Rejected(f"ONNX Runtime does not open {sorted({n.op_type for n in self.nodes})}: {error}") from None
 
     def integers(self) -> set[int]:
-        """The whole numbers among small constants."""
+        """Return the integers among small constants."""
         tensors = [*self.constants, *(each.t for node in self.nodes for each in node.attribute if each.HasField("t"))]
         arrays = [numpy_helper.to_array(each) for each in tensors if math.prod(each.dims) < SMALL]
         found = {float(number) for array in arrays if array.dtype.kind in "iuf" for number in array.reshape(-1)}
@@ -234,10 +234,10 @@ class Part:
         return {int(number) for number in found if number.is_integer()}
 
     def digest(self, record: Record) -> bytes:
-        """What makes a step distinct: operators, attributes, wiring, small constants, facts; no names, no weights.
+        """Return a digest of a step: operators, attributes, wiring, small constants, facts; no names, no weights.
 
-        Layers of one form differ in their weights alone, and so in the bounds of these. Where bounds are claimed of
-        the results, they count; else of a weight's bounds nothing but signs and whether they are finite.
+        Layers of one form differ in their weights alone, and so in the bounds of these. Where a record bounds the
+        results, weights' bounds are included; else only their signs and whether they are finite.
         """
         names: dict[str, str] = {}
         hasher = hashlib.sha256()
@@ -269,7 +269,7 @@ SMALL = 64
 
 
 def opened(model: onnx.ModelProto, weights: Weights) -> Opened:
-    """A session on the CPU, unoptimised and on one thread, of a graph that may refer to weights."""
+    """Return a session on the CPU, unoptimized and on one thread, for a graph that may refer to weights."""
     fed, graph = onnx.ModelProto(), model.graph
     fed.CopyFrom(model)
     del fed.graph.initializer[:]
@@ -289,12 +289,12 @@ def opened(model: onnx.ModelProto, weights: Weights) -> Opened:
 
 
 def _is_bounded(fact: Record) -> bool:
-    """Whether a record says of results, or of their padding, how large they are."""
+    """Whether a record bounds results or their padding."""
     return any(math.isfinite(float(bound)) for _, low, high, _ in fact["contents"] for bound in (low, high))
 
 
 def _without_sizes(fact: Record) -> Record:
-    """What a record says of a weight, but for how large it is: signs, infinities, NaN, whether it is one number."""
+    """Return a fact of a weight without its magnitudes: signs, infinities, NaN, whether it is constant."""
     contents = [[axes, _sign(low), _sign(high), low == high, nan] for axes, low, high, nan in fact["contents"]]
     return {**fact, "contents": contents}
 

@@ -23,16 +23,16 @@ Row = Mapping[str, int]
 
 
 def require_meaning(graph: Graph, short: Row, *long: Row) -> None:
-    """Run everything that follows from lengths alone, unpadded.
+    """Run every computation that depends on lengths alone, unpadded.
 
     Args:
         graph: the graph before padding.
         short: the shortest lengths that are certified.
-        long: longer ones: what is one number at all of them, too, is no position of the only frame. With strides, one
+        long: longer ones: a number that is the same at all of them is no position of the only frame. With strides, one
             entry more is often no frame more.
 
     Raises:
-        Rejected: it does not run, divides by 0 or is not finite.
+        Rejected: a computation does not run, divides by 0 or is not finite.
     """
     names = _of_lengths(graph)
     try:
@@ -58,14 +58,14 @@ def require_meaning(graph: Graph, short: Row, *long: Row) -> None:
 
 
 def _reads_finite(graph: Graph, node: NodeProto, found: Mapping[str, Array]) -> bool:
-    """Whether a node reads finite numbers; of others it is not the one that lost a value."""
+    """Whether all inputs of a node are finite, so that the node itself caused a non-finite result."""
     others = {name: graph.part([name], {}) for name in node.input if name and name not in found}
     fixed = {name: part.run({})[0] for name, part in others.items() if not part.sources}
     return all(np.isfinite({**found, **fixed}.get(name, 0)).all() for name in node.input)
 
 
 def _of_lengths(graph: Graph) -> list[str]:
-    """Values that read shapes and constants alone, and no shape of fixed sizes only."""
+    """Return the values that depend on shapes and constants alone, and not on fixed shapes only."""
     fixed, moving = set(graph.initializers), dict[str, None]()
     for node in graph.nodes.values():
         read = [name for name in node.input if name]
@@ -83,7 +83,7 @@ def _of_lengths(graph: Graph) -> list[str]:
 
 
 def _reads_fixed_sizes(graph: Graph, node: NodeProto) -> bool:
-    """Whether the sizes that Shape or Size reads are numbers, of which one is no fault of short inputs."""
+    """Whether Shape or Size reads fixed sizes only, so that short inputs do not affect it."""
     known = graph.types.get(node.input[0])
     if known is None or not known.tensor_type.HasField("shape"):
         return False
@@ -93,13 +93,13 @@ def _reads_fixed_sizes(graph: Graph, node: NodeProto) -> bool:
 
 
 def _copied(graph: Graph, numbers: Mapping[str, Array]) -> list[str]:
-    """Outputs whose sizes follow from lengths, one of them being 0: Reshape takes that of its operand instead."""
+    """Return the outputs of Reshape whose computed sizes contain 0, which would copy the operand's size."""
     reshapes = [node for node in graph.nodes.values() if node.op_type == "Reshape" and node.input[1] in numbers]
     return [node.output[0] for node in reshapes if not numbers[node.input[1]].all()]
 
 
 def _run(graph: Graph, names: Sequence[str], row: Row) -> dict[str, Array]:
-    """The values for lengths; of the inputs nothing counts but their shapes."""
+    """Return the values at lengths; of the inputs only shapes matter."""
     if not names:
         return {}
     part = graph.part(names, {})

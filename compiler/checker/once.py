@@ -46,11 +46,11 @@ def check_once(
     seeds: int = 2,
     weights: Weights = MappingProxyType({}),
 ) -> int:
-    """Replay a record of what is computed once.
+    """Replay a record of values that are computed once per stream.
 
     Args:
-        before: the graph in which it is computed in every call, weights and the types of all values included.
-        after: the graph that carries it.
+        before: the graph that computes them in every call, with weights and the types of all values.
+        after: the graph that carries them.
         record: `inputs`, `batch`, `lengths` (per axis with slots, its `input` of true lengths and `minimum`), `slots`,
             `begun` (`input` and `output` of the state that tells rows that begin), `ranges` (the smallest and the
             largest number of inputs), and `kept`, per value its name,
@@ -59,10 +59,10 @@ def check_once(
         weights: content of the weights that the graphs refer to.
 
     Returns:
-        The number of values that are kept.
+        The number of kept values.
 
     Raises:
-        Rejected: with the value or the node, and what differs.
+        Rejected: a check fails; the message names the value or node, and the difference.
     """
     check = _Once(Graph(before, weights), Graph(after, weights), record)
     check.require_named()
@@ -96,7 +96,7 @@ class _Once:
         self.slots: int = record["slots"]
 
     def require_named(self) -> None:
-        """Inputs lie along the rows and named axes, and states are those that were added, each once."""
+        """Require that inputs have rows and named axes, and that states are the added ones, each once."""
         told = [*self.inputs, *(each["input"] for each in self.lengths.values())]
         for name in told:
             if name not in self.before.inputs or name not in self.after.inputs:
@@ -118,7 +118,7 @@ class _Once:
             raise Rejected("nothing is kept")
 
     def require_alike(self, value: str) -> None:
-        """A value is computed of what a stream is fed alike."""
+        """Require that a value depends only on inputs that are the same in all calls of a stream."""
         part = self.before.part([value], {})
         given = {*self.inputs, *(each["input"] for each in self.lengths.values())}
         for node in part.nodes:
@@ -129,7 +129,7 @@ class _Once:
                     raise Rejected(f"value {value!r} is computed of {name!r}, too, which is fed anew in every call")
 
     def require_wired(self) -> None:
-        """Nodes that were there are what they were, up to what stands for values that are kept."""
+        """Require that all old nodes are unchanged, except for reading replacements of kept values."""
         stands = {each["value"]: each["stands"] for each in self.kept}
         had = {*self.before.producers, *self.before.inputs, *self.before.initializers}
         had -= {value for value, name in stands.items() if value == name}  # an output that keeps its name
@@ -151,7 +151,7 @@ class _Once:
                 raise Rejected(f"constant {name!r} is not what it was")
 
     def replay(self, random: np.random.Generator) -> None:
-        """Streams begin and go on; see the module docstring."""
+        """Run streams that begin and continue, and compare; see the module docstring."""
         values, states = [each["value"] for each in self.kept], [*self.kept, self.record["begun"]]
         alone = self.before.part(values, {})
         call = self.after.part([*(each["stands"] for each in self.kept), *(each["output"] for each in states)], {})
@@ -185,7 +185,7 @@ class _Once:
     def _fed(
         self, rows: Sequence[_Row], begin: Sequence[int], sizes: Mapping[str, int], random: np.random.Generator
     ) -> dict[str, Array]:
-        """One call: rows that begin with their numbers, poison behind them and in rows that go on."""
+        """Return the feed of one call: new rows get their numbers, with poison behind them and in continuing rows."""
         feeds = {
             each["input"]: np.array([row.lengths[axis] for row in rows], _dtype(self.before, each["input"]))
             for axis, each in self.lengths.items()
@@ -201,7 +201,7 @@ class _Once:
         return feeds
 
     def _states(self, carried: Mapping[str, Array], begin: Sequence[int]) -> dict[str, Array]:
-        """States of rows that begin are poison, but for the one that says so."""
+        """Return the states of one call: poison in rows that begin, except in the state that marks them."""
         begun, fed = self.record["begun"]["input"], {}
         for name in (*(each["input"] for each in self.kept), begun):
             shape = [size_of(dim, {self.record["batch"]: ROWS}) for dim in self.after.dims(name)]
@@ -215,7 +215,7 @@ class _Once:
     def _other_sizes(
         self, part: Part, random: np.random.Generator, rows: int, known: Mapping[str, int]
     ) -> dict[str, Array]:
-        """Inputs of which nothing but sizes may count: zeros, of other sizes in every call but for known ones."""
+        """Return zeros for inputs of which only sizes may matter, of other sizes in every call."""
         sizes = dict(known)
         feeds = {}
         for name in part.sources:
@@ -229,7 +229,7 @@ class _Once:
         self, part: Part, row: _Row, found: Sequence[Array], sizes: Mapping[str, int], where: str,
         random: np.random.Generator,
     ) -> None:  # fmt: skip
-        """What stands for values is that of the row alone, and behind its true length that of zeros."""
+        """Require that replacements equal the values of the row alone, and those of zeros behind its true length."""
         filled = {name: self._filled(name, array) for name, array in row.arrays.items()}
         lengths = {
             each["input"]: np.array([row.lengths[axis]], _dtype(self.before, each["input"]))
@@ -249,12 +249,12 @@ class _Once:
                 raise Rejected(f"{name} differs from the row alone")
 
     def _filled(self, name: str, array: Array) -> Array:
-        """Zeros behind, up to all slots."""
+        """Return an array padded with zeros to all slots."""
         dims = zip(self.before.dims(name)[1:], array.shape, strict=True)
         return np.pad(array, [(0, self.slots - size if dim in self.lengths else 0) for dim, size in dims])
 
     def _places(self, value: str, sizes: Mapping[str, int]) -> tuple[slice, ...]:
-        """So many entries along the axes that have slots, of one row of a value."""
+        """Return the index of the first entries of one row of a value, along axes with slots."""
         if value not in self.before.types:
             raise Rejected(f"value {value!r}: nothing tells its axes")
         dims = [dim.dim_param or dim.dim_value for dim in self.before.types[value].tensor_type.shape.dim]
@@ -275,7 +275,7 @@ def _dtype(graph: Graph, name: str) -> np.dtype[Any]:
 
 
 def _in_front(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """One row each."""
+    """Return arrays with an axis of one row in front."""
     return {name: array[None] for name, array in arrays.items()}
 
 

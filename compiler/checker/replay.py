@@ -79,7 +79,7 @@ class Replay:
         """Lengths at which a value is what it is at all that are tried; None of one that changes."""
 
     def replay(self, record: Record) -> None:
-        """Run the step unpadded and padded and compare."""
+        """Run a step unpadded and padded, and compare the results."""
         assumed = {record["inputs"][operand]: what for operand, what in record.get("assumes", ())}
         record = self.opened(self._with_live_outputs(record))
         wanted = [self.becomes.get(name, name) for name in record["outputs"]]
@@ -112,7 +112,7 @@ class Replay:
     def _run_of(
         self, record: Record, alone: Part | None, padded: Part, kinds: Mapping[str, int], assumed: Mapping[str, str]
     ) -> bytes:
-        """A digest of all that running a step is made from, names and weights included."""
+        """Return a digest of everything that running a step depends on, including names and weights."""
         axes = {axis: (side, self.minimum.get(axis), self._fixed_slots(axis)) for axis, side in self.sides.items()}
         names = [*record["inputs"], *record["outputs"]]
         told = [
@@ -128,7 +128,7 @@ class Replay:
         return digest_of_run(told, parts)
 
     def _replaced(self, records: Sequence[Record]) -> Iterator[tuple[str, str]]:
-        """Inputs of records that another value had in the graph before."""
+        """Yield the inputs of records that had another name before padding, with that name."""
         for record in records:
             node = self.before.nodes.get(record.get("chain", [record["node"]])[0])
             for name, old in zip(record["inputs"], () if node is None else node.input, strict=False):
@@ -136,7 +136,7 @@ class Replay:
                     yield name, old
 
     def is_size(self, name: str) -> bool:
-        """Whether a value of the graph before padding reads nothing of its inputs but their shapes."""
+        """Whether a value before padding depends on shapes of inputs alone."""
         if name not in self.sizes:
             node = self.before.producers.get(name)
             if node is None:
@@ -147,20 +147,20 @@ class Replay:
         return self.sizes[name]
 
     def is_fixed(self, name: str) -> bool:
-        """Whether a value is a constant of either graph, or computed of such."""
+        """Whether a value is a constant of either graph, or computed from constants."""
         if self.before.constant(name) is not None or self.after.constant(name) is not None:
             return True
         return name in self.after.producers and self.computed(name) is not None
 
     def _with_live_outputs(self, record: Record) -> Record:
-        """The record without outputs that have no name, or that another form left out because nothing reads them."""
+        """Return the record without outputs that have no name, or that a rewrite dropped as unread."""
         names = [self.becomes.get(name, name) for name in record["outputs"]]
         live = [at for at, name in enumerate(names) if name and (name in self.after.producers or name in self.read)]
         keys = ("outputs", "out", "out_shapes")
         return record if len(live) == len(names) else {**record, **{k: [record[k][at] for at in live] for k in keys}}
 
     def opened(self, record: Record) -> Record:
-        """A sum of products together with the Softmax that made its weights: no draw of those would add up to one."""
+        """Return a sum of products merged with the Softmax of its weights, as drawn weights would not add up to one."""
         if record["op"] not in SUMS_OF_PRODUCTS:
             return record
         operands = {
@@ -177,7 +177,7 @@ class Replay:
         return {**record, "inputs": list(operands), "in": facts, "in_shapes": shapes}
 
     def _is_weights(self, name: str) -> bool:
-        """Whether a value is what a Softmax gave, some of it replaced."""
+        """Whether a value comes from a Softmax, possibly with replaced entries."""
         made = self.made_by.get(name)
         if made is None or made.get("chain"):
             return False
@@ -185,25 +185,25 @@ class Replay:
         return made["op"] == "Softmax" or (passes_on and any(self._is_weights(each) for each in made["inputs"] if each))
 
     def _of_sizes(self, name: str, fact: Record) -> bool:
-        """Whether a value follows from axis lengths alone, shared ones included, so that none can be drawn."""
+        """Whether a value depends on axis lengths alone, so that it cannot be drawn."""
         if fact.get("number"):
             return True
         return not self.is_fixed(name) and self.is_size(name) and (bool(fact["axes"]) or not self.moves(name))
 
     def _is_computed(self, name: str, record: Record) -> bool:
-        """Whether an input says of another input of the same step where it is NaN: computed, not drawn."""
+        """Whether an input is the IsNaN of another input of the same step, so that it is computed, not drawn."""
         node = self.before.producers.get(name)
         return node is not None and node.op_type == "IsNaN" and node.input[0] in record["inputs"]
 
     def computed(self, name: str) -> Array | None:
-        """A value of the graph before padding that reads no data and no axis length, or None."""
+        """Return a value before padding that depends on neither data nor lengths; None for other values."""
         if not self.is_size(name) or name not in self.before.producers:
             return None
         part = self._part(self.before, name)
         return None if part.sources else part.run({})[0]
 
     def alike(self, name: str) -> Array | None:
-        """A value that reads no data and is the same at all lengths that are tried, as a width is; else None."""
+        """Return a value that depends on no data and is the same at all tried lengths, such as a width; else None."""
         if name not in self.same:
             found = self._tried(name, self.free) if self.is_size(name) else []
             is_same = len(found) > 1 and all(np.array_equal(found[0][1], each) for _, each in found)
@@ -212,18 +212,18 @@ class Replay:
         return None if sizes is None else self._number(self.before, name, sizes)
 
     def moves(self, name: str) -> bool:
-        """Whether a value that reads no data changes with padded axes or the batch at some length that is tried."""
+        """Whether a value that depends on no data changes with padded axes or the batch at some tried length."""
         if not self.is_size(name) or self.alike(name) is not None:
             return False
         found = self._tried(name, set())
         return not all(np.array_equal(found[0][1], each) for _, each in found)
 
     def _tried(self, name: str, free: Set[str]) -> list[tuple[Mapping[str, int], Array]]:
-        """What a value that follows from sizes holds at every length of `TRIED`, and next to the numbers it meets.
+        """Return a value that depends on sizes at every length of `TRIED`, and near the numbers it is compared with.
 
         Args:
             name: the value.
-            free: axes that are as long in both programs, of those that change.
+            free: those of the changing axes that have the same size in both programs.
         """
         least = {axis: self.minimum.get(axis, 1) for axis in {*self.sides, *free}}
         least |= {} if self.batch is None else {self.batch: 1}
@@ -241,10 +241,10 @@ class Replay:
         return found
 
     def element_type(self, name: str) -> int:
-        """Element type of a value, as in `onnx.TensorProto`.
+        """Return the element type of a value, as in `onnx.TensorProto`.
 
         Raises:
-            Rejected: neither graph states it.
+            Rejected: neither graph states the type.
         """
         for graph in (self.before, self.after):
             if name in graph.types:
@@ -252,17 +252,17 @@ class Replay:
         raise Rejected(f"the type of {name!r} is unknown")
 
     def settle_free_axes(self) -> None:
-        """Take axes that are as long in both programs so long that the original runs."""
+        """Choose a size of the axes that are equal in both programs at which the original runs."""
         self.free_size = free_size(self.before, self.free, self.alone, self.ranges)
 
     def alone(self, more: int, free: int | None = None) -> dict[str, int]:
-        """The lengths of one row by itself, by so many longer than the shortest that is allowed."""
+        """Return the lengths of a single row: the shortest allowed ones plus `more`."""
         rows = {} if self.batch is None else {self.batch: 1}
         own = dict.fromkeys(self.free, free or self.free_size)
         return own | {axis: self.minimum.get(axis, 1) + more for axis in self.sides} | rows
 
     def _lengths(self, rng: np.random.Generator, seed: int) -> Lengths:
-        """Two rows of different lengths in more slots than they need, but for a window that is as small as they are.
+        """Draw lengths of two rows and a number of slots that is larger, except for windows of a fixed size.
 
         The first draw is as short as allowed.
         """
@@ -288,7 +288,7 @@ class Replay:
         return Lengths(slots, true)
 
     def _fixed_slots(self, axis: str) -> int | None:
-        """The number of slots of an axis that padding has made static."""
+        """Return the number of slots of an axis that padding has made static; None for other axes."""
         for name in self.before.inputs:
             for was, now in zip(
                 self.before.dims(name), self.after.dims(name) if name in self.after.inputs else [], strict=False
@@ -369,9 +369,9 @@ class Replay:
         return drawn[layout.chosen(row)] if drawn.ndim else drawn
 
     def _number(self, graph: Graph, name: str, values: Mapping[str, int]) -> Array:
-        """A value that follows from sizes alone: computed from inputs of those sizes, once, as many steps read it.
+        """Return a value that depends on sizes alone, computed once, as many steps read it.
 
-        One as large as weights is computed every time: it is weights that were moved, and kept it would be a copy.
+        One as large as weights is computed every time: it is moved weights, and keeping it would keep a copy.
         """
         key = (id(graph), name, tuple(sorted(values.items())))
         if key in self.numbers:
@@ -383,13 +383,13 @@ class Replay:
         return array
 
     def _is_rounding(self, name: str, values: Mapping[str, int]) -> bool:
-        """Whether a value that follows from sizes alone is another one in double precision."""
+        """Whether a value that depends on sizes alone differs in double precision."""
         part = self._part(self.before, name)
         feeds = {each: self._zeros(self.before, each, values) for each in part.sources}
         return is_rounding(part, feeds, [self._number(self.before, name, values)])
 
     def _part(self, graph: Graph, name: str) -> Part:
-        """What computes a value from graph inputs."""
+        """Return the nodes that compute a value from graph inputs."""
         key = (id(graph), name)
         if key not in self.parts:
             self.parts[key] = graph.part([name], {})
@@ -401,7 +401,7 @@ class Replay:
         return np.zeros(shape, helper.tensor_dtype_to_np_dtype(info.elem_type))
 
     def _source(self, name: str, lengths: Lengths) -> Array:
-        """A graph input that masks read: a length input, a mask input, or any other for its shape."""
+        """Return a graph input that masks read: a length input, a mask input, or any other, for its shape."""
         for axis, length_input in self.lengths_of.items():
             if name == length_input:
                 return np.array([row[axis] for row in lengths.true], np.int64)
@@ -424,7 +424,7 @@ class Replay:
         edges: bool,
         assumed: str | None,
     ) -> Array:
-        """A padded value that the fact allows, as bad as it allows; valid entries keep to what is assumed of them."""
+        """Draw a padded value as extreme as its fact allows; valid entries satisfy the assumption on them."""
         dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind))
         alike = None if layout.axes or layout.record.get("number") else self.alike(name)
         if alike is not None:

@@ -13,11 +13,11 @@ from compiler.checker.graph import Graph, Part
 
 
 def digest_of_run(told: Sequence[Any], parts: Mapping[str, tuple[Graph, Part]]) -> bytes:
-    """A digest of what a run is made from.
+    """Return a digest of everything that a run depends on.
 
     Args:
-        told: what is said of the step, of lengths and of draws.
-        parts: what computes something, and the graph whose inputs it reads, by what it is for.
+        told: plain data of the step, lengths and draws.
+        parts: parts to run, each with the graph whose inputs it reads, by purpose.
     """
     hasher = hashlib.sha256()
     for content in _contents(told, parts):

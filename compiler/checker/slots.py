@@ -53,7 +53,7 @@ class Layout:
         return size_of(factor["plain"], slots)
 
     def along(self, at: int, row: int) -> tuple[Array, Array]:
-        """Which slots of an axis belong to a row, and which of them are valid; bool [slots] each."""
+        """Return which slots of an axis belong to a row, and which of them are valid; bool [slots] each."""
         if (at, row) not in self.lines:
             self.lines[at, row] = self._line(at, row)
         return self.lines[at, row]
@@ -85,11 +85,11 @@ class Layout:
         return places < true if side == "left" else places >= slots - true
 
     def chosen(self, row: int) -> Index:
-        """Index of the valid entries of a row."""
+        """Return the index of the valid entries of a row."""
         return _index([self.along(at, row)[1] for at in range(len(self.shape))])
 
     def regions(self, row: int) -> Iterator[tuple[frozenset[int], Index]]:
-        """Every region of a row with the index of its entries."""
+        """Yield every region of a row with the index of its entries."""
         lines = [self.along(at, row) for at in range(len(self.shape))]
         for count in range(len(self.padded) + 1):
             for region in itertools.combinations(self.padded, count):
@@ -97,7 +97,7 @@ class Layout:
                 yield frozenset(region), _index(here)
 
     def content(self, region: frozenset[int]) -> tuple[float, float, bool]:
-        """What the record allows in a region."""
+        """Return the bounds, and whether NaN may occur, that the record gives for a region."""
         for axes, low, high, nan in self.record["contents"]:
             if frozenset(axes) == region:
                 return float(low), float(high), bool(nan)
@@ -105,7 +105,7 @@ class Layout:
 
 
 def _index(lines: Sequence[Array]) -> Index:
-    """The entries where a line of each axis holds; slices where all lines are unbroken, for a view is no copy."""
+    """Return the index of the entries selected along each axis; slices where contiguous, as a view copies nothing."""
     places = [np.flatnonzero(line) for line in lines]
     if all(each.size == 0 or each[-1] - each[0] < each.size for each in places):
         return tuple(slice(int(each[0]), int(each[-1]) + 1) if each.size else slice(0, 0) for each in places)
@@ -113,7 +113,7 @@ def _index(lines: Sequence[Array]) -> Index:
 
 
 def size_of(size: str | int, values: Mapping[str, int]) -> int:
-    """An integer expression over axis names."""
+    """Return the value of an integer expression over axis names."""
     if isinstance(size, int):
         return size
     found = values.get(size)
@@ -123,7 +123,7 @@ def size_of(size: str | int, values: Mapping[str, int]) -> int:
 def ones_of(
     dims: Sequence[str | int], kind: int, values: Mapping[str, int], span: Sequence[int] | None = None
 ) -> Array:
-    """Ones of a shape for sizes of its axes, or the number of a range that is next to one.
+    """Return ones of a shape, or the number of a range that is closest to one.
 
     `kind` is the element type, as in `onnx.TensorProto`.
     """
@@ -132,7 +132,7 @@ def ones_of(
 
 
 def names_in(size: str) -> set[str]:
-    """The axis names of an expression; what is none is one name."""
+    """Return the axis names in an expression; text that is no expression is one name."""
     try:
         tree = _parsed(size)
     except SyntaxError:

@@ -33,13 +33,13 @@ _NOT_PADDED: Record = {"axes": {}, "contents": []}
 
 
 def require_counted(before: Graph, after: Graph, certificate: Record, said: Mapping[str, Said], shortest: Row) -> None:
-    """Every state along a cache holds the frames that are counted, and every other state has one size.
+    """Require that every state along a cache holds the counted frames, and that other states have one size.
 
     Args:
         before: the graph before padding.
         after: the padded graph.
-        certificate: its header names states and axes.
-        said: what records say of values, and their shapes.
+        certificate: the certificate, whose header names states and axes.
+        said: facts and shapes of values, from the records.
         shortest: the shortest lengths of one row that are certified.
 
     Raises:
@@ -83,7 +83,7 @@ class _Lengths:
         return {**self.shortest, **longer, **{axis: min(cached[axis], most) for axis, most in self.slots.items()}}
 
     def every(self) -> Iterator[Row]:
-        """Every number of cached frames, in all caches at once, and calls of several lengths."""
+        """Yield lengths with every number of cached frames, the same in all caches, for several lengths of a call."""
         most = max(self.slots.values())
         numbers: Sequence[int] = range(most + 1)
         if most > ALL_CACHED:
@@ -92,7 +92,7 @@ class _Lengths:
             yield self._row(more, dict.fromkeys(self.slots, cached))
 
     def some(self) -> Iterator[Row]:
-        """A few of them: no cached frame, some and all slots; in one cache as in the next at first, then otherwise."""
+        """Yield some lengths: no, some and all cached frames, first the same in all caches, then different ones."""
         for draw, more in enumerate(LONGER if self.calls or self.slots else LONGER[:1]):
             shift = draw // len(SHARES)
             shares = [SHARES[(draw + at * shift) % len(SHARES)] for at in range(len(self.slots))]
@@ -103,7 +103,7 @@ class _Lengths:
 
 
 def _require_named(before: Graph, all_states: Sequence[Record], states: Sequence[Record], caches: Set[str]) -> None:
-    """Nothing is carried twice; what lies along a cache is carried, and counted as the others along that cache are."""
+    """Require that no state is named twice, and that every input along a cache is a state."""
     along = {
         name
         for name in before.inputs
@@ -122,7 +122,7 @@ def _require_named(before: Graph, all_states: Sequence[Record], states: Sequence
 
 
 def _require_fed(before: Graph, after: Graph, state: Record, caches: Set[str]) -> None:
-    """The input has the cache as its axis, and as many slots as are told."""
+    """Require that a state's input has the cache as its axis, with the stated number of slots."""
     name, at, cache = state["input"], state["axis"], state["cache"]
     if cache not in caches:
         raise Rejected(f"state {name!r}: {cache!r} is no cache")
@@ -138,7 +138,7 @@ def _require_fed(before: Graph, after: Graph, state: Record, caches: Set[str]) -
 def _require_one_size(
     before: Graph, after: Graph, state: Record, said: Mapping[str, Said], sides: Mapping[str, str]
 ) -> None:
-    """Neither what is fed nor what comes back has an axis whose length may be another one in the next call."""
+    """Require that a state has no axis whose length may change between calls, in its input or output."""
     name, output = state["input"], state["output"]
     if name not in before.inputs or output not in before.outputs or output not in after.outputs:
         raise Rejected(f"state {name!r}: it or {output!r} is not there")
@@ -151,7 +151,7 @@ def _require_one_size(
 
 
 def _require_told(state: Record, said: Said, lengths: _Lengths) -> None:
-    """What is said of an output is that its newest frames lie in its last slots, as many as are counted."""
+    """Require that an output's fact has its newest frames in its last slots, as many as are counted."""
     where, at = f"state {state['output']!r}", state["axis"]
     fact, shape = said
     if len(shape) <= at:
@@ -177,7 +177,7 @@ def _require_given(
     lengths: _Lengths,
     ranges: Mapping[str, Sequence[int]],
 ) -> None:
-    """What the original gives at work; nothing is claimed of lengths at which it does not run."""
+    """Run the original and require its sizes of states; lengths at which it does not run are skipped."""
     part = before.part([state["output"] for state in (*states, *replaced)], {})
     ran = 0
     for row in lengths.some():

@@ -85,20 +85,20 @@ def check_steps(
     seeds: int = 2,
     weights: Weights = MappingProxyType({}),
 ) -> int:
-    """Replay a certificate.
+    """Replay a certificate of derived steps.
 
     Args:
         whole: the stateless graph, with axis names in the shapes of its inputs.
         steps: the derived graph.
         certificate: `time`, `past`, `longest`, `largest`, `chunk`, `look_ahead`, `first`, `caches` and `values`.
-        seeds: sequences; one more where other axes have lengths.
+        seeds: number of sequences; one more where other axes have lengths.
         weights: content of the weights that the graphs refer to.
 
     Returns:
         The number of values that were compared.
 
     Raises:
-        Rejected: with the value that differs.
+        Rejected: a value differs; the message names it.
     """
     values = certificate["values"]
     for each in (*certificate["caches"], *values):
@@ -116,7 +116,7 @@ def check_steps(
 
 
 def _require_told(whole: onnx.ModelProto, steps: onnx.ModelProto, certificate: Mapping[str, Any]) -> None:
-    """Every input of the derived graph is one of the whole graph or a cache, and every result is told of."""
+    """Require that every input of the steps is one of the whole graph or a cache, and every result has a record."""
     caches = {each["input"]: each for each in certificate["caches"]}
     given = {value.name for value in whole.graph.input}
     for value in steps.graph.input:
@@ -137,7 +137,7 @@ CONDITIONS = {"bounded look-ahead", "cached values stay", "places are counted", 
 
 
 def _require_conditions(whole: onnx.ModelProto, certificate: Mapping[str, Any]) -> None:
-    """Every condition is told, of every result and everything that is cached, and the values speak of no more."""
+    """Require that every condition is stated, of every result and cached value, as in the values' records."""
     told = certificate["conditions"]
     if set(told) != CONDITIONS:
         raise Rejected(f"the certificate tells {sorted(told)} of the conditions {sorted(CONDITIONS)}")
@@ -172,7 +172,7 @@ class _Replay:
         return [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim]
 
     def _sizes(self, seed: int) -> Iterator[dict[str, int]]:
-        """Lengths of axes: those of the seed, and the largest, should the graph not run with those."""
+        """Yield sizes of other axes: those of the seed, and the largest, should the graph not run with those."""
         largest = _rows(self.whole, self.certificate) | _other_axes(self.whole, self.certificate)
         if seed == 1:
             yield {name: int(self.random.integers(1, size + 1)) for name, size in largest.items()}
@@ -181,7 +181,7 @@ class _Replay:
         yield largest
 
     def _begun(self, seed: int) -> dict[str, Array]:
-        """What the whole graph answers to a sequence, with the first lengths of other axes that it runs with."""
+        """Return the whole graph's results for a sequence, with the first sizes of other axes at which it runs."""
         names = self.graphs.whole.outputs
         *others, last = self._sizes(seed)
         for sizes in (*others, last):
@@ -198,7 +198,7 @@ class _Replay:
         raise AssertionError("there are always lengths")
 
     def _telling(self, value: onnx.ValueInfoProto, array: Array, *, is_begun: bool) -> Array:
-        """A sequence whose first row holds numbers that the graph tells apart: as its beginning, or here and there."""
+        """Return a sequence with numbers that the graph compares with in its first row, at the start or scattered."""
         dims = self._dims(value)
         numbers = [False] if array.dtype.kind == "b" else self.told_apart
         if array.dtype.kind in "iu":
@@ -224,12 +224,12 @@ class _Replay:
         return _within(self._span(value.name), shape, self.random).astype(kind)
 
     def _span(self, name: str) -> tuple[int, int]:
-        """The smallest and the largest number of an input: as told, or small where places may follow from it."""
+        """Return the smallest and the largest number of an input: declared, or small where it may be an index."""
         low, high = self.ranges.get(name, (0, (PLACED if _may_be_places(self.whole, name) else MANY) - 1))
         return low, high
 
     def run(self) -> None:
-        """One sequence, whole and in calls; then its beginning with another future."""
+        """Compare one sequence, whole and in calls; then its beginning with another future."""
         self._in_calls(self.answers)
         self._with_other_futures(self.answers)
 
@@ -275,7 +275,7 @@ class _Replay:
             self._with_other_ages(calls)
 
     def _with_other_ages(self, calls: Sequence[tuple[int, Mapping[str, Array], Mapping[str, Array]]]) -> None:
-        """A row answers as it did where the others of its call are streams of another age."""
+        """Require that a row's results do not change where other rows of its call are streams of another age."""
         rows = next(iter(_rows(self.whole, self.certificate)), None)
         given, left = (
             {value.name: self._dims(value).index(rows) for value in values if rows in self._dims(value)}
@@ -296,7 +296,7 @@ class _Replay:
                     )
 
     def _begun_with(self, value: onnx.ValueInfoProto, initial: Any) -> Array:
-        """What the first call is given: frames of none, and of what has one size the numbers that are told."""
+        """Return a cache's value at the first call: no frames, or the stated initial numbers."""
         shape = [
             each if isinstance(each, int) else 0 if each == self.past else self.sizes.get(each, ROWS)
             for each in self._dims(value)
@@ -343,16 +343,16 @@ class _Replay:
             )
 
     def _entries(self, sizes: Sequence[str]) -> int:
-        """The product of sizes, each of them one of numbers and axis names."""
+        """Return the product of sizes, each of them a product of numbers and axis names."""
         factors = [factor for size in sizes for factor in size.split("*")]
         return math.prod(int(each) if each.isdigit() else self.sizes.get(each, ROWS) for each in factors)
 
     def _sum(self, size: str) -> int:
-        """A sum of products of numbers and axis names."""
+        """Return a sum of products of numbers and axis names."""
         return sum(self._entries([each]) for each in size.split(" + "))
 
     def _with_other_futures(self, answers: Mapping[str, Array]) -> None:
-        """Nothing that is cached or answered moves with what comes later."""
+        """Require that no cached value or result changes with later frames."""
         names = self.graphs.whole.outputs
         kept = {
             (each["value"], each["axis"], self._sum(each["before"]))
@@ -388,12 +388,12 @@ class _Replay:
                     )
 
     def _answers_behind(self, names: Sequence[str], at: int) -> dict[str, Array]:
-        """What the whole graph answers where other frames follow behind so many."""
+        """Return the whole graph's results where other frames follow after the first `at`."""
         feeds = {value.name: self._other(value, at) for value in self.whole.graph.input}
         return self._answered(names, feeds)
 
     def _other(self, value: onnx.ValueInfoProto, at: int) -> Array:
-        """The same frames up to a place, and others behind."""
+        """Return the same frames up to a position, and other ones behind it."""
         dims = self._dims(value)
         array = self.feeds[value.name]
         if self.time not in dims:
@@ -405,7 +405,7 @@ class _Replay:
 
 
 def _first_row_of(first: Array, others: Array, axis: int | None) -> Array:
-    """The first row of one array, and the others of another; that itself where it has no rows."""
+    """Return the first row of one array, and the other rows of another; the latter where it has no rows."""
     if axis is None:
         return others
     rest = others.take(range(1, others.shape[axis]), axis)
@@ -413,7 +413,7 @@ def _first_row_of(first: Array, others: Array, axis: int | None) -> Array:
 
 
 def _rounding(model: onnx.ModelProto) -> float:
-    """How far two programs of a graph may lie apart: as far as the coarsest type that it computes in has it."""
+    """Return the tolerance between two programs of a graph, from the coarsest type that it computes in."""
     graph = model.graph
     kinds = {each.type.tensor_type.elem_type for each in (*graph.input, *graph.value_info, *graph.output)}
     kinds |= {each.data_type for each in graph.initializer}
@@ -450,14 +450,14 @@ def _outputs(model: onnx.ModelProto) -> set[str]:
 
 
 def _rows(model: onnx.ModelProto, certificate: Mapping[str, Any]) -> dict[str, int]:
-    """A few rows, fewer where the certificate holds for fewer, by the name of the first axis of inputs."""
+    """Return a few rows, or fewer where the certificate holds for fewer, by the name of inputs' first axis."""
     shapes = [value.type.tensor_type.shape.dim for value in model.graph.input]
     names = {dims[0].dim_param for dims in shapes if dims and dims[0].dim_param} - {certificate["time"]}
     return {name: min(certificate["largest"].get(name, ROWS), ROWS + 1) for name in sorted(names)}
 
 
 def _other_axes(model: onnx.ModelProto, certificate: Mapping[str, Any]) -> dict[str, int]:
-    """The entries of axes that are neither rows nor frames, by name."""
+    """Return the sizes of axes that are neither rows nor frames, by name."""
     shapes = [value.type.tensor_type.shape.dim for value in model.graph.input]
     names = {dim.dim_param for dims in shapes for dim in list(dims)[1:] if dim.dim_param}
     names -= {certificate["time"], *_rows(model, certificate)}
@@ -465,7 +465,7 @@ def _other_axes(model: onnx.ModelProto, certificate: Mapping[str, Any]) -> dict[
 
 
 def _told_apart(model: onnx.ModelProto) -> list[float]:
-    """Numbers with which the graph compares others; of what is taken for a truth, zero."""
+    """Return the numbers that the graph compares with; zero for boolean casts."""
     few = [each for each in model.graph.initializer if len(each.dims) <= 1 and not each.external_data]
     constants = {each.name: numpy_helper.to_array(each) for each in few}
     found: set[float] = set()
@@ -481,7 +481,7 @@ def _told_apart(model: onnx.ModelProto) -> list[float]:
 
 
 def _session(model: onnx.ModelProto, names: Sequence[str], weights: Weights) -> Opened:
-    """A session that answers with more values, as they are written: nothing is fused."""
+    """Return a session that also outputs other values, without fusion."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     known = _outputs(model)
@@ -490,14 +490,14 @@ def _session(model: onnx.ModelProto, names: Sequence[str], weights: Weights) -> 
 
 
 def _within(span: Sequence[int], shape: Sequence[int], random: np.random.Generator) -> Array:
-    """Whole numbers of a range, its ends among them."""
+    """Return random integers of a range, including its ends."""
     low, high = span
     numbers, ends = random.integers(low, high + 1, shape), random.choice(np.array([low, high]), shape)
     return np.where(random.random(shape) < ENDS, ends, numbers)
 
 
 def _may_be_places(model: onnx.ModelProto, name: str) -> bool:
-    """Whether entries of anything are chosen by what is computed of an input."""
+    """Whether values computed from an input are used as indices."""
     names = {name}
     for node in model.graph.node:
         if node.op_type in PLACES and node.input[PLACES[node.op_type]] in names:

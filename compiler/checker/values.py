@@ -31,7 +31,7 @@ def worst_values(
     *,
     edges: bool = False,
 ) -> Array:
-    """Entries within bounds: small ones where valid, and some edges on demand; the worst allowed in the padding."""
+    """Return entries within bounds: small ones and some edge values where valid, the worst allowed in padding."""
     if dtype.kind in "iub":
         limits = (0.0, 1.0) if dtype.kind == "b" else (float(np.iinfo(dtype).min), float(np.iinfo(dtype).max))
         low, high = np.clip(low, *limits), np.clip(high, *limits)
@@ -53,7 +53,7 @@ def worst_values(
 
 
 def _swept(worst: Array, valid: Array, rng: np.random.Generator) -> Array:
-    """Set the valid entries at one place of one axis to one edge; where they are."""
+    """Set the valid entries at one index of one axis to an edge value; return where."""
     swept = np.zeros(worst.shape, bool)
     if worst.ndim and worst.size:
         places = np.moveaxis(swept, int(rng.integers(worst.ndim)), 0)
@@ -74,7 +74,7 @@ def count_positions(array: Array, layout: Layout, axis: int, offset: int, length
 
 
 def worst_of(kind: int) -> tuple[float, float, bool]:
-    """Bounds of an element type, and whether it holds NaN."""
+    """Return bounds of an element type, and whether it holds NaN."""
     dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind))
     if dtype.kind == "b":
         return 0.0, 1.0, False
@@ -84,7 +84,7 @@ def worst_of(kind: int) -> tuple[float, float, bool]:
 
 
 def content_of(fact: Record, region: frozenset[int]) -> tuple[float, float, bool]:
-    """What a fact allows in a region: the axes in whose padding it lies."""
+    """Return the bounds of a fact in a region, given as the axes in whose padding it lies."""
     for axes, low, high, nan in fact["contents"]:
         if frozenset(axes) == region:
             return float(low), float(high), bool(nan)
@@ -92,7 +92,7 @@ def content_of(fact: Record, region: frozenset[int]) -> tuple[float, float, bool
 
 
 def paddings_of(fact: Record) -> list[Any]:
-    """What a fact says of every region but the valid one."""
+    """Return a fact's contents of every region but the valid one."""
     return [content for content in fact["contents"] if content[0]]
 
 

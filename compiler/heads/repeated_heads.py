@@ -12,7 +12,7 @@ from compiler.operator_views.axes import axis_of, changed_axes
 
 
 def before_repeats(value: ir.Value) -> ir.Value | None:
-    """What [batch, groups, ..] a value [batch, heads, ..] has head by head, each as often as queries share it."""
+    """Return the value [batch, groups, ..] that a value [batch, heads, ..] repeats per head; None for others."""
     node = value.producer()
     if graphs.is_op(node, "Gather"):
         return _before_gather(node)

@@ -20,14 +20,14 @@ from runtime_lite.format.cache_axis import CacheAxis
 
 
 def with_length_inputs(lowered: Lowered, stamp: str) -> ValidSlots:
-    """The length inputs, added to the graph, and the masks that are to be made of them.
+    """Add the length inputs to the graph, and return the masks to be made from them.
 
     Args:
         lowered: the graph's record.
         stamp: name of the pass.
 
     Raises:
-        Refused: the graph has a value of such a name.
+        Refused: the graph already has a value of that name.
     """
     batch: str | int = lowered.batch_axis if lowered.batch_axis is not None else 1
     lengths = []
@@ -60,5 +60,5 @@ def _input(model: ir.Model, name: str, dtype: ir.DataType, shape: list[int | str
 
 
 def frames_of_call(cache: CacheAxis) -> Dim:
-    """Frames that a call adds."""
+    """Return the number of frames that a call adds."""
     return cache.step if cache.added is None else graphs.expression(cache.added)

@@ -19,7 +19,7 @@ from runtime_lite.format.cache_axis import CacheAxis
 
 
 def check_outputs(derivation: Derivation, lowered: Lowered) -> None:
-    """Callers can cut suffix padding away; states hold [cached ++ new], perhaps cut to the newest."""
+    """Require that callers can cut off the padding of outputs, and that states hold cached and new frames."""
     states = {state.output: state for state in lowered.states}
     inputs = graphs.inputs_named(lowered.model)
     for name, value in graphs.outputs_named(lowered.model).items():
@@ -58,7 +58,7 @@ def _check_rows(fact: Fact, batch: str | None, place: Mapping[str, str]) -> None
 
 
 def _check_fixed(fed: Fact, given: Fact, state: State, place: Mapping[str, str]) -> None:
-    """But for the frames that are counted, a state has one size: the next call may be longer or shorter than this."""
+    """Require that a state has a fixed size besides its frames, as the next call may be longer or shorter."""
     for end, fact in (("is fed", fed), ("comes back", given)):
         along = [axis for axis in fact.padded if axis != state.frames_axis]
         if along:
@@ -72,7 +72,7 @@ def _check_fixed(fed: Fact, given: Fact, state: State, place: Mapping[str, str])
 
 
 def _check_cached(fact: Fact, state: State, value: ir.Value, cache: CacheAxis, place: Mapping[str, str]) -> None:
-    """The newest frames of a state are the newest slots, as many as are counted, zero where there are none."""
+    """Require that the newest frames of a state are its newest slots, with zeros where there are none."""
     axis = state.frames_axis
     assert axis is not None
     frames = fact.frames(axis)
@@ -96,7 +96,7 @@ def _check_cached(fact: Fact, state: State, value: ir.Value, cache: CacheAxis, p
 
 
 def check_empty(least: int, cache: CacheAxis) -> None:
-    """A stream starts with an empty cache."""
+    """Require that a graph runs on an empty cache, with which a stream starts."""
     if least > 0:
         raise refuse(
             f"something needs at least {least} cached frames, and a stream starts with none",

@@ -61,7 +61,7 @@ class PaddedGraph:
     def derive(self, *, tolerant: bool = False) -> Derivation:
         """The facts of every value, after everything that gives shared values a batch axis has been written.
 
-        Positions that all rows shared become rows of their own (each row has its own length), which changes shapes
+        Positions shared by all rows get a batch axis, as each row has its own length, which changes shapes
         downstream; so such nodes are written first, and the derivation starts again on the new shapes.
 
         Args:
@@ -69,7 +69,7 @@ class PaddedGraph:
 
         Raises:
             Refused: a node is not right beside padding.
-            InternalError: it would be repeated for ever; names the node.
+            InternalError: the derivation does not terminate; the message names the node.
         """
         for name in sorted(self.axes.clean):
             self._clean(graphs.inputs_named(self.model)[name])
@@ -118,7 +118,7 @@ class PaddedGraph:
         )
 
     def write(self, derivation: Derivation) -> None:
-        """Carry out every need."""
+        """Write every need of the judged nodes."""
         for each in derivation.judged:
             if each.verdict.needs:
                 self._write_node(each)
@@ -154,7 +154,7 @@ class PaddedGraph:
             raise refused.at(node=str(node.name), op=node.op_type, source=graphs.source_of(node)) from None
 
     def _number(self, node: ir.Node, need: Rewrite) -> Fact | None:
-        """The fact of an operand that the form "number" is about to write."""
+        """Return the fact of an operand that the form "number" is about to write; None for other forms."""
         if need.kind != "number":
             return None
         operand, place = need.details
@@ -163,7 +163,7 @@ class PaddedGraph:
         return fact_at(value.dtype, value, place)
 
     def _fill(self, insert: graphs.Inserter, node: ir.Node, need: Fill, given: Fact) -> Fact:
-        """Overwrite the padding of one operand by selection: whatever was there, NaN included, is gone."""
+        """Overwrite the padding of one operand by selection, which removes NaN as well; return the new fact."""
         value = node.inputs[need.operand]
         assert value is not None
         after = _with_rows(given, self.axes.batch).filled(need.axis, need.value)
@@ -175,9 +175,9 @@ class PaddedGraph:
         return after
 
     def _clamp(self, insert: graphs.Inserter, node: ir.Node, need: Clamp, given: Fact) -> Fact:
-        """Legal indices choose the entry that they chose, all others become legal.
+        """Make all indices legal; legal ones keep selecting the same entry.
 
-        The remainder, and not Clip, which compares int64 wrongly (see `compiler.analysis.transfer.ordered`).
+        By the remainder, and not Clip, which compares int64 wrongly (see `compiler.analysis.transfer.ordered`).
         """
         value = node.inputs[need.operand]
         assert value is not None and value.dtype is not None
@@ -207,7 +207,7 @@ class PaddedGraph:
         )
 
     def _clean(self, value: ir.Value) -> None:
-        """Zero in the padding of an input, for everything that reads it."""
+        """Fill the padding of an input with zeros, for all its readers."""
         fact = self.known[value]
         uses = list(value.uses())
         for axis in fact.padded:
@@ -219,7 +219,7 @@ class PaddedGraph:
         self.known[value] = dataclasses.replace(fact, contents=((VALID, fact.valid),))  # for those that read its shape
 
     def _behind(self, value: ir.Value, otherwise: graphs.Inserter) -> graphs.Inserter:
-        """An inserter behind the producer of a value, so that later readers may share the inserted nodes."""
+        """Return an inserter behind the producer of a value, so that later readers may share the inserted nodes."""
         producer = value.producer()
         return otherwise if producer is None else graphs.Inserter(self.model, self.stamp, after=producer)
 
@@ -229,7 +229,7 @@ SHARED_FORMS = frozenset({"look_up_positions"})
 
 
 def _with_rows(fact: Fact, batch: str | None) -> Fact:
-    """A shared value of leading size 1 gets the batch there when it is masked per row."""
+    """Return the fact of a shared value of leading size 1 with the batch on its first axis."""
     if batch is None or fact.rows_axis is not None:
         return fact
     rows = (0, (Rows(graphs.symbol(batch)),))

@@ -27,7 +27,7 @@ class RowValues:
         self.valid_slots, self.insert = valid_slots, valid_slots.insert
 
     def of(self, value: ir.Value) -> ir.Value:
-        """A value [...] of slots as [batch or 1, ...], which `compiler.analysis.rules.row_values` has let pass."""
+        """Return a value [...] computed per row, [batch or 1, ...]; `compiler.analysis.rules.row_values` allowed it."""
         key = ("row_values", value)
         if key not in self.valid_slots.made:
             made = self._made(value)
@@ -85,7 +85,7 @@ class RowValues:
         return len(dims)
 
     def _sizes(self, value: ir.Value, sizes: tuple[Dim, ...]) -> ir.Value:
-        """True sizes [batch, ...]."""
+        """Return true sizes, [batch, ...]."""
         assert value.dtype is not None
         counts = [self.valid_slots.count(size, 2) for size in sizes]
         rows = [
@@ -116,7 +116,7 @@ class RowValues:
         return value
 
     def _aligned(self, value: ir.Value, rank: int) -> ir.Value:
-        """The value with axes of size 1 behind the rows, for broadcasting to `rank` axes."""
+        """Return the value with axes of size 1 behind the rows, to broadcast to `rank` axes."""
         tensor, missing = self.of(value), rank - self._rank(value)
         if missing <= 0:
             return tensor
@@ -124,7 +124,7 @@ class RowValues:
         return self.insert.op("Unsqueeze", [tensor, axes], name="rows_aligned", dtype=value.dtype)
 
     def _range(self, node: ir.Node) -> ir.Value:
-        """Start + number * step, of as many numbers as there are slots."""
+        """Return start + index * step, for every slot."""
         (output,) = node.outputs
         dims = graphs.dims_of(output)
         assert dims is not None and output.dtype is not None
@@ -140,7 +140,7 @@ class RowValues:
         return self._side_by_side([self.of(value) for value in node.inputs if value is not None], axis)
 
     def _side_by_side(self, parts: list[ir.Value], axis: int) -> ir.Value:
-        """Concat of values of which some have one row for all."""
+        """Return a Concat of values of which some have one row for all."""
         rows = [self.valid_slots.all_rows(part) for part in parts]
         return self.insert.op("Concat", rows, {"axis": axis}, name="joined")
 
@@ -148,7 +148,7 @@ class RowValues:
         return self.insert.op("Reshape", [value, self._sizes_of_slots(sizes)], name=name, dtype=value.dtype)
 
     def _sizes_of_slots(self, sizes: list[Dim]) -> ir.Value:
-        """Numbers and sizes, the latter in slots, as one int64 vector."""
+        """Return numbers, and sizes in slots, as one int64 vector."""
         if all(isinstance(size, int) for size in sizes):
             return self.insert.int64s(*(int(str(size)) for size in sizes))
         parts = [

@@ -57,7 +57,7 @@ class ValidSlots:
         self.made: dict[tuple[object, ...], ir.Value] = {}
 
     def settle(self) -> None:
-        """Forget what pruning has removed, and write behind what is left, in front of the model's own nodes."""
+        """Forget values that pruning has removed, and insert further nodes behind the remaining own ones."""
         self.made = {key: value for key, value in self.made.items() if not is_removed(value)}
         for arithmetic in (self.rows, self.slots):
             arithmetic.made = {key: value for key, value in arithmetic.made.items() if not is_removed(value)}
@@ -67,7 +67,7 @@ class ValidSlots:
         self.insert.before = next(own, None)
 
     def count(self, size: Dim, rank: int = 1, rows_axis: int = 0, dtype: ir.DataType = ir.DataType.INT64) -> ir.Value:
-        """The true size of an axis per row, shaped [1, .., batch, .., 1] of `rank` with the batch at `rows_axis`."""
+        """Return an axis's true size per row, shaped [1, .., batch, .., 1] of `rank`, the batch at `rows_axis`."""
         key = ("count", size, rank, rows_axis, dtype)
         if key not in self.made:
             zero = self.insert.constant(np.array(0, np.int64), "zero")
@@ -86,11 +86,11 @@ class ValidSlots:
         return self.made[key]
 
     def slot_count(self, size: Dim) -> ir.Value:
-        """The number of slots of an axis, int64 scalar."""
+        """Return the number of slots of an axis, as an int64 scalar."""
         return self.slots.value(size)
 
     def iota(self, size: Dim) -> ir.Value:
-        """0, 1, ... over the slots of an axis, int64 [slots]."""
+        """Return 0, 1, ... over the slots of an axis, int64 [slots]."""
         key = ("iota", size)
         if key not in self.made:
             zero, one = (self.insert.constant(np.array(n, np.int64), "bound") for n in (0, 1))
@@ -98,7 +98,7 @@ class ValidSlots:
         return self.made[key]
 
     def fixed(self, size: Dim) -> int | None:
-        """The number of slots of an axis where it is fixed already, else None."""
+        """Return the number of slots of an axis where it is fixed already, else None."""
         if isinstance(size, int):
             return size
         known = {graphs.symbol(name): length.slots for name, length in self.lengths.items() if length.slots is not None}
@@ -106,7 +106,7 @@ class ValidSlots:
         return int(value) if value.is_Integer else None
 
     def valid(self, frames: Frames) -> ir.Value:
-        """The validity of every slot of a padded axis, bool [batch, slots]."""
+        """Return the validity of every slot of a padded axis, bool [batch, slots]."""
         key = ("valid", frames)
         if key not in self.made:
             self.made[key] = self._from_mask_input(frames) or self._computed(frames)
@@ -147,7 +147,7 @@ class ValidSlots:
         return self.insert.op("Concat", batch, {"axis": 1}, name="valid", dtype=ir.DataType.BOOL)
 
     def all_rows(self, value: ir.Value) -> ir.Value:
-        """[batch or 1, ...] with the batch written out."""
+        """Return a value [batch or 1, ...] expanded to the batch."""
         any_length = next(iter(self.lengths.values())).value
         rows = self.insert.op("Shape", [any_length], name="batch_size", dtype=ir.DataType.INT64)
         others = self.insert.op("Shape", [value], {"start": 1}, name="sizes_behind", dtype=ir.DataType.INT64)
@@ -161,7 +161,7 @@ class ValidSlots:
         return self.insert.op("Reshape", [value, self.insert.int64s(*shape)], name=name, dtype=value.dtype)
 
     def mask(self, fact: Fact, axis: int, dims: Sequence[Dim]) -> ir.Value:
-        """Validity along one padded axis of a value, bool, broadcastable to it.
+        """Return the validity along one padded axis of a value, bool, broadcastable to it.
 
         Args:
             fact: the value's fact; the batch may be merged with other axes.
@@ -209,7 +209,7 @@ class ValidSlots:
         return self._merged(base, placed, rank)
 
     def _spread(self, base: ir.Value, factors: Sequence[Factor], kept: Sequence[int]) -> ir.Value:
-        """Repeat the mask over the other factors of merged axes."""
+        """Return the mask repeated over the other factors of merged axes."""
         others = [at for at in range(len(factors)) if at not in kept]
         base = self.insert.op("Unsqueeze", [base, self.insert.int64s(*others)], name="mask_apart", dtype=base.dtype)
         sizes = []
@@ -220,7 +220,7 @@ class ValidSlots:
         return self.insert.op("Expand", [base, shape], name="mask_repeated", dtype=ir.DataType.BOOL)
 
     def _merged(self, base: ir.Value, placed: Mapping[int, Axis], rank: int) -> ir.Value:
-        """One size per axis of the value; the first merged axis is inferred."""
+        """Return the mask reshaped to the axes of the value; the first merged axis is inferred."""
         merged = [at for at, axis in placed.items() if len(axis) > 1]
         inferred = min(merged, default=min(placed))
         shape = self.insert.op("Shape", [base], name="mask_shape", dtype=ir.DataType.INT64)
@@ -247,7 +247,7 @@ def _place_of_frames(layout: Axis) -> int:
 
 
 def is_removed(value: ir.Value) -> bool:
-    """Whether a value, or the node that made it, has left its graph."""
+    """Whether a value, or the node that produces it, is no longer in its graph."""
     node = value.producer()
     return value.graph is None if node is None else node.graph is None
 
@@ -282,7 +282,7 @@ class _Slots(Mapping[str, ir.Value]):
 
 
 def _inputs_by_axis(model: ir.Model) -> dict[str, tuple[ir.Value, int]]:
-    """An input and an axis of it for every axis name that is a dimension by itself."""
+    """Return, for every axis name that is a dimension by itself, an input and its axis."""
     found: dict[str, tuple[ir.Value, int]] = {}
     for value in model.graph.inputs:
         for axis, dim in enumerate(graphs.dims_of(value) or ()):

@@ -74,32 +74,32 @@ PASSES: list[type[Pass]] = [
 
 
 def pass_kinds() -> dict[str, type[Pass]]:
-    """The passes by name."""
+    """Return all passes by name."""
     return {kind.name: kind for kind in PASSES}
 
 
 def make_pass(name: str, options: Mapping[str, Any], placements: Mapping[str, Placement] = PLACEMENTS) -> Pass:
-    """The pass that a recipe names, with its options; lists of a recipe are tuples in it.
+    """Return the pass of that name with the options of a recipe, whose lists become tuples.
 
     Args:
-        name: of the pass.
-        options: as the recipe writes them.
-        placements: rules of the targets, by the name that recipes write.
+        name: name of the pass.
+        options: options in the recipe's form.
+        placements: placement rules of the targets, by their name in recipes.
 
     Raises:
-        RecipeError: an option names rules that are not among them.
+        RecipeError: an option names unknown rules.
     """
     given = with_placement(options, placements)
     return pass_kinds()[name](**{option: _hashable(value) for option, value in given.items()})
 
 
 def with_preferred(name: str, options: Mapping[str, Any], preferred: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Options of a pass as a recipe has them, with those of a target where it says nothing.
+    """Return a recipe's options of a pass, with a target's where the recipe has none.
 
     Args:
-        name: of the pass.
-        options: as the recipe writes them.
-        preferred: the target's, by pass.
+        name: name of the pass.
+        options: options in the recipe's form.
+        preferred: the target's options, by pass.
     """
     return {**preferred.get(name, {}), **options}
 

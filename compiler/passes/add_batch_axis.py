@@ -48,10 +48,11 @@ class AddBatchAxis:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """See the module docstring.
+        """Add an axis of rows to a graph written for one row; see the module docstring.
 
         Raises:
-            Refused: an op that meets a value with rows has no rule, or its rule does not hold; with node and source.
+            Refused: an operator that reads rows has no rule, or its rule does not hold; the message names node and
+                source.
         """
         if not lowered.row_places:
             return Outcome(lowered)
@@ -67,12 +68,12 @@ class AddBatchAxis:
 
 
 def _has_rows(model: ir.Model, batch: str) -> bool:
-    """Whether the graph is written for many rows."""
+    """Whether the graph is written for several rows."""
     return any(graphs.symbol(batch) in (graphs.dims_of(value) or ()) for value in model.graph.inputs)
 
 
 def _move(model: ir.Model, batch: str, places: Mapping[str, RowPlace]) -> int:
-    """Put the batch in front of inputs and outputs that have it elsewhere; how many."""
+    """Move the batch to the front of inputs and outputs that have it elsewhere; return how many."""
     count = 0
     first = next(iter(model.graph), None)
     for value in [each for each in model.graph.inputs if str(each.name) in places]:
@@ -109,7 +110,7 @@ def _move(model: ir.Model, batch: str, places: Mapping[str, RowPlace]) -> int:
 
 
 def _add(model: ir.Model, batch: str, forms: dict[str, Form]) -> int:
-    """How many nodes and inputs got rows."""
+    """Add rows to inputs and nodes; return how many got them."""
     opset = model.graph.opset_imports.get("", OLDEST_OPSET)
     if opset < OLDEST_OPSET:
         raise Refused(
@@ -150,7 +151,7 @@ def _lift(lifter: Lifter, node: ir.Node) -> None:
 
 
 def _reads_rows_inside(lifter: Lifter, node: ir.Node) -> bool:
-    """Whether a body of the node reads values with rows of the graph around it."""
+    """Whether a body of the node reads values with rows from the outer graph."""
     return any(lifter.has_rows(value) for value in graphs.read_inside(node))
 
 
@@ -164,7 +165,7 @@ def _require_one(value: ir.Value, dims: tuple[Dim, ...] | None, form: Form) -> N
 
 
 def _write_output(lifter: Lifter, index: int, value: ir.Value, form: Form) -> None:
-    """The graph output of this name has the batch in front."""
+    """Write the graph output of this name with the batch as first axis."""
     model, name = lifter.model, str(value.name)
     producer = value.producer()
     insert = graphs.Inserter(model, AddBatchAxis.name, source=graphs.source_of(producer))

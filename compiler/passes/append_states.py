@@ -50,10 +50,10 @@ class AppendStates:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """See the module docstring.
+        """Rewrite a graph to return new frames only, for caches that grow; see the module docstring.
 
         Raises:
-            Refused: caches are of another kind, or something is done with cached frames for which their order counts.
+            Refused: caches have another form, or a node depends on the order of cached frames.
         """
         if not lowered.caches:
             return Outcome(lowered)
@@ -71,15 +71,15 @@ class AppendStates:
 
 
 def give_new_frames(lowered: Lowered, kind: StateKind, stamp: str) -> Outcome:
-    """Let a graph give the new frames of its cache alone, and read what is cached where the kind has it.
+    """Rewrite a graph to return only the new frames of its cache, and to read cached frames in the kind's slots.
 
     Args:
-        lowered: a graph that `what_new_frames_need` finds nothing wrong with; changed.
-        kind: of the states along its cache.
+        lowered: a graph that satisfies `what_new_frames_need`; changed.
+        kind: kind of the states along its cache.
         stamp: name of the pass.
 
     Raises:
-        Refused: something is done with cached frames for which their order counts.
+        Refused: a node depends on the order of cached frames.
     """
     (cache,) = lowered.caches
     states = [each for each in lowered.states if each.cache == cache.axis]
@@ -115,7 +115,7 @@ class LeftAligned(StateMap):
     frames: tuple[tuple[str, int, int], ...]
 
     def apply(self, states: Mapping[str, Array]) -> dict[str, Array]:
-        """Map state values by input name."""
+        """Return state values by input name, moved from right-aligned slots to the first ones."""
         found = dict(states)
         for name, axis, slots in self.frames:
             padding = [(0, 0)] * found[name].ndim
@@ -125,7 +125,7 @@ class LeftAligned(StateMap):
 
 
 def what_new_frames_need(lowered: Lowered) -> dict[str, bool]:
-    """By what is expected of a graph with a cache of which it is to give new frames alone, whether it is wrong."""
+    """Return the conditions for a graph to return new frames alone, each with whether it is violated."""
     cache, counted = lowered.caches[0], {None, *(each.axis for each in lowered.padded_axes)}
     return {
         "one cache axis": len(lowered.caches) != 1,
@@ -138,10 +138,10 @@ def what_new_frames_need(lowered: Lowered) -> dict[str, bool]:
 
 
 def require(lowered: Lowered, wrong: Mapping[str, bool]) -> None:
-    """Refuse a graph of which something is not as expected.
+    """Refuse a graph that violates a condition.
 
     Raises:
-        Refused: with the first of what was expected.
+        Refused: a condition is violated; the message states the first one.
     """
     for expected, is_so in wrong.items():
         if is_so:
@@ -151,10 +151,10 @@ def require(lowered: Lowered, wrong: Mapping[str, bool]) -> None:
 
 
 def _cached(lowered: Lowered, state: State) -> Cached:
-    """A state, and the frames that the graph joins to it.
+    """Return a state, and the frames that the graph joins to it.
 
     Raises:
-        Refused: it joins none to it as it comes in, or with its free slots cleaned.
+        Refused: no frames are joined to its input, or to the input with cleared free slots.
     """
     value = graphs.inputs_named(lowered.model)[state.input]
     assert state.frames_axis is not None
@@ -172,7 +172,7 @@ def _cached(lowered: Lowered, state: State) -> Cached:
 
 
 def _give(model: ir.Model, output: str, new: ir.Value, stamp: str) -> None:
-    """Let the graph give the new frames in the place of the whole state."""
+    """Make the graph return the new frames in place of the whole state."""
     insert = graphs.Inserter(model, stamp, source=graphs.source_of(new.producer()))
     given = insert.op("Identity", [new], name=f"{output}_new", shape=new.shape, dtype=new.dtype)
     rename_output(model, graphs.outputs_named(model)[output], given, output)

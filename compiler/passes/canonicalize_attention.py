@@ -51,7 +51,7 @@ class CanonicalizeAttention:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Rewrite the graph and the first-call graph."""
+        """Write out Attention operators of the graph and the first-call graph by simpler ones."""
         matched = rewritten = 0
         refused: list[Refusal] = []
         for model in lowered.models:
@@ -93,7 +93,7 @@ class _Form:
 
 
 def _form(model: ir.Model, node: ir.Node) -> _Form | str:
-    """How a node can be written out, or why it cannot."""
+    """Return how a node can be written out, or why it cannot."""
     if model.opset_imports.get("") != OPSET:
         return f"expected opset {OPSET}, got {model.opset_imports.get('')}"
     given = [*node.inputs, *[None] * 6][:6]
@@ -148,16 +148,16 @@ class _Writer:
         attributes: Mapping[str, int | Sequence[int]] | None = None,
         dtype: ir.DataType | None = None,
     ) -> ir.Value:
-        """A node whose output is named after its operator."""
+        """Return the output of a new node, named after its operator."""
         name = f"{self.node.outputs[0].name}_{op.lower()}"
         return self.insert.op(op, inputs, attributes, name=name, dtype=dtype or self.form.dtype)
 
     def number(self, number: float) -> ir.Value:
-        """A scalar of the operands' type."""
+        """Return a scalar of the operands' type."""
         return self.insert.constant(np.array(number, self.form.dtype.numpy()), "number")
 
     def write(self) -> None:
-        """Replace the node."""
+        """Write the node out by simpler operators, and replace it."""
         node, form = self.node, self.form
         query, key, value = (
             self.parted(operand, heads)
@@ -173,7 +173,7 @@ class _Writer:
         graphs.take_over(self.model, node.outputs[0], result)
 
     def parted(self, operand: ir.Value | None, heads: int) -> ir.Value:
-        """[batch, time, heads * size] -> [batch, heads, time, size]; an operand of 4 axes as it is."""
+        """Return [batch, time, heads * size] as [batch, heads, time, size]; an operand of 4 axes as it is."""
         assert operand is not None
         if not self.form.wide:
             return operand
@@ -181,7 +181,7 @@ class _Writer:
         return self.op("Transpose", [apart], {"perm": (0, 2, 1, 3)})
 
     def repeated(self, operand: ir.Value) -> ir.Value:
-        """Every head of keys or values as often as queries share it."""
+        """Repeat every head of keys or values for the queries that share it."""
         heads, shared = self.form.heads
         if heads == shared:
             return operand
@@ -189,7 +189,7 @@ class _Writer:
         return self.op("Gather", [operand, order], {"axis": 1})
 
     def capped(self, scores: ir.Value) -> ir.Value:
-        """Scores between -softcap and softcap."""
+        """Return scores limited to between -softcap and softcap."""
         cap = graphs.attribute(self.node, "softcap", 0.0)
         assert isinstance(cap, float)
         if not cap:
@@ -198,7 +198,7 @@ class _Writer:
         return self.op("Mul", [self.op("Tanh", [self.op("Div", [scores, limit])]), limit])
 
     def weights(self, scores: ir.Value, query: ir.Value, key: ir.Value) -> ir.Value:
-        """Softmax over the scores that are seen."""
+        """Return the softmax over the scores that masks leave visible."""
         mask = self.node.inputs[3] if len(self.node.inputs) > 3 else None
         seen = []
         if graphs.int_attribute(self.node, "is_causal", 0):
@@ -220,7 +220,7 @@ class _Writer:
         return self.op("Where", [visible, weights, self.number(0.0)]) if hides else weights
 
     def slots(self, operand: ir.Value, axis: int) -> ir.Value:
-        """0, 1, 2, ... along the time axis of an operand, with an axis of 1 at a place of its shape."""
+        """Return 0, 1, 2, ... along the time axis of an operand, with an axis of size 1 inserted."""
         length = self.op("Shape", [operand], {"start": 2, "end": 3}, ir.DataType.INT64)
         scalar = self.op("Squeeze", [length, self.insert.int64s(0)], dtype=ir.DataType.INT64)
         ends = [self.insert.constant(np.array(number, np.int64), "int64") for number in (0, 1)]
@@ -229,6 +229,6 @@ class _Writer:
 
 
 def _may_hide(mask: ir.Value) -> bool:
-    """Whether numbers that are added may be the lowest of their type."""
+    """Whether numbers that are added to scores may be the lowest of their type."""
     array = graphs.array_of(mask)
     return array is None or not np.all(array > np.finfo(array.dtype).min)

@@ -88,18 +88,18 @@ class CanonicalizePositions:
 
 
 def _least_numbers(lowered: Lowered) -> dict[str, int]:
-    """The smallest whole number that states begin with and that callers feed, by input."""
+    """Return the lower bound of inputs, from initial states and declared ranges."""
     begun = {state.input: float(np.min(array_of_initial(state.initial, "float64"))) for state in lowered.states}
     least = {name: math.floor(number) for name, number in begun.items() if math.isfinite(number)}
     return least | {name: low for name, (low, _) in lowered.ranges.items()}
 
 
 def count_plainly(model: ir.Model, least: Mapping[str, int] = MappingProxyType({})) -> int:
-    """Let positions be whole numbers from 0 on, with what is added to them behind; how many were others.
+    """Rewrite positions to count integers from 0, with the start added behind; return how many were rewritten.
 
     Args:
-        model: that they are in.
-        least: as for `look_up_run`.
+        model: the graph.
+        least: lower bounds of inputs, as for `look_up_run`.
     """
     found = 0
     for rule in (count_whole_numbers, count_from_zero, functools.partial(look_up_run, least=least)):
@@ -113,7 +113,7 @@ def count_plainly(model: ir.Model, least: Mapping[str, int] = MappingProxyType({
 
 
 def _choose_in_row(model: ir.Model, node: ir.Node, batch: str | None) -> bool:
-    """Look [row, at] up as `at` with the rows in common; whether the node was such a lookup."""
+    """Rewrite a lookup by [row, at] as one by `at` within each row; return whether the node was such a lookup."""
     joined = node.inputs[1].producer() if graphs.is_op(node, "GatherND") and node.inputs[1] is not None else None
     if batch is None or joined is None or not graphs.is_op(joined, "Concat") or len(joined.inputs) != 2:
         return False
@@ -132,7 +132,7 @@ def _choose_in_row(model: ir.Model, node: ir.Node, batch: str | None) -> bool:
 
 
 def _prefix_length(node: ir.Node) -> ir.Value | None:
-    """The length, an int64 [1] or scalar value, when a node takes the first rows of a constant matrix."""
+    """Return the length, an int64 [1] or scalar value, where a node takes the first rows of a constant matrix."""
     table = graphs.array_of(node.inputs[0]) if node.inputs else None
     if table is None or table.ndim != 2 or not np.issubdtype(table.dtype, np.floating):
         return None
@@ -146,7 +146,7 @@ def _prefix_length(node: ir.Node) -> ir.Value | None:
 
 
 def _range_end(indices: ir.Value | None) -> ir.Value | None:
-    """The end of Range(0, end, 1)."""
+    """Return the end of a Range(0, end, 1); None for other indices."""
     node = None if indices is None else indices.producer()
     while graphs.is_op(node, "Cast", "Identity") and node is not None and node.inputs[0] is not None:
         node = node.inputs[0].producer()
@@ -182,7 +182,7 @@ def _lift(model: ir.Model, node: ir.Node, end: ir.Value) -> bool:
 
 
 def _allows(value: ir.Value, plan: list[tuple[ir.Node, ir.Value]]) -> bool:
-    """Whether every reader means the same with one more leading axis; Unsqueeze(0) readers go away."""
+    """Whether every reader works with one more leading axis; collects the Unsqueeze(0) readers to remove."""
     if value.is_graph_output():
         return False
     for reader in graphs.consumers_of(value):

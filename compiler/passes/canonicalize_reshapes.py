@@ -73,7 +73,7 @@ def _target(node: ir.Node) -> tuple[int, ...] | None:
 
 
 def _agree(before: tuple[Dim, ...], after: tuple[Dim, ...], index: int) -> bool:
-    """Whether all dimensions in front are kept too, so that this one is its own factor group."""
+    """Whether all dimensions in front of an index are equal, so that this one is a factor group of its own."""
     return before[:index] == after[:index]
 
 

@@ -35,7 +35,7 @@ class CanonicalizeTransposes:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Rewrite the graph and the first-call graph."""
+        """Rewrite transposes of the last two axes through a merged leading axis as one Transpose."""
         count = 0
         for model in lowered.models:
             graphs.infer_shapes(model)
@@ -50,7 +50,7 @@ class CanonicalizeTransposes:
 
 
 def _swapped(last: ir.Node) -> ir.Value | None:
-    """The value whose last two axes the chain ending in `last` swaps."""
+    """Return the value whose last two axes the chain ending in `last` swaps; None for other chains."""
     turn = _only_producer(last, "Reshape")
     if turn is None or not graphs.is_op(turn, "Transpose") or perm_of(turn, 3) != (0, 2, 1):
         return None
@@ -67,7 +67,7 @@ def _swapped(last: ir.Node) -> ir.Value | None:
 
 
 def _only_producer(node: ir.Node, op: str) -> ir.Node | None:
-    """What makes the first input of a node of this type, if nothing else reads it."""
+    """Return the producer of the first input of a node of this type, if nothing else reads that input."""
     value = node.inputs[0] if graphs.is_op(node, op) else None
     if value is None or len(value.uses()) != 1 or value.is_graph_output():
         return None

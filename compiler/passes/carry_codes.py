@@ -42,7 +42,7 @@ class CarryCodes:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """See the module docstring."""
+        """Carry states as codes where all their readers quantize them; keep moved constants as codes."""
         model = lowered.model
         inputs, outputs = graphs.inputs_named(model), graphs.outputs_named(model)
         sources: list[tuple[ir.Value, State | None]] = [(inputs[state.input], state) for state in lowered.states]
@@ -100,23 +100,23 @@ class _Moved:
             self.values += node.outputs
 
     def _is_moved(self, node: ir.Node, value: ir.Value) -> bool:
-        """Whether all that a node does with a value is to move it; what meets a constant is no constant."""
+        """Whether a node only moves a value, and joins no constant to a computed one."""
         moved = moved_by(node)
         alone = len(moved) == 1 or self.source.is_graph_input()
         return alone and value in moved and list(node.inputs).count(value) == moved.count(value)
 
     @property
     def grid(self) -> Codes:
-        """The grid of the first node that quantises."""
+        """Return the grid of the first node that quantizes the value."""
         found = grid_of(self.quantised[0])
         assert found is not None
         return found
 
     def hindrance(self, kept: ir.Value | None) -> Refusal | None:
-        """The reason why the source stays as it is; None where it can change.
+        """Return the reason why the source cannot be stored as codes; None where it can.
 
         Args:
-            kept: what is fed back to a state.
+            kept: the value that is fed back to a state; None for a constant.
         """
         grids = [grid_of(node) for node in self.quantised]
         if any(grid is None for grid in grids):
@@ -133,14 +133,14 @@ class _Moved:
         return None
 
     def _keeps_axis(self, node: ir.Node) -> bool:
-        """Whether the axis of the scales stays where it is, and as it is."""
+        """Whether a node leaves the axis of the scales in place and unchanged."""
         axis = self.grid.axis
         sizes = {str((graphs.dims_of(value) or ())[axis : axis + 1]) for value in (*moved_by(node), *node.outputs)}
         return graphs.is_op(node, *ALONG_AXES) and len(sizes) == 1
 
 
 def _initial_codes(state: State, moved: _Moved) -> Initial:
-    """The codes of what a state begins with."""
+    """Return the codes of a state's initial value."""
     numbers = array_of_initial(state.initial, "float32")
     if not numbers.ndim:  # as many axes as the state, so that scales along one of them find it
         numbers = numbers.reshape([1] * len(moved.source.shape or ()))
@@ -154,7 +154,7 @@ def _refusal(reason: str, nodes: Iterable[ir.Node]) -> Refusal:
 
 
 def _write(model: ir.Model, moved: _Moved, kept: ir.Value | None) -> None:
-    """Quantise what arrives where it arrives, and let everything between hold codes."""
+    """Quantize values where they arrive, so that everything up to their readers holds codes."""
     old = moved.quantised[0]
     dtype = old.outputs[0].dtype
     assert dtype is not None
@@ -178,7 +178,7 @@ def _write(model: ir.Model, moved: _Moved, kept: ir.Value | None) -> None:
 
 
 def _let_be_read(moved: _Moved, codes: ir.Value) -> None:
-    """Let moves, and what quantises, read the codes of a constant."""
+    """Make movements and quantizing nodes read the codes of a constant."""
     for node in (*moved.moves, *moved.quantised):
         for at, operand in enumerate(node.inputs):
             if operand is moved.source:
@@ -187,7 +187,7 @@ def _let_be_read(moved: _Moved, codes: ir.Value) -> None:
 
 
 def _quantised(model: ir.Model, value: ir.Value, like: ir.Node) -> ir.Value:
-    """The codes of a value, by the parameters of a node that quantises, once for all that read them; or a constant."""
+    """Return the codes of a value, by the parameters of a quantizing node, shared by all readers."""
     insert = graphs.Inserter.behind(model, CarryCodes.name, value)
     array, grid = graphs.array_of(value), grid_of(like)
     assert grid is not None
@@ -210,6 +210,6 @@ def _quantises(node: ir.Node, value: ir.Value, grid: Codes) -> bool:
 
 
 def _is_quantised(node: ir.Node, value: ir.Value) -> bool:
-    """Whether a node gives the codes of a value to the graph alone."""
+    """Whether a node only quantizes a value and is no graph output."""
     is_quantising = graphs.is_op(node, "QuantizeLinear") and node.inputs[0] is value
     return is_quantising and list(node.inputs).count(value) == 1 and not node.outputs[0].is_graph_output()

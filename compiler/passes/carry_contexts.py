@@ -55,7 +55,7 @@ class CarryContexts:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Rewrite the graph in place, context by context."""
+        """Replace contexts by the values computed from them where that is cheaper, in place."""
         graphs.infer_shapes(lowered.model)
         matched, done, refused = 0, list[_Work](), list[Refusal]()
         for state in [state for state in lowered.states if state.frames_axis is None]:
@@ -90,7 +90,7 @@ def _figures(done: list[_Work]) -> str:
 
 
 def _carried(lowered: Lowered, context: Cache, frames: Frames) -> tuple[Lowered, _Work] | Refusal | None:
-    """The graph with the cheapest states in the place of a context; None where that is itself the cheapest."""
+    """Return the graph with the cheapest states in place of a context; None where the context is the cheapest."""
     place = Place(tensor=context.state.input)
     if lowered.first_call is not None:
         return Refusal("the call that starts a stream is a graph of its own, and takes no context", place)
@@ -117,7 +117,7 @@ def _carried(lowered: Lowered, context: Cache, frames: Frames) -> tuple[Lowered,
 
 
 def _beginning(lowered: Lowered, context: Cache, stable: Stable, choice: Choice) -> list[Initial] | str:
-    """What a stream begins with in the place of a context, or why that cannot be said; in the order of the values."""
+    """Return the initial values of the states that replace a context, or why they are unknown."""
     carried = [value for value in stable.axes if value.name in choice.carried and value is not context.joined]
     names = [f"{value.name}_begins" for value in carried]
     state = context.state

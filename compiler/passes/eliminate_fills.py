@@ -34,7 +34,7 @@ class EliminateFills:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Rewrite the graph in place."""
+        """Drop the fills of free cache slots that no valid output reads, in place."""
         model, matched, rewritten = lowered.model, 0, 0
         graphs.infer_shapes(model)
         for cache in lowered.caches if lowered.is_padded else ():

@@ -33,7 +33,7 @@ class EliminateOutputs:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Rewrite the graph in place."""
+        """Drop node outputs that nothing reads, in place."""
         before = _values(lowered.model)
         graphs.prune(lowered.model)
         dropped = before - _values(lowered.model)
@@ -41,6 +41,6 @@ class EliminateOutputs:
 
 
 def _values(model: ir.Model) -> int:
-    """How many values are declared; what nothing reads of nodes and weights is gone, too, where they are pruned."""
+    """Return the number of declared values in a graph."""
     nodes = ir.traversal.RecursiveGraphIterator(model.graph)
     return len(model.graph.initializers) + sum(bool(output.name) for node in nodes for output in node.outputs)

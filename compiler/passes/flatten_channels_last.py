@@ -40,7 +40,7 @@ class FlattenChannelsLast:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Rewrite the graph in place."""
+        """Flatten images with channels last where a product follows, and permute its weights, in place."""
         model, count = lowered.model, 0
         graphs.infer_shapes(model)
         for node in graphs.nodes_of(model):
@@ -55,7 +55,7 @@ class FlattenChannelsLast:
 
 
 def _turn_in_front(product: ir.Node) -> ir.Node | None:
-    """The Transpose of an image whose channels and bins a product multiplies together."""
+    """Return the Transpose of an image whose channels and bins a product sums together; None for other products."""
     weights = graphs.array_of(product.inputs[1]) if graphs.is_op(product, "MatMul") else None
     flat = _alone(product, "Reshape") if weights is not None and weights.ndim == 2 else None
     turn = None if flat is None else _alone(flat, "Transpose")
@@ -71,14 +71,14 @@ def _turn_in_front(product: ir.Node) -> ir.Node | None:
 
 
 def _alone(node: ir.Node, op: str) -> ir.Node | None:
-    """What makes the first operand of a node, if it is this operator and nothing else reads the operand."""
+    """Return the producer of a node's first operand, if it is this operator and nothing else reads the operand."""
     value = node.inputs[0]
     maker = None if value is None or graphs.only_reader(value) is not node else value.producer()
     return maker if maker is not None and graphs.is_op(maker, op) else None
 
 
 def _is_of_a_convolution(value: ir.Value | None) -> bool:
-    """Whether an image is the result of a convolution, perhaps behind activations."""
+    """Whether an image is the result of a convolution, possibly followed by activations."""
     node = None if value is None else value.producer()
     while node is not None and graphs.is_op(node, *ACTIVATIONS) and node.inputs[0] is not None:
         node = node.inputs[0].producer()

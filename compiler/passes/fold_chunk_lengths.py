@@ -46,7 +46,7 @@ class FoldChunkLengths:
     sizes: tuple[tuple[str, int], ...] = ()
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Rewrite the graph in place."""
+        """Rewrite lookups of the newest frames as fixed slices where every chunk has one length; drop zero fills."""
         sizes = dict(self.sizes)
         settled = {
             each.length_input: each.minimum for each in lowered.padded_axes if sizes.get(each.axis) == each.minimum
@@ -67,7 +67,7 @@ class _Folding:
         self.known: dict[ir.Value, Slots | None] = {}
 
     def cut(self) -> tuple[int, int]:
-        """Fixed cuts in place of lookups of frames; how many lookups there are, and how many have gone."""
+        """Replace lookups of frames by fixed slices; return how many lookups there were, and how many were replaced."""
         nodes = [node for node in self.model.graph if graphs.is_op(node, "GatherND")]
         return len(nodes), sum(self._cut(node) for node in nodes)
 
@@ -107,7 +107,7 @@ class _Folding:
         return True
 
     def drop_selections(self) -> tuple[int, int]:
-        """Selections that write zeros where there are some; how many selections of zeros there are, and have gone."""
+        """Remove selections that write zeros over zeros; return how many select zeros, and how many were removed."""
         matched = dropped = 0
         for node in list(self.model.graph):
             own = self._selected(node)
@@ -123,13 +123,13 @@ class _Folding:
         return matched, dropped
 
     def _selected(self, node: ir.Node | None) -> Slots | None:
-        """Where a selection writes zeros."""
+        """Return where a selection writes positive zeros; None for other nodes."""
         found = None if node is None else selected_slots(node, self.at_every_length)
         zero = None if found is None or node is None else graphs.array_of(node.inputs[2])
         return None if zero is None or np.any(zero != 0) or np.any(np.signbit(zero)) else found
 
     def zeros(self, value: ir.Value) -> Slots | None:
-        """Which entries of a value are zero because they were written so."""
+        """Return which entries of a value are zero because a selection wrote them; None where unknown."""
         if value not in self.known:
             self.known[value] = self._zeros(value)
         return self.known[value]

@@ -46,13 +46,13 @@ class FoldFactors:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Rewrite the graph in place."""
+        """Fold constant factors into weights, in place."""
         counts = [_fold_all(model) for model in lowered.models]
         return Outcome(lowered, sum(matched for matched, _ in counts), sum(rewritten for _, rewritten in counts))
 
 
 def _fold_all(model: ir.Model) -> tuple[int, int]:
-    """Factors of one graph, and how many of them are in weights now."""
+    """Return the number of factors in one graph, and how many were folded into weights."""
     matched, rewritten = 0, 0
     graphs.infer_shapes(model)
     for node in graphs.nodes_of(model):
@@ -66,7 +66,7 @@ def _fold_all(model: ir.Model) -> tuple[int, int]:
 
 
 def _factor(node: ir.Node) -> tuple[ir.Value, float] | None:
-    """What a node multiplies, and by which number."""
+    """Return the value that a node scales, and the constant factor; None for other nodes."""
     if not graphs.is_op(node, "Mul", "Div") or node.outputs[0].dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE):
         return None
     for at, value in enumerate(node.inputs[: 1 if node.op_type == "Div" else 2]):
@@ -82,7 +82,7 @@ def _factor(node: ir.Node) -> tuple[ir.Value, float] | None:
 
 
 def _fold(model: ir.Model, node: ir.Node, value: ir.Value, factor: float) -> bool:
-    """Take a factor back from a value, if there is a way."""
+    """Move a factor from a value into constants that it is computed from; return whether that was possible."""
     for constants_first in (True, False):
         way = _Way(factor, constants_first=constants_first)
         if way.scale(value) and way.is_closed(node):
@@ -113,7 +113,7 @@ class _Way:
         self.scaled: dict[Use, Array] = {}
 
     def scale(self, value: ir.Value) -> bool:
-        """Whether a value can be multiplied by multiplying what it is made of."""
+        """Whether a value can be scaled by scaling what it is computed from."""
         if value in self.values:
             return True
         node = value.producer()
@@ -132,7 +132,7 @@ class _Way:
         return graphs.is_op(node, "MatMul", "Mul") and any(self._attempt(node, at) for at in self._operands(node))
 
     def _operands(self, node: ir.Node) -> Iterator[int]:
-        """Which operand of a product to try first."""
+        """Yield the operands of a product in the order to try them."""
         order = (0, 1) if node.inputs[0] is not node.inputs[1] else ()
         known = [at for at in order if node.inputs[at] in self.values]
         constants = [at for at in order if graphs.array_of(node.inputs[at]) is not None]
@@ -146,7 +146,7 @@ class _Way:
         return False
 
     def _through(self, node: ir.Node, at: int) -> bool:
-        """Multiply an operand of a node, whatever it is."""
+        """Scale an operand of a node, constant or computed; return whether that was possible."""
         value = node.inputs[at]
         if value is None:
             return False
@@ -156,7 +156,7 @@ class _Way:
         return self.scale(value)
 
     def _constant(self, node: ir.Node, at: int) -> bool:
-        """Multiply a constant operand of a node."""
+        """Scale a constant operand of a node; return whether that was possible."""
         value = node.inputs[at]
         array = graphs.array_of(value)
         if value is None or array is None or not np.issubdtype(array.dtype, np.floating):
@@ -173,7 +173,7 @@ class _Way:
         return True
 
     def is_closed(self, node: ir.Node) -> bool:
-        """Whether nothing but the way itself, and the node that it begins at, reads what is multiplied."""
+        """Whether only nodes on the way, and the node that it begins at, read the scaled values."""
         return all(
             use.node is node or (use.node, use.idx) in self.uses for value in self.values for use in value.uses()
         )

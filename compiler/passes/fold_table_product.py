@@ -42,7 +42,7 @@ class FoldTableProduct:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Rewrite the graph in place."""
+        """Multiply by a whole table of positions and look up the scores afterwards, in place."""
         model, matched, rewritten = lowered.model, 0, 0
         graphs.infer_shapes(model)
         for node in graphs.nodes_of(model):
@@ -77,7 +77,7 @@ class _Lookup:
 
     @classmethod
     def behind(cls, product: ir.Node) -> "_Lookup | None":
-        """The lookup whose result a product reads, with nothing but movement between them."""
+        """Return the lookup whose result a product reads, with only movements between; None for other products."""
         value, moves = product.inputs[1] if graphs.is_op(product, "MatMul") else None, list[ir.Node]()
         while value is not None and len(value.uses()) == 1 and not value.is_graph_output():
             node = value.producer()
@@ -91,7 +91,7 @@ class _Lookup:
         return None
 
     def is_worth_it(self) -> bool:
-        """Whether positions are as many as rows of the table, sizes are known, and frames are fewer than channels."""
+        """Whether there are as many positions as table rows, sizes are known, and frames are fewer than channels."""
         data, result = self.product.inputs[0], self.product.outputs[0]
         dims, places = graphs.dims_of(result), graphs.dims_of(self.index)
         operand = None if data is None else graphs.dims_of(data)
@@ -105,7 +105,7 @@ class _Lookup:
         return all(isinstance(dim, int) for dim in dims[1:])
 
     def moved(self, rows: Array) -> Array | None:
-        """What the product reads, of looked-up rows [batch, places, ...]."""
+        """Return looked-up rows [batch, places, ...] after the movements; None where they are not constant."""
         for node in self.moves:
             if graphs.is_op(node, "Transpose"):
                 rows = np.transpose(rows, perm_of(node, rows.ndim))
@@ -120,9 +120,9 @@ class _Lookup:
         return rows
 
     def moves_columns(self) -> bool:
-        """Whether looking up other rows is looking up other columns of what the product reads, row by row.
+        """Whether looking up rows first equals looking up columns of the moved table, row by row.
 
-        Movement does not look at numbers, so entries that are all different show where each goes.
+        Movement does not depend on numbers, so distinct entries show where each goes.
         """
         numbers = np.arange(self.table.size).reshape(self.table.shape)
         first, places, rng = (graphs.dims_of(self.index) or (1,))[0], len(self.table), np.random.default_rng(0)
@@ -139,7 +139,7 @@ class _Lookup:
         return True
 
     def write(self, model: ir.Model) -> None:
-        """Multiply, then look up."""
+        """Write the product with the whole table, followed by the lookup."""
         old, dims = self.product.outputs[0], graphs.dims_of(self.product.outputs[0])
         first = (graphs.dims_of(self.index) or (1,))[0]
         count = first if isinstance(first, int) else 1
@@ -155,7 +155,7 @@ class _Lookup:
         graphs.take_over(model, old, found)
 
     def _spread(self, model: ir.Model, sizes: Sequence[graphs.Dim]) -> ir.Value:
-        """The index over the axes between rows and places; one for all lookups that share it."""
+        """Return the index expanded over the axes between rows and positions, shared by lookups of equal shape."""
         target = (1, *(int(size) for size in sizes), 1)
         for reader in graphs.consumers_of(self.index):
             for spread in graphs.consumers_of(reader.outputs[0]) if graphs.is_op(reader, "Unsqueeze") else ():
@@ -168,7 +168,7 @@ class _Lookup:
 
 
 def _is_lookup(node: ir.Node) -> bool:
-    """Rows of a constant table."""
+    """Whether a node looks up rows of a constant table."""
     if not graphs.is_op(node, "Gather"):
         return False
     table = graphs.array_of(node.inputs[0])

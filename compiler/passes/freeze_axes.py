@@ -37,7 +37,7 @@ class FreezeAxes:
     sizes: tuple[tuple[str, int], ...] = ()
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Freeze the graph in place."""
+        """Replace named axes by fixed sizes, in place."""
         sizes, frozen = dict(self.sizes), 0
         for value in lowered.model.graph.inputs:
             if value.shape is None:

@@ -57,7 +57,7 @@ class FuseAttention:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Rewrite the graph in place."""
+        """Replace attention subgraphs by Attention operators, in place."""
         model = lowered.model
         graphs.infer_shapes(model)
         work = _Fusing(model, _padded_inputs(lowered))
@@ -72,7 +72,7 @@ class FuseAttention:
 
 
 def _padded_inputs(lowered: Lowered) -> frozenset[ir.Value]:
-    """Graph inputs in which padding may hold anything."""
+    """Return the graph inputs whose padding may hold anything."""
     if not lowered.is_padded:
         return frozenset()
     states = {state.input: state.cache is not None for state in lowered.states}
@@ -105,7 +105,7 @@ class _Site:
 
     @property
     def operands(self) -> tuple[ir.Value, ir.Value, ir.Value]:
-        """Queries, transposed keys, values."""
+        """Return the values of queries, transposed keys, and values."""
         query, keys = self.scores.product.inputs
         values = self.scores.context.inputs[1]
         assert query is not None and keys is not None and values is not None
@@ -132,7 +132,7 @@ class _Fusing:
         self.unraised = f"opset {OPSET} reads {', '.join(kept)} otherwise" if kept and is_old else ""
 
     def visit(self, softmax: ir.Node) -> None:
-        """Write the attention around a softmax as one operator, if it can be."""
+        """Replace the attention around a softmax by one operator, or record why that is not possible."""
         scores = read_scores(softmax)
         site = scores if isinstance(scores, str) else _site(scores, self.padded)
         site = self.unraised or site
@@ -173,16 +173,16 @@ class _Writer:
         attributes: Mapping[str, int | float | Sequence[int]] | None = None,
         dtype: ir.DataType = ir.DataType.FLOAT,
     ) -> ir.Value:
-        """A node whose output is named after what it is for."""
+        """Return the output of a new node, named after its operator."""
         name = f"{self.site.scores.context.outputs[0].name}_{kind.lower()}"
         return self.insert.op(kind, inputs, attributes, name=name, dtype=dtype)
 
     def number(self, number: float, *shape: int) -> ir.Value:
-        """A number, or as many as a shape has."""
+        """Return a constant filled with one number."""
         return self.insert.constant(np.full(shape, number, np.float32), "number")
 
     def query(self) -> ir.Value:
-        """Queries [batch, heads, time, d]."""
+        """Return queries [batch, heads, time, d]."""
         query = self.site.operands[0]
         if not self.site.apart:
             return query
@@ -190,7 +190,7 @@ class _Writer:
         return self.op("Reshape", [query, self.insert.int64s(0, self.site.heads, frames, width)])
 
     def keys(self) -> ir.Value:
-        """Keys [batch, groups, slots, d], in which no place that a mask hides from all queries holds anything but 0."""
+        """Return keys [batch, groups, slots, d], with zeros where a mask hides a position from all queries."""
         source, order = _transposed_back(self.parted(self.site.operands[1]))
         source = self.site.repeated[0] if self.site.repeated else source
         found = source if order == (0, 1, 2, 3) else self.op("Transpose", [source], {"perm": order})
@@ -201,11 +201,11 @@ class _Writer:
         return found
 
     def values(self) -> ir.Value:
-        """Values [batch, groups, slots, d]."""
+        """Return values [batch, groups, slots, d]."""
         return self.site.repeated[1] if self.site.repeated else self.parted(self.site.operands[2])
 
     def parted(self, value: ir.Value) -> ir.Value:
-        """Without an axis of 1 for the queries that share a head."""
+        """Return an operand without the axis of size 1 for the queries that share a head."""
         if not self.site.apart:
             return value
         maker = value.producer()
@@ -217,10 +217,10 @@ class _Writer:
         return self.op("Squeeze", [value, self.insert.int64s(2)])
 
     def mask(self, written: dict[tuple[object, ...], ir.Value]) -> ir.Value | None:
-        """What is added to the scores, [.., time, slots]: the steps on 0 in the place of the scores.
+        """Return the mask to add to the scores, [.., time, slots]: the steps applied to 0.
 
         Args:
-            written: masks of the same steps, which are shared.
+            written: masks written before, by their steps, which are shared.
         """
         scores = self.site.scores
         fills = [self._fill(place) for place in range(len(scores.steps))]
@@ -237,7 +237,7 @@ class _Writer:
         return written[key]
 
     def _step(self, step: Step, fill: float, found: ir.Value | None) -> ir.Value | None:
-        """The same step behind what the steps in front of it give; nothing stands for 0."""
+        """Return a step applied to the result of the steps before it; None stands for 0."""
         if step.is_mask:
             inner = self.number(0.0, self.site.times[0], 1) if found is None else found
             return self.op("Where", [step.other, inner, self.number(fill)])
@@ -246,7 +246,7 @@ class _Writer:
         return self.op(step.node.op_type, [found, step.other])
 
     def _fill(self, place: int) -> float:
-        """What a step gives to hidden places: half of the lowest number, more where others give less."""
+        """Return the score that a mask step gives hidden positions: half of the lowest number, or more."""
         scores = self.site.scores
         step = scores.steps[place]
         if not step.is_mask:
@@ -257,7 +257,7 @@ class _Writer:
         return float(LOWEST / 2.0 ** (1 + len(lower)) / max(1.0, scores.factor_from(place)))
 
     def _shaped(self, mask: ir.Value) -> ir.Value:
-        """The mask with at most four axes, and as many entries as a head has scores."""
+        """Return the mask with at most four axes and one entry per score of a head."""
         site = self.site
         dims = _mask_dims(site.scores, site.times)
         if dims[-2:] != site.times:
@@ -268,7 +268,7 @@ class _Writer:
 
 
 def _site(scores: Scores, padded: frozenset[ir.Value]) -> _Site | str:
-    """What is known of an attention, or why it is not fused."""
+    """Return the parts of an attention, or why it is not fused."""
     query, keys = scores.product.inputs
     values = scores.context.inputs[1]
     if query is None or keys is None or values is None:
@@ -294,7 +294,7 @@ def _site(scores: Scores, padded: frozenset[ir.Value]) -> _Site | str:
 
 
 def _without_repeats(site: _Site) -> _Site:
-    """The same of the heads of keys and values that were repeated for the queries that share them."""
+    """Return the attention with the shared heads of keys and values in place of their repetitions."""
     (source, order), values = _transposed_back(site.operands[1]), site.operands[2]
     found = before_repeats(source), before_repeats(values)
     if order[:2] != (0, 1) or found[0] is None or found[1] is None:
@@ -306,7 +306,7 @@ def _without_repeats(site: _Site) -> _Site:
 
 
 def _transposed_back(transposed: ir.Value) -> tuple[ir.Value, tuple[int, ...]]:
-    """What a value is with its last two axes swapped: another one, in an order of its axes."""
+    """Return the value, and the permutation of its axes, that equals a value with its last two axes swapped."""
     maker = transposed.producer()
     perm = perm_of(maker, 4) if maker is not None and graphs.is_op(maker, "Transpose") else ()
     source = maker.inputs[0] if maker is not None and perm else transposed
@@ -315,7 +315,7 @@ def _transposed_back(transposed: ir.Value) -> tuple[ir.Value, tuple[int, ...]]:
 
 
 def _reason(scores: Scores, heads: Sequence[int], times: tuple[int, int]) -> str:
-    """Why what lies between the products cannot be told the operator; empty where it can."""
+    """Return why the steps between the products do not fit the operator; empty where they do."""
     if graphs.dims_of(scores.softmax.outputs[0]) != graphs.dims_of(scores.product.outputs[0]):
         return "a term spreads the scores"
     if not 0 < scores.scale < math.inf:
@@ -331,7 +331,7 @@ def _reason(scores: Scores, heads: Sequence[int], times: tuple[int, int]) -> str
 
 
 def _mask_dims(scores: Scores, times: tuple[int, int]) -> tuple[Dim, ...]:
-    """The shape of what is added to the scores, before it is spread to all places."""
+    """Return the shape of the mask before it is expanded to all scores."""
     steps = [step for step in scores.steps if not step.is_factor]
     others = [graphs.dims_of(step.other) or () for step in steps]
     if steps and steps[0].is_mask:
@@ -341,7 +341,7 @@ def _mask_dims(scores: Scores, times: tuple[int, int]) -> tuple[Dim, ...]:
 
 
 def _guards(scores: Scores, keys: ir.Value, padded: frozenset[ir.Value]) -> tuple[ir.Value, ...] | str:
-    """The conditions by which keys have to be filled, or why those at hand do not tell."""
+    """Return the conditions by which keys have to be filled with zeros, or why the masks do not give them."""
     if not scores.masks or not _may_be_padding(keys, padded):
         return ()
     for step in scores.masks:
@@ -352,7 +352,7 @@ def _guards(scores: Scores, keys: ir.Value, padded: frozenset[ir.Value]) -> tupl
 
 
 def _may_be_padding(value: ir.Value, padded: frozenset[ir.Value]) -> bool:
-    """Whether a value depends on a padded input by a way without a selection that gives padding a number."""
+    """Whether a value depends on a padded input without a selection that replaces the padding."""
     waiting, passed = [value], set[ir.Value]()
     while waiting:
         value = waiting.pop()
@@ -369,7 +369,7 @@ def _may_be_padding(value: ir.Value, padded: frozenset[ir.Value]) -> bool:
 
 
 def _ends(value: ir.Value) -> tuple[int, int]:
-    """The last two sizes, which are numbers."""
+    """Return the last two sizes, which are fixed."""
     dims = graphs.dims_of(value)
     assert dims is not None
     rows, columns = dims[-2:]

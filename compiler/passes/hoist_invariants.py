@@ -62,7 +62,7 @@ class HoistInvariants:
             raise RecipeError(f"slots: expected a size, got {self.slots!r}", cure="write the largest bucket")
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """See the module docstring.
+        """Compute values that are the same in every call only once per stream; see the module docstring.
 
         Raises:
             Refused: an input is none, calls give new frames of a cache alone, or nothing is computed of the inputs
@@ -116,7 +116,7 @@ class HoistInvariants:
         return Outcome(done, matched=len(found), rewritten=len(kept), records=(writing.record(states),))
 
     def _named(self, lowered: Lowered, name: str) -> ir.Value:
-        """An input of the recipe's, with rows in front."""
+        """Return the named input of the recipe; refuses one without rows as first axis."""
         value = graphs.inputs_named(lowered.model).get(name)
         held = {state.input for state in lowered.states}
         wrong = {
@@ -136,7 +136,7 @@ class HoistInvariants:
     def _kept(
         self, lowered: Lowered, same: SameEveryCall, value: ir.Value, axes: Mapping[str, PaddedAxis]
     ) -> ir.Value | None:
-        """What is carried so that a value is known: it, or what it is spread from, where that is smaller."""
+        """Return the value to carry so that another is known: itself, or a smaller one that it is expanded from."""
         chosen: ir.Value | None = None
         current: ir.Value | None = value
         while current is not None:
@@ -147,7 +147,7 @@ class HoistInvariants:
         return chosen
 
     def _size(self, lowered: Lowered, value: ir.Value, axes: Mapping[str, PaddedAxis]) -> int | None:
-        """The number of entries in a row of a value; None where rows are not in front, or sizes are computed."""
+        """Return the number of entries per row of a value; None where rows are not first, or sizes are computed."""
         dims, names = graphs.dims_of(value) or (), {graphs.symbol(name) for name in axes}
         if len(dims) < 2 or dims[0] != _rows(lowered):
             return None
@@ -172,7 +172,7 @@ class _Writing:
         self.stands: dict[str, str] = {}
 
     def record(self, states: Sequence[State]) -> dict[str, Any]:
-        """What was written, for the checker: see `compiler.checker.once`."""
+        """Return the record of the rewrite for the checker; see `compiler.checker.once`."""
         given = [str(each.name) for each in self.given]
         *kept, begun = [{"input": each.input, "output": each.output} for each in states]
         return {
@@ -192,7 +192,7 @@ class _Writing:
         }
 
     def write(self, given: Sequence[ir.Value], kept: Sequence[ir.Value]) -> list[State]:
-        """Move what is kept into a branch; the states that carry it."""
+        """Move the computation of kept values into a branch, and return the states that carry them."""
         self.given = given
         begun = self._carried("begun", [self.lowered.batch_axis, 1], ir.DataType.FLOAT)
         states = [self._carried("once", self._slots_of(each), each.dtype) for each in kept]
@@ -221,7 +221,7 @@ class _Writing:
         return [State(str(state.name), str(after.name), None) for state, after in pairs]
 
     def _computed(self, kept: Sequence[ir.Value], states: Sequence[ir.Value], is_new: ir.Value) -> list[ir.Value]:
-        """What the states are in a call in which some row is new: computed for those rows, as before for others."""
+        """Return the kept values in a call with new rows: computed for those rows, carried for the others."""
         nodes = graphs.makers_of(kept)
         copies = {value: self._filled(value) for value in (*self.given, *self._measured(nodes))}
         for node in _reached(self.model, nodes, copies):
@@ -246,12 +246,12 @@ class _Writing:
         return found
 
     def _measured(self, nodes: Iterable[ir.Node]) -> list[ir.Value]:
-        """Other inputs along the axes that are kept: sizes that are read of them are all slots in the branch, too."""
+        """Return other inputs whose sizes along kept axes are read, which are all slots in the branch."""
         read = {each for node in nodes for each in node.inputs}
         return [each for each in self.model.graph.inputs if each in read - set(self.given) and self._places(each)]
 
     def _at_slots(self, value: ir.Value) -> ir.Shape | None:
-        """The shape of a value where inputs are filled up to all slots."""
+        """Return the shape of a value with inputs padded to all slots; None where unknown."""
         dims, all_slots = graphs.dims_of(value), {graphs.symbol(axis): self.slots for axis in self.axes}
         if dims is None:
             return None
@@ -259,7 +259,7 @@ class _Writing:
         return ir.Shape([int(size) if isinstance(size, int) or size.is_number else str(size) for size in sizes])
 
     def _filled(self, value: ir.Value) -> ir.Value:
-        """An input with zeros behind its true length, up to all slots: what lies there is nobody's, and is kept."""
+        """Return an input padded with zeros behind its true length, up to all slots."""
         shape = list(value.shape or ())
         for axis in self._places(value):
             length = graphs.inputs_named(self.model)[self.axes[str(shape[axis])].length_input]
@@ -277,7 +277,7 @@ class _Writing:
         return value
 
     def _cut(self, value: ir.Value, whole: ir.Value) -> ir.Value:
-        """A state as large as what it stands for."""
+        """Return a state sliced to the size of the value that it replaces."""
         for axis in self._places(value):
             name = str((value.shape or ())[axis])
             told, at = next((each, _axis_of(each, name)) for each in self.given if _axis_of(each, name) is not None)
@@ -289,7 +289,7 @@ class _Writing:
         return whole
 
     def _branch(self, name: str, write: Callable[[], list[ir.Value]]) -> ir.Graph:
-        """What is written, as a graph of its own: names are those of the graph around it, and each is there once."""
+        """Return the nodes that a function writes, as a graph of a branch."""
         before = set(self.model.graph)
         results = write()
         nodes = [node for node in self.model.graph if node not in before]
@@ -308,7 +308,7 @@ class _Writing:
         return ir.Value(name=name, shape=state.shape, type=state.type)
 
     def _places(self, value: ir.Value) -> list[int]:
-        """The axes of a value that have buckets, besides the rows."""
+        """Return the axes of a value that have buckets, besides the rows."""
         return [at for at, dim in enumerate(value.shape or ()) if str(dim) in self.axes]
 
     def _slots_of(self, value: ir.Value) -> list[int | str | None]:
@@ -340,12 +340,12 @@ class _Writing:
 
 
 def _axis_of(value: ir.Value, name: str) -> int | None:
-    """Where an input has an axis."""
+    """Return the index of a named axis of an input; None without one."""
     return next((at for at, dim in enumerate(value.shape or ()) if str(dim) == name), None)
 
 
 def _reached(model: ir.Model, nodes: Collection[ir.Node], begun: Iterable[ir.Value]) -> list[ir.Node]:
-    """The nodes, of those given, that are computed from some values, in order."""
+    """Return, in order, the given nodes that depend on some values."""
     reached, found = set(begun), []
     for node in model.graph:
         if node in nodes and reached & set(node.inputs):

@@ -44,7 +44,7 @@ class LegalizeScores:
     sizes: tuple[tuple[str, int], ...] = ()
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Rewrite the graph in place."""
+        """Replace infinite masking constants by the lowest finite number, in place."""
         graphs.infer_shapes(lowered.model)
         nodes = [node for node in ir.traversal.RecursiveGraphIterator(lowered.model.graph) if _is_infinite(node)]
         if not nodes:
@@ -71,7 +71,7 @@ def _is_infinite(node: ir.Node) -> bool:
 
 
 def _bounded(insert: graphs.Inserter, value: ir.Value | None) -> ir.Value:
-    """A value with nothing below the lowest number: where selections choose it the constant itself is another."""
+    """Return a value without entries below the lowest finite number, by changing the constants that it selects."""
     assert value is not None and value.dtype is not None
     if not infinite_constants(value):
         return value

@@ -36,7 +36,7 @@ class LowerClip:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Rewrite the graph in place."""
+        """Rewrite Clip of integers as Max and Min, in place."""
         nodes = ir.traversal.RecursiveGraphIterator(lowered.model.graph)
         found = [node for node in nodes if graphs.is_op(node, "Clip") and node.outputs[0].dtype in WHOLE]
         for node in found:
@@ -44,7 +44,7 @@ class LowerClip:
         return Outcome(lowered, len(found), len(found))
 
     def _write(self, model: ir.Model, node: ir.Node) -> None:
-        """The same node as the last of its bounds, behind the other."""
+        """Write Max and Min for the bounds of a Clip; the node itself becomes the last of them."""
         data, old = node.inputs[0], node.outputs[0]
         assert data is not None
         bounds = zip(("Max", "Min"), [*node.inputs[1:], None, None], strict=False)

@@ -36,7 +36,7 @@ class LowerElu:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Rewrite the graph in place."""
+        """Rewrite Elu as exponentials in graphs with loops, in place."""
         nodes = list(ir.traversal.RecursiveGraphIterator(lowered.model.graph))
         loops = any(graphs.is_op(node, *RECURRENCES, "Loop", "Scan") for node in nodes)
         found = [node for node in nodes if loops and graphs.is_op(node, "Elu")]
@@ -45,7 +45,7 @@ class LowerElu:
         return Outcome(lowered, len(found), len(found))
 
     def _write(self, model: ir.Model, node: ir.Node) -> None:
-        """The same node as a sum of its two halves, in whatever graph it lies."""
+        """Write an Elu as the sum of its positive and negative parts."""
         data, alpha, old = node.inputs[0], node.attributes.pop("alpha", None), node.outputs[0]
         assert data is not None and data.dtype is not None
         kind, insert = data.dtype.numpy(), graphs.Inserter(model, self.name, before=node)

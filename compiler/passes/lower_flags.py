@@ -61,7 +61,7 @@ class LowerFlags:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Rewrite the graph in place."""
+        """Rewrite operators over booleans to work on integers, in place."""
         nodes = ir.traversal.RecursiveGraphIterator(lowered.model.graph)
         found = [(node, kind) for node in nodes for kind in _number_type(node)]
         for node, kind in found:
@@ -69,7 +69,7 @@ class LowerFlags:
         return Outcome(lowered, len(found), len(found))
 
     def _write(self, model: ir.Model, node: ir.Node, kind: ir.DataType) -> None:
-        """The same node over numbers, or as the Cast of a copy where something else comes out of it."""
+        """Write an operator over booleans on integers, with a Cast of the result where its type changes."""
         insert, old = graphs.Inserter(model, self.name, before=node), node.outputs[0]
         operands = list(node.inputs)
         for index in (TRUTH_OPERANDS | COUNT)[node.op_type]:
@@ -93,7 +93,7 @@ class LowerFlags:
 
 
 def _number_type(node: ir.Node) -> Iterator[ir.DataType]:
-    """In which type an operator over truth values is written; none where it stays."""
+    """Yield the integer type in which an operator over booleans is written; nothing where it stays."""
     data = node.inputs[0] if graphs.is_op(node, *TRUTH_OPERANDS, *COUNT) else None
     if data is None:
         return
@@ -106,7 +106,7 @@ def _number_type(node: ir.Node) -> Iterator[ir.DataType]:
 
 
 def _holds_truth(value: ir.Value) -> bool:
-    """Whether whole numbers are truth values, 0 and 1."""
+    """Whether integers are booleans, 0 and 1."""
     maker = value.producer()
     while value.dtype != ir.DataType.BOOL and maker is not None and graphs.is_op(maker, *KEEPING):
         source = maker.inputs[0]
@@ -116,7 +116,7 @@ def _holds_truth(value: ir.Value) -> bool:
 
 
 def _length(value: ir.Value, axis: np.ndarray | None) -> float:
-    """Places along an axis, infinitely many where nobody knows how many."""
+    """Return the size of an axis; infinity where it is unknown."""
     if value.shape is None or axis is None or axis.size != 1:
         return math.inf
     size = value.shape[int(axis.item())]
@@ -124,7 +124,7 @@ def _length(value: ir.Value, axis: np.ndarray | None) -> float:
 
 
 def _as_number(insert: graphs.Inserter, value: ir.Value, kind: ir.DataType) -> ir.Value:
-    """A truth value as 0 or 1; constants stay constants, which parsers want of some operands."""
+    """Return a boolean as 0 or 1; constants stay constants, which some parsers require."""
     array = graphs.array_of(value)
     if array is not None:
         return insert.constant(array.astype(kind.numpy()), f"{value.name}_number")

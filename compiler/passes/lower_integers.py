@@ -41,10 +41,10 @@ class LowerIntegers:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """See the module docstring.
+        """Rewrite products of dequantized values as integer operators of ONNX Runtime.
 
         Raises:
-            InternalError: the lowered graph multiplies by other weights.
+            InternalError: the rewritten graph has other weights.
         """
         model = lowered.model
         products = products_of(model)
@@ -74,7 +74,7 @@ def _refused(products: list[IntegerProduct]) -> tuple[Refusal, ...]:
 
 
 def _write(model: ir.Model, product: IntegerProduct) -> None:
-    """Put the operator in the place of a product and its bias."""
+    """Replace a product and its bias by the integer operator."""
     maker = product.result.producer()
     insert = graphs.Inserter(model, LowerIntegers.name, after=maker, source=graphs.source_of(product.node))
     first, second = (_parameters(insert, factor) for factor in (product.first, product.second))

@@ -35,7 +35,7 @@ class LowerPointwiseConvolutions:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Rewrite the graph in place."""
+        """Rewrite convolutions with kernels of size 1 as products, in place."""
         graphs.infer_shapes(lowered.model)
         count = 0
         for node in graphs.nodes_of(lowered.model):
@@ -50,7 +50,7 @@ class LowerPointwiseConvolutions:
 
 
 def _weights(node: ir.Node) -> np.ndarray | None:
-    """The matrix [inputs, outputs] of a convolution over one place."""
+    """Return the matrix [inputs, outputs] of a convolution with a kernel of size 1; None for other nodes."""
     if not graphs.is_op(node, "Conv") or graphs.int_attribute(node, "group", 1) != 1:
         return None
     weights = graphs.array_of(node.inputs[1])

@@ -81,12 +81,12 @@ class LowerPrecision:
             raise RecipeError(f"headroom: expected 1 or more, got {self.headroom:g}", cure="change the value")
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """See the module docstring.
+        """Choose which nodes run in half precision, and rewrite them; see the module docstring.
 
         Raises:
             Refused: there are no calibration data, or the first call is a graph of its own.
-            RecipeError: a pin fits no node.
-            GateFailed: no choice keeps the figures.
+            RecipeError: a pin matches no node.
+            GateFailed: no choice keeps the required figures.
         """
         calibration = calibration_of(lowered)
         streams = calibration.streams
@@ -130,5 +130,5 @@ class LowerPrecision:
 
 
 def _decibels(share: float) -> str:
-    """Signal over noise as people read it."""
+    """Return a signal-to-noise ratio in decibels as text."""
     return "infinitely many" if share == 0.0 else "no" if math.isinf(share) else f"{decibels(share):.1f}"

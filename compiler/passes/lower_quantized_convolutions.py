@@ -36,7 +36,7 @@ class LowerQuantizedConvolutions:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Rewrite the graph in place."""
+        """Rewrite quantized convolutions with kernels of size 1 as quantized products, in place."""
         graphs.infer_shapes(lowered.model)
         found = [each for each in map(_quantized, graphs.nodes_of(lowered.model)) if each is not None]
         for each in found:

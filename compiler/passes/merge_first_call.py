@@ -49,10 +49,10 @@ class MergeFirstCall:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Compare the two graphs as expressions.
+        """Merge the graph of the first call into that of later calls, after comparing them as expressions.
 
         Raises:
-            Refused: the graphs differ; names the first output and node that do.
+            Refused: the graphs differ; the message names the first different output and node.
         """
         if lowered.first_call is None:
             return Outcome(lowered)
@@ -67,11 +67,11 @@ class MergeFirstCall:
 
 
 def _started(lowered: Lowered, zeros: Collection[str]) -> ir.Model:
-    """The later-call graph with every cache empty; its other states are inputs, of which `_Keys` takes some for zeros.
+    """Return the later-call graph with every cache empty; `_Keys` replaces some of its other states by zeros.
 
     Args:
         lowered: the graph.
-        zeros: states that begin with zeros; a first call, which is given none, has nothing like others.
+        zeros: states that begin with zeros; a first call, which has no states, equals no others.
     """
     model = graphs.clone(lowered.model)
     inputs = graphs.inputs_named(model)
@@ -96,7 +96,7 @@ def _started(lowered: Lowered, zeros: Collection[str]) -> ir.Model:
 
 
 def _canonical(model: ir.Model, lowered: Lowered, zeros: Collection[str] = ()) -> ir.Model:
-    """One spelling for what is cut to as much as there is, for zeros in front of something, and for equal rows."""
+    """Return the graph in canonical form, for slices of everything, for zeros in front, and for equal rows."""
     graphs.infer_shapes(model)
     _pad_instead(model, _zeros_of(model, zeros))
     if lowered.batch_axis is not None:
@@ -114,7 +114,7 @@ def _canonical(model: ir.Model, lowered: Lowered, zeros: Collection[str] = ()) -
 
 
 def _keeps_all(node: ir.Node) -> bool:
-    """Whether a Slice forwards gives as many entries as it is given."""
+    """Whether a forward Slice keeps all entries."""
     view, kept = slice_of(node), node.outputs[0]
     cuts = None if view is None else view.cuts(graphs.integers_of)
     forwards = cuts is not None and all(cut.step == 1 for cut in cuts)
@@ -131,7 +131,7 @@ def _is_empty(value: ir.Value | None, axis: int | None = None) -> bool:
 
 
 def _drop_empty(model: ir.Model) -> None:
-    """Take what has no entries out of concatenations, and read known lengths from nothing."""
+    """Remove empty parts from concatenations, and replace known sizes by constants."""
     for node in list(model.graph):
         insert = graphs.Inserter(model, MergeFirstCall.name, before=node)
         dims = graphs.dims_of(node.inputs[0]) if node.inputs and node.inputs[0] is not None else None
@@ -153,10 +153,10 @@ def _drop_empty(model: ir.Model) -> None:
 
 
 def _require_unread(value: ir.Value) -> None:
-    """Refuse a graph that computes a value with entries from a value without any.
+    """Refuse a graph that computes a value with entries from an empty value.
 
     Raises:
-        Refused: something is; names the node.
+        Refused: there is such a value; the message names its node.
     """
     front, seen = [value], set()
     while front:
@@ -172,7 +172,7 @@ def _require_unread(value: ir.Value) -> None:
 
 
 def _zeros_of(model: ir.Model, names: Collection[str]) -> set[ir.Value]:
-    """What holds zeros alone: these inputs, constants, and what is moved or cut from nothing else.
+    """Return the values that hold zeros alone: these inputs, constants, and values moved or sliced from zeros.
 
     Args:
         model: the graph.
@@ -199,7 +199,7 @@ def _is_zero(array: np.ndarray | None) -> bool:
 
 
 def _pad_instead(model: ir.Model, zeros: Collection[ir.Value]) -> None:
-    """Zeros in front: Concat(zeros, x) is Pad(x)."""
+    """Rewrite Concat(zeros, x) as Pad(x)."""
     for node in list(model.graph):
         if not (graphs.is_op(node, "Concat") and len(node.inputs) == 2 and node.inputs[0] in zeros):
             continue
@@ -229,7 +229,7 @@ class _OneRow:
         self.made: dict[ir.Value, ir.Value] = {}
 
     def serve(self) -> None:
-        """Let operators that broadcast read one row, and repeat it by Expand where it leaves the graph."""
+        """Make operators that broadcast read one row, and expand it at graph outputs."""
         for node in list(self.model.graph):
             if node.op_type in BROADCASTING and node.domain in ("", "ai.onnx"):
                 for at, value in enumerate(node.inputs):
@@ -240,7 +240,7 @@ class _OneRow:
                 self.model.graph.outputs[at] = self._all(value)
 
     def _is_repeated(self, node: ir.Node, value: ir.Value) -> bool:
-        """Whether another operand has all rows where the rows of this one would be."""
+        """Whether another operand has all rows on the axis of this one's equal rows."""
         behind = len(value.shape or ()) - self.equal.axes[value]
         others = [
             graphs.dims_of(each) or () for each in node.inputs if each is not None and each not in self.equal.axes
@@ -248,7 +248,7 @@ class _OneRow:
         return any(len(dims) >= behind and dims[-behind] == self.equal.batch for dims in others)
 
     def _one(self, value: ir.Value, before: ir.Node | None) -> ir.Value:
-        """One row of a value, as a constant or computed of one, in front of who reads it."""
+        """Return one row of a value, as a constant or computed from one row."""
         if value in self.made:
             return self.made[value]
         insert = graphs.Inserter(self.model, MergeFirstCall.name, before=before)
@@ -265,7 +265,7 @@ class _OneRow:
         return self.made[value]
 
     def _all(self, value: ir.Value) -> ir.Value:
-        """A graph output, repeated for the rows of an input."""
+        """Return a graph output expanded to the rows of an input."""
         dims, at = list(value.shape or ()), self.equal.axes[value]
         rows = [(each, (graphs.dims_of(each) or ()).index(self.equal.batch))
                 for each in self.model.graph.inputs
@@ -285,7 +285,7 @@ class _OneRow:
 
 
 def _batch_from_elsewhere(model: ir.Model, value: ir.Value, node: ir.Node) -> None:
-    """Read a leading dimension from another input that has the same one in the same place."""
+    """Read a leading dimension from another input that has the same one on the same axis."""
     own = list(value.shape or ())
     read = graphs.dims_read(node, len(own))
     for candidate in model.graph.inputs:
@@ -327,7 +327,7 @@ class _Keys:
                 self.keys.setdefault(output, _digest(f"{key}#{index}"))
 
     def of(self, value: ir.Value | None) -> str:
-        """The key of a value; constants by content."""
+        """Return the key of a value; constants are compared by content."""
         if value is None:
             return "absent"
         if value not in self.keys:
@@ -350,10 +350,12 @@ class _Keys:
         return _digest(repr((node.domain, node.op_type, attributes, operands)))
 
     def _transposed_key(self, node: ir.Node) -> str:
-        """The key of a value that is another in another order of axes: axes of size 1, as of a single head, have none.
+        """Return the key of a rearranged value by its permutation, ignoring axes of size 1.
+
+        Reshape followed by Transpose has the same key as Transpose followed by Reshape.
 
         Returns:
-            The same for Reshape and then Transpose as for Transpose and then Reshape; empty for any other node.
+            The key; empty for other nodes.
         """
         if node.op_type not in REARRANGING or node.domain not in ("", "ai.onnx"):
             return ""
@@ -376,7 +378,7 @@ class _Keys:
         return value in self.bare or graphs.array_of(value) is not None
 
     def _bare(self, value: ir.Value | None) -> str:
-        """The key of an operand without axes of size 1 in front, which broadcasting adds by itself."""
+        """Return the key of an operand without leading axes of size 1, which broadcasting adds."""
         array = graphs.array_of(value)
         if value is None or array is None:
             return self.of(value) if value is None or value not in self.bare else self.bare[value]
@@ -391,7 +393,7 @@ def _digest(text: str, content: bytes = b"") -> str:
 
 
 def _difference(keys: _Keys, first_keys: _Keys, later: ir.Value, other: ir.Value) -> Refused:
-    """Descend while exactly the same op has differing inputs, to name the deepest difference."""
+    """Return the refusal for two different values, naming the deepest pair of nodes that differ."""
     while True:
         a, b = later.producer(), other.producer()
         if a is None or b is None or (a.op_type, len(a.inputs)) != (b.op_type, len(b.inputs)):

@@ -55,7 +55,7 @@ LOOKED_FOR = "a softmax between two products of data, each operand from one prod
 
 
 def in_plain_form(lowered: Lowered) -> Lowered:
-    """A graph in which attention can be found; it is changed."""
+    """Rewrite a graph so that attention can be found in it, and return it."""
     for each in IN_FRONT:
         lowered = each.apply(lowered).lowered
     infer_settled(lowered.model)
@@ -93,7 +93,7 @@ class MergeKvHeads:
             )
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """See the module docstring.
+        """Merge heads of keys and values into groups; see the module docstring.
 
         Raises:
             Refused: there are no calibration data, the graph is padded, or it has no attention that can be merged.
@@ -110,13 +110,13 @@ class MergeKvHeads:
         return Outcome(lowered, found.matched, len(found.merges), tuple(found.refused), detail=detail)
 
     def merges(self, lowered: Lowered) -> "Merges":
-        """Let the heads of every attention share, one attention after the other.
+        """Merge heads of every attention, one attention after the other.
 
         Args:
-            lowered: its graph is changed; attention is found where it is in plain form.
+            lowered: the graph in plain form; changed.
 
         Raises:
-            Refused: as `apply`.
+            Refused: as `apply` raises it.
         """
         if lowered.is_padded or lowered.parts:
             raise Refused(
@@ -141,7 +141,7 @@ class MergeKvHeads:
         return Merges(merges, len(sites), tuple(refused))
 
     def _sites(self, lowered: Lowered, streams: Sequence[Sequence[Feed]]) -> tuple[list[Site], int, list[Refusal]]:
-        """The attentions that can be merged, how many share already, and what stands against the others."""
+        """Return the attentions to merge, the number that share heads already, and why others are refused."""
         found = find_attentions(lowered.model, lowered.states)
         refused = list(found.refused)
         sites = []
@@ -159,7 +159,7 @@ class MergeKvHeads:
         return sites, found.shared, refused
 
     def _budgets(self, lowered: Lowered, sites: Sequence[Site], streams: Sequence[Sequence[Feed]]) -> list[int]:
-        """How many heads of keys and values each attention keeps."""
+        """Return how many heads of keys and values each attention keeps."""
         if not self.spread:
             return [min(self.groups, site.attention.heads) for site in sites]
         moments = head_moments(lowered, [site.attention for site in sites], streams)
@@ -174,13 +174,13 @@ class MergeKvHeads:
         return best_partition(site.attention.heads, groups, lambda group: self._cost(site, moments, [group]))
 
     def _cost(self, site: Site, moments: HeadMoments, partition: Sequence[Group]) -> float:
-        """What sharing loses of keys plus what it loses of values, as shares of what there is of each."""
+        """Return the summed loss of keys and values by sharing, relative to the energy of each."""
         keys, values = losses_of(site, moments, partition, self.method)
         return keys + values
 
 
 def losses_of(site: Site, moments: HeadMoments, partition: Sequence[Group], method: str) -> tuple[float, float]:
-    """What groups lose of keys, as the queries read them, and of values, as the projection behind does; shares."""
+    """Return the relative losses of keys, as queries read them, and of values, as the output projection reads them."""
     found = []
     readers = (moments.queries, site.value_metrics)
     for of_all, metrics, channels in zip(
@@ -261,7 +261,7 @@ class _Merging:
     streams: Sequence[Sequence[Feed]]
 
     def merge(self) -> Merge:
-        """Write it."""
+        """Merge the heads of one attention."""
         site, method = self.site, METHODS[self.options.method]
         attention: Attention = site.attention
         output = str(attention.output.outputs[0].name)
@@ -299,7 +299,7 @@ class _Merging:
     def _caches(
         self, partition: Sequence[Group], keys: Sequence[Maps], values: Sequence[Maps]
     ) -> dict[str, SharedState]:
-        """What the caches hold, by input."""
+        """Return the maps of the caches' states, by input."""
         attention, found = self.site.attention, {}
         order = np.array([head for group in partition for head in group], np.int64)
         sides = ((attention.key, self.site.key_cache, keys), (attention.value, self.site.value_cache, values))
@@ -314,7 +314,7 @@ class _Merging:
 
 
 def _summary(losses: Sequence[Losses]) -> str:
-    """One line for the report: means over the layers, and the worst."""
+    """Return one line for the report: means over the layers, and the worst one."""
     if not losses:
         return ""
     worst = max(losses, key=lambda each: each.refit)

@@ -43,7 +43,7 @@ class MergeRows:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Rewrite the graph in place."""
+        """Compute row by row on [batch * time, channels] instead of [batch, time, channels], in place."""
         graphs.infer_shapes(lowered.model)
         work = _Merging(lowered.model)
         products = [node for node in graphs.nodes_of(lowered.model) if _is_product(node)]
@@ -69,7 +69,7 @@ class _Merging:
         self.merged = 0
 
     def visit(self, node: ir.Node) -> None:
-        """Compute over rows what the node computes, where it can be."""
+        """Rewrite a node to compute on merged rows, where possible."""
         if _is_product(node):
             operand = self._undone(node)
             self._replace(node, [self._rows_of(node, operand), node.inputs[1]])
@@ -82,7 +82,7 @@ class _Merging:
                 self._replace(node, operands)
 
     def _undone(self, product: ir.Node) -> ir.Value:
-        """What a product reads; codes are turned into rows, so that nothing stands between them and the product."""
+        """Return the operand of a product; a dequantization in front of it is rewritten first."""
         operand = product.inputs[0]
         maker = None if operand is None else operand.producer()
         rows = self._operands(maker) if maker is not None and has_one_grid(maker) else None
@@ -93,7 +93,7 @@ class _Merging:
         return operand
 
     def _rows_of(self, node: ir.Node, value: ir.Value) -> ir.Value:
-        """A value with its leading axes merged, in front of a node that reads it."""
+        """Return a value with its leading axes merged, in front of a node that reads it."""
         if value not in self.rows:
             maker = value.producer()
             source = maker.inputs[0] if maker is not None and graphs.is_op(maker, "Reshape") else value
@@ -106,7 +106,7 @@ class _Merging:
         return self.rows[value]
 
     def _operands(self, node: ir.Node) -> list[ir.Value | None] | None:
-        """What a node reads, over rows; None where it does not work row by row."""
+        """Return a node's operands on merged rows; None where it does not work row by row."""
         shapes = [_mergeable(value) for value in node.outputs]
         if not shapes or any(dims is None for dims in shapes):
             return None
@@ -127,12 +127,12 @@ class _Merging:
         return None if any(a is None and b is not None for a, b in zip(read, node.inputs, strict=True)) else read
 
     def _over_rows(self, node: ir.Node, value: ir.Value | None, leading: tuple[Dim, ...]) -> ir.Value | None:
-        """A value with these leading axes, merged."""
+        """Return a value with merged leading axes, if it has exactly these; else None."""
         dims = None if value is None else _mergeable(value)
         return self._rows_of(node, value) if value is not None and dims and dims[:-1] == leading else None
 
     def _entries(self, node: ir.Node, value: ir.Value, dims: tuple[Dim, ...]) -> ir.Value | None:
-        """An operand that is as large as the result, or spread along the rows."""
+        """Return an operand on merged rows, if it has the result's shape or broadcasts along rows; else None."""
         if graphs.dims_of(value) == dims:
             return self._rows_of(node, value)
         array = graphs.array_of(value)
@@ -143,7 +143,7 @@ class _Merging:
         return graphs.Inserter(self.model, MergeRows.name, before=node).constant(array.reshape(-1), "spread")
 
     def _replace(self, node: ir.Node, operands: Sequence[ir.Value | None]) -> None:
-        """The same operator over rows, and its results in their old shapes for whoever wants them so."""
+        """Replace a node by the same operator on merged rows, with results reshaped for other readers."""
         insert = graphs.Inserter(self.model, MergeRows.name, before=node)
         outputs = [
             ir.Value(name=graphs.fresh_name(self.model.graph, f"{old.name}_merged"), type=old.type)
@@ -165,7 +165,7 @@ class _Merging:
             graphs.take_over(self.model, old, back)
 
     def _reshape(self, node: ir.Node) -> None:
-        """A reshape of what is over rows now reads the rows."""
+        """Make a Reshape read merged rows, where its operand has them."""
         value = node.inputs[0]
         target = _target(graphs.dims_of(node.outputs[0]) or ())
         if value in self.rows and value is not None and target is not None:
@@ -175,14 +175,14 @@ class _Merging:
 
 
 def _is_product(node: ir.Node) -> bool:
-    """A product of something with more than two axes and a constant matrix."""
+    """Whether a node multiplies a value of more than two axes by a constant matrix."""
     if not graphs.is_op(node, "MatMul") or node.inputs[0] is None or _mergeable(node.inputs[0]) is None:
         return False
     return _is_matrix(node.inputs[1]) and _mergeable(node.outputs[0]) is not None
 
 
 def _is_matrix(value: ir.Value | None) -> bool:
-    """Whether a value is a constant matrix, of numbers or of codes that are dequantised."""
+    """Whether a value is a constant matrix, of floats or of dequantized codes."""
     maker = None if value is None else value.producer()
     if maker is not None and graphs.is_op(maker, "DequantizeLinear"):
         value = maker.inputs[0]
@@ -191,7 +191,7 @@ def _is_matrix(value: ir.Value | None) -> bool:
 
 
 def _mergeable(value: ir.Value) -> tuple[Dim, ...] | None:
-    """The sizes of a value with more than two axes that a Reshape can give; None of any other."""
+    """Return the sizes of a value of more than two axes that a Reshape can restore; None for other values."""
     dims = graphs.dims_of(value)
     if dims is None or len(dims) < 3 or _target(dims) is None or not isinstance(dims[-1], int):
         return None
@@ -199,6 +199,6 @@ def _mergeable(value: ir.Value) -> tuple[Dim, ...] | None:
 
 
 def _target(dims: Sequence[Dim]) -> tuple[int, ...] | None:
-    """A shape as a Reshape is told it: -1 for the size that is no number; none may be 0."""
+    """Return a target shape for Reshape, with -1 for the size that is not fixed; None where there is no such shape."""
     sizes = tuple(dim if isinstance(dim, int) else -1 for dim in dims)
     return sizes if sizes.count(-1) <= 1 and 0 not in sizes and sizes else None

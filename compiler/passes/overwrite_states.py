@@ -38,10 +38,10 @@ class OverwriteStates:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """See the module docstring.
+        """Rewrite a graph to write new frames over the oldest ones of its cache; see the module docstring.
 
         Raises:
-            Refused: caches are of another kind, or something is done with cached frames for which their order counts.
+            Refused: caches have another form, or a node depends on the order of cached frames.
         """
         if not lowered.caches:
             return Outcome(lowered)

@@ -104,19 +104,19 @@ class Stacked(StateMap):
     groups: tuple[tuple[str, tuple[str, ...]], ...]
 
     def apply(self, states: Mapping[str, Array]) -> dict[str, Array]:
-        """Map state values by input name."""
+        """Return state values by input name, with the states of each group stacked."""
         members = {name for _, names in self.groups for name in names}
         kept = {name: array for name, array in states.items() if name not in members}
         return kept | {name: np.stack([states[member] for member in names], axis=1) for name, names in self.groups}
 
     @property
     def packed(self) -> Mapping[str, tuple[str, ...]]:
-        """The groups by name."""
+        """Return the members of each group by its name."""
         return dict(self.groups)
 
 
 def _carriers(lowered: Lowered) -> set[str]:
-    """Inputs that an earlier application has packed."""
+    """Return the inputs that an earlier run has packed."""
     return set(lowered.parts)
 
 
@@ -153,21 +153,21 @@ def _pack(model: ir.Model, members: list[State], name: str) -> State:
 
 
 def _initial(members: list[State], rank: int) -> Initial:
-    """The stacked first values of the states of a group; each state has `rank` axes."""
+    """Return the stacked initial values of a group's states; each state has `rank` axes."""
     arrays = [np.asarray(member.initial) for member in members]
     full = [array if array.ndim else array.reshape([1] * rank) for array in arrays]
     return initial_of_array(np.stack(np.broadcast_arrays(*full), axis=1))
 
 
 def _stack(insert: graphs.Inserter, values: list[ir.Value], name: str) -> ir.Value:
-    """[batch, ...] each -> [batch, count, ...]."""
+    """Stack values [batch, ...] to [batch, count, ...]."""
     axis = insert.int64s(1)
     rows = [insert.op("Unsqueeze", [value, axis], name=f"{value.name}_row") for value in values]
     return insert.op("Concat", rows, {"axis": 1}, name=name)
 
 
 def _clean(model: ir.Model, carrier: ir.Value, values: list[ir.Value]) -> tuple[ir.Value, list[ir.Value]]:
-    """If every member is cleaned by the same selection, clean the carrier once instead."""
+    """Clean the packed state once, if the same selection cleans every member."""
     wheres = [readers[0] if len(readers) == 1 else None for readers in map(graphs.consumers_of, values)]
     first = wheres[0]
     same = first is not None and all(
@@ -193,14 +193,14 @@ def _clean(model: ir.Model, carrier: ir.Value, values: list[ir.Value]) -> tuple[
 
 
 def _spans(condition: ir.Value | None, value: ir.Value) -> bool:
-    """Whether a condition has an axis for every axis of a value, so that both can be stacked alike."""
+    """Whether a condition has as many axes as a value, so that both can be stacked alike."""
     if condition is None or condition.shape is None or value.shape is None:
         return False
     return len(condition.shape) == len(value.shape)
 
 
 def _unpack(model: ir.Model, clean: ir.Value, replaced: list[ir.Value]) -> None:
-    """Split the carrier into its members and hand them to the members' readers."""
+    """Split the packed state, and make the members' readers read the parts."""
     producer = clean.producer()
     before = _first_reader(model, replaced) if producer is None else None
     insert = graphs.Inserter(model, PackStates.name, before, after=producer)

@@ -52,10 +52,11 @@ class PadAxes:
 
     @paused()
     def apply(self, lowered: Lowered) -> Outcome:
-        """See the module docstring.
+        """Prove and rewrite a graph for padded axes; see the module docstring.
 
         Raises:
-            Refused: some op has no rule, or its rule does not hold; with node, axis, source line and cure.
+            Refused: an operator has no rule, or its rule does not hold; the message has node, axis, source line and
+                cure.
         """
         if lowered.is_padded or not (lowered.caches or lowered.padded_axes or lowered.batch_axis is not None):
             return Outcome(lowered)
@@ -112,10 +113,10 @@ def _least_lengths(
     limits: Collection[Limit],
     named: Mapping[sympy.Symbol, graphs.Dim],
 ) -> dict[str, int]:
-    """The smallest length per padded axis at which the original means something, and the proof holds from there on.
+    """Return the smallest length per padded axis from which on the original is valid and the proof holds.
 
     Raises:
-        Refused: there is none.
+        Refused: there is no such length.
     """
     start = {axis: int(side is Side.LEFT) for axis, side in axes.sides.items()}
     least = dict(start)
@@ -133,7 +134,7 @@ def _least_lengths(
 
 
 def _sizes(original: ir.Model, derivation: Derivation) -> dict[sympy.Symbol, graphs.Dim]:
-    """What lengths make of the sizes that shape inference does not know, as far as padding has found it."""
+    """Return the sizes, over lengths, of names that shape inference invented, as far as padding determined them."""
     facts = {value.name: fact for value, fact in derivation.facts.items()}
     found: dict[sympy.Symbol, graphs.Dim] = {}
     for value in (output for node in original.graph for output in node.outputs if output.name in facts):
@@ -145,7 +146,7 @@ def _sizes(original: ir.Model, derivation: Derivation) -> dict[sympy.Symbol, gra
 
 
 def _limited(axis: PaddedAxis, most: Mapping[str, Longest]) -> PaddedAxis:
-    """An axis with its largest number of slots, and what limits it."""
+    """Return an axis with its largest number of slots, and what limits it."""
     longest = most.get(axis.axis)
     is_narrower = longest is None or (axis.maximum is not None and axis.maximum <= longest.slots)
     return (
@@ -156,10 +157,10 @@ def _limited(axis: PaddedAxis, most: Mapping[str, Longest]) -> PaddedAxis:
 
 
 def _check_slots(caches: Sequence[CacheAxis], most: Mapping[str, Longest]) -> None:
-    """The slots of caches fit the tables and types of the graph.
+    """Require that the slots of caches fit the tables and types of the graph.
 
     Raises:
-        Refused: a cache has more.
+        Refused: a cache has more slots.
     """
     for cache in caches:
         longest = most.get(cache.axis)
@@ -172,13 +173,13 @@ def _check_slots(caches: Sequence[CacheAxis], most: Mapping[str, Longest]) -> No
 
 
 def derive_tolerantly(lowered: Lowered) -> tuple[Derivation, tuple[dict[str, Any], ...]]:
-    """Derive a refused graph as far as possible, for explanations; the graph is left half written.
+    """Derive facts of a refused graph as far as possible, for explanations; the graph is left half rewritten.
 
     Returns:
         The derivation, refusals in it, and the records of all nodes that were judged.
 
     Raises:
-        Refused: what is asked for does not fit the graph's inputs, so that nothing can be derived.
+        Refused: the axes do not fit the graph's inputs, so that nothing can be derived.
     """
     axes = _axes(lowered)
     infer_settled(lowered.model, axes.behind)
@@ -195,7 +196,7 @@ def derive_tolerantly(lowered: Lowered) -> tuple[Derivation, tuple[dict[str, Any
 
 
 def _meaningless(model: ir.Model, axes: Axes) -> list[Refused]:
-    """Why a graph has no meaning at any length; empty where it has one."""
+    """Return the refusal of a graph that is valid at no length; empty for other graphs."""
     try:
         needs_of_graph(model, axes.batch, axes.sides)
     except Refused as refused:
@@ -214,7 +215,7 @@ class RightAligned(StateMap):
     frames: tuple[tuple[str, int, int], ...]
 
     def apply(self, states: Mapping[str, Array]) -> dict[str, Array]:
-        """Map state values by input name."""
+        """Return state values by input name, right-aligned in their slots."""
         moved = {name: right_aligned(states[name], axis, slots) for name, axis, slots in self.frames}
         return {**states, **moved}
 
@@ -227,7 +228,7 @@ def _places_of_frames(lowered: Lowered) -> Iterator[tuple[str, int, int]]:
 
 
 def _carried(lowered: Lowered) -> Iterator[dict[str, Any]]:
-    """The states along caches, for the certificate: where they lie, and how many frames are counted after a call."""
+    """Yield the states along caches for the certificate: names, axis, slots and added frames."""
     for state in lowered.states:
         cache = lowered.cache_of(state)
         if cache is not None:
@@ -237,14 +238,14 @@ def _carried(lowered: Lowered) -> Iterator[dict[str, Any]]:
 
 
 def _replaced(lowered: Lowered) -> Iterator[dict[str, str]]:
-    """The other states, for the certificate."""
+    """Yield the other states, for the certificate."""
     for state in lowered.states:
         if lowered.cache_of(state) is None:
             yield {"input": state.input, "output": state.output}
 
 
 def _axes(lowered: Lowered) -> Axes:
-    """What is tracked. Caches are cleaned at the input: their padding is zero in the states that leave, too.
+    """Return the tracked axes; caches are cleaned at the input, so that returned states have zero padding.
 
     Raises:
         Refused: a cache is of a kind that this pass cannot lower.
@@ -264,14 +265,14 @@ def _axes(lowered: Lowered) -> Axes:
 
 
 def _check_opset(model: ir.Model) -> None:
-    """What padding writes needs operators that older sets do not have."""
+    """Require an operator set that has the operators that padding writes."""
     opset = model.graph.opset_imports.get("", OLDEST_OPSET)
     if opset < OLDEST_OPSET:
         raise Refused(f"the graph is of operator set {opset}", cure=f"export it with opset {OLDEST_OPSET} or newer")
 
 
 def _check_axes(model: ir.Model, axes: Axes) -> None:
-    """Every tracked axis is a dimension of an input by itself, so that its size can be read."""
+    """Require that every tracked axis is a dimension of an input by itself, so that its size can be read."""
     single = {str(dim) for value in model.graph.inputs for dim in graphs.dims_of(value) or ()}
     for axis in axes.sides:
         if axis not in single:
@@ -283,7 +284,7 @@ def _check_axes(model: ir.Model, axes: Axes) -> None:
 
 
 def _freeze(model: ir.Model, caches: Sequence[CacheAxis]) -> None:
-    """Write the slots into the input shapes and let all other shapes follow."""
+    """Write the number of slots into the input shapes, and infer all other shapes."""
     slots = {graphs.symbol(cache.axis): cache.slots for cache in caches}
     for value in model.graph.inputs:
         dims = graphs.dims_of(value) or ()

@@ -42,7 +42,7 @@ class ProjectPositions:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Fold until no consumer of a lookup is a row-wise function of constants."""
+        """Fold nodes after table lookups into the tables, until no reader is a row-wise function of constants."""
         model, matched, rewritten = lowered.model, 0, 0
         lookups = [node for node in graphs.nodes_of(model) if _is_lookup(node)]
         while lookups:  # every fold leaves one node less between a lookup and the end of the graph
@@ -60,7 +60,7 @@ class ProjectPositions:
 
 
 def _is_lookup(node: ir.Node) -> bool:
-    """A constant matrix [rows, channels] whose rows are gathered by computed indices."""
+    """Whether a node looks up rows of a constant matrix [rows, channels] by computed indices."""
     if not graphs.is_op(node, "Gather"):
         return False
     table, index = graphs.array_of(node.inputs[0]), graphs.array_of(node.inputs[1])
@@ -69,7 +69,7 @@ def _is_lookup(node: ir.Node) -> bool:
 
 
 def _fold(model: ir.Model, lookup: ir.Node, consumer: ir.Node) -> ir.Node | None:
-    """The lookup of the table after `consumer`, or None when `consumer` is not a row-wise function of it alone."""
+    """Return a lookup in the table after `consumer`; None when `consumer` is not a row-wise function of it alone."""
     table = graphs.array_of(lookup.inputs[0])
     rows = lookup.outputs[0]
     assert table is not None
@@ -103,5 +103,5 @@ def _fold(model: ir.Model, lookup: ir.Node, consumer: ir.Node) -> ir.Node | None
 
 
 def _is_rowwise(consumer: ir.Node, rows: ir.Value) -> bool:
-    """Whether the rule table calls the op pointwise along the rows, with everything else constant."""
+    """Whether the rule table calls the node pointwise along the rows, with all other operands constant."""
     return pointwise_axes(consumer, {i: 1 for i, value in enumerate(consumer.inputs) if value is rows}) == (1,)

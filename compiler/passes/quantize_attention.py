@@ -51,11 +51,11 @@ class QuantizeAttention:
     expensive: ClassVar[bool] = True
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """See the module docstring.
+        """Quantize the operands of attention products with caches; see the module docstring.
 
         Raises:
             Refused: there are no calibration data, or the first call is a graph of its own.
-            DataError: the calibration data show nothing of some value.
+            DataError: the calibration data never exercise a value.
         """
         graphs.infer_shapes(lowered.model)
         products = cached_products(lowered)
@@ -80,7 +80,7 @@ class QuantizeAttention:
         return Outcome(lowered, len(products), refused=_left(products, frozenset(), missed))
 
     def _misses(self, exact: Lowered, rounded: Lowered, calibration: Calibration) -> tuple[float, str | None]:
-        """The largest noise over signal of an output, and which figure is missed, if one is."""
+        """Return the largest noise-to-signal ratio of an output, and which limit is missed, or None."""
         noise = noise_between(exact, rounded, calibration.streams)
         name = max(exact.data_outputs, key=lambda each: noise[each])
         if decibels(noise[name]) < self.sqnr_db:
@@ -94,7 +94,7 @@ class QuantizeAttention:
 
 
 def _write(model: ir.Model, products: Iterable[CachedProduct], names: frozenset[str], grids: Grids) -> None:
-    """Round the operands of the named products; an operand of several once."""
+    """Quantize the operands of the named products; a shared operand once."""
     writer = Writer(model, QuantizeAttention.name, CPU, {})
     for product in products:
         if str(product.node.name) in names:

@@ -55,7 +55,7 @@ class QuantizeDynamic:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """See the module docstring.
+        """Quantize products with scales per token at run time; see the module docstring.
 
         Raises:
             Refused: rows would depend on each other.
@@ -85,7 +85,7 @@ class _Tokens:
         self.zero: Array = np.array(0, np.int8) if placement.signed else np.array(128, np.uint8)
 
     def write(self, layer: WeightedLayer) -> None:
-        """Put the quantised form in the place of a product."""
+        """Replace a product by its quantized form."""
         weights = quantize_weights(layer.weights, layer.weight_axis)
         codes, scale = self._coded(layer.data)
         insert = graphs.Inserter(self.model, QuantizeDynamic.name, before=layer.node)
@@ -102,7 +102,7 @@ class _Tokens:
         graphs.take_over(self.model, layer.node.outputs[0], result)
 
     def _coded(self, value: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """Codes and scale per token."""
+        """Return codes and scale of each token."""
         if value not in self.codes:
             insert = graphs.Inserter.behind(self.model, QuantizeDynamic.name, value)
             shape = list(value.shape or ())

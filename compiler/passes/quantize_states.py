@@ -61,10 +61,10 @@ class QuantizeStates:
             raise RecipeError(f"headroom: expected 1 or more, got {self.headroom:g}", cure="change the value")
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """See the module docstring.
+        """Store caches as 8-bit codes; see the module docstring.
 
         Raises:
-            Refused: there are no calibration data, the graph is not padded, or an output is further off than allowed.
+            Refused: there are no calibration data, the graph is not padded, or an output's error exceeds the limit.
             DataError: the calibration data leave a cache empty.
         """
         cached = [state for state in lowered.states if lowered.cache_of(state) is not None]
@@ -108,7 +108,7 @@ class QuantizeStates:
 def _grids(
     lowered: Lowered, states: Sequence[State], streams: Sequence[Sequence[Feed]], headroom: float
 ) -> Mapping[str, Codes]:
-    """The grid of every state, by its input."""
+    """Return the grid of every state, by its input."""
     largest: dict[str, Array] = {state.input: np.zeros(1, np.float32) for state in states}
     for call in run_streams(lowered, streams):
         for state in states:
@@ -127,11 +127,11 @@ def _grids(
 
 
 def grid_of(largest: Array, headroom: float = 1.0) -> Codes:
-    """The grid with the least noise of those with a scale per entry of one axis.
+    """Return the grid of least noise, with one scale or a scale per entry of one axis.
 
     Args:
-        largest: magnitudes, with 1 where they hold for all entries of an axis.
-        headroom: how many times larger a value may become.
+        largest: largest magnitudes, with size 1 on axes that share them.
+        headroom: factor by which a value may exceed them.
     """
     axes = [at for at, size in enumerate(largest.shape) if size > 1]
     by_axis = {at: largest.max(axis=tuple(other for other in range(largest.ndim) if other != at)) for at in axes}
@@ -144,7 +144,7 @@ def grid_of(largest: Array, headroom: float = 1.0) -> Codes:
 
 
 def _write(model: ir.Model, state: State, grid: Codes) -> None:
-    """Let a state come in and leave as codes."""
+    """Rewrite a state to enter and leave the graph as codes."""
     value, left = graphs.inputs_named(model)[state.input], graphs.outputs_named(model)[state.output]
     readers = graphs.consumers_of(value)
     attributes = {"axis": grid.axis} if grid.scales.ndim else {}
@@ -171,5 +171,5 @@ def _write(model: ir.Model, state: State, grid: Codes) -> None:
 
 
 def _bytes_of(value: ir.Value) -> int:
-    """The bytes of a row of a float32 state."""
+    """Return the number of bytes in a row of a float32 state."""
     return 4 * math.prod(size for size in list(value.shape or ())[1:] if isinstance(size, int))

@@ -57,12 +57,12 @@ class QuantizeStatic:
     expensive: ClassVar[bool] = True
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """See the module docstring.
+        """Quantize layers with calibrated scales; see the module docstring.
 
         Raises:
             Refused: there are no calibration data, the first call is a graph of its own, no choice satisfies the task,
                 or rows would depend on each other.
-            DataError: the calibration data show nothing of some value.
+            DataError: the calibration data never exercise a value.
         """
         check_pins(self.pins)
         graphs.infer_shapes(lowered.model)
@@ -100,7 +100,7 @@ class QuantizeStatic:
 
 
 def _words(chosen: Chosen) -> str:
-    """How far off the task is; where layers were ranked for it, what those on integers lose."""
+    """Return the distance of the task as text, with the losses of quantized layers where they were ranked."""
     if chosen.distance is None:
         return ""
     said = f", task {chosen.distance:.4f} from the original's in {chosen.evaluations} evaluations"
@@ -113,16 +113,16 @@ def _words(chosen: Chosen) -> str:
 
 
 def _write(lowered: Lowered, names: frozenset[str], placement: Placement, plans: Mapping[str, Plan]) -> None:
-    """Put quantised forms in the place of the named layers."""
+    """Replace the named layers by their quantized forms."""
     layers = [layer for layer in find_layers(lowered.model) if layer.name in names]
     Writer(lowered.model, QuantizeStatic.name, placement, plans).write(layers)
 
 
 def check_pins(pins: tuple[str, ...]) -> None:
-    """Refuse pins that name nothing.
+    """Refuse unknown pins.
 
     Raises:
-        Refused: says what is known.
+        Refused: a pin is unknown; the message lists the known ones.
     """
     for pin in pins:
         if pin not in PINS:

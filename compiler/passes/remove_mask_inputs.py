@@ -52,10 +52,10 @@ class RemoveMaskInputs:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """See the module docstring.
+        """Remove the inputs that mask padding, and the masks computed from them; see the module docstring.
 
         Raises:
-            Refused: such an input is the only one with its axes, so its shape cannot be made from another.
+            Refused: such an input is the only one with its axes, so that no other shape gives it.
         """
         if not lowered.padded_axes and not lowered.caches:
             return Outcome(lowered)
@@ -65,7 +65,7 @@ class RemoveMaskInputs:
 
 
 def _folded(model: ir.Model, axes: Sequence[PaddedAxis]) -> int:
-    """Take the masks and lengths of these axes out of a graph; the number of nodes changed."""
+    """Remove the mask and length inputs of these axes from a graph; return the number of changed nodes."""
     inputs = graphs.inputs_named(model)
     filled: dict[ir.Value, Dim] = {}
     for axis in axes:
@@ -91,7 +91,7 @@ class _Folding:
         self.derived = self._derived()
 
     def _derived(self) -> dict[ir.Value, np.ndarray]:
-        """What follows from masks and lengths alone, or compares sizes, and holds one number for all lengths."""
+        """Return values that depend on masks and lengths alone, or compare sizes, and are one number at all lengths."""
         fed: set[ir.Value] = set(self.filled)
         alone: set[ir.Value] = set(self.filled)
         wanted: list[ir.Value] = []
@@ -112,7 +112,7 @@ class _Folding:
         return uniform_values(wanted, self.filled)
 
     def run(self) -> int:
-        """Take every mask and length out; the number of nodes changed."""
+        """Remove every mask and length input; return the number of changed nodes."""
         changed = 0
         for node in graphs.nodes_of(self.model):
             known = False
@@ -142,13 +142,13 @@ class _Folding:
         return changed + len(self.filled)
 
     def _is_read_by_others(self, value: ir.Value) -> bool:
-        """Whether something reads a value that is not known itself."""
+        """Whether a node whose result is not a known number reads a value."""
         known = self.uniform.keys() | self.empty
         readers = graphs.consumers_of(value)
         return any(output not in known for node in readers for output in node.outputs)
 
     def _number(self, value: ir.Value | None) -> np.ndarray | None:
-        """The one number a value holds everywhere, or None."""
+        """Return the number that a value holds everywhere; None where it is unknown or varies."""
         if value in self.uniform:
             return self.uniform[value]
         array = graphs.array_of(value)
@@ -174,7 +174,7 @@ class _Folding:
         return evaluate_node(node, known)[0].reshape(()) if node.op_type in OF_POSITIONS else None
 
     def _is_neutral(self, node: ir.Node) -> bool:
-        """Let readers of a node that changes nothing read its operand."""
+        """Make readers of a node that changes nothing read its operand; return whether the node is one."""
         kept = self._kept(node)
         if kept is None or node.outputs[0].is_graph_output():
             return False
@@ -192,7 +192,7 @@ class _Folding:
         return True
 
     def _is_count(self, node: ir.Node) -> bool:
-        """Let readers of a sum of equal numbers, as of a mask along its frames, read the number times the size."""
+        """Replace a sum of equal numbers, as of a mask over frames, by number times size; return whether it is one."""
         output = node.outputs[0]
         number = self._number(node.inputs[0]) if graphs.is_op(node, "ReduceSum") and node.inputs[0] else None
         dims = graphs.dims_of(node.inputs[0]) if node.inputs[0] is not None else None
@@ -215,7 +215,7 @@ class _Folding:
         return True
 
     def _kept(self, node: ir.Node) -> ir.Value | None:
-        """The operand that the node passes on."""
+        """Return the operand that a node passes on unchanged; None for other nodes."""
         if graphs.is_op(node, "ScatterND", "ScatterElements") and node.inputs[1] in self.empty:
             return node.inputs[0]
         numbers = [self._number(value) if value in self.uniform else None for value in node.inputs]
@@ -231,7 +231,7 @@ class _Folding:
         return None
 
     def _materialise_where_known(self, value: ir.Value) -> int:
-        """A tensor of the one number, where the shape follows from inputs that stay; how many nodes that changes."""
+        """Write a value as its constant, where its shape depends on remaining inputs; return how many nodes changed."""
         dims = graphs.dims_of(value)
         known = {symbol for at in self._axes_left() for symbol in [graphs.symbol(at)]}
         if dims is None or any(not symbols_of(dim) <= known for dim in dims) or value.is_graph_output():
@@ -240,7 +240,7 @@ class _Folding:
         return 1
 
     def _axes_left(self) -> dict[str, tuple[ir.Value, int]]:
-        """An input that stays, and a dimension of it, by the name of an axis."""
+        """Return, by axis name, a remaining input and its dimension."""
         found: dict[str, tuple[ir.Value, int]] = {}
         for value in self.model.graph.inputs:
             if value not in self.filled:
@@ -250,7 +250,7 @@ class _Folding:
         return found
 
     def _materialise(self, value: ir.Value) -> None:
-        """A tensor of the one number, shaped from what is left of the graph."""
+        """Write a value as its constant, expanded to a shape computed from the remaining graph."""
         readers = list(value.uses())
         insert = graphs.Inserter(self.model, RemoveMaskInputs.name, before=next(iter(self.model.graph)))
         shape = self._shape(insert, value)
@@ -271,9 +271,9 @@ class _Folding:
             self._count_the_longest(spread, single)
 
     def _count_the_longest(self, lengths: ir.Value, single: ir.Value) -> None:
-        """Let the longest of the lengths, or of what is computed of them, be that of the one row that there is.
+        """Replace the maximum of lengths, or of values computed from them, by the length of the only row.
 
-        A mask is often made of as many entries as `lengths.max()` says: of one unpadded row those are its own.
+        A mask often has `lengths.max()` entries: of one unpadded row those are its own.
         """
         alike = {lengths: single}
         for node in graphs.nodes_of(self.model):
@@ -301,10 +301,10 @@ class _Folding:
         return insert.op("Concat", sizes, {"axis": 0}, name=f"{value.name}_shape", dtype=ir.DataType.INT64)
 
     def _size(self, insert: graphs.Inserter, value: ir.Value, dim: Dim) -> ir.Value:
-        """A size, int64 [1].
+        """Return a size as a value, int64 [1].
 
         Raises:
-            Refused: no other input has its axes.
+            Refused: no other input has the axes of the size.
         """
         if isinstance(dim, int):
             return insert.int64s(dim)
@@ -328,7 +328,7 @@ class _Folding:
 
 
 def _is_single(value: ir.Value | None) -> bool:
-    """Whether a value is one number, which stands for all where it meets a row of equal ones."""
+    """Whether a value is a single number, which broadcasts to a row of equal ones."""
     return value is not None and graphs.dims_of(value) in ((), (1,))
 
 

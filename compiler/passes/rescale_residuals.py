@@ -58,7 +58,7 @@ class RescaleResiduals:
     headroom: float = 2.0
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """See the module docstring.
+        """Divide residual streams that exceed half precision by a power of two; see the module docstring.
 
         Raises:
             Refused: there are no calibration data, or the first call is a graph of its own.
@@ -103,7 +103,7 @@ class _SharedScale:
         self._grow()
 
     def rescale(self) -> int:
-        """Write the scale into constants; the binary logarithm of what values are divided by."""
+        """Write the scale into constants; return the binary logarithm of the divisor."""
         largest = max(self.magnitudes.get(str(value.name), 0.0) for value in self.values)
         power = math.ceil(math.log2(largest / self.limit))
         for node, index, sign in sorted(self.constants, key=lambda each: (str(each[0].name), each[1])):
@@ -134,7 +134,7 @@ class _SharedScale:
                 self._stop(value, "it is an output of the graph", value.producer())
 
     def _towards_makers(self, value: ir.Value) -> list[ir.Value]:
-        """Values in front that must be scaled with this one; constants that take the scale in are noted."""
+        """Return the operands that must be scaled with a value; records constants that absorb the scale."""
         node = value.producer()
         if node is None:
             return self._stop(value, "it is an input of the graph", None)
@@ -158,7 +158,7 @@ class _SharedScale:
         return self._stop(value, f"{node.op_type} cannot take a scale in", node)
 
     def _towards_readers(self, value: ir.Value, node: ir.Node) -> list[ir.Value]:
-        """Values behind that are scaled with this one."""
+        """Return the results that are scaled with a value."""
         first = node.inputs[0] is value
         if graphs.is_op(node, *SUMS) and not (node.op_type == "Where" and first):
             return list(node.outputs)
@@ -179,7 +179,7 @@ class _SharedScale:
         return self._stop(value, f"{node.op_type} reads it and is not homogeneous", node)
 
     def _operands(self, node: ir.Node, indices: range) -> list[ir.Value]:
-        """Operands that join the group; constant ones are scaled."""
+        """Return the operands that join the group; constants among them are scaled."""
         joining = []
         for index in indices:
             value = node.inputs[index]
@@ -188,7 +188,7 @@ class _SharedScale:
         return joining
 
     def _note(self, node: ir.Node, index: int, sign: int) -> bool:
-        """Whether an operand is a constant, which is then scaled."""
+        """Whether an operand is a constant, which is then recorded to be scaled."""
         if graphs.array_of(node.inputs[index]) is None:
             return False
         self.constants.add((node, index, sign))

@@ -65,10 +65,10 @@ class SelectStates:
                 raise RecipeError(f"{field.name}: expected a number above 0, got {value!r}", cure="change the value")
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Replace caches by what is cheaper to carry.
+        """Replace caches by values that are cheaper to carry.
 
         Raises:
-            Refused: a cache axis is of a kind that is not lowered yet, or not even the smallest
+            Refused: a cache axis is of an unsupported kind, or not even the smallest
                 states fit the memory.
         """
         if len(lowered.caches) > 1 and self.memory_mb is not None:
@@ -85,7 +85,7 @@ class SelectStates:
         return made
 
     def _choose(self, lowered: Lowered, along: CacheAxis) -> Outcome:
-        """Choose states of the caches along one axis; caches along other axes are states without a choice."""
+        """Choose states for the caches along one axis; other caches are left as they are."""
         graphs.infer_shapes(lowered.model)
         caches, refused = find_caches(lowered, along)
         fixed = _fixed_bytes(lowered, caches)
@@ -112,7 +112,7 @@ class SelectStates:
 
     @property
     def _room(self) -> int:
-        """Bytes that the states of one stream may hold."""
+        """Return the number of bytes that the states of one stream may occupy."""
         assert self.memory_mb is not None
         return round(MEGA * self.memory_mb)
 
@@ -126,7 +126,7 @@ class SelectStates:
 
 
 def _together(one: Outcome, other: Outcome) -> Outcome:
-    """What was done along one axis after another."""
+    """Return the combined outcome of two axes."""
     return Outcome(
         other.lowered,
         one.matched + other.matched,
@@ -137,7 +137,7 @@ def _together(one: Outcome, other: Outcome) -> Outcome:
 
 
 def _fixed_bytes(lowered: Lowered, caches: tuple[Cache, ...]) -> int:
-    """Bytes of the states of one stream that the pass has no say in."""
+    """Return the bytes of the states of one stream that are not chosen by the pass."""
     chosen = {cache.state.input for cache in caches}
     sizes = {cache.axis: cache.slots for cache in lowered.caches}
     inputs = graphs.inputs_named(lowered.model)

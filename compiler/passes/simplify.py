@@ -55,7 +55,7 @@ class Simplify:
     rounds: int = 4
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Simplify the graph and, while there is one, the graph of the first call."""
+        """Simplify the graph and, where there is one, the graph of the first call."""
         done = [simplify_model(model, self.rounds) for model in lowered.models]
         removed = sum(each.changes for each in done)
         refused = tuple(refusal for each in done for refusal in each.refused)
@@ -63,7 +63,7 @@ class Simplify:
 
 
 def simplify_model(model: ir.Model, rounds: int = 4) -> Rounds:
-    """Simplify in place; how many nodes and initializers went away or changed."""
+    """Simplify a graph in place; return the rounds, with the number of removed or changed nodes and initializers."""
     start, before = _text(model), _size(model)
     graphs.recount_names(model.graph)
     if model.functions:
@@ -82,14 +82,14 @@ def simplify_model(model: ir.Model, rounds: int = 4) -> Rounds:
 
 
 def sweep(model: ir.Model) -> int:
-    """Visit every node once, operands first, so that a rule sees what the rules before it have made; the changes."""
+    """Apply the rules to every node once, operands first; return the number of changes."""
     numbers: Numbers = {}
     kept: dict[Key, ir.Node] = {}
     return sum(_visit(Candidate(model, node, Simplify.name, numbers), kept) for node in graphs.nodes_of(model))
 
 
 def _visit(candidate: Candidate, kept: dict[Key, ir.Node]) -> bool:
-    """Fold a node, express it by something simpler, or share an equal one; whether anything changed."""
+    """Fold a node, replace it by a simpler one, or by an equal one; return whether anything changed."""
     node = candidate.node
     if not any(output.uses() or output.is_graph_output() for output in node.outputs):
         return False
@@ -120,7 +120,7 @@ def _take_over(candidate: Candidate, old: Sequence[ir.Value], new: Sequence[ir.V
 
 
 def _text(model: ir.Model) -> str:
-    """Structure as text, weights by name and shape only."""
+    """Return a graph's structure as text, with weights by name only."""
     lines = [
         f"{node.op_type}({[v and v.name for v in node.inputs]}) -> {[v.name for v in node.outputs]}"
         for node in model.graph

@@ -55,7 +55,7 @@ class SinkTransposes:
     turns_states: bool = True
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Rewrite the graph in place."""
+        """Move transposes towards the outputs, and transpose states where allowed; in place."""
         model = lowered.model
         graphs.infer_shapes(model)
         matched = sum(order_of(node) is not None for node in model.graph)
@@ -72,10 +72,10 @@ class SinkTransposes:
 
 
 def _sunk(model: ir.Model) -> Rounds:
-    """Move transposes until none can be; shapes are known.
+    """Move transposes until none can be moved further; shapes are known.
 
-    No move adds to the entries that are transposed in a call (`_entries`). One that takes none away brings them nearer
-    to the end, over an operator that works entry by entry, or shortens a chain of transposes: so the moves end.
+    No move adds to the entries that are transposed in a call (`_entries`). A move that removes none brings them nearer
+    to the end, over an elementwise operator, or shortens a chain of transposes: so the moves end.
     """
 
     def change() -> int:
@@ -89,7 +89,7 @@ def _sunk(model: ir.Model) -> Rounds:
 
 
 def _join(model: ir.Model, node: ir.Node) -> bool:
-    """Two transposes, one behind the other, as one or none."""
+    """Merge two consecutive transposes into one or none; return whether there were two."""
     permutation, value = order_of(node), node.inputs[0] if node.inputs else None
     first = None if value is None else value.producer()
     before = order_of(first)
@@ -108,7 +108,7 @@ def _join(model: ir.Model, node: ir.Node) -> bool:
 
 
 def _forget(model: ir.Model, node: ir.Node) -> None:
-    """Remove a node that nothing reads any more, and the transposes that it alone has read."""
+    """Remove an unread node, with the transposes that it alone has read."""
     makers = [maker for value in node.inputs if value is not None and (maker := value.producer()) is not None]
     model.graph.remove(node, safe=True)
     for maker in dict.fromkeys(makers):
@@ -120,7 +120,7 @@ def _forget(model: ir.Model, node: ir.Node) -> None:
 def _transposed(
     model: ir.Model, behind: ir.Node, source: ir.Value, permutation: Permutation, old: ir.Value
 ) -> ir.Value:
-    """A transpose right behind a node, in the place of a value."""
+    """Return a transpose right behind a node, in place of a value."""
     insert = graphs.Inserter(model, SinkTransposes.name, after=behind)
     transposed = insert.op("Transpose", [source], {"perm": permutation}, name=f"{old.name}_turned", dtype=old.dtype)
     transposed.shape = old.shape
@@ -128,7 +128,7 @@ def _transposed(
 
 
 def _sink(model: ir.Model, node: ir.Node) -> bool:
-    """Compute in the order in front of the transposes, and transpose what comes of it."""
+    """Move transposes from the operands of a node to its result; return whether that was possible."""
     if not graphs.is_op(node, *ALONG_AN_AXIS, *OF_ALIKE_SHAPES):
         return False
     permutation = next(
@@ -157,7 +157,7 @@ def _sink(model: ir.Model, node: ir.Node) -> bool:
 
 
 def _meet(model: ir.Model, transposed: ir.Value) -> None:
-    """Let what reads a transposed Concat have what `_saved_behind` has promised it."""
+    """Merge a transposed Concat with the transposes and slices that read it, as `_saved_behind` assumed."""
     for reader in graphs.consumers_of(transposed):
         _join(model, reader)
     left = graphs.only_reader(transposed)
@@ -166,14 +166,14 @@ def _meet(model: ir.Model, transposed: ir.Value) -> None:
 
 
 def _before(model: ir.Model, old: ir.Value, permutation: Permutation) -> ir.Value:
-    """What a value is in front of its transpose."""
+    """Return a new value with the type of another and its shape before the transpose."""
     assert old.shape is not None
     shape = ir.Shape([old.shape[at] for at in np.argsort(permutation)])
     return ir.Value(name=graphs.fresh_name(model.graph, f"{old.name}_before"), type=old.type, shape=shape)
 
 
 def _operands(model: ir.Model, node: ir.Node, permutation: Permutation) -> list[ir.Value | None] | None:
-    """The operands in front of their transposes; None if these differ, or more would be transposed behind the node."""
+    """Return the operands before their transposes; None if these differ, or the move would transpose more."""
     insert = graphs.Inserter(model, SinkTransposes.name, before=node)
     if graphs.is_op(node, "Slice"):
         view, axes = slice_of(node), _axes_of(node)
@@ -198,20 +198,20 @@ def _operands(model: ir.Model, node: ir.Node, permutation: Permutation) -> list[
 
 
 def _transposed_part(insert: graphs.Inserter, value: ir.Value, back: Permutation) -> ir.Value:
-    """A part of a Concat as it is in front of the transpose of the other parts."""
+    """Return a part of a Concat, transposed to the order of the other parts before their transpose."""
     transposed = insert.op("Transpose", [value], {"perm": back}, name=f"{value.name}_turned", dtype=value.dtype)
     transposed.shape = None if value.shape is None else ir.Shape([value.shape[at] for at in back])
     return transposed
 
 
 def _axes_of(node: ir.Node) -> tuple[int, ...] | None:
-    """The axes of a Slice, where they are known."""
+    """Return the axes of a Slice; None where they are unknown."""
     view = slice_of(node)
     return None if view is None else view.axes_cut(graphs.integers_of)
 
 
 def _spread(insert: graphs.Inserter, value: ir.Value, permutation: Permutation) -> ir.Value:
-    """A constant as it is spread over values in front of their transpose."""
+    """Return a constant permuted to broadcast to values before their transpose."""
     array = graphs.array_of(value)
     assert array is not None
     if array.size == 1:
@@ -221,7 +221,7 @@ def _spread(insert: graphs.Inserter, value: ir.Value, permutation: Permutation) 
 
 
 def _saved_behind(node: ir.Node, permutation: Permutation) -> int:
-    """How many fewer entries are transposed behind a Concat, if it works in the order in front of the transposes.
+    """Return how many fewer entries are transposed if a Concat works in the order before the transposes.
 
     A transpose of its result back into that order is then removed. Every other reader needs a transpose of the result;
     a Slice that is the only one needs a transpose of its part alone, as it works in that order, too.
@@ -243,12 +243,12 @@ def _saved_behind(node: ir.Node, permutation: Permutation) -> int:
 
 
 def _entries(values: Collection[ir.Value]) -> int:
-    """Entries of some values; sizes that are no numbers count as `OF_A_NAME`."""
+    """Return the number of entries of values; unknown sizes count as `OF_A_NAME`."""
     return sum(math.prod(map(_number, graphs.dims_of(value) or ())) for value in values)
 
 
 def _number(size: Dim) -> int:
-    """A size, and a guess of one that is not known; sums of sizes are the sums of their guesses."""
+    """Return a size, with a guess for each unknown name in it."""
     if isinstance(size, int):
         return size
     return max(int(size.subs(dict.fromkeys(size.free_symbols, OF_A_NAME))), 0)

@@ -46,7 +46,7 @@ class SmoothChannels:
     expensive: ClassVar[bool] = True
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """See the module docstring.
+        """Move scale from channels of data into weights, by powers of two; see the module docstring.
 
         Raises:
             Refused: there are no calibration data, or the first call is a graph of its own.
@@ -85,7 +85,7 @@ class SmoothChannels:
 
 
 def _factors(largest: Array, products: Sequence[WeightedLayer], strength: float) -> Array:
-    """Powers of two by which the data shrink and the weights grow, float32 [channels]; 1 in the middle."""
+    """Return powers of two, float32 [channels], that divide the data and multiply the weights; 1 at the median."""
     of_weights = np.max([np.abs(layer.weights).max(axis=1) for layer in products], axis=0)
     held = (largest > 0) & (of_weights > 0)
     exponents = np.zeros(len(largest))

@@ -50,7 +50,7 @@ class SpecializeFullCaches:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Rewrite the graph in place."""
+        """Add branches for full caches, in which selections and lookups are resolved; in place."""
         model = lowered.model
         graphs.infer_shapes(model)
         found = {each.node: each for each in _settled(lowered)}
@@ -100,7 +100,7 @@ def _settled(lowered: Lowered) -> Iterator[_Settled]:
 
 
 def _conditions(model: ir.Model) -> Iterator[ir.Value]:
-    """What says which branch is taken, of branches that are there already."""
+    """Yield the conditions of the branches that a graph already has."""
     ifs = (node for node in graphs.nodes_of(model) if graphs.is_op(node, "If"))
     return (value for node in ifs for value in node.inputs if value is not None)
 
@@ -110,12 +110,12 @@ def _is_read(value: ir.Value) -> bool:
 
 
 def _makes_room(cache: CacheAxis) -> bool:
-    """Whether a full cache stays full, as its oldest frames make room."""
+    """Whether a full cache stays full, as its oldest frames are dropped."""
     return cache.kind.is_given_whole and not cache.is_whole
 
 
 def _when_full(value: ir.Value | None, at_every_length: EveryLength) -> Array | None:
-    """The row of a value [rows, ...] that follows from the length of a cache, for a full cache."""
+    """Return the row that a value [rows, ...] has when a cache is full; None where it does not depend on that."""
     if value is None or len(graphs.dims_of(value) or ()) < 2 or graphs.array_of(value) is not None:
         return None
     found = at_every_length.of(value)
@@ -125,7 +125,7 @@ def _when_full(value: ir.Value | None, at_every_length: EveryLength) -> Array | 
 
 
 def _selection(node: ir.Node, at_every_length: EveryLength) -> _Settled | None:
-    """A selection that takes everything from one of its operands."""
+    """Return a Where that takes one whole operand when the cache is full; None for other nodes."""
     if not graphs.is_op(node, "Where"):
         return None
     asked, dims = node.inputs[0], graphs.dims_of(node.outputs[0])
@@ -139,7 +139,7 @@ def _selection(node: ir.Node, at_every_length: EveryLength) -> _Settled | None:
 
 
 def _lookup(node: ir.Node, at_every_length: EveryLength, lowered: Lowered) -> _Settled | None:
-    """A lookup of every entry at its own place, or of entries of a constant, which are spread over rows behind."""
+    """Return a lookup that is the identity, or constant, when the cache is full; None for other nodes."""
     if not graphs.is_op(node, "Gather", "GatherElements") or None in node.inputs:
         return None
     data, places = node.inputs
@@ -158,7 +158,7 @@ def _lookup(node: ir.Node, at_every_length: EveryLength, lowered: Lowered) -> _S
 
 
 def _are_own(places: Array, axis: int, dims: Sequence[graphs.Dim]) -> bool:
-    """Whether places, spread over a shape, are those of the entries themselves along an axis counted from the end."""
+    """Whether indices, broadcast to a shape, select each entry itself along an axis counted from the end."""
     if places.ndim < -axis or places.shape[axis] != dims[axis]:
         return False
     own = np.arange(places.shape[axis]).reshape(-1, *(1,) * (-axis - 1))
@@ -171,7 +171,7 @@ def _in_front_of_spreading(value: ir.Value) -> ir.Value:
 
 
 def _moves(lookup: ir.Node, rows: graphs.Dim) -> tuple[ir.Node, ...] | None:
-    """The nodes that only move what was looked up, row by row; None where what reads it does not spread it."""
+    """Return the nodes that only move looked-up entries row by row; None where a reader does not broadcast them."""
     moving, behind = [lookup], list[ir.Node]()
     for node in moving:
         value = node.outputs[0]
@@ -187,7 +187,7 @@ def _moves(lookup: ir.Node, rows: graphs.Dim) -> tuple[ir.Node, ...] | None:
 
 
 def _spreads(node: ir.Node, value: ir.Value) -> bool:
-    """Whether an operand with one row gives what the same operand gives in every row."""
+    """Whether an operand with one row has the same effect as with equal rows."""
     if node.op_type not in PRODUCTS and not graphs.is_op(node, *BROADCASTING):
         return False
     dims = graphs.dims_of(node.outputs[0])
@@ -198,7 +198,7 @@ def _spreads(node: ir.Node, value: ir.Value) -> bool:
 
 
 def _regions(model: ir.Model, settled: Mapping[ir.Node, _Settled], asking: Collection[ir.Node]) -> list[list[ir.Node]]:
-    """What goes into one branch: settled nodes, what reads them, and what lies between two such; in order."""
+    """Return the groups of nodes for each branch, in order: resolved nodes, their readers, and nodes between."""
     found = _Groups()
     for node, each in settled.items():
         found.join(node, *each.behind)
@@ -221,7 +221,7 @@ def _regions(model: ir.Model, settled: Mapping[ir.Node, _Settled], asking: Colle
 
 
 def _may_join(model: ir.Model, node: ir.Node, asking: Collection[ir.Node]) -> bool:
-    """Whether a node may be there twice: it holds no graph, no weights, and nothing that says which branch is taken.
+    """Whether a node may be duplicated: it has no body and no weights, and no branch condition depends on it.
 
     Integers and their scale stay where a runtime sees both.
     """
@@ -242,13 +242,13 @@ class _Groups:
         self.parent: dict[ir.Node, ir.Node] = {}
 
     def first(self, node: ir.Node) -> ir.Node:
-        """The one that stands for its group."""
+        """Return the representative of a node's group."""
         while self.parent.setdefault(node, node) is not node:
             node = self.parent[node]
         return node
 
     def join(self, node: ir.Node, *others: ir.Node) -> None:
-        """Let them be of one group."""
+        """Merge the groups of nodes."""
         for other in others:
             self.parent[self.first(other)] = self.first(node)
         self.first(node)
@@ -274,7 +274,7 @@ class _Region:
         ]
 
     def is_convex(self, model: ir.Model) -> bool:
-        """Whether nothing outside is computed of it that it reads."""
+        """Whether no node outside lies between two nodes of the region."""
         inside, behind = set(self.nodes), set(self.results)
         for node in model.graph:
             if node not in inside and behind.intersection((*node.inputs, *graphs.read_inside(node))):
@@ -283,7 +283,7 @@ class _Region:
         return not read & (behind - set(self.results))
 
     def write(self, model: ir.Model, is_full: ir.Value) -> None:
-        """Put a branch in the place of the nodes."""
+        """Replace the nodes by an If with two branches."""
         branches = [
             ir.AttrGraph("then_branch", self._branch(model, "full", self.settled)),
             ir.AttrGraph("else_branch", self._branch(model, "filling", {})),
@@ -300,7 +300,7 @@ class _Region:
         model.graph.sort()
 
     def _branch(self, model: ir.Model, name: str, settled: Mapping[ir.Node, _Settled]) -> ir.Graph:
-        """The nodes as a graph of its own, without those that are settled."""
+        """Return the nodes as the graph of a branch, without the resolved ones."""
         made: dict[ir.Value, ir.Value] = {}
         nodes = list[ir.Node]()
         for node in self.nodes:
@@ -333,7 +333,7 @@ class _Region:
 
 
 def _copied(model: ir.Model, node: ir.Node, made: Mapping[ir.Value, ir.Value], known: _Settled | None) -> ir.Node:
-    """A node once more, at the end of the graph; a lookup whose places are known has them as a constant."""
+    """Return a copy of a node at the end of the graph; resolved indices become a constant."""
     operands = [None if value is None else made.get(value, value) for value in node.inputs]
     if known is not None:
         operands[1] = graphs.Inserter(model, SpecializeFullCaches.name).constant(known.holds, "places")
@@ -354,7 +354,7 @@ def _placed(model: ir.Model, node: ir.Node, like: ir.Node) -> ir.Node:
 
 
 def _condition(model: ir.Model, settled: Collection[_Settled]) -> ir.Value | None:
-    """Whether all that settles a node is, in every row, what it is where caches are full; None of no node."""
+    """Return whether all resolved conditions hold in every row; None without resolved nodes."""
     is_full: ir.Value | None = None
     for value, (holds, node) in {each.asked: (each.holds, each.node) for each in settled}.items():
         source = graphs.source_of(value.producer() or node)

@@ -35,7 +35,7 @@ class SplitConstants:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Rewrite the graph in place."""
+        """Give nodes behind convolutions constants of their own, in place."""
         count = 0
         for node in list(ir.traversal.RecursiveGraphIterator(lowered.model.graph)):
             for index in _shared(node):
@@ -45,7 +45,7 @@ class SplitConstants:
 
 
 def _shared(node: ir.Node) -> list[int]:
-    """The operands of a node behind a convolution that are constants of other nodes as well."""
+    """Return the operands of a node behind a convolution that are constants shared with other nodes."""
     makers = [value.producer() for value in node.inputs if value is not None]
     if not graphs.is_op(node, *BROADCASTING) or not any(graphs.is_op(each, "Conv", "ConvTranspose") for each in makers):
         return []
@@ -56,7 +56,7 @@ def _shared(node: ir.Node) -> list[int]:
 
 
 def _copied(model: ir.Model, node: ir.Node, index: int) -> ir.Value:
-    """Another constant of the same content."""
+    """Return a copy of a constant operand."""
     value = node.inputs[index]
     array = graphs.array_of(value)
     assert value is not None and array is not None

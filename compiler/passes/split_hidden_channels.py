@@ -41,7 +41,7 @@ class SplitHiddenChannels:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Rewrite the graph in place."""
+        """Split wide hidden layers into blocks of channels, in place."""
         model, count = lowered.model, 0
         graphs.infer_shapes(model)
         for node in graphs.nodes_of(model):
@@ -70,7 +70,7 @@ class _Layer:
 
     @classmethod
     def behind(cls, product: ir.Node) -> "_Layer | None":
-        """The layer that a product with a constant matrix reads, if products make it and nothing else reads it."""
+        """Return the elementwise hidden layer that a product reads, if nothing else reads it; None for others."""
         weights, wide = _matrix(product), product.inputs[0] if product.inputs else None
         if weights is None or wide is None:
             return None
@@ -93,7 +93,7 @@ class _Layer:
         return True
 
     def _is_read(self, value: ir.Value | None) -> bool:
-        """A constant that can be cut, or a part of the layer."""
+        """Whether a value is a constant that can be sliced by channel, or a part of the layer."""
         array = graphs.array_of(value)
         if array is not None:
             return (
@@ -106,7 +106,7 @@ class _Layer:
         return all(reader in inside for node in self.nodes for reader in graphs.consumers_of(node.outputs[0]))
 
     def write(self, model: ir.Model) -> None:
-        """Block by block; a bias behind is what the first one is added to."""
+        """Write the layer block by block; a bias behind the product is added to the first block."""
         old, weights = self.product.outputs[0], _matrix(self.product)
         assert weights is not None
         readers = graphs.consumers_of(old)
@@ -125,7 +125,7 @@ class _Layer:
         graphs.take_over(model, last.outputs[0], total)
 
     def _cut(self, insert: graphs.Inserter, place: slice) -> ir.Value:
-        """The layer's channels at some places."""
+        """Return the layer's result for a range of channels."""
         made: dict[ir.Value, ir.Value] = {}
         for node in self.nodes:
             operands = [
@@ -150,7 +150,7 @@ class _Layer:
 
 
 def _matrix(node: ir.Node) -> Array | None:
-    """The constant matrix that a node multiplies a value of two axes by."""
+    """Return the constant matrix that a node multiplies a value of two axes by; None for other nodes."""
     if not graphs.is_op(node, "MatMul") or node.inputs[0] is None or len(graphs.dims_of(node.inputs[0]) or ()) != 2:
         return None
     array = graphs.array_of(node.inputs[1])
@@ -158,7 +158,7 @@ def _matrix(node: ir.Node) -> Array | None:
 
 
 def _bias(node: ir.Node, product: ir.Value) -> ir.Value | None:
-    """What is added to a product, if it is one number per column."""
+    """Return the addend of a product, if it is one number per column; else None."""
     if not graphs.is_op(node, "Add") or node.inputs[0] is node.inputs[1]:
         return None
     other = node.inputs[1] if node.inputs[0] is product else node.inputs[0]

@@ -49,7 +49,7 @@ class UnstackStates:
         require_number_of_states(self.most)
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Rewrite the graph in place, stack by stack."""
+        """Replace each stacked state by one state per member, in place."""
         graphs.infer_shapes(lowered.model)
         states = lowered.states if lowered.first_call is None else ()
         found = {state.input: _stack(lowered, state) for state in states}
@@ -74,10 +74,10 @@ class UnstackStates:
 
 
 def require_number_of_states(most: int | None) -> None:
-    """Refuse an option that counts states and is no count.
+    """Refuse an option that must be a number of states or null.
 
     Raises:
-        RecipeError: says what it was.
+        RecipeError: the option is something else; the message states its value.
     """
     if most is not None and (isinstance(most, bool) or most < 0):
         raise RecipeError(f"most: expected a number of states or null, got {most!r}", cure="change the value")
@@ -98,7 +98,7 @@ class Unstacked(StateMap):
     members: tuple[str, ...]
 
     def apply(self, states: Mapping[str, Array]) -> dict[str, Array]:
-        """Map state values by input name."""
+        """Return state values by input name, with the members of the stack as separate states."""
         kept = {name: array for name, array in states.items() if name != self.stack}
         return kept | {name: np.take(states[self.stack], at, self.axis) for at, name in enumerate(self.members)}
 
@@ -127,7 +127,7 @@ class _Stack:
 
 
 def _stack(lowered: Lowered, state: State) -> _Stack | Refusal | None:
-    """A state as a stack, or why it is none although its members are put together; None where they are not."""
+    """Return a state as a stack, or why it cannot be split; None where its members are not put together."""
     old = graphs.inputs_named(lowered.model)[state.input]
     fed = graphs.outputs_named(lowered.model)[state.output]
     found = _put_together(fed)
@@ -150,7 +150,7 @@ def _stack(lowered: Lowered, state: State) -> _Stack | Refusal | None:
 
 
 def _put_together(fed: ir.Value) -> tuple[int, tuple[ir.Value, ...]] | None:
-    """The axis along which single entries are put together to what is fed back, and the entries without it."""
+    """Return the axis along which single entries are joined to the state fed back, and the entries without it."""
     join, axes = fed.producer(), None
     if join is not None and graphs.is_op(join, "Transpose") and join.inputs[0] is not None:
         axes = perm_of(join, len(fed.shape or ()))
@@ -165,13 +165,13 @@ def _put_together(fed: ir.Value) -> tuple[int, tuple[ir.Value, ...]] | None:
 
 
 def _keeps_order(perm: tuple[int, ...], axis: int) -> bool:
-    """Whether all axes but one stay in their order."""
+    """Whether a permutation keeps the order of all axes but one."""
     others = [each for each in perm if each != axis]
     return others == sorted(others)
 
 
 def _entry(value: ir.Value | None, axis: int) -> ir.Value | None:
-    """What an Unsqueeze has given one axis."""
+    """Return the value to which an Unsqueeze adds a given axis; None for other nodes."""
     node = None if value is None else value.producer()
     if node is None or not graphs.is_op(node, "Unsqueeze"):
         return None
@@ -179,12 +179,12 @@ def _entry(value: ir.Value | None, axis: int) -> ir.Value | None:
 
 
 def _taken(node: ir.Node, value: ir.Value, axis: int) -> Iterator[tuple[ir.Value, int, int | None]]:
-    """The members that a node takes: what holds it, its place, and where the axis is left, if it is.
+    """Yield the members that a node takes: the value, its index, and the remaining axis, if there is one.
 
     Args:
-        node: reads the stack.
-        value: which is the stack, or the stack transposed.
-        axis: of the members, there.
+        node: a node that reads the stack.
+        value: the stack, or its transpose.
+        axis: the axis of the members in `value`.
     """
     if graphs.is_op(node, "Transpose"):
         perm = perm_of(node, len(value.shape or ()))
@@ -205,7 +205,7 @@ def _taken(node: ir.Node, value: ir.Value, axis: int) -> Iterator[tuple[ir.Value
 
 
 def _single(node: ir.Node, axis: int) -> int | None:
-    """The place of the one entry that a slice along an axis keeps."""
+    """Return the index of the only entry that a slice keeps along an axis; None for other slices."""
     view = slice_of(node)
     cut = None if view is None else view.only_cut(graphs.integers_of)
     if cut is None or not isinstance(cut.start, int) or cut.start < 0:
@@ -214,7 +214,7 @@ def _single(node: ir.Node, axis: int) -> int | None:
 
 
 def _write(model: ir.Model, stack: _Stack) -> Iterator[State]:
-    """Let members come in and leave as states."""
+    """Replace the stack's input and output by those of its members; yield the members' states."""
     dims = [dim for at, dim in enumerate(stack.old.shape or ()) if at != stack.axis]
     members = [
         ir.Value(
@@ -242,7 +242,7 @@ def _write(model: ir.Model, stack: _Stack) -> Iterator[State]:
 
 
 def _read_size(model: ir.Model, node: ir.Node, member: ir.Value, axis: int) -> None:
-    """Read sizes of the stack, but for the number of its members, from a member."""
+    """Read sizes of the stack, except the number of members, from a member."""
     insert = graphs.Inserter(model, UnstackStates.name, before=node)
     read = [at - (at > axis) for at in graphs.dims_read(node, len(member.shape or ()) + 1)]
     sizes = [insert.op("Shape", [member], {"start": at, "end": at + 1}, name="size", dtype=ir.DataType.INT64)
@@ -252,7 +252,7 @@ def _read_size(model: ir.Model, node: ir.Node, member: ir.Value, axis: int) -> N
 
 
 def _given(model: ir.Model, stack: _Stack) -> list[ir.Value]:
-    """What feeds every member, as outputs of the graph in the place of the stack."""
+    """Return the values fed back to the members, as graph outputs in place of the stack."""
     place = list(model.graph.outputs).index(stack.fed)
     insert, given = graphs.Inserter(model, UnstackStates.name, source=graphs.source_of(stack.fed.producer())), []
     for at, part in enumerate(stack.parts):
@@ -266,6 +266,6 @@ def _given(model: ir.Model, stack: _Stack) -> list[ir.Value]:
 
 
 def _member(initial: Initial, axis: int, at: int) -> Initial:
-    """What one member of a stack begins with."""
+    """Return the initial value of one member of a stack."""
     array = np.asarray(initial)
     return initial if not array.ndim else initial_of_array(array.take(at if array.shape[axis] > 1 else 0, axis))

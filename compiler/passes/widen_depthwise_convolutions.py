@@ -43,7 +43,7 @@ class WidenDepthwiseConvolutions:
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Rewrite the graph in place."""
+        """Rewrite depthwise convolutions over one axis as two-dimensional ones, in place."""
         count = 0
         for node in graphs.nodes_of(lowered.model):
             weights = graphs.array_of(node.inputs[1]) if graphs.is_op(node, "Conv") else None
@@ -79,7 +79,7 @@ def _write(model: ir.Model, node: ir.Node, weights: np.ndarray) -> None:
 
 
 def _attributes(node: ir.Node) -> dict[str, int | tuple[int, ...]]:
-    """The attributes of the same convolution with a dimension of one line in front."""
+    """Return the attributes of the same convolution with an axis of size 1 in front."""
     pads = graphs.ints_attribute(node, "pads") or (0, 0)
     stated = [name for name in ONE_BY_ONE if name in node.attributes]
     return {

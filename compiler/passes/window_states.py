@@ -80,7 +80,7 @@ def _cut(lowered: Lowered, output: str, axis: int, fed: ir.Value) -> int:
 
 
 def rename_output(model: ir.Model, old: ir.Value, new: ir.Value, name: str) -> None:
-    """Make `new` the graph output called `name` in the place of `old`."""
+    """Make `new` the graph output called `name` in place of `old`."""
     outputs = list(model.graph.outputs)
     model.graph.outputs[outputs.index(old)] = new
     old.name = graphs.fresh_name(model.graph, f"{name}_whole")

@@ -20,14 +20,14 @@ _END: Final = object()
 
 
 def ahead(items: Iterable[T], depth: int = DEPTH) -> Iterator[T]:
-    """The items in order; all are made by one and the same thread.
+    """Yield items in order, all computed ahead by one other thread.
 
     Args:
-        items: made in another thread, at most `depth` of them ahead of the caller.
+        items: computed in another thread, at most `depth` ahead of the caller.
         depth: at least 1.
 
     Raises:
-        BaseException: what making an item raises comes where the item would have come.
+        BaseException: an item's error is raised in place of the item.
     """
     iterator: Iterator[T | object] = iter(items)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="ahead") as maker:
@@ -42,14 +42,14 @@ def ahead(items: Iterable[T], depth: int = DEPTH) -> Iterator[T]:
 
 
 def on_all_cores(job: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
-    """The job's results in the order of the items.
+    """Yield a job's results in the order of the items, computed on all cores.
 
     Args:
-        job: must not depend on what it did before; as many run at once as there are cores.
+        job: the job, without state of its own; as many run at once as there are cores.
         items: taken a few ahead of the caller.
 
     Raises:
-        BaseException: what a job raises comes where its result would have come.
+        BaseException: a job's error is raised in place of its result.
     """
     workers = max(len(os.sched_getaffinity(0)), 1)
     with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="cores") as pool:

@@ -17,7 +17,7 @@ from compiler.simplification.rules import Candidate, Rule, dtype_of
 
 
 def unsqueeze(candidate: Candidate) -> ir.Value | None:
-    """Two that are one."""
+    """Merge two Unsqueeze nodes into one."""
     inner = candidate.alone(0, "Unsqueeze")
     second = candidate.constant(1)
     if inner is None or second is None or len(inner.inputs) < 2:
@@ -31,7 +31,7 @@ def unsqueeze(candidate: Candidate) -> ir.Value | None:
 
 
 def squeeze(candidate: Candidate) -> ir.Value | None:
-    """Squeeze of what Unsqueeze added, cut along another axis or not."""
+    """Remove a Squeeze of axes that an Unsqueeze added, also with a Slice of other axes between."""
     removed, cut = _axes(candidate.constant(1)), candidate.alone(0, "Slice")
     wide = candidate.value(0) if cut is None else cut.inputs[0]
     inner = None if wide is None else wide.producer()
@@ -41,7 +41,7 @@ def squeeze(candidate: Candidate) -> ir.Value | None:
 
 
 def _cut_before(candidate: Candidate, cut: ir.Node, value: ir.Value | None, added: list[int]) -> ir.Value | None:
-    """The same entries of what has the axes not yet, where all are counted from the front."""
+    """Return the slice of the value in front of the added axes; None where axes may count from the back."""
     view = slice_of(cut)
     along = None if view is None else view.axes_cut(graphs.integers_of)
     if view is None or along is None or min(added) < 0 or set(along) & set(added):
@@ -55,7 +55,7 @@ def _added(node: ir.Node) -> list[int] | None:
 
 
 def _axes(array: np.ndarray | None) -> list[int] | None:
-    """As a set is written: in any order they are the same."""
+    """Return axes in ascending order, for comparison; None where they are unknown."""
     return None if array is None else sorted(int(axis) for axis in array.reshape(-1))
 
 

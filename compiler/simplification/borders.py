@@ -16,7 +16,7 @@ TYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT32, ir.DataType.I
 
 
 def joined(candidate: Candidate) -> ir.Value | None:
-    """Concat of one part, or of a value and its last entry a number of times."""
+    """Simplify a Concat of one part, or of a value and its last entry a number of times."""
     fewer = concat(candidate)
     return _with_last_repeated(candidate) if fewer is None else fewer
 

@@ -12,7 +12,7 @@ from compiler.simplification.rules import Candidate
 
 
 def chosen_branch(candidate: Candidate) -> list[ir.Value] | None:
-    """What the outputs of an If on a constant equal, in order; None for every other node.
+    """Return the values that an If's outputs equal when its condition is constant; None for every other node.
 
     The nodes of the branch are moved in front of the If, and its weights to the graph.
     """

@@ -46,10 +46,10 @@ class _Computation:
         self.sources: dict[ir.Value, ir.Value] = {}
 
     def axis_of(self, value: ir.Value) -> int | None:
-        """Where entries lie in a value.
+        """Return the axis of entries in a value.
 
         Raises:
-            NotByEntry: it is not computed of each of them alone.
+            NotByEntry: the value is not computed from each entry separately.
         """
         if value not in self.axes:
             if len(self.axes) > MOST:
@@ -88,7 +88,7 @@ class _Computation:
         return source
 
     def of_all(self, candidate: Candidate, value: ir.Value) -> ir.Value:
-        """The same of all entries, one behind the other."""
+        """Return the value computed from all entries, on one merged axis."""
         insert, copies = candidate.insert, dict[ir.Value, ir.Value]()
         for chosen, source in self.sources.items():
             behind = [int(str(dim)) for dim in (source.shape or ())[self.count :]]
@@ -112,14 +112,14 @@ def _cannot_fail(value: ir.Value) -> bool:
 def of_all_entries(
     candidate: Candidate, chosen: ir.Value, source: Source, like: ir.Value, count: int
 ) -> ir.Value | None:
-    """What is computed of chosen entries [chosen, ..], of all of them, in the shape of a value [.., ..]; else None.
+    """Return a value computed from chosen entries [chosen, ..], for all entries, in the shape of `like`; else None.
 
     Args:
-        candidate: in front of which it is computed.
-        chosen: what is computed of entries at the places of a mask.
-        source: tells of a GatherND what it takes entries from, if at those places.
-        like: has the axes of the mask in front, and those of the result behind.
-        count: of axes that the mask has.
+        candidate: the node in front of which it is computed.
+        chosen: the value computed from entries at the positions of a mask.
+        source: returns the data of a GatherND at those positions, or None.
+        like: a value of the mask's axes, followed by the result's.
+        count: number of axes of the mask.
     """
     computation = _Computation(source, count)
     try:

@@ -33,15 +33,15 @@ Bound = Callable[[ir.Node, Sequence[Array | None]], int]
 
 
 def constant_of(value: ir.Value | None) -> Array | None:
-    """The content of an initializer or Constant that no caller can change, or None.
+    """Return the content of an initializer or Constant that no caller can change, or None.
 
-    Shape inference notes contents of other values too, computed without the bounds of their types.
+    Shape inference records contents of other values too, computed without the bounds of their types.
     """
     return graphs.array_of(value) if value is not None and _is_constant(value) else None
 
 
 def fold(node: ir.Node) -> list[Array] | None:
-    """The outputs of a node whose operands are constant; None where they are not, or it should stay as it is."""
+    """Return the outputs of a node whose operands are constant; None where they are not, or folding is unwanted."""
     bound = FOLDED.get(node.op_type) if node.domain in ("", "ai.onnx") else None
     if bound is None or not node.inputs or not all(value is None or _is_constant(value) for value in node.inputs):
         return None
@@ -70,7 +70,7 @@ def _is_constant(value: ir.Value) -> bool:
 
 
 def _run(node: ir.Node, operands: Sequence[Array | None]) -> list[Array]:
-    """One session per kind of node, whatever the sizes of its operands."""
+    """Run a node on constants, with one session per kind of node, for any sizes."""
     inputs = [
         None if operand is None else ir.val(f"x{at}", ir.DataType.from_numpy(operand.dtype))
         for at, operand in enumerate(operands)
@@ -96,7 +96,7 @@ def _session(model: bytes) -> Session:
 
 
 def _depends_on_the_machine(node: ir.Node, operands: Sequence[Array | None]) -> bool:
-    """Whether no standard says what comes out: numbers too large for a whole one, division by 0."""
+    """Whether the result is not standardized: numbers too large for an integer type, division by 0."""
     first = operands[0]
     assert first is not None
     if node.op_type == "Cast":

@@ -35,7 +35,7 @@ class Mask:
 
 
 def masked(candidate: Candidate, data: ir.Value, indices: ir.Value, new: ir.Value) -> ir.Value | None:
-    """The write as a choice; None where its places or what is written are of another kind."""
+    """Rewrite a masked write as a Where; None where its indices or updates have another form."""
     mask, dims = _mask_of(indices), graphs.dims_of(data)
     if mask is None or dims is None or dims[: len(mask.dims)] != mask.dims:
         return None
@@ -49,7 +49,7 @@ def masked(candidate: Candidate, data: ir.Value, indices: ir.Value, new: ir.Valu
 
 
 def _mask_of(indices: ir.Value | None) -> Mask | None:
-    """The mask whose true places are the rows of the indices."""
+    """Return the mask whose true positions are the rows of the indices; None for other indices."""
     transposed = None if indices is None else indices.producer()
     if transposed is None or not graphs.is_op(transposed, "Transpose") or transposed.inputs[0] is None:
         return None
@@ -68,7 +68,7 @@ def _mask_of(indices: ir.Value | None) -> Mask | None:
 
 
 def _source(candidate: Candidate, mask: Mask, new: ir.Value, data: ir.Value) -> ir.Value | None:
-    """What all places would hold if all were written; None where that is not known."""
+    """Return what all positions would hold if all were written; None where that is not known."""
     number, dims = number_of(candidate, new), graphs.dims_of(data) or ()
     if number is not None:
         return number
@@ -92,7 +92,7 @@ def _source(candidate: Candidate, mask: Mask, new: ir.Value, data: ir.Value) -> 
 
 
 def _of_all(candidate: Candidate, rows: ir.Value, mask: Mask, data: ir.Value, *, flat: bool) -> ir.Value | None:
-    """Of entries that are looked up at the places of the same mask, and what is computed of each, the same of all."""
+    """Return a value computed from entries at the mask's positions, computed for all positions; else None."""
     made = rows.producer()
     if made is not None and graphs.is_op(made, "GatherND"):
         source = _looked_up(made, mask, flat=flat)
@@ -102,7 +102,7 @@ def _of_all(candidate: Candidate, rows: ir.Value, mask: Mask, data: ir.Value, *,
 
 
 def _looked_up(made: ir.Node, mask: Mask, *, flat: bool) -> ir.Value | None:
-    """What a GatherND takes entries from, where that is at the places of the mask."""
+    """Return the data of a GatherND at the positions of the mask; None for other nodes."""
     source, other = made.inputs[0], _mask_of(made.inputs[1])
     dims = None if source is None else graphs.dims_of(source)
     if source is None or other is None or dims is None or graphs.int_attribute(made, "batch_dims", 0):
@@ -117,7 +117,7 @@ def _looked_up(made: ir.Node, mask: Mask, *, flat: bool) -> ir.Value | None:
 
 
 def _is_widened(mask: Mask, other: Mask) -> bool:
-    """Whether one mask is the other with the axes added along which it is repeated."""
+    """Whether one mask is the other, unsqueezed by the axes along which it is repeated."""
     if not mask.repeated:
         return other.value is mask.value
     made = mask.value.producer()

@@ -26,7 +26,7 @@ from compiler.operator_views.slices import slice_of
 
 
 def count_whole_numbers(model: ir.Model, node: ir.Node, stamp: str) -> bool:
-    """Count in whole numbers where a Range of floats is of such; whether it was one."""
+    """Rewrite a Range of floats that are integers to count integers; return whether it was one."""
     output = node.outputs[0]
     if not graphs.is_op(node, "Range") or output.dtype is None or not output.dtype.is_floating_point():
         return False
@@ -48,7 +48,7 @@ def count_whole_numbers(model: ir.Model, node: ir.Node, stamp: str) -> bool:
 
 
 def _whole_number(value: ir.Value | None) -> ir.Value | int | None:
-    """The whole number that a float is, or the value that it is cast from; None where it may be a fraction."""
+    """Return the integer that a float is, or the integer value it is cast from; None where it may be a fraction."""
     array = None if value is None else graphs.array_of(value)
     if array is not None:
         return int(array.item()) if array.size == 1 and float(array.item()).is_integer() else None
@@ -58,7 +58,7 @@ def _whole_number(value: ir.Value | None) -> ir.Value | int | None:
 
 
 def count_from_zero(model: ir.Model, node: ir.Node, stamp: str) -> bool:
-    """Count from 0 and add the start, where start and end are data that they have in common; whether it was so."""
+    """Rewrite a Range with data-dependent start to count from 0 and add the start; return whether it was one."""
     output = node.outputs[0]
     if not graphs.is_op(node, "Range") or graphs.integers_of(node.inputs[2]) != (1,):
         return False
@@ -70,13 +70,13 @@ def count_from_zero(model: ir.Model, node: ir.Node, stamp: str) -> bool:
 
 
 def look_up_run(model: ir.Model, node: ir.Node, stamp: str, least: Mapping[str, int] = MappingProxyType({})) -> bool:
-    """Look rows of a constant table up that a Slice cuts from a start on that is data; whether it was such a cut.
+    """Rewrite a Slice of a constant table from a data-dependent start as a lookup; return whether it was one.
 
     Args:
         model: with shapes.
-        node: that may be such a Slice.
-        stamp: of what is inserted.
-        least: the smallest number of graph inputs that may hold one below 0; others hold none.
+        node: the node to rewrite.
+        stamp: stamp of inserted nodes.
+        least: the lower bound of graph inputs that may be negative; others are not.
     """
     output, view = node.outputs[0], slice_of(node)
     cut = None if view is None else view.only_cut(graphs.integers_of)
@@ -94,14 +94,14 @@ def look_up_run(model: ir.Model, node: ir.Node, stamp: str, least: Mapping[str, 
 
 
 def _may_begin_below_zero(start: ir.Value, least: Mapping[str, int]) -> bool:
-    """Whether a sum is below 0 where its terms are the least that they may be."""
+    """Whether a sum may be below 0, given lower bounds of its terms."""
     first = sum_of(start)
     below = [least.get(str(term.name), 0) * times for term, times in first.terms.items() if term.is_graph_input()]
     return first.constant + sum(below) < 0
 
 
 def _run_between(insert: graphs.Inserter, start: ir.Value | None, end: ir.Value | None, name: str) -> ir.Value | None:
-    """A start that is data and 0, 1, 2 and so on added, as many as sizes say lie between it and the end; else None."""
+    """Return a data-dependent start plus 0, 1, 2, ... up to the end, where sizes give their number; else None."""
     if start is None or end is None or start.dtype not in WHOLE or graphs.integers_of(start) is not None:
         return None
     count = sum_of(end).minus(sum_of(start))
@@ -114,7 +114,7 @@ def _run_between(insert: graphs.Inserter, start: ir.Value | None, end: ir.Value 
 
 
 def _written(insert: graphs.Inserter, count: Sum, dtype: ir.DataType) -> ir.Value:
-    """A sum of sizes as a scalar."""
+    """Return a sum of sizes as a scalar."""
     total = insert.constant(_scalar(count.constant, dtype), "entries")
     for term, times in count.terms.items():
         size = insert.op("Cast", [term], {"to": int(dtype)}, name="size")

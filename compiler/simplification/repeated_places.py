@@ -27,7 +27,7 @@ COMPUTED = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply}
 
 
 def gathered_apart(candidate: Candidate) -> ir.Value | None:
-    """GatherElements of merged axes at places that repeat over all but the last of them."""
+    """Rewrite a GatherElements of merged axes whose indices repeat over all but the last of them."""
     merged, places = candidate.made(0, "Reshape"), candidate.value(1)
     source = None if merged is None else merged.inputs[0]
     repeated = None if places is None or axis_of(candidate.node, 2) != 1 else _repeated(places)
@@ -49,7 +49,7 @@ def gathered_apart(candidate: Candidate) -> ir.Value | None:
 
 
 def _repeated(value: ir.Value) -> np.ndarray | None:
-    """What a value repeats along its first axis, as often as it may be; None where it is no such value."""
+    """Return the content that a value repeats along its first axis any number of times; None for other values."""
     made = value.producer()
     if made is None or made.inputs[0] is None:
         return None
@@ -72,7 +72,7 @@ def _repeated(value: ir.Value) -> np.ndarray | None:
 
 
 def _is_within(other: np.ndarray, content: np.ndarray) -> bool:
-    """Whether a constant is the same at every place of the axis that repeats."""
+    """Whether a constant is the same at every position of the axis that repeats."""
     return other.ndim < content.ndim or (other.ndim == content.ndim and other.shape[0] == 1)
 
 

@@ -66,25 +66,25 @@ class Candidate:
 
     @property
     def insert(self) -> graphs.Inserter:
-        """Adds nodes in front of this one."""
+        """Return an inserter that adds nodes in front of this one."""
         return graphs.Inserter(self.model, self.stamp, before=self.node)
 
     def value(self, at: int) -> ir.Value | None:
-        """An operand, or None."""
+        """Return an operand, or None."""
         return self.node.inputs[at] if at < len(self.node.inputs) else None
 
     def constant(self, at: int) -> np.ndarray | None:
-        """The content of an operand that no caller can change."""
+        """Return the content of an operand that no caller can change; None for other operands."""
         return constant_of(self.value(at))
 
     def alone(self, at: int, *ops: str) -> ir.Node | None:
-        """What makes an operand, if it is one of these operators and nothing else reads the operand."""
+        """Return the producer of an operand, if it is one of these operators and nothing else reads the operand."""
         value = self.value(at)
         made = self.made(at, *ops)
         return made if value is not None and len(value.uses()) == 1 and not value.is_graph_output() else None
 
     def made(self, at: int, *ops: str) -> ir.Node | None:
-        """What makes an operand, if it is one of these operators."""
+        """Return the producer of an operand, if it is one of these operators."""
         value = self.value(at)
         made = None if value is None else value.producer()
         return made if graphs.is_op(made, *ops) else None
@@ -94,12 +94,12 @@ Rule = Callable[[Candidate], ir.Value | None]
 
 
 def identity(candidate: Candidate) -> ir.Value | None:
-    """Identity(x) = x."""
+    """Rewrite Identity(x) as x."""
     return candidate.value(0)
 
 
 def cast(candidate: Candidate) -> ir.Value | None:
-    """Cast to the type that a value has, there and back through a type that holds all its values, and of a filling."""
+    """Simplify a Cast to the value's own type, back through a type that holds all values, or of a ConstantOfShape."""
     value, to = candidate.value(0), ir.DataType(graphs.int_attribute(candidate.node, "to", 1))
     if value is not None and value.dtype == to:
         return value
@@ -124,7 +124,7 @@ def cast(candidate: Candidate) -> ir.Value | None:
 
 
 def _holds(wide: ir.DataType, narrow: ir.DataType) -> bool:
-    """Whether every number of one type is one of the other, told apart from all others."""
+    """Whether every number of one type is exactly one number of the other."""
     if narrow == ir.DataType.BOOL:
         return wide.is_integer() or wide in MANTISSA
     if wide in MANTISSA:
@@ -146,7 +146,7 @@ WHOLE = frozenset(
 
 
 def cast_like(candidate: Candidate) -> ir.Value | None:
-    """CastLike(x, y) = Cast(x) to the type of y."""
+    """Rewrite CastLike(x, y) as a Cast to the type of y."""
     value, like = candidate.value(0), candidate.value(1)
     if value is None or like is None or like.dtype is None or like.dtype not in {*MANTISSA, *WHOLE, ir.DataType.BOOL}:
         return None
@@ -156,7 +156,7 @@ def cast_like(candidate: Candidate) -> ir.Value | None:
 
 
 def transpose(candidate: Candidate) -> ir.Value | None:
-    """No turn, and two turns that are one."""
+    """Remove a Transpose that changes nothing, and merge two into one."""
     value, perm = candidate.value(0), order_of(candidate.node)
     if perm is not None and perm == tuple(range(len(perm))):
         return value
@@ -177,7 +177,7 @@ def transpose(candidate: Candidate) -> ir.Value | None:
 
 
 def scale(candidate: Candidate) -> ir.Value | None:
-    """X * 1, 1 * x, x / 1."""
+    """Rewrite x * 1, 1 * x and x / 1 as x."""
     for at in (1, 0) if candidate.node.op_type == "Mul" else (1,):
         value, other = candidate.value(1 - at), candidate.value(at)
         if _is_all(other, value, lambda array: bool((array == 1).all())):
@@ -186,7 +186,7 @@ def scale(candidate: Candidate) -> ir.Value | None:
 
 
 def shift(candidate: Candidate) -> ir.Value | None:
-    """Integers: x + 0, 0 + x, x - 0; reals: x + -0.0, x - 0.0, as x + 0.0 is 0.0 for x = -0.0."""
+    """Rewrite x + 0, 0 + x and x - 0 of integers as x, and x + -0.0 and x - 0.0 of floats, as -0.0 + 0.0 is 0.0."""
 
     def nothing(array: np.ndarray) -> bool:
         sign = candidate.node.op_type == "Add"
@@ -200,7 +200,7 @@ def shift(candidate: Candidate) -> ir.Value | None:
 
 
 def _is_all(other: ir.Value | None, value: ir.Value | None, holds: Callable[[np.ndarray], bool]) -> bool:
-    """Whether an operand is constant, all of a kind, and leaves the shape of the other as it is."""
+    """Whether an operand is constant, satisfies a condition, and does not broadcast the other one."""
     if value is None or other is None or other.shape is None:
         return False
     sizes = () if value.shape is None else value.shape.dims
@@ -213,7 +213,7 @@ def _is_all(other: ir.Value | None, value: ir.Value | None, holds: Callable[[np.
 
 
 def reshape(candidate: Candidate) -> ir.Value | None:
-    """To the shape that a value has; of a value that is reshaped already; to sizes of which all but one are numbers."""
+    """Simplify a Reshape to the value's own shape, of another Reshape, or to sizes of which all but one are known."""
     value, shape = candidate.value(0), numbers(candidate.value(1), candidate)
     if value is None or shape is None:
         return None
@@ -239,7 +239,7 @@ def reshape(candidate: Candidate) -> ir.Value | None:
 
 
 def _is_same_shape(dims: Sequence[Dim], shape: Sequence[Dim], copies: bool) -> bool:
-    """Whether a reshape keeps every size; what is left over for -1 follows from the others, if none of them is 0."""
+    """Whether a Reshape keeps every size; a -1 is determined by the others, if none of them is 0."""
     kept = [
         (size == dim and (dim != 0 or copies) and size != -1) or (copies and isinstance(size, int) and size == 0)
         for dim, size in zip(dims, shape, strict=True)
@@ -252,7 +252,7 @@ def _is_same_shape(dims: Sequence[Dim], shape: Sequence[Dim], copies: bool) -> b
 
 
 def expand(candidate: Candidate) -> ir.Value | None:
-    """To sizes that a value has."""
+    """Remove an Expand to the sizes that the value has."""
     value, shape = candidate.value(0), numbers(candidate.value(1), candidate)
     dims = None if value is None else graphs.dims_of(value)
     if dims is None or shape is None or len(shape) > len(dims):
@@ -263,7 +263,7 @@ def expand(candidate: Candidate) -> ir.Value | None:
 
 
 def cut(candidate: Candidate) -> ir.Value | None:
-    """Slice of all entries; of a convolution's, as many as went in."""
+    """Remove a Slice of all entries, or of the first entries of a convolution, as many as its input has."""
     whole = _everything(candidate)
     return _padded_less(candidate) if whole is None else whole
 
@@ -275,7 +275,7 @@ def _everything(candidate: Candidate) -> ir.Value | None:
 
 
 def _padded_less(candidate: Candidate) -> ir.Value | None:
-    """The first entries of a convolution, as many as went in: it need not pad behind what gives them."""
+    """Fold a Slice of the first entries of a convolution, as many as its input has, into its pads."""
     made, view = candidate.alone(0, "Conv"), slice_of(candidate.node)
     cut = None if view is None else view.only_cut(lambda bounds: numbers(bounds, candidate))
     if made is None or cut is None or (cut.start, cut.step) != (0, 1) or not _is_plain(made):
@@ -301,7 +301,7 @@ def _is_plain(node: ir.Node) -> bool:
 
 
 def _is_count(candidate: Candidate, end: Number | None, size: Dim) -> bool:
-    """Whether a Slice ends at a size, and nothing cuts what is counted."""
+    """Whether a Slice ends at a size that no other Slice clips."""
     ends = candidate.value(2)
     maker = None if ends is None else ends.producer()
     counts = candidate.constant(2) is not None or (maker is not None and _counts_no_cut(maker))
@@ -329,7 +329,7 @@ def _is_empty(value: ir.Value, axis: int) -> bool:
 
 
 def dropout(candidate: Candidate) -> ir.Value | None:
-    """At inference, where nothing reads the mask."""
+    """Remove a Dropout at inference whose mask is not read."""
     opset = candidate.model.opset_imports.get("", 0)
     training = candidate.value(2)
     at_inference = training is None or (candidate.constant(2) is not None and not np.any(candidate.constant(2)))
@@ -338,7 +338,7 @@ def dropout(candidate: Candidate) -> ir.Value | None:
 
 
 def size(candidate: Candidate) -> ir.Value | None:
-    """The number of elements, where it is one."""
+    """Replace a Size by its number, where that is known."""
     value = candidate.value(0)
     dims = None if value is None or value.shape is None else list(value.shape)
     if dims is None or not all(isinstance(dim, int) for dim in dims):
@@ -348,7 +348,7 @@ def size(candidate: Candidate) -> ir.Value | None:
 
 
 def filled(candidate: Candidate) -> ir.Value | None:
-    """A handful of equal numbers, as in the amounts of a Pad."""
+    """Replace a ConstantOfShape of few entries by a constant, as in the amounts of a Pad."""
     shape = candidate.constant(0)
     if shape is None or int(np.prod(shape, dtype=object)) > MOST or (shape < 0).any():
         return None
@@ -362,7 +362,7 @@ def filled(candidate: Candidate) -> ir.Value | None:
 
 
 def conv(candidate: Candidate) -> ir.Value | None:
-    """Zeros that a Pad adds are zeros that the convolution adds; finite weights, as inf * 0.0 is NaN."""
+    """Fold a Pad of zeros into a convolution with finite weights, as inf * 0.0 is NaN."""
     pad, kernel = candidate.made(0, "Pad"), candidate.constant(1)
     value = None if pad is None else pad.inputs[0]
     if pad is None or value is None or value.shape is None or kernel is None or not np.isfinite(kernel).all():
@@ -383,7 +383,7 @@ def conv(candidate: Candidate) -> ir.Value | None:
 
 
 def _amounts(pad: ir.Node, rank: int) -> list[int] | None:
-    """What a Pad of positive zeros adds before and behind every axis."""
+    """Return what a Pad of positive zeros adds before and behind every axis; None for other Pads."""
     view = pad_of(pad, _whole_numbers, rank)
     fill = np.zeros(1) if view is None or view.value is None else constant_of(view.value)
     if view is None or view.mode != "constant" or view.numbers is None or fill is None:
@@ -400,7 +400,10 @@ def _whole_numbers(value: ir.Value) -> list[int] | None:
 
 
 def average_pool(candidate: Candidate) -> ir.Value | None:
-    """In ceil mode without padding, as from torch.avg_pool1d: no padding is counted, and what hangs over never is."""
+    """Remove count_include_pad from an AveragePool in ceil mode without padding, as torch.avg_pool1d exports.
+
+    Without padding none is counted, and entries beyond the end never are.
+    """
     node, value = candidate.node, candidate.value(0)
     counts = graphs.int_attribute(node, "count_include_pad", 0) and graphs.int_attribute(node, "ceil_mode", 0)
     pads = any(graphs.ints_attribute(node, "pads")) or graphs.attribute(node, "auto_pad", "NOTSET") != "NOTSET"
@@ -412,13 +415,13 @@ def average_pool(candidate: Candidate) -> ir.Value | None:
 
 
 def forget_zero_states(candidate: Candidate) -> bool:
-    """Drop initial states of a recurrence that hold 0.0 at every place: so they do where none are given.
+    """Drop initial states of a recurrence that are 0.0 everywhere, which is their default.
 
-    Exporters make them of sizes (`Expand`, `ConstantOfShape`), in front of which rows that stand for chunks have to be
-    counted.
+    Exporters compute them from sizes (`Expand`, `ConstantOfShape`), which would require counting rows that stand for
+    chunks.
 
     Returns:
-        Whether there were any.
+        Whether a state was dropped.
     """
     if not graphs.is_op(candidate.node, *RECURRENCES):
         return False
@@ -443,7 +446,7 @@ def _is_zero_everywhere(candidate: Candidate, at: int) -> bool:
 
 
 def sequence_at(candidate: Candidate) -> ir.Value | None:
-    """A piece of a sequence of given tensors, or of a tensor that is cut up."""
+    """Replace a SequenceAt of given tensors, or of pieces of a tensor, by that tensor."""
     place = candidate.constant(1)
     source = candidate.made(0, "SequenceConstruct", "SplitToSequence")
     if place is None or source is None or source.graph is not candidate.node.graph:
@@ -475,7 +478,7 @@ def sequence_at(candidate: Candidate) -> ir.Value | None:
 
 
 def concat_from_sequence(candidate: Candidate) -> ir.Value | None:
-    """Given tensors, joined or stacked."""
+    """Replace a ConcatFromSequence of given tensors by a Concat."""
     source = candidate.made(0, "SequenceConstruct")
     if source is None or source.graph is not candidate.node.graph or any(value is None for value in source.inputs):
         return None
@@ -492,7 +495,7 @@ def concat_from_sequence(candidate: Candidate) -> ir.Value | None:
 
 
 def known_integers(candidate: Candidate) -> ir.Value | None:
-    """Arithmetic of sizes whose result is numbers although its operands are not, e.g. the channels of a cache.
+    """Replace arithmetic on sizes by constants where the result is known, e.g. the channels of a cache.
 
     Sizes are below 2^24 where a graph counts them in float32.
     """
@@ -513,7 +516,7 @@ def known_integers(candidate: Candidate) -> ir.Value | None:
 
 
 def _counts_no_cut(node: ir.Node) -> bool:
-    """Whether no size that the node reads could be cut off at 0, as that of x[:, 5:] is where x is shorter."""
+    """Whether no size that a node reads may be clipped at 0, as that of x[:, 5:] is where x is shorter."""
     waiting, seen = [node], {node}
     while waiting and len(seen) < MOST_FOLLOWED:
         at = waiting.pop()
@@ -541,14 +544,14 @@ def _is_counted(dim: Dim) -> bool:
 
 
 def numbers(value: ir.Value | None, candidate: Candidate) -> tuple[Dim, ...] | None:
-    """The elements of a small value as numbers and sizes, or None."""
+    """Return the elements of a small value as numbers and sizes; None where they are unknown."""
     if value is not None and value.is_initializer() and value.is_graph_input():
         return None
     return numbers_of(value, candidate.numbers)
 
 
 def _placed(candidate: Candidate, node: ir.Node, name: str, dtype: ir.DataType | None) -> ir.Value:
-    """Put a ready node in front, under a name of its own."""
+    """Place a node in front of the candidate, under a new name, and return its output."""
     output = node.outputs[0]
     output.name = graphs.fresh_name(candidate.model.graph, name)
     node.name = f"{output.name}_node"
@@ -559,7 +562,7 @@ def _placed(candidate: Candidate, node: ir.Node, name: str, dtype: ir.DataType |
 
 
 def dtype_of(candidate: Candidate) -> ir.DataType | None:
-    """The type of what the node makes."""
+    """Return the type of the node's output."""
     return candidate.node.outputs[0].dtype
 
 

@@ -15,10 +15,10 @@ Key = tuple[object, ...]
 
 
 def key_of(node: ir.Node) -> Key | None:
-    """What makes nodes compute the same; None for a node that no other equals.
+    """Return a key that is equal for nodes that compute the same; None for a node that equals no other.
 
-    Numbers are compared by their bits, as 0.0 and -0.0 are equal and NaN is not; operators of other domains may have
-    a state.
+    Numbers are compared by their bits, as 0.0 and -0.0 are equal and NaN is not; operators of other domains may have a
+    state.
     """
     if node.domain not in ("", "ai.onnx") or node.op_type in NEVER_EQUAL:
         return None
@@ -33,7 +33,7 @@ def key_of(node: ir.Node) -> Key | None:
 
 
 def _content(attribute: ir.Attr) -> object:
-    """An attribute's value to compare by, or None where it has none."""
+    """Return an attribute's value for comparison, or None where it cannot be compared."""
     match attribute.type:
         case ir.AttributeType.FLOAT:
             return attribute.as_float().hex()
@@ -49,14 +49,17 @@ def _content(attribute: ir.Attr) -> object:
 
 
 def content_of(tensor: ir.TensorProtocol) -> Key | None:
-    """Type, shape and bits of a small tensor of numbers, else None."""
+    """Return type, shape and bits of a small tensor of numbers, else None."""
     if tensor.size > MOST_SHARED or tensor.dtype == ir.DataType.STRING:
         return None
     return (tensor.dtype, tuple(tensor.shape.numpy()), tensor.tobytes())
 
 
 def share_initializers(model: ir.Model) -> int:
-    """Let equal small constants be one; how many went away. What a caller can give or read stays."""
+    """Merge equal small constants into one; return how many were removed.
+
+    Constants that a caller can set or read stay.
+    """
     kept: dict[Key, ir.Value] = {}
     before = len(model.graph.initializers)
     for name, value in list(model.graph.initializers.items()):
@@ -71,9 +74,9 @@ def share_initializers(model: ir.Model) -> int:
 
 
 def stand_in(model: ir.Model, old: ir.Value, new: ir.Value, stamp: str) -> bool:
-    """Let everything that reads `old` read `new`; a graph output keeps its name. Whether anything changed.
+    """Make all readers of `old` read `new`; a graph output keeps its name. Return whether anything changed.
 
-    A graph output that `new` cannot be, since a caller gives it or reads it under another name, becomes a copy.
+    A graph output that cannot be `new`, since callers set it or read it under another name, becomes a copy.
     """
     for use in list(old.uses()):
         use.node.replace_input_with(use.idx, new)

@@ -19,7 +19,7 @@ MOVING = ("Expand", "Reshape", "Transpose", "Unsqueeze", "Squeeze", "Slice", "Id
 
 
 def number_of(candidate: Candidate, value: ir.Value | None) -> ir.Value | None:
-    """The one entry that a value holds everywhere, as a scalar; None where it may hold several."""
+    """Return the one entry that a value holds everywhere, as a scalar; None where it may hold several."""
     while value is not None:
         number, made = _number(value), value.producer()
         if number is not None:
@@ -32,7 +32,7 @@ def number_of(candidate: Candidate, value: ir.Value | None) -> ir.Value | None:
 
 
 def _has_one_entry(value: ir.Value) -> bool:
-    """Whether every axis has size 1; of what a rule has just made shape inference says nothing yet."""
+    """Whether every axis has size 1; shape inference has not seen values that a rule has just made."""
     dims, made = graphs.dims_of(value), value.producer()
     if dims is None and made is not None and graphs.is_op(made, "Cast") and made.inputs[0] is not None:
         return _has_one_entry(made.inputs[0])
@@ -40,7 +40,7 @@ def _has_one_entry(value: ir.Value) -> bool:
 
 
 def _number(value: ir.Value) -> np.ndarray | None:
-    """The one number of a constant, as a scalar."""
+    """Return the single number of a constant, as a scalar; None for other values."""
     made, array = value.producer(), constant_of(value)
     if array is None and graphs.is_op(made, "ConstantOfShape") and made is not None:
         given = graphs.attribute(made, "value")
@@ -52,10 +52,10 @@ def _number(value: ir.Value) -> np.ndarray | None:
 
 
 def spread_from(candidate: Candidate, value: ir.Value, axes: Collection[int]) -> ir.Value | None:
-    """What broadcasts to a value and is the same everywhere along some axes; None where nothing such is known.
+    """Return a value that broadcasts to another and is constant along some axes; None where none is known.
 
     Args:
-        candidate: in front of which new values are put.
+        candidate: the node in front of which new values are put.
         value: e.g. an Expand, transposed or not.
         axes: counted from the front.
     """
@@ -84,7 +84,7 @@ CHOSEN = (
 
 
 def chosen(candidate: Candidate, mask: ir.Value, new: ir.Value, data: ir.Value) -> ir.Value | None:
-    """`new` where the mask holds, else `data`; None for types of which there is no choice."""
+    """Return `new` where the mask holds, else `data`; None for types that Where does not support."""
     insert = candidate.insert
     if new.dtype != data.dtype:
         return None

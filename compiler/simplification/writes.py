@@ -31,7 +31,7 @@ Bound = int | ir.Value
 
 
 def scatter_nd(candidate: Candidate) -> ir.Value | None:
-    """Of a block: along every axis all entries, a run of them, or known ones."""
+    """Rewrite a ScatterND of a block: along every axis all entries, a contiguous range, or known ones."""
     data, rows, new = (candidate.value(at) for at in range(3))
     if _adds(candidate.node) or data is None or rows is None or new is None:
         return None
@@ -49,7 +49,7 @@ def scatter_nd(candidate: Candidate) -> ir.Value | None:
 
 
 def _block(candidate: Candidate, data: ir.Value, new: ir.Value, places: Sequence[Places], axis: int) -> ir.Value | None:
-    """`data` with `new` at places along axes from `axis` on: what one axis chooses is written into along the next."""
+    """Return `data` with `new` written at places along axes from `axis` on, one axis after the other."""
     while axis < len(places) and places[axis] == WHOLE:
         axis += 1
     if axis == len(places):
@@ -72,7 +72,7 @@ def _block(candidate: Candidate, data: ir.Value, new: ir.Value, places: Sequence
 def _cut(
     candidate: Candidate, data: ir.Value, axis: int, run: Run
 ) -> tuple[ir.Value | None, ir.Value, ir.Value | None]:
-    """What lies in front of a run, the run, and what lies behind it, whatever the length of the axis."""
+    """Return the entries in front of a range, in the range, and behind it, for any length of the axis."""
     rest = data if run.start == 0 else _slice(candidate, data, run.start, None, axis, "from_run")
     front = None if run.start == 0 else _slice(candidate, data, 0, run.start, axis, "in_front")
     if run.end is None:
@@ -89,7 +89,7 @@ def _slice(candidate: Candidate, data: ir.Value, start: Bound, end: Bound | None
 
 
 def _by_place(candidate: Candidate, data: ir.Value, new: ir.Value, places: Sequence[Places]) -> ir.Value | None:
-    """What is the same at all places along the axes of which not all entries are written is chosen by place."""
+    """Select updates by position, where they are constant along the axes that are partly written."""
     partial = [axis for axis, each in enumerate(places) if each != WHOLE]
     source = spread_from(candidate, new, partial)
     if source is None:
@@ -104,7 +104,7 @@ def _by_place(candidate: Candidate, data: ir.Value, new: ir.Value, places: Seque
 
 
 def _is_written(candidate: Candidate, shape: ir.Value, axis: int, rank: int, places: Places) -> ir.Value:
-    """At which places of an axis something is written: bool, as many axes as there are, all but this of size 1."""
+    """Return at which positions of an axis something is written: bool, with all other axes of size 1."""
     insert = candidate.insert
     numbers = [insert.constant(np.array(each, np.int64), "number") for each in (0, 1)]
     size = insert.op("Gather", [shape, insert.constant(np.array(axis, np.int64), "axis")], {"axis": 0}, name="size")
@@ -127,7 +127,7 @@ def _is_written(candidate: Candidate, shape: ir.Value, axis: int, rank: int, pla
 
 
 def _bound(insert: graphs.Inserter, size: ir.Value, number: Bound) -> ir.Value:
-    """A place; a negative one counts from the end."""
+    """Return a bound as a position; a negative one counts from the end."""
     if isinstance(number, ir.Value):
         return number
     constant = insert.constant(np.array(number, np.int64), "bound")
@@ -135,7 +135,7 @@ def _bound(insert: graphs.Inserter, size: ir.Value, number: Bound) -> ir.Value:
 
 
 def scatter_elements(candidate: Candidate) -> ir.Value | None:
-    """Of one place, the same everywhere, along one axis."""
+    """Rewrite a ScatterElements along one axis at a single index that is the same everywhere."""
     data, places, new = (candidate.value(at) for at in range(3))
     if _adds(candidate.node) or data is None or new is None:
         return None
@@ -155,7 +155,7 @@ def _adds(node: ir.Node) -> bool:
 
 
 def _same_everywhere(value: ir.Value | None) -> np.ndarray | None:
-    """The one number that a value holds, int64 [1]."""
+    """Return the single number that a value holds, int64 [1]; None where it varies."""
     made = None if value is None else value.producer()
     array = constant_of(made.inputs[0]) if made is not None and graphs.is_op(made, "Expand") else constant_of(value)
     if array is None or array.size == 0 or (array != array.reshape(-1)[0]).any():
@@ -166,7 +166,7 @@ def _same_everywhere(value: ir.Value | None) -> np.ndarray | None:
 def _joined(
     candidate: Candidate, data: ir.Value, new: ir.Value, axis: int, places: np.ndarray, count: int
 ) -> ir.Value | None:
-    """What lies in front of the places, what is written, and what lies behind; by place where they have gaps."""
+    """Return data joined with updates in place of a range of entries; by lookup where the places have gaps."""
     if not places.size or places.min() < -count or places.max() >= count:
         return None
     places = places % count

@@ -53,14 +53,14 @@ WHOLE = Run(0, None)
 
 
 def written_places(indices: ir.Value, dims: Sequence[Dim]) -> list[Places] | None:
-    """The places along each of the leading axes that indices choose, every combination of them once.
+    """Return the places that indices select along each leading axis, every combination once.
 
     Args:
-        indices: of a ScatterND, [n_0, .., n_(k-1), k].
-        dims: the shape of what is written into.
+        indices: indices of a ScatterND, [n_0, .., n_(k-1), k].
+        dims: the shape of the data.
 
     Returns:
-        One per axis; None where the indices are of another kind.
+        The places of each axis; None where the indices have another form.
     """
     shape = graphs.dims_of(indices)
     if not shape or shape[-1] != len(shape) - 1 or len(dims) < len(shape) - 1:
@@ -80,7 +80,7 @@ def written_places(indices: ir.Value, dims: Sequence[Dim]) -> list[Places] | Non
 
 
 def _columns(indices: ir.Value, rank: int) -> list[ir.Value | np.ndarray] | None:
-    """The numbers along each axis: [n_0, .., n_(k-1), 1] each, or as an array [n_0, .., n_(k-1)]."""
+    """Return the indices along each axis: values [n_0, .., n_(k-1), 1], or arrays [n_0, .., n_(k-1)]; else None."""
     array = constant_of(indices)
     if array is not None:
         return [array[..., axis] for axis in range(rank)]
@@ -97,7 +97,7 @@ def _columns(indices: ir.Value, rank: int) -> list[ir.Value | np.ndarray] | None
 
 
 def _known(array: np.ndarray, axis: int, size: Dim) -> Known | None:
-    """Of numbers that differ along one axis only, none of which occurs twice."""
+    """Return the places of an array that varies along one axis only and has no number twice; else None."""
     along = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
     if not along.size or (along != along[:, :1]).any():
         return None
@@ -110,7 +110,7 @@ def _known(array: np.ndarray, axis: int, size: Dim) -> Known | None:
 
 
 def _counted(column: ir.Value, back: int, size: Dim) -> Places | None:
-    """Of what counts along the axis that is `back` from the end of the places, and is repeated along the others."""
+    """Return the places of a value that counts along the axis `back` from the end and repeats along the others."""
     vector = _vector(column, back + 1)
     array = constant_of(vector)
     if vector is None or array is not None:
@@ -122,7 +122,7 @@ def _counted(column: ir.Value, back: int, size: Dim) -> Places | None:
 
 
 def _vector(value: ir.Value | None, back: int) -> ir.Value | None:
-    """The vector that a value repeats along all axes but the one that is `back` from its end; None for another kind."""
+    """Return the vector that a value repeats along all axes but the one `back` from its end; None for other values."""
     while value is not None:
         dims, made = graphs.dims_of(value), value.producer()
         if dims is not None and len(dims) == 1:
@@ -139,7 +139,7 @@ def _vector(value: ir.Value | None, back: int) -> ir.Value | None:
 
 
 def _moved(made: ir.Node, dims: Sequence[Dim], inside: Sequence[Dim], back: int) -> int | None:
-    """Where an axis lies in front of a node, counted from the end; None where it is not an axis there, or repeated."""
+    """Return an axis in front of a node, counted from the end; None where it is no axis there, or repeated."""
     if graphs.is_op(made, "Unsqueeze"):
         added = [axis - len(dims) for axis in changed_axes(made, graphs.integers_of) or ()]
         return None if not added or -back in added else back - sum(axis > -back for axis in added)
@@ -152,7 +152,7 @@ def _moved(made: ir.Node, dims: Sequence[Dim], inside: Sequence[Dim], back: int)
 
 
 def _counts_all(value: ir.Value, size: Dim) -> bool:
-    """Whether a value is 0, 1, 2, ... for as many entries as the axis has."""
+    """Whether a value is 0, 1, 2, ... over the whole axis."""
     made = value.producer()
     if made is None or not graphs.is_op(made, "Range") or graphs.dims_of(value) != (size,):
         return False
@@ -161,7 +161,7 @@ def _counts_all(value: ir.Value, size: Dim) -> bool:
 
 
 def _run(view: Slice) -> Run | None:
-    """What a Slice of a vector keeps, where its end is never in front of its start."""
+    """Return the range that a Slice of a vector keeps, if its end is never before its start; else None."""
     cuts = view.cuts(numbers_of)
     if not cuts:
         return None if cuts is None else WHOLE

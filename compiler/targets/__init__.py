@@ -12,5 +12,5 @@ TARGETS: dict[str, type[Target]] = {each.name: each for each in (Null, OnnxStati
 
 
 def placements() -> dict[str, Placement]:
-    """Rules for QuantizeLinear and DequantizeLinear, by the name that recipes write."""
+    """Return the placement rules for QuantizeLinear and DequantizeLinear, by their name in recipes."""
     return {kind.placement.name: kind.placement for kind in TARGETS.values() if kind.placement is not None}

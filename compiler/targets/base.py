@@ -105,7 +105,7 @@ class EngineLayer:
 
     @property
     def shown(self) -> frozenset[str]:
-        """Every type at its border."""
+        """Return every type at the layer's border."""
         return self.reads | self.writes | frozenset(self.holds)
 
 
@@ -129,7 +129,7 @@ class TrialEngine:
 
     @property
     def words(self) -> str:
-        """What is true of it, for people."""
+        """Return a description of the engine, for messages."""
         return f"built by {self.builder} for {self.device}, not run"
 
 
@@ -155,7 +155,7 @@ class Part:
 
 
 def missing(parts: Iterable[Part]) -> str | None:
-    """What is wrong with the first needed part that is not as it must be; None where all are."""
+    """Return what is wrong with the first needed part that has a fault; None where all are right."""
     return next((part.found for part in parts if part.cure and part.is_needed), None)
 
 
@@ -194,7 +194,7 @@ class Target(abc.ABC):
         """Check the plan.
 
         Raises:
-            RecipeError: names a form that is not offered.
+            RecipeError: a form is not offered; the message names it.
         """
         require_known(self.forms, self.offers)
         if not 0.0 < self.search_s < math.inf:
@@ -202,46 +202,46 @@ class Target(abc.ABC):
 
     @property
     def searches(self) -> bool:
-        """Whether its plan is yet to be found by measuring."""
+        """Whether the plan has to be found by measuring."""
         return self.forms == SEARCH
 
     def planned(self, graph: str, *, lossy: bool) -> Self:
-        """The same for one graph, its plan written out unless it is yet to be found.
+        """Return the target for one graph, with its plan written out unless it is yet to be found.
 
         Args:
-            graph: its name.
-            lossy: whether its parity gate says how much may be lost.
+            graph: the graph's name.
+            lossy: whether its parity gate allows a loss.
         """
         return self if self.searches else self.with_plan(names_of(self.forms, self.offers, graph, lossy=lossy))
 
     def with_plan(self, names: Sequence[str]) -> Self:
-        """The same with these forms on; how they were found is forgotten."""
+        """Return the target with these forms on, without the options of a search."""
         return dataclasses.replace(self, forms=tuple(names), search_s=SEARCH_S)
 
     @property
     def plan(self) -> tuple[Form, ...]:
-        """The forms that are on, of a target whose plan is written out or standard."""
+        """Return the forms that are on, of a target whose plan is written out or standard."""
         names = names_of(self.forms, self.offers, "", lossy=True)
         return tuple(form for form in self.offers if form.name in names)
 
     @property
     def rounds(self) -> bool:
-        """Whether what runs its artefacts rounds what their graphs do not: they are then held to the lossy limits."""
+        """Whether the runtime of the artefacts rounds more than their graphs do, so that the lossy limits apply."""
         return False
 
     def unrounded(self) -> Self:
-        """The same without that rounding."""
+        """Return the target without that rounding."""
         return self
 
     def passes(self, sizes: Mapping[str, int]) -> tuple[Pass, ...]:
-        """What has to be done after the recipe's passes for one combination of bucket sizes, in front of all forms."""
+        """Return the passes that follow the recipe's for one combination of bucket sizes, before all forms."""
         return (FreezeAxes(tuple(sizes.items())), FoldChunkLengths(tuple(sizes.items())))
 
     def accept(self, artifacts: Sequence[Lowered]) -> None:
-        """Look at the graphs of all combinations before they are written.
+        """Check the graphs of all combinations before they are written.
 
         Raises:
-            Refused: the target does not take one of them as it is.
+            Refused: the target rejects one of them.
         """
         for each in artifacts:
             check_static(each.model, each.graph)
@@ -255,7 +255,7 @@ class Target(abc.ABC):
         Args:
             lowered: the graph.
             buckets: sizes by axis.
-            weights: takes in the weights, where other graphs share them; a file of the graph's own where it is None.
+            weights: file to which weights are added, shared with other graphs; None for a file of the graph's own.
 
         Raises:
             Refused: the graph is not legal for this target.
@@ -263,73 +263,73 @@ class Target(abc.ABC):
 
     @abc.abstractmethod
     def open(self, path: Path) -> Session:
-        """What stands for an artefact when it is verified on this machine.
+        """Return a session that runs an artefact when it is verified on this machine.
 
         Args:
-            path: its main file, the files it reads beside it.
+            path: the main file, with the files that it reads beside it.
         """
 
     def integer_products(self, path: Path) -> frozenset[str] | None:
-        """Names of the nodes of an artefact whose products run on integers; None where ONNX Runtime runs it.
+        """Return the names of the nodes of an artefact whose products run in integers; None where ONNX Runtime runs it.
 
         Args:
-            path: its main file, the files it reads beside it.
+            path: the main file, with the files that it reads beside it.
         """
         return None
 
     def parts(self) -> tuple[Part, ...]:
-        """What the vendor's compiler or runtime needs, as it was found on this machine, in the order of need.
+        """Return the parts that the vendor's compiler or runtime needs, as found on this machine, in order of need.
 
-        What is found names the version: a bundle that another version was verified with is built anew.
+        What is found names the version: a bundle verified with another version is built again.
 
-        Raises nothing of ours: whatever is wrong is said by the part that it is wrong with.
+        Raises no error of Slipway: a part describes its own fault.
         """
         return ()
 
     def absent(self) -> str | None:
-        """Why the vendor's compiler cannot run here; None where it can, or where the target has none."""
+        """Return why the vendor's compiler cannot run here; None where it can, or where the target has none."""
         return missing(self.parts())
 
     def trial_builder(self, out: Path) -> TrialBuilder | None:
-        """What builds engines on a machine without the device, to see that the vendor takes the graphs; None for none.
+        """Return a builder of engines that needs no device, to check that the vendor accepts the graphs; else None.
 
         Args:
-            out: a folder for engines that are those that ship: `compile` finds them there.
+            out: a folder for engines that ship, where `compile` finds them.
 
         Raises nothing of ours: where it is not here, `trial_absent` says why.
         """
         return None
 
     def trial_absent(self) -> str:
-        """Why no such builder looks at the graphs here, where one could, and what cures it; empty otherwise."""
+        """Return why no such builder checks the graphs here, where one could, with a cure; empty otherwise."""
         return ""
 
     def engine_outlook(self) -> str:
-        """What a build on this machine does about engines, for people; empty where there is no vendor's compiler."""
+        """Return what a build on this machine does about engines, for messages; empty without a vendor's compiler."""
         return ""
 
     def compile(self, bundle: Path, out: Path, caches: Path) -> Mapping[str, Compiled]:
-        """Run the vendor's compiler on every plan of a bundle; all that it is told stands there.
+        """Run the vendor's compiler on every build plan of a bundle.
 
         Args:
-            bundle: a folder, which stays as it is.
-            out: a folder for engines, with those that `trial_builder` has made of the same graph files; where it has
-                made none, the folder may not be there yet.
-            caches: a folder of what makes the next run faster.
+            bundle: the bundle's folder, which is not changed.
+            out: a folder for engines, with those that `trial_builder` built from the same graph files; where it has
+                built none, the folder may not exist.
+            caches: a folder for caches that make the next run faster.
 
         Returns:
-            What came of it, by the plan's file.
+            The engines, by the plan's file.
 
         Raises:
             Refused: the vendor's compiler refuses a graph.
-            ToolchainAbsent: something of it is not here.
+            ToolchainAbsent: a part of it is missing.
         """
         raise InternalError(f"expected a target with a compiler of its vendor, got {self.name} for {bundle}")
 
     def cannot_run(self) -> str | None:
-        """Why this machine, which has built engines, cannot run them; None where it can."""
+        """Return why this machine, which has built engines, cannot run them; None where it can."""
         return None
 
     def executor(self, bundle: Bundle, name: str, threads: int) -> Executor:
-        """What runs a graph of a bundle that was finished here: the device, or a simulator of it."""
+        """Return the executor of a graph of a bundle finished here: the device, or a simulator of it."""
         return make_executor(bundle, name, threads)

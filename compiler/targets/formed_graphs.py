@@ -51,10 +51,10 @@ def formed(plan: Sequence[Form], lowered: Lowered) -> Formed:
 
     Args:
         plan: the forms that are on.
-        lowered: the graph, whose sizes are numbers, all but perhaps its rows; stays as it is.
+        lowered: the graph, whose sizes are fixed, except perhaps its rows; not changed.
 
     Raises:
-        InternalError: a form leaves an illegal graph behind; names the form.
+        InternalError: a form produces an illegal graph; the message names the form.
     """
     outcomes = []
     for form in plan:
@@ -81,12 +81,12 @@ def _applied(form: Form, lowered: Lowered) -> tuple[Lowered, FormOutcome]:
 
 
 def _require_sizes(before: Lowered, after: Lowered) -> None:
-    """Where every shape was of numbers, and of the number of rows if that is open, so are those that a form has made.
+    """Require that a form leaves fixed shapes fixed, except for an open number of rows.
 
-    The target refuses a graph with others; that is not the form's doing.
+    The target refuses graphs that had other shapes before the form.
 
     Raises:
-        InternalError: names the first that has none.
+        InternalError: a shape is not fixed; the message names the first.
     """
     if any(True for _ in _without_sizes(before)):
         return
@@ -107,7 +107,7 @@ def _without_sizes(lowered: Lowered) -> Iterator[tuple[ir.Node, ir.Value]]:
 
 
 def outcomes_of(graphs: Iterable[Formed]) -> tuple[FormOutcome, ...]:
-    """What each form has done on all graphs of one plan: places of the one with most, reasons once, times added."""
+    """Return the outcome of each form over all graphs of one plan: largest count, distinct reasons, summed times."""
     return tuple(_together(alike) for alike in zip(*(each.outcomes for each in graphs), strict=True))
 
 

@@ -36,18 +36,18 @@ class Form:
 
     @property
     def name(self) -> str:
-        """The name in plans: `pass` or `pass.variant`."""
+        """Return the name in plans: `pass` or `pass.variant`."""
         return f"{self.made.name}.{self.variant}" if self.variant else self.made.name
 
 
 def names_of(choice: Choice, offers: Sequence[Form], graph: str, *, lossy: bool) -> tuple[str, ...]:
-    """The forms that are on for one graph, in the order of the target.
+    """Return the names of the forms that are on for one graph, in the order of the target.
 
     Args:
-        choice: as the recipe has it.
+        choice: the recipe's choice.
         offers: the target's forms.
-        graph: whose plan.
-        lossy: whether its parity gate says how much may be lost; without that no standard form may round.
+        graph: the graph's name.
+        lossy: whether its parity gate allows a loss; otherwise no standard form may round.
     """
     if isinstance(choice, str):
         return tuple(form.name for form in offers if form.is_standard and (lossy or not form.made.lossy))
@@ -59,7 +59,7 @@ def require_known(choice: Choice, offers: Sequence[Form]) -> None:
     """Refuse a plan with a form that is not offered, or with one twice.
 
     Raises:
-        RecipeError: names the form and the nearest that is offered.
+        RecipeError: the message names the form and the closest offered one.
     """
     if isinstance(choice, str):
         if choice not in (STANDARD, SEARCH):

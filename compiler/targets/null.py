@@ -27,5 +27,5 @@ class Null(Target):
         return Built((), {}, {})
 
     def open(self, path: Path) -> Session:
-        """There is nothing to open."""
+        """Raise, as this target writes no artefacts."""
         raise InternalError(f"expected an artefact, got {path} of a target that writes none")

@@ -62,6 +62,6 @@ class OnnxStatic(Target):
         return write_static(self, lowered, buckets, opens_rows=self.opens_rows, weights=weights)
 
     def open(self, path: Path) -> Session:
-        """ONNX Runtime as it runs what ships."""
+        """Open an artefact in ONNX Runtime, as it runs in production."""
         session: Session = open_session(str(path), optimize=True)
         return session

@@ -30,7 +30,7 @@ def open_rows(lowered: Lowered, rows: Sequence[int]) -> Lowered:
         rows: the buckets of its batch axis.
 
     Raises:
-        Refused: names what needs the number of rows, or has another size than it is said to have.
+        Refused: a node needs the number of rows, or a size is wrong; the message names it.
     """
     model, axis = lowered.model, lowered.batch_axis
     assert axis is not None
@@ -49,7 +49,7 @@ def open_rows(lowered: Lowered, rows: Sequence[int]) -> Lowered:
 
 
 def _require_open(lowered: Lowered, node: ir.Node | None, value: ir.Value) -> None:
-    """Every dimension is a number or follows from the number of rows; of what callers see it is that number."""
+    """Require that every dimension is fixed or depends on the number of rows; callers see that number itself."""
     symbol = graphs.symbol(str(lowered.batch_axis))
     seen = value.is_graph_input() or value.is_graph_output()
     for dim in graphs.dims_of(value) or (graphs.symbol("unknown rank"),):
@@ -59,7 +59,7 @@ def _require_open(lowered: Lowered, node: ir.Node | None, value: ir.Value) -> No
 
 
 def _check_at(lowered: Lowered, count: int) -> None:
-    """Infer all shapes anew at a number of rows; they are numbers, and those that the open graph says."""
+    """Infer all shapes at a number of rows, and require that they match the open graph's."""
     copy = graphs.clone(lowered.model)
     for value in copy.graph.inputs:
         value.shape = ir.Shape([_at(lowered, dim, count) for dim in graphs.dims_of(value) or ()])

@@ -30,21 +30,21 @@ def write_static(
     opens_rows: bool = False,
     weights: WeightsFile | None = None,
 ) -> Built:
-    """Run the target's passes and forms for every combination of bucket sizes, let it look at the graphs, write them.
+    """Run the target's passes and forms for every combination of bucket sizes, check the graphs, and write them.
 
     Writes `graphs/<graph>.<sizes>.onnx` and `graphs/<graph>.weights`, or adds to the weights that are shared. A file
     whose rows are open names the batch axis without a size; where the graph does not allow that, every number of rows
     has a file, and the reason is kept.
 
     Args:
-        target: what the graphs are for.
+        target: target of the graphs.
         lowered: the graph, all bucketed axes symbolic.
         buckets: sizes by axis.
         opens_rows: whether one file may serve all numbers of rows.
-        weights: takes in the weights, where other graphs share them; a file of the graph's own where it is None.
+        weights: file to which weights are added, shared with other graphs; None for a file of the graph's own.
 
     Raises:
-        Refused: the target does not take a graph.
+        Refused: the target rejects a graph.
     """
     return write_prepared(target, prepare_static(target, lowered, buckets, opens_rows=opens_rows), weights)
 
@@ -69,7 +69,7 @@ class Prepared:
 def prepare_static(
     target: Target, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]], *, opens_rows: bool = False
 ) -> Prepared:
-    """Run the target's passes for every combination of bucket sizes; as in `write_static`, which applies forms, too."""
+    """Run the target's passes for every combination of bucket sizes, as in `write_static`, but no forms."""
     refused: tuple[Refusal, ...] = ()
     if opens_rows and len(buckets.get(str(lowered.batch_axis), ())) > 1:
         try:
@@ -81,15 +81,15 @@ def prepare_static(
 
 
 def write_prepared(target: Target, prepared: Prepared, weights: WeightsFile | None = None) -> Built:
-    """Apply the plan of a target to graphs that were prepared for it, let it look at them, and write them.
+    """Apply a target's plan to prepared graphs, check them, and write them.
 
     Args:
-        target: what the graphs are for.
-        prepared: stays as it is.
+        target: target of the graphs.
+        prepared: the prepared graphs; not changed.
         weights: as in `write_static`.
 
     Raises:
-        Refused: the target does not take a graph.
+        Refused: the target rejects a graph.
     """
     lowered = prepared.origin
     done = {id(graph): formed(target.plan, graph) for _, _, graph in prepared.graphs}
@@ -126,7 +126,7 @@ def _frozen(target: Target, lowered: Lowered, sizes: Mapping[str, int]) -> Lower
 def _opened(
     target: Target, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]
 ) -> tuple[tuple[Sizes, Sizes, Lowered], ...]:
-    """Yield for every combination of bucket sizes the frozen sizes, all but the rows, and the graph.
+    """Return, for every combination of bucket sizes, the frozen sizes, without the rows, and the graph.
 
     Raises:
         Refused: a graph needs the number of rows.
@@ -149,7 +149,7 @@ def _combinations(buckets: Mapping[str, tuple[int, ...]]) -> list[dict[str, int]
 
 
 def bytes_of_graphs(built: Built) -> int:
-    """Bytes of the graph files and of the weights that they read, also where other graphs share the file."""
+    """Return the bytes of the graph files and of the weights that they read, including shared ones."""
     graphs = {emitted.file: (bytes(built.files[emitted.file]), emitted.files) for emitted in built.artifacts}
     read = {(files, *place) for content, files in graphs.values() for place in places_read(content)}
     return sum(len(content) for content, _ in graphs.values()) + sum(length for *_, length in read)

@@ -55,15 +55,15 @@ class Toolchain:
     limit_bytes: int | None = None
 
     def run(self, request: Mapping[str, Any], out: Path) -> None:
-        """Run the script; all its files are in `out` afterwards, or none.
+        """Run the script; afterwards all its files are in `out`, or none.
 
         Args:
-            request: what it is told; paths in it are absolute.
+            request: input of the script; its paths are absolute.
             out: a folder that is empty or does not exist, in one that does.
 
         Raises:
-            Refused: the vendor refuses, or its tools crash or do not come to an end.
-            ToolchainAbsent: the interpreter does not start, or the script misses something.
+            Refused: the vendor's tools refuse, crash, or do not end.
+            ToolchainAbsent: the interpreter does not start, or the script lacks a module.
             InternalError: the script itself failed.
         """
         with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:
@@ -74,7 +74,7 @@ class Toolchain:
             made.rename(out)
 
     def _ended(self, scratch: Path, made: Path) -> int | _Limit:
-        """The exit code, or the limit that was reached. Nothing that the script has started is left."""
+        """Return the exit code, or the limit that was reached; all processes of the script have ended."""
         command = [str(self.python), "-E", "-s", str(self.script), str(made)]
         with (
             (scratch / "request.json").open("rb") as request,
@@ -100,7 +100,7 @@ class Toolchain:
                     process.wait()
 
     def _watched(self, process: "subprocess.Popen[bytes]") -> int | _Limit:
-        """Wait for the end, or for the first limit."""
+        """Wait for the end of the process, or for the first limit."""
         end_s = time.monotonic() + self.limit_s
         while True:
             left_s = end_s - time.monotonic()
@@ -113,7 +113,7 @@ class Toolchain:
                 return _Limit.MEMORY
 
     def _judge(self, code: int | _Limit, log: Path) -> None:
-        """Raise unless the script ended as one that has done its work."""
+        """Raise unless the script ended successfully."""
         name, said = self.script.name, _last_lines(log)
         last = said[-1].removeprefix("error: ") if said else "no reason"
         wrote = f" (it wrote: {' | '.join(said)})" if said else ""
@@ -141,7 +141,7 @@ class Toolchain:
 
 
 def _bytes_held(process: int) -> int:
-    """Resident memory; 0 of a process that has ended, and where the system does not say it."""
+    """Return the resident memory of a process in bytes; 0 where it has ended or the system does not report it."""
     try:
         pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     except (OSError, IndexError):
@@ -150,7 +150,7 @@ def _bytes_held(process: int) -> int:
 
 
 def _last_lines(log: Path) -> list[str]:
-    """The end of a log, without empty lines and what no terminal shows."""
+    """Return the last lines of a log, without empty lines and unprintable characters."""
     with log.open("rb") as file:
         file.seek(max(log.stat().st_size - TAIL_BYTES, 0))
         text = file.read().decode(errors="replace")

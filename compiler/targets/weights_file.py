@@ -24,7 +24,7 @@ SMALL_ALIGNMENT_BYTES = 64
 
 
 def places_read(graph: bytes) -> Iterator[tuple[int, int]]:
-    """Offset and length of every weight that a graph file reads from its weights file."""
+    """Yield offset and length of every weight that a graph file reads from its weights file."""
     for tensor in onnx.load_model_from_string(graph).graph.initializer:
         entries = {entry.key: entry.value for entry in tensor.external_data}
         if entries:
@@ -46,7 +46,7 @@ class WeightsFile:
 
     @classmethod
     def read_by(cls, name: str, content: bytes, graphs: Iterable[bytes]) -> "WeightsFile":
-        """A file as it is: what some graphs read of it is where it is, whatever else the file holds."""
+        """Return an existing file as a weights file, in which the weights that some graphs read keep their places."""
         weights = cls(name)
         weights._append(memoryview(content))
         for offset, length in sorted({place for graph in graphs for place in places_read(graph)}):
@@ -55,11 +55,11 @@ class WeightsFile:
 
     @property
     def content(self) -> Pieces:
-        """What has been moved here so far."""
+        """Return the content that has been written until now."""
         return Pieces(self._parts, {offset: digest for digest, offset in self.offsets.items()})
 
     def externalise(self, model: ir.Model) -> bytes:
-        """Serialise a model with its large initializers moved here."""
+        """Serialize a model with its large initializers moved to this file."""
         return with_weights_placed(split(model), self._place, INLINE_BYTES)
 
     def _place(self, digest: str, array: Array, tensor: onnx.TensorProto) -> dict[str, str]:

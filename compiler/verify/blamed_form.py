@@ -12,7 +12,8 @@ def run_blaming(gate: Gate, shipped: Shipped, advance: Advance) -> Checked:
     """Run a gate on graphs as they are emitted.
 
     Raises:
-        GateFailed: a finding does not hold; names the form that broke it, where the gate holds without forms.
+        GateFailed: a finding does not hold; the message names the form that broke it, where the gate holds without
+            forms.
     """
     try:
         return gate.run(shipped, advance)
@@ -30,7 +31,7 @@ def _blamed(gate: Gate, shipped: Shipped, error: GateFailed, advance: Advance) -
 
 
 def _failure(gate: Gate, shipped: Shipped, count: int, advance: Advance) -> GateFailed | None:
-    """How the gate fails on the graph with so many of its forms, the first; None where it holds."""
+    """Return how the gate fails on the graph with only its first `count` forms; None where it holds."""
     with shipped.graph.with_forms(shipped.graph.forms[:count]) as (folder, graph):
         in_part = dataclasses.replace(shipped, folder=folder, graphs={**shipped.graphs, shipped.name: graph})
         try:

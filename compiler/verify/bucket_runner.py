@@ -27,15 +27,15 @@ class BucketRunners:
         self.axes = [each.axis for each in lowered.padded_axes]
 
     def rows(self, emitted: Emitted) -> int:
-        """Rows of every call of an artefact."""
+        """Return the number of rows of every call of an artefact."""
         return emitted.sizes.get(self.lowered.batch_axis or "", 1)
 
     def record(self, emitted: Emitted) -> Lowered:
-        """What knows the shapes of an artefact as callers see them: of chunks that may be shorter, as formulas."""
+        """Return the record with an artefact's shapes as callers see them, as formulas where chunks may be shorter."""
         return self.lowered if self.axes else emitted.lowered
 
     def session(self, emitted: Emitted) -> Session:
-        """What runs an artefact, and what runs chunks that it does not hold."""
+        """Return the session that runs an artefact, and other artefacts for chunks that do not fit it."""
         if not self.axes:
             return self.open_file(emitted.file)
         by_slots = {
@@ -44,12 +44,12 @@ class BucketRunners:
         return SessionOfBuckets(by_slots, caller_dims(self.lowered), self.axes)
 
     def runner(self, emitted: Emitted, session: Session | None = None) -> Runner:
-        """A runner at the start of a stream; on a session of the artefact that is open already, or a new one."""
+        """Return a runner at the start of a stream, on an open session of the artefact, or a new one."""
         slots = [{axis: each.sizes[axis] for axis in self.axes} for each in self._holding(emitted)] if self.axes else ()
         return Runner(self.record(emitted), session or self.session(emitted), self.rows(emitted), buckets=slots)
 
     def _holding(self, emitted: Emitted) -> list[Emitted]:
-        """The artefacts of as many rows that hold what this one holds, itself first."""
+        """Return the artefacts of equally many rows with buckets that are no smaller, this one first."""
         return [
             each
             for each in self.artifacts

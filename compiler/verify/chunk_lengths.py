@@ -20,25 +20,25 @@ MOST = 64
 
 
 def chunk_axis(lowered: Lowered) -> PaddedAxis | None:
-    """The axis along which chunks may be cut; None without one, or with several, whose lengths belong together."""
+    """Return the axis along which chunks may be shortened; None without one, or with several."""
     axes = [axis for axis in lowered.padded_axes if not axis.is_held]
     return axes[0] if lowered.states and len(axes) == 1 else None
 
 
 def held_axes(lowered: Lowered) -> list[PaddedAxis]:
-    """The axes along which a stream has one length."""
+    """Return the axes along which a stream has one length."""
     return [axis for axis in lowered.padded_axes if axis.is_held]
 
 
 def length_of(lowered: Lowered, axis: PaddedAxis, feed: Feed) -> int:
-    """The length of a chunk."""
+    """Return the length of a chunk."""
     symbol, dims = graphs.symbol(axis.axis), caller_dims(lowered)
     found = (array.shape[list(dims[name]).index(symbol)] for name, array in feed.items() if symbol in dims[name])
     return int(next(found))
 
 
 def cut(lowered: Lowered, axis: PaddedAxis, feed: Feed, length: int) -> Feed:
-    """The first entries of a chunk."""
+    """Return the first entries of a chunk."""
     symbol, dims = graphs.symbol(axis.axis), caller_dims(lowered)
     return {
         name: array[tuple(slice(length) if dim == symbol else slice(None) for dim in dims[name])]
@@ -59,7 +59,7 @@ class Flush:
     values: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def feeds(self, lowered: Lowered, feed: Feed, axis: PaddedAxis) -> list[Feed]:
-        """The chunk that is fed, otherwise as a feed of the stream is; none where nothing lags."""
+        """Return the chunk that flushes a stream, in the form of a feed; none where nothing lags."""
         symbol, dims = graphs.symbol(axis.axis), caller_dims(lowered)
         filled = {
             name: np.full(
@@ -77,7 +77,7 @@ class Flush:
 
 
 def lengths_to_try(least: int, most: int) -> list[int]:
-    """Every length, or at most a given number of them, from the shortest to the longest."""
+    """Return every length from the shortest to the longest, or at most `MOST` of them."""
     every = range(least, most + 1)
     if len(every) <= MOST:
         return list(every)
@@ -86,7 +86,7 @@ def lengths_to_try(least: int, most: int) -> list[int]:
 
 
 def of_every_length(lowered: Lowered, stream: Sequence[Feed]) -> list[Feed]:
-    """A stream in which a chunk of every length follows a whole one; the chunks are those of the data, again and again.
+    """Return a stream in which a chunk of every length follows a whole one, made from the chunks of the data.
 
     Args:
         lowered: a padded graph with an axis of chunks.
@@ -100,14 +100,14 @@ def of_every_length(lowered: Lowered, stream: Sequence[Feed]) -> list[Feed]:
 
 
 def streams_of_every_length(lowered: Lowered, axis: PaddedAxis, streams: Sequence[Sequence[Feed]]) -> list[list[Feed]]:
-    """The first calls of the stream that is longest along an axis along which states lie, cut to every length."""
+    """Return the first calls of the longest stream along a held axis, shortened to every length."""
     stream = max(streams, key=lambda feeds: length_of(lowered, axis, feeds[0]))[:CALLS]
     lengths = lengths_to_try(axis.minimum, length_of(lowered, axis, stream[0]))
     return [[cut(lowered, axis, feed, length) for feed in stream] for length in lengths]
 
 
 def streams_that_fit(lowered: Lowered, feeds: Sequence[Feed]) -> list[list[Feed]]:
-    """Chunks as one stream, or as several, one behind the other.
+    """Split chunks into as many streams as needed.
 
     A stream ends when its slots are full, and with a chunk that is shorter than those that are masked as a whole.
     """
@@ -134,15 +134,15 @@ def _in_turns(lowered: Lowered, axis: PaddedAxis, whole: Sequence[Feed], lengths
 
 
 def varied(lowered: Lowered, stream: Sequence[Feed], turn: int = 0) -> Sequence[Feed]:
-    """A stream of which every other chunk is cut, each to another length; as it is where chunks have one length.
+    """Return a stream of which every other chunk is shortened to another length, if chunks may be shorter.
 
-    Where chunks are masked as a whole, a cut one ends its stream: the last one is. Along axes along which states lie
-    all calls are cut to one length.
+    Where chunks are masked as a whole, a shortened one ends its stream: the last one is. Along held axes all calls are
+    shortened to one length.
 
     Args:
         lowered: a padded graph.
         stream: feeds of one row.
-        turn: shifts the lengths, so that streams side by side differ.
+        turn: shifts the lengths, so that streams in one batch differ.
     """
     for held in held_axes(lowered):
         most = length_of(lowered, held, stream[0])

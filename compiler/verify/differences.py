@@ -50,11 +50,11 @@ class Difference:
 
     @property
     def relative(self) -> float:
-        """The largest difference over the largest reference value, or over 1 where that is larger."""
+        """Return the largest difference over the largest reference value, or over 1 where that is larger."""
         return self.max_abs / max(1.0, self.reference_max)
 
     def limit(self, limits: Tolerance) -> float:
-        """The accepted difference, relative to values above 1."""
+        """Return the accepted difference, relative to values above 1."""
         return limits.max_abs * max(1.0, self.reference_max)
 
     def holds(self, limits: Tolerance) -> bool:
@@ -64,7 +64,7 @@ class Difference:
         return self.used(limits) <= 1.0
 
     def used(self, limits: Tolerance) -> float:
-        """The share of the limits that is used up; above 1 it does not hold, infinity stands for NaN."""
+        """Return the used share of the limits: above 1 it does not hold, infinity stands for NaN."""
         if self.classes is not None:
             return self.classes.used(limits.min_equal)
         share = self.max_abs / self.limit(limits)
@@ -73,7 +73,7 @@ class Difference:
         return max(share, math.pow(10.0, (limits.sqnr_db - self.sqnr_db) / 20.0))
 
     def exceeded(self, limits: Tolerance) -> str:
-        """What is expected and what came, for messages."""
+        """Return expected and measured figures as text, for messages."""
         if self.classes is not None:
             return (
                 f"equal to the original's in {percent(limits.min_equal)} of its entries, as classes, got "
@@ -88,16 +88,16 @@ class Difference:
 
 
 def percent(share: float) -> str:
-    """A share in words: `all`, or `at least 99.5 %`."""
+    """Return a share as text: `all`, or `at least 99.5 %`."""
     return "all" if share >= 1.0 else f"at least {100.0 * share:.4g} %"
 
 
 def class_words(classes: Agreement, *, in_order: bool = True) -> str:
-    """How many entries are equal, and the first other one.
+    """Return how many entries are equal, and the first different one, as text.
 
     Args:
-        classes: what was counted.
-        in_order: whether what was counted are chained steps, so that the number of one says which.
+        classes: counts of equal and different entries.
+        in_order: whether the steps are chained, so that a step's number identifies it.
     """
     step = f" at chained step {classes.first_step}" if in_order else ""
     first = f", the first other one{step}: {classes.first}" if classes.first else ""
@@ -114,7 +114,7 @@ SHOWN = 4
 
 
 def states_of(tensor: str, parts: Parts) -> str:
-    """The model's own names of the states in a tensor, with what sets them apart from more words; often nothing."""
+    """Return the model's names of the states in a tensor, as the start of a message; often empty."""
     names = parts.get(tensor, ())
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return f"states {', '.join(names[:SHOWN])}{more}; " if names else ""
@@ -158,7 +158,7 @@ class Tally:
 
 
 def max_abs_difference(got: Array, expected: Array) -> float:
-    """Largest absolute difference; infinite for different shapes or when only one side is NaN or infinite."""
+    """Return the largest absolute difference; infinite for different shapes, or one-sided NaN or infinity."""
     if got.shape != expected.shape:
         return float("inf")
     if got.size == 0:
@@ -175,13 +175,13 @@ def max_abs_difference(got: Array, expected: Array) -> float:
 def compare(
     lowered: Lowered, runner: Stepper, steps: Sequence[OriginalCall], advance: Callable[[int], None] = lambda _: None
 ) -> list[Difference]:
-    """Run the graph beside the recorded steps and tally every output and state.
+    """Run the graph on the recorded steps, and return the differences of every output and state.
 
-    What the original's states are after the passes takes as long as a call, and is computed beside the calls.
+    What the original's states are after the passes takes as long as a call, and is computed in parallel.
 
     Args:
-        lowered: what the graph is now.
-        runner: runs it; must be fresh.
+        lowered: the record of the graph.
+        runner: a fresh runner of the graph.
         steps: the original's calls, in order.
         advance: called with the number of compared steps.
     """
@@ -197,5 +197,5 @@ def compare(
 
 
 def worst_of(differences: Sequence[Difference], limits: Tolerance) -> Difference:
-    """The difference that uses most of its limits."""
+    """Return the difference that uses most of its limits."""
     return max(differences, key=lambda difference: difference.used(limits))

@@ -66,7 +66,7 @@ class EdgeCase:
     unanswered: str = ""
 
     def with_rows(self, rows: int) -> "EdgeCase":
-        """The calls with `rows` equal rows."""
+        """Return the calls with `rows` equal rows."""
         steps, *draws = (tuple(step.repeated(rows) for step in steps) for steps in (self.steps, *self.perturbed))
         return EdgeCase(self.kind, steps, tuple(draws), self.unanswered)
 
@@ -90,7 +90,7 @@ class Disagreement:
     got: str
 
     def failure(self, graph: str, stage: str, cure: str) -> GateFailed:
-        """The failure of a gate."""
+        """Return the gate's error for this disagreement."""
         what = self.tensor or "an answer"
         return GateFailed(
             f"expected {what} as the original's on the edge feed {self.case.kind!r} at chained step {self.step}, "
@@ -109,15 +109,15 @@ def edge_cases(
     captured: Lowered,
     alike: Collection[str] = (),
 ) -> list[EdgeCase]:
-    """Run the original, and the captured graph with every rounding off, on edge feeds.
+    """Run the original, and perturbed copies of the captured graph, on edge feeds.
 
     Args:
-        kinds: of feeds.
-        feeds: of the recipe's data; they give shapes.
-        ranges: of inputs by name.
+        kinds: kinds of edge feeds.
+        feeds: feeds of the recipe's data, which give the shapes.
+        ranges: ranges of inputs by name.
         run: runs the original.
         captured: the graph before any pass.
-        alike: inputs that every call of a stream is fed alike.
+        alike: inputs that are the same in every call of a stream.
     """
     answered = [_answered(kind, edge_feeds(kind, feeds, ranges, alike), run) for kind in kinds]
     copy, found = perturbed(captured), dict[EdgeKind, EdgeCase]()
@@ -138,7 +138,7 @@ def _answered(kind: EdgeKind, feeds: Sequence[Feed], run: Run) -> EdgeCase:
 
 
 def _with_draws(cases: Sequence[EdgeCase], copy: Lowered) -> list[EdgeCase]:
-    """The cases with their draws, of one session: what it draws hangs on the calls before, so on nothing else."""
+    """Return the cases with perturbed runs of one session, as random draws depend on earlier calls alone."""
     if all(case.unanswered for case in cases):
         return list(cases)
     fresh = runners_of(copy)
@@ -163,20 +163,20 @@ def _told(error: Exception) -> str:
 
 
 def limits_at_edges(gate: ParityGate, *, lossy: bool) -> Tolerance:
-    """What is allowed of finite numbers on edge feeds."""
+    """Return the tolerance of finite numbers on edge feeds."""
     return FINITE if lossy else gate
 
 
 def first_disagreement(
     lowered: Lowered, fresh: Callable[[], Stepper], cases: Sequence[EdgeCase], limits: Tolerance
 ) -> Disagreement | None:
-    """The first edge feed that a graph answers otherwise than the original.
+    """Return the first edge feed on which a graph's results differ from the original's; None where all agree.
 
     Args:
-        lowered: what the graph is now.
-        fresh: makes what runs it; several run at once.
+        lowered: the record of the graph.
+        fresh: returns a runner; several run at once.
         cases: the original's answers.
-        limits: of what is finite.
+        limits: tolerance of finite numbers.
     """
     found = on_all_cores(lambda case: _disagreement(lowered, fresh(), case, limits), cases)
     return next((each for each in found if each is not None), None)
@@ -202,7 +202,7 @@ def _disagreement(lowered: Lowered, runner: Stepper, case: EdgeCase, limits: Tol
 
 
 def _difference(got: Array, expected: Array, moved: Sequence[Array], limits: Tolerance) -> tuple[str, str] | None:
-    """What is expected and what came, in words, where they disagree; of what hangs on rounding nothing is expected."""
+    """Return expected and measured results as text where they disagree; rounding-dependent ones are ignored."""
     if any(each.shape != expected.shape for each in moved):
         return None  # rounding decides how many there are
     if got.shape != expected.shape:
@@ -229,7 +229,7 @@ def _difference(got: Array, expected: Array, moved: Sequence[Array], limits: Tol
 
 
 def _forms(array: Array) -> npt.NDArray[np.int8]:
-    """0 for a finite number, 2 for NaN, the sign of an infinity."""
+    """Return 0 for a finite number, 2 for NaN, the sign of an infinity."""
     if array.dtype.kind in "iub":
         return np.zeros(array.shape, np.int8)
     wide = _wide(array)
@@ -246,7 +246,7 @@ def _largest(array: Array) -> float:
 
 
 def _wide(array: Array) -> Array:
-    """Real numbers as they are; others, and those of types that NumPy knows little of, in double precision."""
+    """Return floats that NumPy supports unchanged, and other numbers in double precision."""
     return array if array.dtype.kind == "f" else array.astype(np.float64)
 
 
@@ -255,7 +255,7 @@ def _word(number: Any) -> str:
 
 
 def agreement_words(cases: Sequence[EdgeCase]) -> str:
-    """What a report says of edge feeds that were compared."""
+    """Return a report's text on the edge feeds that were compared."""
     answered = [case for case in cases if case.steps]
     calls = max((len(case.steps) for case in answered), default=0)
     said = f"edge feeds: {len(answered)} kinds x {calls} calls agree" if answered else "no edge feeds"

@@ -35,7 +35,7 @@ class Range:
 
     @property
     def peak(self) -> float:
-        """The end that is farther from zero."""
+        """Return the end that is farther from zero."""
         return max(self.low, self.high, key=abs)
 
 
@@ -64,7 +64,7 @@ def _smallest(shape: tuple[int, ...], call: int, span: Range, smallest: float) -
 
 
 def _fields(shape: tuple[int, ...]) -> Array:
-    """A chessboard of any rank: neighbours along every axis differ."""
+    """Return a checkerboard of any rank, in which neighbours along every axis differ."""
     return np.asarray(np.indices(shape).sum(axis=0) % 2, bool) if shape else np.zeros((), bool)
 
 
@@ -81,13 +81,13 @@ KINDS: Mapping[EdgeKind, Callable[[tuple[int, ...], int, Range, float], Array]] 
 def edge_feeds(
     kind: EdgeKind, feeds: Sequence[Feed], ranges: Mapping[str, Range], alike: Collection[str] = ()
 ) -> list[Feed]:
-    """Feeds of one kind in the shapes of others.
+    """Return feeds of one kind in the shapes of others.
 
     Args:
-        kind: what they hold.
-        feeds: give shapes and types, and to inputs without a range the numbers to stay between.
-        ranges: of inputs by name.
-        alike: inputs that every call of a stream is fed alike.
+        kind: kind of edge feed.
+        feeds: feeds that give shapes and types, and bounds for inputs without a range.
+        ranges: ranges of inputs by name.
+        alike: inputs that are the same in every call of a stream.
     """
     return [
         {name: _edge(kind, array, 0 if name in alike else call, ranges.get(name)) for name, array in feed.items()}
@@ -107,11 +107,11 @@ def _edge(kind: EdgeKind, array: Array, call: int, span: Range | None) -> Array:
 
 
 def ranges_of(spec: Graph, streams: Sequence[Sequence[Feed]]) -> dict[str, Range]:
-    """The range of every input that has one.
+    """Return the range of every input that has one.
 
-    What the recipe declares; or else, for real numbers, what the data hold, and zero. Whole numbers without a declared
-    range mean lengths, places or rows of tables: they have none, and an edge feed stays between those of the feed that
-    it is made from, which are right for its shape.
+    That is the declared range, or for floats the range of the data and zero. Integers without a declared range are
+    lengths, indices or rows of tables: they have none, and an edge feed stays within the feed that it is made from,
+    which is legal for its shape.
 
     Args:
         spec: the graph.

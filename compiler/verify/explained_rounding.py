@@ -29,11 +29,11 @@ class Rounding(enum.Enum):
 
     @property
     def is_scaled(self) -> bool:
-        """Whether numbers are rounded to parts of the range of their tensor, and not of themselves."""
+        """Whether numbers are rounded to steps of the tensor's range, not of their own magnitude."""
         return self in (Rounding.INT8, Rounding.INT4)
 
     def noise(self, array: Array, rng: np.random.Generator) -> Array:
-        """Copies of finite numbers that are off by about one rounding."""
+        """Return a copy with finite numbers changed by about one rounding step."""
         counted = is_counted(array)
         kept, off = array[counted].astype(np.float64), rng.uniform(-1.0, 1.0, int(counted.sum()))
         if self.is_scaled:
@@ -51,7 +51,7 @@ FILLS = (1e30, 65504.0)
 
 
 def is_counted(array: Array) -> npt.NDArray[np.bool_]:
-    """Where an array holds finite numbers that are no filling."""
+    """Return where an array holds finite numbers that are no fill values."""
     with np.errstate(invalid="ignore"):
         size = np.abs(array)
         return np.asarray(np.isfinite(array) & (size < FILLS[0]) & (size != FILLS[1]))
@@ -62,7 +62,7 @@ QUANTIZED = ("quantize", "qlinear", "integer", "nbits")
 
 
 def rounding_of(nodes: Iterable[ir.Node]) -> Rounding:
-    """The coarsest rounding inside a section."""
+    """Return the coarsest rounding among nodes."""
     found = Rounding.FLOAT32
     for node in nodes:
         types = {value.dtype for value in (*node.inputs, *node.outputs) if value is not None}
@@ -95,7 +95,7 @@ class ExplainedError:
         self.explained = dict.fromkeys(names, 0.0)
 
     def measure(self, forced_run: TeacherForcedRun) -> None:
-        """Take the errors of one call into account; the largest counts."""
+        """Update the errors by those of one call; the largest counts."""
         for rounding in sorted(set(self.roundings.values()), key=_coarseness):
             rng = np.random.default_rng(forced_run.step)
             self.bench.continue_at(forced_run.lengths)
@@ -117,7 +117,7 @@ class ExplainedError:
                     self.explained[name] = max(self.explained[name], error)
 
     def of(self, name: str, signal: float) -> float:
-        """Root mean square of the error that rounding explains in a section with this root mean square of its value."""
+        """Return the root mean square error that rounding explains in a section, given that of its value."""
         return max(self.explained.get(name, 0.0), self.roundings[name].value * signal)
 
 

@@ -37,28 +37,28 @@ class Artefacts(Protocol):
 
     @property
     def unit(self) -> str:
-        """What steps are called."""
+        """Return the name for a step in messages."""
         ...
 
     @property
     def compared(self) -> str:
-        """The bucket that is compared with the original; empty where it is the smallest that fits each step."""
+        """Return the bucket that is compared; empty where it is the smallest that fits each step."""
         ...
 
     def differences(self, advance: Advance, most: int | None = None) -> list[Difference]:
-        """The differences from the original, by output and state, over all steps or the first `most`."""
+        """Return the differences from the original, by output and state, over all steps or the first `most`."""
         ...
 
     def disagreement(self, cases: Sequence[EdgeCase], limits: Tolerance) -> Disagreement | None:
-        """The first edge feed that is answered otherwise than by the original."""
+        """Return the first edge feed on which the results differ from the original's; None where all agree."""
         ...
 
     def apart(self) -> dict[str, list[Difference]]:
-        """For each bucket the distance of every output from the same row alone."""
+        """Return, for each bucket, the differences of a row in a batch from the same row alone."""
         ...
 
     def invariance(self) -> dict[str, Invariance]:
-        """What was tried in padded places of each bucket.
+        """Return the checks that were run on padding of each bucket.
 
         Raises:
             GateFailed: an output changed by a bit.
@@ -66,7 +66,7 @@ class Artefacts(Protocol):
         ...
 
     def golden(self) -> bytes:
-        """The golden file."""
+        """Return the golden file."""
         ...
 
 
@@ -130,7 +130,7 @@ class ShippedGraph:
 
     @property
     def runs_here(self) -> bool:
-        """Whether what ships is what runs on this machine, and no engine that is yet to be built from it."""
+        """Whether the shipped graph itself runs on this machine, without an engine still to be built."""
         return self.built.engine is None
 
 
@@ -159,17 +159,17 @@ class Shipped:
     name: str = ""
 
     def alone(self) -> "list[Shipped]":
-        """Each graph by itself."""
+        """Return one record for each graph."""
         return [dataclasses.replace(self, name=name) for name in self.originals]
 
     @property
     def original(self) -> OriginalGraph:
-        """The original of the graph that the gate examines."""
+        """Return the original of the graph that the gate examines."""
         return self.originals[self.name]
 
     @property
     def graph(self) -> ShippedGraph:
-        """The graph that is looked at."""
+        """Return the graph that the gate examines."""
         return self.graphs[self.name]
 
 
@@ -218,21 +218,21 @@ class Gate:
 
     @property
     def line(self) -> str:
-        """The line of the build that it stands on."""
+        """Return the progress line of the build on which the gate is shown."""
         return self.stage or self.name
 
     def promises(self, recipe: Recipe, graph: str) -> list[Finding]:
-        """What a recipe asks for, with nothing measured."""
+        """Return the findings that a recipe requires, without measurements."""
         return [Finding(self.name, graph)] if self.promised is None else list(self.promised(recipe, graph))
 
     def is_wanted(self, recipe: Recipe, shipped: Shipped) -> bool:
-        """Whether it is to run."""
+        """Whether the gate is to run."""
         if self.wanted is not None:
             return self.wanted(recipe, shipped)
         return bool(self.promises(recipe, shipped.name))
 
     def run(self, shipped: Shipped, advance: Advance) -> Checked:
-        """Check, and let nothing pass that does not hold.
+        """Run the gate, and raise where a finding does not hold.
 
         Raises:
             GateFailed: a finding does not hold.
@@ -243,10 +243,10 @@ class Gate:
 
 
 def require(findings: Sequence[Finding], stage: str, cure: str) -> None:
-    """Raise if a finding does not hold; what could not be looked at, and says why, is none that fails.
+    """Raise if a finding does not hold; findings with a reason for not being checked pass.
 
     Raises:
-        GateFailed: names the first, with all findings.
+        GateFailed: a finding does not hold; the message names the first, with all findings.
     """
     failed = next((each for each in findings if each.holds is False or (each.holds is None and not each.detail)), None)
     if failed is None:

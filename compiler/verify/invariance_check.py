@@ -37,17 +37,17 @@ POISONS = {"NaN": np.nan, "Inf": np.inf, "-Inf": -np.inf, "1e30": 1e30, "-1e30":
 
 
 def check_invariance(runner: Runner, feeds: Sequence[Feed]) -> Invariance:
-    """Fill padded cache slots, what lies behind short chunks and free batch rows with every poison.
+    """Fill padded cache slots, padding behind short chunks and free batch rows with every poison.
 
-    What is valid of an output must not change by a bit.
+    Valid entries of outputs must not change by a bit.
 
     Args:
-        runner: runs the artefact that ships; row r is r calls late, so that the rows have different true lengths.
+        runner: runner of the shipped artefact; row r is r calls late, so that rows have different true lengths.
         feeds: calls of one stream, at least enough to fill the caches.
 
     Raises:
-        GateFailed: names the output, the poison and the step.
-        Refused: the engine ends a call for what lies in one row, and with it those of all others; names the node.
+        GateFailed: an output changed; the message names the output, the poison and the step.
+        Refused: one row's padding makes the engine fail the call of all rows; the message names the node.
     """
     lowered, batch, calls = runner.lowered, runner.batch, 0
     idle = {name: np.zeros_like(array) for name, array in feeds[0].items()}
@@ -75,10 +75,10 @@ def check_invariance(runner: Runner, feeds: Sequence[Feed]) -> Invariance:
 
 
 def _mixes(batch: int, position: int) -> list[list[str]]:
-    """Contents by row for the runs of one call: each row takes every content in turn.
+    """Return the poisons by row for the runs of one call: each row gets every poison in turn.
 
-    With more rows than contents one run a call is enough: free rows hold all of them side by side, and by the next
-    call they have moved on by a row.
+    With more rows than poisons one run a call is enough: free rows hold all of them side by side, and by the next call
+    they have moved on by a row.
     """
     labels = list(POISONS)
     turns = range(position, position + (1 if batch > len(labels) else len(labels)))
@@ -86,7 +86,7 @@ def _mixes(batch: int, position: int) -> list[list[str]]:
 
 
 def _changed(runner: Runner, full: Feed, clean: Mapping[str, Array], active: Array, mix: Sequence[str]) -> str | None:
-    """The first output with another bit where each row's padded places hold its content of `mix`."""
+    """Return the first output that changes by a bit where each row's padding holds its poison of `mix`; else None."""
     spoiled = poisoned(runner.lowered, full, active, [POISONS[label] for label in mix])
     try:
         results = runner.session.run(list(clean), spoiled)
@@ -100,7 +100,7 @@ def _changed(runner: Runner, full: Feed, clean: Mapping[str, Array], active: Arr
 
 
 def _ended(lowered: Lowered, told: str) -> Refused:
-    """A call of all rows that ends for the content of one, by the node that the engine names."""
+    """Return the refusal of a call of all rows that fails for one row's content, with the node the engine names."""
     node = next((each for each in lowered.model.graph if f"'{each.name}'" in told), None)
     place = Place(stage="invariance", graph=lowered.graph)
     if node is not None:
@@ -114,15 +114,15 @@ def _ended(lowered: Lowered, told: str) -> Refused:
 
 
 def _seen(runner: Runner, full: Feed, clean: Mapping[str, Array], active: Array) -> str:
-    """The content that is seen in all rows at once; a mix of contents where none of them is."""
+    """Return the poison that changes outputs when all rows hold it; a mix where none does."""
     alone = (label for label in POISONS if _changed(runner, full, clean, active, [label] * len(active)))
     return next(alone, "a mix of contents")
 
 
 def _valid(runner: Runner, name: str, array: Array, full: Feed, active: Array) -> list[Array]:
-    """What is valid of an output, row by row where rows have chunks or caches of different lengths.
+    """Return the valid entries of an output, row by row where rows have chunks or caches of different lengths.
 
-    Without a batch axis all of it is one row.
+    Without a batch axis the output is one row.
     """
     has_rows = runner.lowered.batch_axis is not None
     kept = array[active] if has_rows else array
@@ -144,7 +144,7 @@ def _valid(runner: Runner, name: str, array: Array, full: Feed, active: Array) -
 
 
 def _window_of(lowered: Lowered, name: str) -> tuple[CacheAxis, int] | None:
-    """The cache axis of a state whose newest frames lie in its last slots, and where in the output it is; or None."""
+    """Return the cache axis and frames axis of a state whose newest frames lie in its last slots; else None."""
     state = next((each for each in lowered.states if each.output == name), None)
     cache = None if state is None else lowered.cache_of(state)
     if state is None or cache is None or state.frames_axis is None:
@@ -153,12 +153,12 @@ def _window_of(lowered: Lowered, name: str) -> tuple[CacheAxis, int] | None:
 
 
 def _newest(array: Array, axis: int, count: int) -> Array:
-    """The last frames; what lies in the slots in front of them is free in the next call, too."""
+    """Return the last frames; the slots in front of them are free in the next call, too."""
     return array[(slice(None),) * axis + (slice(max(array.shape[axis] - count, 0), None),)]
 
 
 def _reset(runner: Runner, state: State, rows: Array) -> Array:
-    """A state with some rows as a new stream has them; what was returned before stays as it is."""
+    """Return a copy of a state in which some rows have their initial values."""
     array = runner.states[state.input].copy()
     array[rows] = runner.initial(state)[rows]
     return array

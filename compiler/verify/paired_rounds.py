@@ -42,13 +42,13 @@ BUSY = 1.5
 
 
 def ratio_of(ratios: Sequence[float], sizes: str = "") -> Ratio:
-    """The figures of a ratio that was taken round by round, at least twice."""
+    """Return the figures of a ratio that was measured in at least two rounds."""
     tenths = statistics.quantiles(ratios, n=10, method="inclusive")
     return Ratio(sizes, statistics.median(ratios), tenths[0], tenths[-1], *median_interval(ratios), len(ratios))
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """An interval that holds the median of what the values were drawn from; without bounds where they are too few.
+    """Return a confidence interval of the median; unbounded where there are too few values.
 
     Source: order statistics; the number of values below the median is that of heads in as many tosses.
     """
@@ -94,7 +94,7 @@ class Rounds:
         return 1 if len(self.times) % 2 else -1
 
     def ratio(self, sizes: str = "", pair: tuple[int, int] = (0, 1)) -> Ratio:
-        """The time of one call over that of another, both by number and named together."""
+        """Return the time of one call over that of another, by their indices."""
         of, to = pair
         return ratio_of([each[of] / each[to] for each in self.times], sizes)
 
@@ -110,14 +110,14 @@ class Rounds:
 def time_ratio(
     sizes: str, graph: Call, other: Call, *, rounds: int = ROUNDS, clock: Clock = time.process_time
 ) -> Ratio:
-    """The time of one call over that of another.
+    """Return the time of one call over that of another.
 
     Args:
         sizes: the bucket, for messages.
         graph: runs one call.
-        other: runs one call of what it is compared with.
-        rounds: how often both are timed.
-        clock: seconds, as for `Rounds`.
+        other: runs one call of the graph to compare with.
+        rounds: number of rounds.
+        clock: returns seconds, as for `Rounds`.
     """
     both = Rounds((graph, other), clock)
     both.more(rounds)
@@ -125,15 +125,15 @@ def time_ratio(
 
 
 def judged_ratios(pairs: Mapping[str, Rounds], limit: float | None, wall: Clock = time.monotonic) -> list[Ratio]:
-    """The ratio of every pair, measured until it is known on which side of a limit it lies.
+    """Return the ratio of every pair, measured until it is known on which side of a limit it lies.
 
-    It is when its interval lies on that side, and does so for a while or from afar: a spell in which the machine is
-    busy with something else, and one of the two suffers more, then changes nothing. All pairs share the while.
+    It is known when its interval lies on that side for a while, or by a wide margin: a busy spell of the machine,
+    during which one of the two suffers more, then changes nothing. All pairs share the while.
 
     Args:
         pairs: two calls each, by bucket.
         limit: of every ratio; None where there is none.
-        wall: seconds, those of other processes included.
+        wall: returns seconds of real time.
     """
     ends = wall() + SPAN_S
     waiting = list(pairs)
@@ -149,7 +149,7 @@ def judged_ratios(pairs: Mapping[str, Rounds], limit: float | None, wall: Clock 
 
 
 def _run_in_turns(pairs: Sequence[Rounds], ends: float, wall: Clock) -> None:
-    """Run more rounds: so many that it is worth looking, of later ones no more than until the span ends."""
+    """Run rounds for all pairs: at least `ROUNDS`, and no more once the span has ended."""
     for _ in range(ROUNDS):
         is_before, has_enough = wall() < ends, all(len(rounds.times) >= ROUNDS for rounds in pairs)
         for rounds in pairs:
@@ -164,12 +164,12 @@ def _is_known(ratio: Ratio, limit: float, spent_s: float) -> bool:
 
 
 def compared(pairs: Mapping[str, Rounds], seconds: float, wall: Clock = time.monotonic) -> Comparison:
-    """Compare two graphs in several buckets, round by round, until it is known which is faster or time is up.
+    """Compare two graphs in several buckets, round by round, until one is known to be faster or time is up.
 
     Args:
         pairs: both graphs' calls, by bucket.
-        seconds: that may be spent.
-        wall: seconds, those of other processes included.
+        seconds: time that may be spent.
+        wall: returns seconds of real time.
     """
     started = wall()
     while True:
@@ -181,9 +181,9 @@ def compared(pairs: Mapping[str, Rounds], seconds: float, wall: Clock = time.mon
 
 
 def is_faster(ratio: Ratio) -> bool | None:
-    """Whether the first of two graphs is faster or not; None where the spread leaves that open.
+    """Whether the first of two graphs is faster; None where the spread does not decide.
 
-    After few rounds only what is clear, as looking again and again finds an interval on one side at last.
+    After few rounds only a clear margin decides, as repeated tests find an interval on one side eventually.
     """
     margin = CLEAR if ratio.rounds <= FEW_ROUNDS else 0.0
     if ratio.most < 1.0 - margin:

@@ -33,7 +33,7 @@ COARSE = 2.0**-12
 
 
 def perturbed(lowered: Lowered) -> Lowered:
-    """A copy in which every result that is rounded is off at random, in every call anew, by up to the input `SIZE`."""
+    """Return a copy in which every rounded result is perturbed randomly in every call, by up to the input `SIZE`."""
     first = None if lowered.first_call is None else _perturbed(lowered.first_call)
     return dataclasses.replace(lowered, model=_perturbed(lowered.model), first_call=first)
 
@@ -67,7 +67,7 @@ def _turn_weights(model: ir.Model) -> None:
 
 
 def _computed(model: ir.Model) -> set[ir.Node]:
-    """The nodes whose results follow from the numbers of inputs, and not from their sizes alone."""
+    """Return the nodes whose results depend on the contents of inputs, not on their sizes alone."""
     known, found = set(model.graph.inputs), set[ir.Node]()
     for node in model.graph:
         if not graphs.is_op(node, *SIZE_OF) and known.intersection(node.inputs):

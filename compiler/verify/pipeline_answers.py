@@ -21,18 +21,18 @@ Answers = list[dict[str, Array]]
 
 
 def together(model: Model) -> Pipeline:
-    """The wired graphs of a loaded bundle."""
+    """Return the wired graphs of a loaded bundle."""
     pipeline = model.asked()
     assert isinstance(pipeline, Pipeline)
     return pipeline
 
 
 def draw_together(loaded: LoadedRecipe) -> list[list[Feed]]:
-    """The streams that wired graphs are held to their promise with.
+    """Return the streams on which wired graphs are verified.
 
     Raises:
         RecipeError: the generator does not exist.
-        DataError: it raises, or yields less than the recipe counts on.
+        DataError: the generator raises, or yields less than the recipe requires.
     """
     gate = loaded.recipe.gates.pipeline
     assert gate is not None
@@ -53,7 +53,7 @@ def draw_together(loaded: LoadedRecipe) -> list[list[Feed]]:
 
 
 def answers_of_bundle(loaded: LoadedRecipe, model: Model, streams: Sequence[Sequence[Feed]]) -> list[Answers]:
-    """What a bundle answers to every stream.
+    """Return a bundle's results for every stream.
 
     Raises:
         DataError: a feed does not fit.
@@ -71,7 +71,7 @@ def answers_of_bundle(loaded: LoadedRecipe, model: Model, streams: Sequence[Sequ
 def answers_of_originals(
     pipeline: Pipeline, originals: Mapping[str, OriginalGraph], stream: Sequence[Feed]
 ) -> Iterator[dict[str, Array]]:
-    """What the originals answer to a stream, each fed with what those before it gave; by the names that callers use."""
+    """Yield the originals' results for a stream, each fed with results of those before it, by callers' names."""
     given: dict[str, list[dict[str, Array]]] = {}
     for name in pipeline.order:
         wires = [wire for wire in pipeline.wiring if wire.to_graph == name]
@@ -103,7 +103,7 @@ def golden_together(loaded: LoadedRecipe, model: Model) -> bytes:
 
 
 def limits_together(recipe: Recipe) -> Tolerance:
-    """What is asked of outputs together; of classes as much as of the graph of which least is asked."""
+    """Return the tolerance of wired graphs' outputs; for classes, the least that a graph requires."""
     gate = recipe.gates.pipeline
     assert gate is not None
     least = min(each.limits(lossy=True).min_equal for each in recipe.gates.parity.values())

@@ -71,7 +71,7 @@ class Audited:
 
 
 def planned_nodes(model: ir.Model) -> tuple[Planned, ...]:
-    """The nodes of the main graph whose type is planned, in order."""
+    """Return the nodes of the main graph whose type is planned, in order."""
     nodes = list(graphs.nodes_of(model))
     has_halves = any(node.outputs and node.outputs[0].dtype in HALVES for node in nodes)
     return tuple(planned for node in nodes if (planned := _planned(node, has_halves=has_halves)) is not None)
@@ -101,7 +101,7 @@ def _maker(value: ir.Value | None) -> ir.Node | None:
 
 
 def _stored_behind(value: ir.Value | None) -> bool:
-    """Whether a factor is a constant, or dequantised from one."""
+    """Whether a factor is a constant, or dequantized from one."""
     maker = _maker(value)
     if maker is not None and graphs.is_op(maker, "DequantizeLinear"):
         return graphs.array_of(maker.inputs[0]) is not None
@@ -109,7 +109,7 @@ def _stored_behind(value: ir.Value | None) -> bool:
 
 
 def audit(plan: Sequence[Planned], layers: Sequence[EngineLayer]) -> tuple[Audited, ...]:
-    """Every planned node, and what the layers say of it."""
+    """Return every planned node, with the types that the engine's layers show for it."""
     by_node: dict[str, list[EngineLayer]] = {}
     for layer in layers:
         for node in layer.nodes:
@@ -140,7 +140,7 @@ _COMPUTING = frozenset({"bfloat16", "float16", "float32", "int8"})
 
 
 def _types_of_product(planned: Planned, layer: EngineLayer, products_with_weights: int) -> frozenset[str]:
-    """The types that a product may be computed in, as a layer shows its factors.
+    """Return the types that a product may be computed in, from the types of its layer's factors.
 
     The largest constants of a layer are the weights of its products; a constant factor that is stored in integers makes
     an integer product only where the other factor comes in integers, too.
@@ -155,7 +155,7 @@ def _types_of_product(planned: Planned, layer: EngineLayer, products_with_weight
 
 
 def counts(audited: Sequence[Audited]) -> Mapping[str, Mapping[Kept, int]]:
-    """For each planned type the number of nodes by how they kept to it."""
+    """Return, for each planned type, the number of nodes by how they kept it."""
     found: dict[str, dict[Kept, int]] = {}
     for each in audited:
         of_type = found.setdefault(each.planned.type, dict.fromkeys(Kept, 0))
@@ -164,5 +164,5 @@ def counts(audited: Sequence[Audited]) -> Mapping[str, Mapping[Kept, int]]:
 
 
 def broken(audited: Sequence[Audited]) -> Iterator[Audited]:
-    """The nodes that compute in another type than planned."""
+    """Return the nodes that compute in another type than planned."""
     return (each for each in audited if each.kept is Kept.NO)

@@ -11,11 +11,11 @@ from runtime_lite.runtime import Runtime
 
 
 def side_by_side(bundles: Mapping[str, Path], clock: Clock | None = None) -> list[RatioRow]:
-    """The time of a call of every bundle over that of the first, on one thread, with all rows and slots in use.
+    """Return the time of a call of every bundle over that of the first, on one thread, with all rows and slots in use.
 
     Args:
-        bundles: by what they were built for; all have the same graphs and buckets.
-        clock: seconds; None for those that the calling thread computes.
+        bundles: folders by name; all have the same graphs and buckets.
+        clock: returns seconds; None for the CPU time of the calling thread.
     """
     found = []
     with Runtime() as runtime:

@@ -34,13 +34,13 @@ SPEED_LIMIT_S = 2.0
 
 
 def measure_speed(folder: Path, artifacts: Sequence[Emitted], graph: str, opens: Open) -> list[SpeedRow]:
-    """Time of one call per bucket, on full windows of random numbers.
+    """Return the time of one call per bucket, on full windows of random numbers.
 
     Args:
-        folder: where the artefacts lie.
-        artifacts: one per bucket.
-        graph: its name.
-        opens: opens an artefact as it runs, on one thread.
+        folder: folder of the artefacts.
+        artifacts: artefacts, one per bucket.
+        graph: the graph's name.
+        opens: opens an artefact on one thread.
     """
     found = []
     for _, alike in itertools.groupby(artifacts, lambda emitted: emitted.file):
@@ -52,7 +52,7 @@ def measure_speed(folder: Path, artifacts: Sequence[Emitted], graph: str, opens:
 
 
 def _timed_calls(call: Call) -> list[float]:
-    """Times of single calls in ms, those of the warm-up left out."""
+    """Return the times of single calls in ms, without those of the warm-up."""
     times_ms: list[float] = []
     for _ in range(SPEED_WARM_UP):
         call()
@@ -67,7 +67,7 @@ def _timed_calls(call: Call) -> list[float]:
 
 
 def bucket_calls(folder: Path, artifacts: Sequence[Emitted], opens: Open) -> dict[str, Call]:
-    """What runs one call of every bucket, on full windows of random numbers; buckets of one file share what runs it."""
+    """Return a function per bucket that runs one call on full windows; buckets of one file share a session."""
     sessions = {file: opens(folder / file) for file in dict.fromkeys(each.file for each in artifacts)}
     return {
         bucket_name(each.sizes): functools.partial(sessions[each.file].run, None, full_feeds(each))
@@ -76,7 +76,7 @@ def bucket_calls(folder: Path, artifacts: Sequence[Emitted], opens: Open) -> dic
 
 
 def full_feeds(emitted: Emitted) -> dict[str, Array]:
-    """The inputs of one bucket: random numbers; lengths and masks of places that are all valid."""
+    """Return the inputs of one bucket: random numbers, and lengths and masks with every slot valid."""
     return {str(value.name): _full(value, emitted) for value in emitted.lowered.model.graph.inputs}
 
 
@@ -101,16 +101,16 @@ def measure_ratios(
     folder: Path, artifacts: Sequence[Emitted], opens: Open,
     other: Path, others: Sequence[Emitted], opens_others: Open, limit: float | None,
 ) -> list[Ratio]:  # fmt: skip
-    """The time of every bucket's graph over that of the same bucket before rounding.
+    """Return the time of every bucket's graph over that of the same bucket before rounding.
 
     Args:
-        folder: where the artefacts lie.
-        artifacts: one per bucket.
-        opens: opens an artefact as it runs, on one thread.
-        other: where those before rounding lie.
+        folder: folder of the artefacts.
+        artifacts: artefacts, one per bucket.
+        opens: opens an artefact on one thread.
+        other: folder of the artefacts before rounding.
         others: likewise.
-        opens_others: likewise.
-        limit: of every ratio, which is measured until it is known on which side it lies; None for none.
+        opens_others: opens one of these.
+        limit: limit of the ratios, which are measured until they are known to be above or below; None for none.
     """
     first, second = bucket_calls(folder, artifacts, opens), bucket_calls(other, others, opens_others)
     return judged_ratios({sizes: Rounds((call, second[sizes])) for sizes, call in first.items()}, limit)

@@ -65,15 +65,15 @@ class StreamArtefacts:
 
     @property
     def compared(self) -> str:
-        """The smallest bucket."""
+        """Return the name of the smallest bucket."""
         return _name(self.artifacts[0])
 
     def differences(self, advance: Advance, most: int | None = None) -> list[Difference]:
-        """Differences of the smallest artefact from the original over chained steps, with the runtime's optimisations.
+        """Return the differences of the smallest artefact from the original over chained steps, as the runtime runs it.
 
         Args:
-            advance: called as the steps go by.
-            most: number of steps that are run, the first ones; all without it.
+            advance: called with progress.
+            most: number of first steps to run; None for all.
         """
         emitted, steps = self.artifacts[0], self._repeated(self.steps[:most])
         return compare(
@@ -81,7 +81,7 @@ class StreamArtefacts:
         )
 
     def disagreement(self, cases: Sequence[EdgeCase], limits: Tolerance) -> Disagreement | None:
-        """The first edge feed that the smallest artefact answers otherwise than the original."""
+        """Return the first edge feed on which the smallest artefact's results differ from the original's; else None."""
         emitted = self.artifacts[0]
         rows, session = self.runners.rows(emitted), self.runners.session(emitted)
         repeated = [case.with_rows(rows) for case in cases] if rows != 1 else cases
@@ -90,7 +90,7 @@ class StreamArtefacts:
         )
 
     def golden(self) -> bytes:
-        """The golden file: the first calls as the smallest artefact answers them, and the states of the last.
+        """Return the golden file: first calls with the smallest artefact's results, and the states of the last.
 
         The last one is what completes a stream, where the recipe says so.
         """
@@ -111,7 +111,7 @@ class StreamArtefacts:
 
     @functools.cached_property
     def _varied(self) -> list[Sequence[Feed]]:
-        """The beginning of every stream, with chunks of different lengths where a graph takes them."""
+        """Return the beginning of every stream, with chunks of different lengths where a graph accepts them."""
         return [varied(self.runners.lowered, each[:GOLDEN_STEPS], turn) for turn, each in enumerate(self.streams)]
 
     def apart(self) -> dict[str, list[Difference]]:
@@ -135,7 +135,7 @@ class StreamArtefacts:
         return [tally.difference() for tally in tallies.values()]
 
     def invariance(self) -> dict[str, Invariance]:
-        """Poison every padded place of every bucket; what was tried.
+        """Poison every padded slot of every bucket, and return what was checked.
 
         Raises:
             GateFailed: an output changed by a bit.
@@ -144,13 +144,13 @@ class StreamArtefacts:
         return self._of_every_bucket(lambda emitted: check_invariance(self.runners.runner(emitted), feeds))
 
     def _of_every_bucket(self, measure: Callable[[Emitted], T]) -> dict[str, T]:
-        """What is measured of each bucket; the largest, which takes longest, begins."""
+        """Return a measurement of each bucket; the largest, which takes longest, starts first."""
         largest_first = self.artifacts[::-1]
         found = dict(zip(map(_name, largest_first), on_all_cores(measure, largest_first), strict=True))
         return {_name(emitted): found[_name(emitted)] for emitted in self.artifacts}
 
     def _repeated(self, steps: Sequence[OriginalCall]) -> Sequence[OriginalCall]:
-        """The feed repeated for every row of the smallest artefact."""
+        """Return steps with the feed repeated for every row of the smallest artefact."""
         rows = self.runners.rows(self.artifacts[0])
         return steps if rows == 1 else [step.repeated(rows) for step in steps]
 

@@ -51,7 +51,7 @@ class Lookup:
 
 
 def counts_of(lowered: Lowered) -> dict[str, int]:
-    """For each input the constant by which each call raises a state."""
+    """Return, by input, the constant by which each call increases a state."""
     inputs, outputs = graphs.inputs_named(lowered.model), graphs.outputs_named(lowered.model)
     found = {}
     for state in lowered.states:
@@ -68,10 +68,10 @@ def counts_of(lowered: Lowered) -> dict[str, int]:
 
 
 def lookups_by_counts(lowered: Lowered) -> list[Lookup]:
-    """Every lookup in a table of fixed size whose indices follow from a count.
+    """Return every lookup in a table of fixed size whose indices depend on a count.
 
     Args:
-        lowered: a graph whose axes are static but for the batch.
+        lowered: a graph whose axes are static, except for the batch.
     """
     counts = counts_of(lowered)
     given = {cache.length_input: cache for cache in lowered.caches}
@@ -94,7 +94,7 @@ def lookups_by_counts(lowered: Lowered) -> list[Lookup]:
 
 
 def _inputs_behind(value: ir.Value) -> set[str]:
-    """The graph inputs that a value is computed of; what only lends its shape is none."""
+    """Return the graph inputs whose contents a value depends on; shapes do not count."""
     seen: set[ir.Value] = set()
     found: set[str] = set()
     waiting = [value]
@@ -112,7 +112,7 @@ def _inputs_behind(value: ir.Value) -> set[str]:
 
 
 def _measured(lowered: Lowered, indices: ir.Value, lookup: Lookup, counts: Mapping[str, int]) -> Lookup:
-    """The lookup with the first call whose indices lead behind the end."""
+    """Return the lookup with the number of the first call whose indices exceed the table."""
     run = _Indices(lowered, indices, counts)
     for calls in _calls(max(counts.values())):
         wrong = run.calls_beyond(calls, lookup.entries)
@@ -123,7 +123,7 @@ def _measured(lowered: Lowered, indices: ir.Value, lookup: Lookup, counts: Mappi
 
 
 def _calls(step: int) -> Iterator[Array]:
-    """The numbers of calls to look at, ascending."""
+    """Yield the numbers of calls to try, ascending."""
     for start in range(0, FIRST_CALLS, TOGETHER):
         yield np.arange(start, start + TOGETHER)
     far = np.concatenate([2**power + np.arange(-8, 9) for power in range(17, 31)])
@@ -152,9 +152,9 @@ class _Indices:
         self.session = open_model(model)
 
     def calls_beyond(self, calls: Array, entries: int) -> Array:
-        """Those of the calls that look behind either end of a table of so many entries, ascending.
+        """Return which of the calls have indices outside a table, ascending.
 
-        Without a batch axis calls are computed one by one, up to the first of them.
+        Without a batch axis calls are computed one by one, up to the first such one.
         """
         if self.lowered.batch_axis is None and calls.size > 1:
             return next(
@@ -187,7 +187,7 @@ class _Indices:
 
 
 def words_of(lookup: Lookup) -> str:
-    """What is to be said of a lookup."""
+    """Return the finding on a lookup as text."""
     table = f"a table of {lookup.entries} entries at {lookup.source or lookup.node}"
     if lookup.beside:
         return f"follows from {lookup.beside} as well: nobody can tell when it leads behind the end of {table}"
@@ -197,5 +197,5 @@ def words_of(lookup: Lookup) -> str:
 
 
 def shortest(lookups: Sequence[Lookup]) -> int | None:
-    """The calls of the lookup that ends first, or None where none was seen to end."""
+    """Return the number of calls of the lookup that ends first; None where none was seen to end."""
     return min((each.calls for each in lookups if each.calls is not None), default=None)

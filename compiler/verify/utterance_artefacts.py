@@ -88,24 +88,24 @@ class UtteranceArtefacts:
         return Sizes(1, emitted.sizes).hold(self._lengths(index))
 
     def _alone(self, feed: Feed) -> dict[str, Array]:
-        """The answer to one utterance in the first artefact that holds it: buckets ascend, rows first."""
+        """Return the result of one utterance in the smallest artefact that holds it."""
         lengths = self._runner(self.artifacts[0]).lengths_of(feed)
         fitting = [emitted for emitted in self.artifacts if Sizes(1, emitted.sizes).hold(lengths)]
         smallest = min(fitting, key=lambda emitted: int(np.prod(list(emitted.sizes.values()))))
         return self._runner(smallest).step(feed)
 
     def answer(self, index: int) -> dict[str, Array]:
-        """The answer to one utterance alone; it is kept, as every bucket is compared with it."""
+        """Return the result of one utterance alone, cached, as every bucket is compared with it."""
         if index not in self._answers:
             self._answers[index] = self._alone(self.steps[index].feed)
         return self._answers[index]
 
     def differences(self, advance: Advance, most: int | None = None) -> list[Difference]:
-        """The differences from the original of utterances alone in their smallest bucket.
+        """Return the differences from the original of utterances alone in their smallest bucket.
 
         Args:
-            advance: called as the utterances go by.
-            most: number of utterances that are run, of all sizes; all without it.
+            advance: called with progress.
+            most: number of utterances to run, of all sizes; None for all.
         """
         tallies: dict[str, Tally] = {}
         chosen = range(len(self.steps)) if most is None else self._of_all_sizes(most)
@@ -116,7 +116,7 @@ class UtteranceArtefacts:
         return [tally.difference() for tally in tallies.values()]
 
     def _of_all_sizes(self, most: int) -> list[int]:
-        """At most `most` utterances, the shortest and the longest among them."""
+        """Return indices of at most `most` utterances, including the shortest and the longest."""
         return sorted({*np.linspace(0, len(self.steps) - 1, most).astype(int).tolist()})
 
     def disagreement(self, cases: Sequence[EdgeCase], limits: Tolerance) -> Disagreement | None:
@@ -124,7 +124,7 @@ class UtteranceArtefacts:
         return first_disagreement(self.lowered, lambda: _Alone(self._alone), cases, limits)
 
     def golden(self) -> bytes:
-        """The golden file: utterances of all sizes as the artefacts answer them, the shortest among them."""
+        """Return the golden file: utterances of all sizes, including the shortest, with the artefacts' results."""
         chosen = self._of_all_sizes(GOLDEN_STEPS)
         steps = tuple(GoldenStep(dict(self.steps[index].feed), self.answer(index)) for index in chosen)
         return npz_from_golden(Golden(steps, self.limits.max_abs, self.limits.min_equal))
@@ -143,10 +143,10 @@ class UtteranceArtefacts:
         return [tally.difference() for tally in tallies.values()]
 
     def invariance(self) -> dict[str, Invariance]:
-        """Nothing in padded slots, free rows and other rows changes a bit of a valid output.
+        """Require that the contents of padded slots, free rows and other rows change no bit of a valid output.
 
         Raises:
-            GateFailed: names bucket, tensor and content.
+            GateFailed: an output changed; the message names bucket, tensor and content.
         """
         tried = {}
         for emitted in self.artifacts:
@@ -167,7 +167,7 @@ class UtteranceArtefacts:
         return tried
 
     def _draws(self, emitted: Emitted) -> Iterator[list[int]]:
-        """Utterances for a few calls, a full batch each; the longest again for those that share less with it."""
+        """Yield full batches of utterances; those that cannot share a call with the longest are replaced by it."""
         rows = emitted.sizes.get(self.lowered.batch_axis or "", 1)
         fitting = [index for index in range(len(self.steps)) if self._fits(index, emitted)]
         rng = np.random.default_rng(rows)
@@ -202,7 +202,7 @@ class _Alone:
 
 
 def _spoiled(runner: RowsRunner, feed: Feed) -> Feed:
-    """A row of the same lengths that holds nothing but NaN of its own; whole numbers stay what they are."""
+    """Return a row of the same lengths that holds NaN; integers and shared inputs are unchanged."""
     return {
         name: np.full_like(array, np.nan) if array.dtype.kind == "f" and not runner.is_shared(name) else array
         for name, array in feed.items()

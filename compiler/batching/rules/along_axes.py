@@ -18,7 +18,7 @@ AXES_AS_INPUT = 18
 
 
 def along_axis(lifted: LiftedNode) -> None:
-    """The op acts along one axis and keeps it: Softmax, TopK and their like."""
+    """Lift an operator that acts along one axis and keeps it, such as Softmax or TopK."""
     lifted.require_shared(*lifted.present[1:], what="its settings")
     axis, place = lifted.axis(), lifted.place()
     form = INSERTED if place is None or place == axis else in_place(place)
@@ -29,7 +29,7 @@ def along_axis(lifted: LiftedNode) -> None:
 
 
 def normalization(lifted: LiftedNode) -> None:
-    """LayerNormalization and its like: over all axes from one on."""
+    """Lift LayerNormalization and its like, over all axes from one on."""
     lifted.require_shared(*lifted.present[1:], what="its scale")
     axis, place = lifted.axis(), lifted.place()
     form = INSERTED if place is None or place >= axis else in_place(place)
@@ -40,7 +40,7 @@ def normalization(lifted: LiftedNode) -> None:
 
 
 def cumulative_sum(lifted: LiftedNode) -> None:
-    """The axis is an input."""
+    """Lift CumSum, whose axis is an input."""
     axis, place = lifted.axis(), lifted.place()
     form = INSERTED if place is None or place == axis else in_place(place)
     lifted.read(0, form)
@@ -52,7 +52,7 @@ def cumulative_sum(lifted: LiftedNode) -> None:
 
 
 def reduction(lifted: LiftedNode) -> None:
-    """The axes of each row are reduced, never the batch: a sum over an axis of size 1 stays a sum over that axis."""
+    """Lift a reduction, over the axes of each row and never over the batch."""
     view = _view(lifted)
     form = _form(lifted, view.axes)
     lifted.read(0, form)
@@ -62,7 +62,7 @@ def reduction(lifted: LiftedNode) -> None:
 
 
 def search(lifted: LiftedNode) -> None:
-    """ArgMax and ArgMin."""
+    """Lift ArgMax and ArgMin."""
     view = _view(lifted)
     form = _form(lifted, view.axes)
     lifted.read(0, form)
@@ -72,10 +72,10 @@ def search(lifted: LiftedNode) -> None:
 
 
 def _view(lifted: LiftedNode) -> Reduction:
-    """What the original reduces.
+    """Return the axes that the original reduces.
 
     Raises:
-        Refused: its axes are computed.
+        Refused: the axes are computed.
     """
     view = reduction_of(lifted.node, lambda value: lifted.constants(1, "axes"), lifted.rank())
     assert view is not None
@@ -102,7 +102,7 @@ def _write_axes(lifted: LiftedNode, axes: tuple[int, ...]) -> None:
 
 
 def fourier(lifted: LiftedNode) -> None:
-    """DFT: the axis is an attribute, or an input from opset 20 on; the last axis holds real and imaginary parts."""
+    """Lift DFT: the axis is an attribute, or from opset 20 an input; the last axis holds complex parts."""
     lifted.require_shared(1, 2, what="its settings")
     rank, place = lifted.rank(), lifted.place()
     by_input = lifted.lifter.model.graph.opset_imports.get("", AXES_AS_INPUT) >= DFT_AXIS_AS_OPERAND
@@ -117,7 +117,7 @@ def fourier(lifted: LiftedNode) -> None:
 
 
 def central_moments(lifted: LiftedNode) -> None:
-    """MeanVarianceNormalization: over axes of each row, which may name the place of the batch."""
+    """Lift MeanVarianceNormalization, over axes of each row, which may include the one that the batch replaces."""
     axes = moment_axes(lifted.node, lifted.rank())
     form = _form(lifted, axes)
     lifted.read(0, form)
@@ -127,10 +127,10 @@ def central_moments(lifted: LiftedNode) -> None:
 
 
 def rotary(lifted: LiftedNode) -> None:
-    """RotaryEmbedding: frames, positions and angles of their own have the batch in front; tables are shared.
+    """Lift RotaryEmbedding: frames, positions and angles per row have the batch first; tables are shared.
 
     Raises:
-        Refused: the original has several rows, or tables of each row's own.
+        Refused: the original has several rows, or tables that differ from row to row.
     """
     if lifted.dims()[0] != 1:
         raise refuse(f"{lifted.op} of {lifted.dims()[0]} rows in a model written for one", "rotate one row")
@@ -143,7 +143,7 @@ def rotary(lifted: LiftedNode) -> None:
 
 
 def turned_sequences(lifted: LiftedNode) -> None:
-    """ReverseSequence: the batch is the axis of its sequences.
+    """Lift ReverseSequence, whose axis of sequences becomes the batch.
 
     Raises:
         Refused: the original has several sequences.
@@ -158,10 +158,10 @@ def turned_sequences(lifted: LiftedNode) -> None:
 
 
 def grid_sample(lifted: LiftedNode) -> None:
-    """GridSample: pictures and grids have the batch in front.
+    """Lift GridSample: images and grids have the batch first.
 
     Raises:
-        Refused: the original has several pictures.
+        Refused: the original has several images.
     """
     if lifted.dims()[0] != 1:
         raise refuse(f"{lifted.op} of {lifted.dims()[0]} pictures in a model written for one row", "sample one")
@@ -171,7 +171,7 @@ def grid_sample(lifted: LiftedNode) -> None:
 
 
 def one_scale(lifted: LiftedNode) -> None:
-    """DynamicQuantizeLinear.
+    """Refuse DynamicQuantizeLinear, which takes one scale from all rows.
 
     Raises:
         Refused: always.
@@ -183,7 +183,7 @@ def one_scale(lifted: LiftedNode) -> None:
 
 
 def one_hot(lifted: LiftedNode) -> None:
-    """A new axis, last by default."""
+    """Lift OneHot, which adds an axis, the last by default."""
     lifted.require_shared(1, 2, what="its depth and values")
     lifted.set("axis", axis_of(lifted.node, lifted.rank() + 1) + 1)
     lifted.read(0, INSERTED)
@@ -191,7 +191,7 @@ def one_hot(lifted: LiftedNode) -> None:
 
 
 def triangle(lifted: LiftedNode) -> None:
-    """Trilu works on the last two axes."""
+    """Lift Trilu, which works on the last two axes."""
     lifted.require_shared(1, what="its diagonal")
     place = lifted.place()
     form = INSERTED if place is None or place >= lifted.rank() - 2 else in_place(place)
@@ -204,7 +204,7 @@ _SEQUENCES = {0: 1, 4: 0, 5: 1, 6: 1}
 
 
 def sequences(lifted: LiftedNode) -> None:
-    """LSTM, GRU and RNN: axis 1 of frames and states becomes the batch, or is merged with it."""
+    """Lift LSTM, GRU and RNN: axis 1 of frames and states becomes the batch, or is merged with it."""
     if graphs.int_attribute(lifted.node, "layout", 0):
         raise refuse(f"{lifted.op} with layout = 1", "export it with the frames in front")
     lifted.require_shared(1, 2, 3, 7, what="its weights")
@@ -219,7 +219,7 @@ def sequences(lifted: LiftedNode) -> None:
 
 
 def _sequences_of_rows(lifted: LiftedNode, count: Dim) -> None:
-    """[time, batch, n, size] -> [time, batch * n, size], the recurrence, and back: rows are more sequences."""
+    """Lift a recurrence by [time, batch, n, size] -> [time, batch * n, size] and back: rows are more sequences."""
     lifter = lifted.lifter
     for operand, axis in _SEQUENCES.items():
         if lifted.has(operand):
@@ -246,7 +246,7 @@ def _constants(lifted: LiftedNode, shape: Sequence[Dim]) -> ir.Value:
 
 
 def resize(lifted: LiftedNode) -> None:
-    """Other sizes of the axes of each row; the batch is none of them."""
+    """Lift Resize of other axes than the batch."""
     lifted.require_shared(1, 2, 3, what="its scales")
     scales = graphs.array_of(lifted.value(2)) if lifted.has(2) else None
     if scales is None or lifted.has(1) or "axes" in lifted.node.attributes:
@@ -262,7 +262,7 @@ def resize(lifted: LiftedNode) -> None:
 
 
 def along_first(lifted: LiftedNode) -> None:
-    """Convolutions, pools and normalisations over channels: each entry of the first axis by itself."""
+    """Lift convolutions, poolings and normalizations over channels, which treat each entry of the first axis alone."""
     lifted.require_shared(*lifted.present[1:], what="its weights")
     if len(lifted.node.outputs) > 1:
         raise refuse(f"{lifted.op} with {len(lifted.node.outputs)} outputs", "read its first output only")
@@ -276,7 +276,7 @@ def along_first(lifted: LiftedNode) -> None:
 
 
 def _merged(lifted: LiftedNode) -> None:
-    """[batch, n, ...] -> [batch * n, ...], the op, and back."""
+    """Lift an operator by [batch, n, ...] -> [batch * n, ...] and back."""
     tensor, insert = lifted.tensor(0, INSERTED), lifted.insert
     (output,) = lifted.node.outputs
     tail = insert.op("Shape", [tensor], {"start": 2}, name="tail", dtype=ir.DataType.INT64)

@@ -10,7 +10,7 @@ from compiler.batching.lifter import LiftedNode
 
 
 def gather(lifted: LiftedNode) -> None:
-    """Entries of an axis; data and indices may differ from row to row, also both."""
+    """Lift Gather; data and indices may each differ from row to row."""
     axis, data, indices = lifted.axis(), 0 in lifted.rows, 1 in lifted.rows
     if data and indices:
         _gather_both(lifted, axis)
@@ -63,7 +63,7 @@ def _gather_both(lifted: LiftedNode, axis: int) -> None:
 
 
 def gather_elements(lifted: LiftedNode) -> None:
-    """GatherElements and ScatterElements: all operands have the same axes."""
+    """Lift GatherElements and ScatterElements, whose operands have the same axes."""
     axis = lifted.axis()
     places = {lifted.place(operand) for operand in lifted.rows}
     place = places.pop() if len(places) == 1 else None
@@ -77,7 +77,7 @@ def gather_elements(lifted: LiftedNode) -> None:
 
 
 def gather_tuples(lifted: LiftedNode) -> None:
-    """GatherND: the batch joins the axes that data and indices have in common."""
+    """Lift GatherND: the batch becomes one more of the axes that data and indices share."""
     for operand in (0, 1):
         lifted.read(operand, INSERTED)
     lifted.set("batch_dims", graphs.int_attribute(lifted.node, "batch_dims", 0) + 1)
@@ -85,7 +85,7 @@ def gather_tuples(lifted: LiftedNode) -> None:
 
 
 def shape(lifted: LiftedNode) -> None:
-    """The shape in the original: the batch counts as the 1 that it stands for."""
+    """Replace a Shape by the shape in the original, where the batch counts as the 1 it replaces."""
     value, rank = lifted.value(0), lifted.rank()
     axes = graphs.dims_read(lifted.node, rank)
     form = lifted.lifter.form_of(value)
@@ -111,7 +111,7 @@ def shape(lifted: LiftedNode) -> None:
 
 
 def size(lifted: LiftedNode) -> None:
-    """The number of entries in the original."""
+    """Replace a Size by the number of entries in the original."""
     known = lifted.dims()
     if any(not isinstance(each, int) for each in known):
         raise refuse("Size of a value of unknown size", "multiply the sizes that Shape gives")
@@ -119,7 +119,7 @@ def size(lifted: LiftedNode) -> None:
 
 
 def _replace_shared(lifted: LiftedNode, value: ir.Value) -> None:
-    """Everything reads a new value that all rows share; what was known of the old one holds for it."""
+    """Replace an output by a value that all rows share, with the recorded shape and contents."""
     (output,) = lifted.node.outputs
     if output.is_graph_output():
         value = lifted.insert.op("Identity", [value], name=f"{output.name}_copy")
@@ -133,9 +133,9 @@ def _replace_shared(lifted: LiftedNode, value: ir.Value) -> None:
 
 
 def scatter_tuples(lifted: LiftedNode) -> None:
-    """ScatterND: at places that all rows share the batch goes behind all axes, where entries move as one.
+    """Lift ScatterND: with indices shared by all rows, the batch becomes the last axis, which moves as a whole.
 
-    Places of each row get the number of the row in front.
+    Indices that differ from row to row are prefixed with the number of the row.
     """
     if 1 in lifted.rows:
         _scatter_in_rows(lifted)

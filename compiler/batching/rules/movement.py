@@ -14,7 +14,7 @@ from compiler.operator_views.slices import slice_of
 
 
 def transpose(lifted: LiftedNode) -> None:
-    """Axes in another order."""
+    """Lift Transpose."""
     place, rank = lifted.place(), lifted.rank()
     order = perm_of(lifted.node, rank)
     if place is not None:
@@ -27,7 +27,7 @@ def transpose(lifted: LiftedNode) -> None:
 
 
 def squeeze(lifted: LiftedNode) -> None:
-    """An axis of size 1 goes; where it is the batch's place, the batch stays instead."""
+    """Lift Squeeze of axes of size 1; where one of them is replaced by the batch, the batch stays."""
     axes = _squeezed_axes(lifted)
     place = lifted.place()
     if place is None:
@@ -53,16 +53,16 @@ def _squeezed_axes(lifted: LiftedNode) -> tuple[int, ...]:
 
 
 def _named_axes(lifted: LiftedNode, rank: int) -> tuple[int, ...]:
-    """The axes that a Squeeze or Unsqueeze names.
+    """Return the axes that a Squeeze or Unsqueeze names.
 
     Raises:
-        Refused: they are computed.
+        Refused: the axes are computed.
     """
     return named_axes(lifted.node, lambda value: lifted.constants(1, "axes"), rank) or ()
 
 
 def unsqueeze(lifted: LiftedNode) -> None:
-    """An axis of size 1 comes; in front of everything it is the batch's place."""
+    """Lift Unsqueeze; an axis added in front of all others becomes the batch."""
     rank, place = len(lifted.out_dims()), lifted.place()
     axes = tuple(sorted(_named_axes(lifted, rank)))
     if place is not None:
@@ -81,7 +81,7 @@ def unsqueeze(lifted: LiftedNode) -> None:
 
 
 def reshape(lifted: LiftedNode) -> None:
-    """The batch keeps the place of a 1 that has the same axes in front before and after; else it goes in front."""
+    """Lift Reshape: the batch stays where the axes before it are unchanged, else it is moved to the front."""
     lifted.require_shared(1, what="its target")
     copies = copies_zeros(lifted.node)
     target = graphs.array_of(lifted.value(1))
@@ -109,7 +109,7 @@ def _keeps_place(before: tuple[Dim, ...], after: tuple[Dim, ...], place: int) ->
 
 
 def flatten(lifted: LiftedNode) -> None:
-    """Two axes: those in front of one, and the others."""
+    """Lift Flatten to two axes."""
     axis = axis_of(lifted.node, lifted.rank())
     if lifted.place() == 0 and axis == 1:
         lifted.read(0, in_place(0))
@@ -124,7 +124,7 @@ def flatten(lifted: LiftedNode) -> None:
 
 
 def expand(lifted: LiftedNode) -> None:
-    """Repetition along axes of size 1; that of the batch's place is another axis."""
+    """Lift Expand, which repeats along axes of size 1; along that of the batch it adds another axis."""
     lifted.require_shared(1, what="its sizes")
     place, rank, out = lifted.place(), lifted.rank(), lifted.out_dims()
     if place is not None and out[place + len(out) - rank] == 1:
@@ -139,7 +139,7 @@ def expand(lifted: LiftedNode) -> None:
 
 
 def tile(lifted: LiftedNode) -> None:
-    """Repetition of whole axes."""
+    """Lift Tile, which repeats whole axes."""
     lifted.require_shared(1, what="its repeats")
     place = lifted.place()
     repeats = graphs.integers_of(lifted.value(1))
@@ -153,7 +153,7 @@ def tile(lifted: LiftedNode) -> None:
 
 
 def concat(lifted: LiftedNode) -> None:
-    """Parts that all rows share are repeated for every row."""
+    """Lift Concat; parts that all rows share are repeated for every row."""
     axis = lifted.axis()
     places = {lifted.place(operand) for operand in lifted.rows} - {None, axis}
     for place in sorted(place for place in places if place is not None):
@@ -169,7 +169,7 @@ def concat(lifted: LiftedNode) -> None:
 
 
 def split(lifted: LiftedNode) -> None:
-    """Parts of one axis."""
+    """Lift Split along one axis."""
     lifted.require_shared(1, what="its sizes")
     axis, place = lifted.axis(), lifted.place()
     form = INSERTED if place is None or place == axis else in_place(place)
@@ -180,7 +180,7 @@ def split(lifted: LiftedNode) -> None:
 
 
 def cut(lifted: LiftedNode) -> None:
-    """Slice; rows that each take a run of entries of their own are looked up by `canonicalize_positions`."""
+    """Lift Slice; `canonicalize_positions` turns slices with a start per row into lookups before."""
     lifted.require_shared(1, 2, 3, 4, what="its bounds")
     place, view = lifted.place(), slice_of(lifted.node, lifted.rank())
     axes = None if view is None else view.axes_cut(graphs.integers_of)
@@ -194,7 +194,7 @@ def cut(lifted: LiftedNode) -> None:
 
 
 def pad(lifted: LiftedNode) -> None:
-    """Entries in front of and behind the axes."""
+    """Lift Pad."""
     lifted.require_shared(1, 2, 3, what="its pads")
     place, pad = lifted.place(), pad_of(lifted.node, graphs.integers_of, lifted.rank())
     numbers = None if pad is None else pad.numbers

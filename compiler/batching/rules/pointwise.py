@@ -11,7 +11,7 @@ from compiler.batching.lifter import LiftedNode
 
 
 def common_distance(lifted: LiftedNode, operands: Sequence[int], smallest: int = 1) -> int | None:
-    """How far from the end the batch can take the place of a 1 in all operands that have rows; None where it cannot.
+    """Return the distance from the end at which the batch replaces a 1 in all operands with rows; else None.
 
     Args:
         lifted: the node.
@@ -33,7 +33,7 @@ def _size(lifted: LiftedNode, operand: int, distance: int) -> object:
 
 
 def pointwise(lifted: LiftedNode) -> None:
-    """Every entry of the output follows from the entries that broadcast to its place."""
+    """Lift an operator that computes every entry of its output from the entries broadcast to it."""
     operands = lifted.present
     rank = max(lifted.rank(operand) for operand in operands)
     distance = common_distance(lifted, operands)
@@ -46,7 +46,7 @@ def pointwise(lifted: LiftedNode) -> None:
 
 
 def first_pointwise(lifted: LiftedNode) -> None:
-    """Lift a node that is pointwise in its first input; the others are settings that all rows share."""
+    """Lift a node that is pointwise in its first input; all rows share the other inputs."""
     lifted.require_shared(*lifted.present[1:], what="its settings")
     place = lifted.place()
     form = INSERTED if place is None else in_place(place)
@@ -55,7 +55,7 @@ def first_pointwise(lifted: LiftedNode) -> None:
 
 
 def clip(lifted: LiftedNode) -> None:
-    """Bounds that differ from row to row are compared with: what is below the least is the least, as Clip has it."""
+    """Lift Clip; bounds that differ from row to row are applied by comparison and Where, with Clip's results."""
     if lifted.rows == [0]:
         first_pointwise(lifted)
         return
@@ -72,7 +72,7 @@ def clip(lifted: LiftedNode) -> None:
 
 
 def quantization(lifted: LiftedNode) -> None:
-    """One scale for the tensor, or one per entry of an axis."""
+    """Lift quantization with one scale for the tensor, or one per entry of an axis."""
     lifted.require_shared(1, 2, what="its scale")
     place = lifted.place()
     if not lifted.dims(1) or lifted.dims(1) == (1,):
@@ -89,7 +89,7 @@ def quantization(lifted: LiftedNode) -> None:
 
 
 def product(lifted: LiftedNode) -> None:
-    """MatMul: leading axes broadcast; rows of the left matrix are free as well."""
+    """Lift MatMul: leading axes broadcast, and so do rows of the left matrix."""
     lifted.require_shared(*lifted.present[2:], what="its zero points")
     left, right = lifted.rank(0), lifted.rank(1)
     rank = max(left, right)
@@ -108,7 +108,7 @@ def product(lifted: LiftedNode) -> None:
 
 
 def _lifted_product(lifted: LiftedNode, rank: int) -> None:
-    """Both operands as matrices below the batch; vectors become matrices of one row or column first."""
+    """Lift a product with both operands as matrices behind the batch; vectors become matrices first."""
     tensors: list[ir.Value] = []
     gone: list[int] = []
     for operand, end in ((0, -2), (1, -1)):
@@ -142,7 +142,7 @@ def _lifted_product(lifted: LiftedNode, rank: int) -> None:
 
 
 def gemm(lifted: LiftedNode) -> None:
-    """Rows of the left matrix are free; all else is written as a product and a sum."""
+    """Lift Gemm; where more than the rows of the left matrix vary, it is rewritten as a product and a sum."""
     node = lifted.node
     transposed = [graphs.int_attribute(node, name, 0) for name in ("transA", "transB")]
     shared_sum = not lifted.has(2) or 2 in lifted.rows or lifted.rank(2) < 2 or lifted.dims(2)[0] == 1
@@ -187,7 +187,7 @@ def _scaled(lifted: LiftedNode, value: ir.Value, name: str) -> ir.Value:
 
 
 def einsum(lifted: LiftedNode) -> None:
-    """A letter more, for the batch, in every operand that has rows and in the result."""
+    """Lift Einsum by one more letter, for the batch, in every operand with rows and in the result."""
     text = graphs.attribute(lifted.node, "equation")
     assert isinstance(text, str)
     text = text.replace(" ", "")

@@ -131,7 +131,7 @@ def _needed_rows(site: Site, rows: np.ndarray, size: Dim) -> np.ndarray:
 
 
 def entries(site: Site) -> None:
-    """Fixed entries counted from either true end: axis, their numbers, and whether the axis goes."""
+    """Write a lookup of fixed entries from either true end; details: axis, indices, whether the axis is dropped."""
     axis, numbers, is_single = site.details
     value, fact = site.node.inputs[0], site.fact()
     assert value is not None
@@ -152,7 +152,7 @@ def entries(site: Site) -> None:
 
 
 def _slots(site: Site, axis: int, numbers: Sequence[int]) -> ir.Value:
-    """The slots of entries per row, int64 [batch, entries, 1] (or [entries, 1] where all rows share the value)."""
+    """Return slots of entries per row, int64 [batch, entries, 1] (or [entries, 1] for a value shared by all rows)."""
     frames = site.fact().frames(axis)
     assert frames is not None
     size, places, insert = frames.size, site.valid_slots, site.insert

@@ -59,7 +59,10 @@ def normalize(site: Site) -> None:
 
 
 def last_index(site: Site) -> None:
-    """The last one of the largest entries; where padding ties with them, all are infinite, and the last is meant."""
+    """Write an ArgMax or ArgMin that returns the last of equal entries.
+
+    Where padding ties with valid entries, all are infinite, and the last valid one is returned.
+    """
     (axis,) = site.details
     node, value, layout = site.node, site.node.inputs[0], site.fact().axis(site.details[0])
     assert value is not None and layout is not None
@@ -88,7 +91,7 @@ def _mean(site: Site, value: ir.Value, axes: Sequence[int], keep: bool) -> ir.Va
 
 
 def _true_count(site: Site, count: Dim, kept: Sequence[int], dtype: ir.DataType | None) -> ir.Value:
-    """How many entries of every row are averaged, in the shape that broadcasts to the axes that stay."""
+    """Return the number of averaged entries of every row, in a shape that broadcasts to the remaining axes."""
     insert, rows_axis = site.insert, site.fact().rows_axis
     rows: Axis = () if rows_axis is None else site.fact().axis(rows_axis) or ()
     place = 0 if rows_axis is None else kept.index(rows_axis)
@@ -112,7 +115,7 @@ def _true_count(site: Site, count: Dim, kept: Sequence[int], dtype: ir.DataType 
 
 
 def _of_groups(site: Site, sums: ir.Value, channels: int, groups: int) -> ir.Value:
-    """Sums per channel [batch, channels, 1, ..] as the sums of the groups they are in."""
+    """Return sums per channel [batch, channels, 1, ..] replaced by the sums over their groups."""
     insert = site.insert
     apart = insert.op("Reshape", [sums, insert.int64s(0, groups, channels // groups)], name="sums_of_groups")
     whole = insert.op("ReduceSum", [apart, insert.int64s(2)], {"keepdims": 1}, name="sum_of_group")
@@ -122,7 +125,7 @@ def _of_groups(site: Site, sums: ir.Value, channels: int, groups: int) -> ir.Val
 
 
 def _deviation(site: Site, variance: ir.Value) -> ir.Value:
-    """The root of the variance, with what keeps it from zero."""
+    """Return the square root of the variance, with an epsilon."""
     assert variance.dtype is not None
     kind, insert = variance.dtype.numpy(), site.insert
     if site.node.op_type == "MeanVarianceNormalization":
@@ -133,7 +136,7 @@ def _deviation(site: Site, variance: ir.Value) -> ir.Value:
 
 
 def _widened(site: Site) -> tuple[ir.Value, ir.DataType | None]:
-    """The operand in a type whose sums are exact enough, and that type if it is another one."""
+    """Return the operand in a type whose sums are exact enough, and that type where it differs."""
     value = site.node.inputs[0]
     assert value is not None and value.dtype is not None
     if value.dtype in WIDE or value.dtype.is_integer():
@@ -146,14 +149,14 @@ def _cast(site: Site, value: ir.Value, dtype: ir.DataType) -> ir.Value:
 
 
 def _as_before(site: Site, value: ir.Value, wide: ir.DataType | None) -> ir.Value:
-    """The result in the type of the operand."""
+    """Return the result cast back to the operand's type."""
     operand = site.node.inputs[0]
     assert operand is not None and operand.dtype is not None
     return value if wide is None else _cast(site, value, operand.dtype)
 
 
 def _parameter(site: Site, operand: int, wide: ir.DataType | None) -> ir.Value:
-    """Scale or bias: over the trailing axes, or one per channel or per group in front of them."""
+    """Return a scale or bias that broadcasts to the operand: over trailing axes, per channel, or per group."""
     value = site.node.inputs[operand]
     assert value is not None
     insert, name = site.insert, f"{value.name}_per_channel"

@@ -12,7 +12,7 @@ from compiler.padding.forms.site import Site
 
 
 def rows_of(site: Site) -> tuple[int | None, Axis]:
-    """The axis of the first operand that holds the batch, and its layout; None when there is one row only.
+    """Return the axis of the first operand that holds the batch, and its layout; None for a single row.
 
     Raises:
         Refused: all rows share the operand, though each has lengths of its own.

@@ -37,20 +37,20 @@ class Site:
     replaced: list[ir.Value | None] = dataclasses.field(default_factory=list)
 
     def dims(self, operand: int = 0) -> tuple[Dim, ...]:
-        """The shape of an input."""
+        """Return the shape of an input."""
         value = self.node.inputs[operand]
         found = None if value is None else graphs.dims_of(value)
         assert found is not None  # the rule asked for it
         return found
 
     def fact(self, operand: int = 0) -> Fact:
-        """The fact of an input."""
+        """Return the fact of an input."""
         found = self.facts[operand]
         assert found is not None
         return found
 
     def replace(self, output: int, value: ir.Value) -> None:
-        """Let everything that reads an output read `value` instead; graph outputs keep their name."""
+        """Make all readers of an output read `value` instead; graph outputs keep their name."""
         old = self.node.outputs[output]
         if value.shape is None:
             value.shape = old.shape

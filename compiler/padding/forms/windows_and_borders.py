@@ -22,7 +22,7 @@ from compiler.padding.forms.site import Form, Site
 
 
 def average_pool(site: Site) -> None:
-    """Divide by the share of the counted slots that is valid, along every axis in the details."""
+    """Write an average pooling divided by the valid share of its slots, along every axis in the details."""
     (axes,) = site.details
     value, node = site.node.inputs[0], site.node
     assert value is not None and value.dtype is not None
@@ -53,7 +53,7 @@ def _ints(attributes: Mapping[str, int | float | str | Sequence[int]], name: str
 def _along(
     attributes: Mapping[str, int | float | str | Sequence[int]], at: int, count: int
 ) -> dict[str, int | float | str | Sequence[int]]:
-    """A pool along one of its spatial axes, which leaves the others alone."""
+    """Return attributes of a pooling along one of its spatial axes only."""
     kept = dict(attributes)
     for name, rest in (("kernel_shape", 1), ("strides", 1), ("dilations", 1)):
         if name in attributes:
@@ -65,9 +65,9 @@ def _along(
 
 
 def mirror(site: Site) -> None:
-    """Pad by what the valid entries hold: at every place of the padded axes in the details stands one of them.
+    """Write a Pad whose added entries are copies of valid ones, along the padded axes in the details.
 
-    Axes that need no lengths are padded by the node itself.
+    The node itself pads the axes that need no lengths.
     """
     mode, axes, rest = site.details
     value = site.node.inputs[0]
@@ -81,7 +81,7 @@ def mirror(site: Site) -> None:
 
 
 def hold(site: Site) -> None:
-    """The last valid entries stand in the padding of the axes in the details, too; then the node as it is."""
+    """Copy the last valid entries into the padding of the axes in the details, in front of the unchanged node."""
     (axes,) = site.details
     value = site.node.inputs[0]
     assert value is not None
@@ -93,7 +93,7 @@ def hold(site: Site) -> None:
 
 
 def resize_apart(site: Site) -> None:
-    """Resize with two axes of one entry behind the batch, so that no kernel takes rows for neighbouring places."""
+    """Write a Resize with two axes of size 1 behind the batch, so that no kernel takes rows for spatial neighbours."""
     node, insert = site.node, site.insert
     value, scales, sizes = (node.inputs[at] if at < len(node.inputs) else None for at in (0, 2, 3))
     assert value is not None
@@ -110,7 +110,7 @@ def resize_apart(site: Site) -> None:
 
 
 def _with_ones(site: Site, per_axis: ir.Value) -> ir.Value:
-    """A vector per axis with two entries of 1 behind the first."""
+    """Return a vector per axis with two entries of 1 inserted behind the first."""
     insert, dtype, array = site.insert, per_axis.dtype, graphs.array_of(per_axis)
     assert dtype is not None
     if array is not None:
@@ -124,9 +124,9 @@ def _with_ones(site: Site, per_axis: ir.Value) -> ir.Value:
 
 
 def _entries(site: Site, axis: int, mode: str, begin: int, size: Dim) -> ir.Value:
-    """The slot of the operand that stands at every place of the output, int64 [batch, places].
+    """Return the operand's slot for every position of the output, int64 [batch, positions].
 
-    Places count from the first valid one; whatever they ask for is a slot of the operand.
+    Positions count from the first valid one; every index is a slot of the operand.
     """
     insert, places = site.insert, site.valid_slots
     frames = site.fact().frames(axis)
@@ -151,7 +151,7 @@ def _entries(site: Site, axis: int, mode: str, begin: int, size: Dim) -> ir.Valu
 
 
 def _taken(site: Site, value: ir.Value, axis: int, index: ir.Value) -> ir.Value:
-    """Entries along an axis by an index per row, int64 [batch, places]."""
+    """Return entries along an axis by an index per row, int64 [batch, positions]."""
     insert, rank = site.insert, len(site.dims())
     rows_axis, layout = rows_of(site)
     front = [rows_axis, axis] if rows_axis is not None else [axis]

@@ -13,10 +13,10 @@ INTEGERS = frozenset({"i8", "u8"})
 
 
 def integer_products(runtime_model: Any) -> frozenset[str]:
-    """Names of the nodes of the graph file whose products are computed in integers.
+    """Return the names of the nodes of the graph file whose products are computed in integers.
 
     Args:
-        runtime_model: what OpenVINO says of a compiled graph.
+        runtime_model: OpenVINO's description of a compiled graph.
     """
     return frozenset(name for node in runtime_model.get_ops() for name in _integer_names(node.get_rt_info()))
 

@@ -12,7 +12,7 @@ INSTALL = "pip install --no-deps openvino==2026.4.1"
 
 
 def parts_of(find: Callable[[], Any] = import_openvino) -> tuple[Part, ...]:
-    """The library, which is started, with its version and what the processor computes in.
+    """Return the library as a part, started, with its version and the types that the processor computes in.
 
     Args:
         find: returns the package; raises EngineAbsent.

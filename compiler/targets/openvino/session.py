@@ -30,7 +30,7 @@ class OpenvinoSession:
         self._types: dict[tuple[tuple[int, ...], ...], Types] = {}
 
     def run(self, names: Sequence[str] | None, feeds: dict[str, Array]) -> list[Array]:
-        """Outputs in the order of `names`; of all where there are none."""
+        """Return outputs in the order of `names`; all outputs where it is None."""
         given = [feeds[name] for name in self.inputs]
         shapes = tuple(array.shape for array in given)
         if shapes not in self._types:
@@ -45,11 +45,11 @@ def open_graph(path: Path, precision: str) -> OpenvinoSession:
 
     Args:
         path: the ONNX file, with its external files beside it.
-        precision: what it computes in.
+        precision: the type it computes in.
 
     Raises:
-        Refused: OpenVINO does not take the graph.
-        ToolchainAbsent: it is not here.
+        Refused: OpenVINO rejects the graph.
+        ToolchainAbsent: OpenVINO is not installed.
     """
     content = path.read_bytes()
     locations = {each.location for each in scan_onnx(content, path.name).external}

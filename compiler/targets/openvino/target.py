@@ -46,7 +46,7 @@ class Openvino(Target):
         """Check the options.
 
         Raises:
-            RecipeError: names the option.
+            RecipeError: an option is wrong; the message names it.
         """
         super().__post_init__()
         if self.precision not in PRECISIONS:
@@ -57,11 +57,11 @@ class Openvino(Target):
 
     @property
     def rounds(self) -> bool:
-        """In bfloat16."""
+        """Whether the target computes in bfloat16."""
         return self.precision != "float32"
 
     def unrounded(self) -> Self:
-        """In float32."""
+        """Return the target in float32."""
         return dataclasses.replace(self, precision="float32")
 
     def emit(
@@ -70,27 +70,27 @@ class Openvino(Target):
         """Freeze, check and write every combination of bucket sizes, all numbers of rows in one file where that holds.
 
         Raises:
-            Refused: a dimension stays symbolic, or something is computed in float64.
+            Refused: a dimension stays symbolic, or a value is float64.
         """
         _refuse_doubles(lowered)
         built = write_static(self, lowered, buckets, opens_rows=self.opens_rows, weights=weights)
         return dataclasses.replace(built, options={"precision": self.precision})
 
     def open(self, path: Path) -> Session:
-        """OpenVINO as the runtime runs it."""
+        """Open an artefact in OpenVINO, as the runtime does."""
         return open_graph(path, self.precision)
 
     def integer_products(self, path: Path) -> frozenset[str]:
-        """The products that the graph compiled by OpenVINO computes in integers."""
+        """Return the products that the graph compiled by OpenVINO computes in integers."""
         return integer_products(open_graph(path, self.precision).graph.compiled.get_runtime_model())
 
     def parts(self) -> tuple[Part, ...]:
-        """The library."""
+        """Return the OpenVINO library as a part."""
         return parts_of()
 
 
 def _refuse_doubles(lowered: Lowered) -> None:
-    """Raise if a value is float64, which OpenVINO computes in float32 without a word."""
+    """Raise if a value is float64, which OpenVINO silently computes in float32."""
     graph = lowered.model.graph
     given: list[tuple[ir.Node | None, ir.Value]] = [(None, value) for value in graph.inputs]
     for node, value in [*given, *((maker, made) for maker in graph for made in maker.outputs)]:

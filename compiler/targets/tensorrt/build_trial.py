@@ -17,7 +17,7 @@ REFUSED, ABSENT = 3, 5
 
 
 def main() -> int:
-    """Do what is asked; an exit code."""
+    """Run a request from standard input; return an exit code."""
     request, out = json.load(sys.stdin), pathlib.Path(sys.argv[1])
     sys.path[:] = request["path"]
     builder = _module(request["builder"])
@@ -45,7 +45,7 @@ def _ended(error: Exception, code: int) -> int:
 
 
 def _module(file: str) -> Any:
-    """The builder as a module of its own; to import it with its package would import every target."""
+    """Return the builder as a module of its own, as importing its package would import every target."""
     spec = importlib.util.spec_from_file_location("builder", file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

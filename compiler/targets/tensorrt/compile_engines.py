@@ -9,7 +9,7 @@ import sys
 
 
 def main() -> None:
-    """Run the builder with the folder that this script was given."""
+    """Run the builder with the output folder given to this script."""
     request = json.load(sys.stdin)
     out = sys.argv[1]
     sys.path[:] = request["path"]

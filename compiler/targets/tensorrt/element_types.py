@@ -30,7 +30,7 @@ CURES = {
 
 
 def _values(model: ir.Model) -> Iterator[tuple[ir.Value, ir.Node | None]]:
-    """Every value once, with the node that makes it, or else the first that reads it."""
+    """Yield every value once, with the node that produces it, or else the first that reads it."""
     inner = {id(node.graph): node.graph for node in every_node(model)}
     for graph in ({id(model.graph): model.graph} | inner).values():
         assert graph is not None
@@ -44,7 +44,7 @@ def _values(model: ir.Model) -> Iterator[tuple[ir.Value, ir.Node | None]]:
 
 
 def _element_type(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
-    """No type but those of the table; INT8 and UINT8 have rules of their own."""
+    """Yield breaches of the rule that allows the types of the table only; INT8 and UINT8 have their own rules."""
     later = {ir.DataType.BFLOAT16} if limits.capability >= AMPERE else set()
     later |= FLOAT8 if limits.capability >= ADA else set()
     allowed = ALWAYS | later | {ir.DataType.INT8, ir.DataType.UINT8}
@@ -81,7 +81,7 @@ def _known_type(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
 
 
 def _uint8(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
-    """UINT8 enters and leaves the network through a Cast, and is nowhere else."""
+    """Yield breaches of the rule that UINT8 enters and leaves the network through a Cast, and occurs nowhere else."""
     outputs = set(model.graph.outputs)
     for value, node in _values(model):
         if value.dtype != ir.DataType.UINT8:
@@ -98,7 +98,7 @@ def _uint8(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
 
 
 def _int8(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
-    """INT8 lies between QuantizeLinear and DequantizeLinear, and in constants that DequantizeLinear reads."""
+    """Yield breaches of the rule that INT8 occurs between QuantizeLinear and DequantizeLinear, or in its constants."""
     outputs = set(model.graph.outputs)
     for value, node in _values(model):
         if value.dtype != ir.DataType.INT8:
@@ -116,7 +116,7 @@ def _int8(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
 
 
 def _profile(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
-    """Every symbolic dimension of an input has a profile that fits it."""
+    """Yield breaches of the rule that every symbolic dimension of an input has a matching profile."""
     for value in model.graph.inputs:
         node = next((use.node for use in value.uses()), None)
         name, shape = str(value.name), value.shape

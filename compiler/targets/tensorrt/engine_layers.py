@@ -45,7 +45,7 @@ _CONVERTING = re.compile(r"Cast|Etc")
 
 
 def layers_of(text: str) -> tuple[EngineLayer, ...] | None:
-    """The layers; None where this is no list of them, or one of another form.
+    """Return the layers that a builder's message lists; None where it has another form.
 
     Args:
         text: the message that lists them, from `LAYERS_HEAD` on.
@@ -86,7 +86,7 @@ def _node(text: str) -> str:
 
 
 def _tensors(text: str) -> list[tuple[int, str]]:
-    """Number of entries and type of each."""
+    """Return number of entries and type of each tensor in a text."""
     found = [_TENSOR.fullmatch(each) for each in _IN_BRACES.findall(text)]
     if _IN_BRACES.sub("", text).strip(" ,"):
         raise ValueError(text)

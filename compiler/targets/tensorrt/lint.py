@@ -36,20 +36,20 @@ class Unbuildable(Refused):
 
 
 def lint(model: ir.Model, limits: DeviceLimits) -> tuple[Violation, ...]:
-    """Every violation of every rule, each once.
+    """Return every violation of every rule, without duplicates.
 
     Args:
         model: an ONNX graph with types on all values.
-        limits: what the engine is built for.
+        limits: limits of the device that the engine is built for.
     """
     return tuple(dict.fromkeys(finding.named(rule.name) for rule in RULES for finding in rule.check(model, limits)))
 
 
 def require_buildable(models: Iterable[ir.Model], limits: DeviceLimits, graph: str) -> None:
-    """Lint the graphs of all buckets; what they have in common is said once.
+    """Lint the graphs of all buckets; common violations are reported once.
 
     Raises:
-        Unbuildable: holds all violations.
+        Unbuildable: there are violations; the error holds all of them.
     """
     violations = tuple(dict.fromkeys(found for model in models for found in lint(model, limits)))
     if violations:

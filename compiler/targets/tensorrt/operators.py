@@ -85,7 +85,7 @@ CONSTANT_OPERANDS: dict[str, tuple[int, ...]] = {
 
 
 def needed_version(model: ir.Model) -> str:
-    """The oldest TensorRT whose parser documents the opset and every operator of a graph that the rules admit."""
+    """Return the oldest TensorRT whose parser documents the opset and every operator of a linted graph."""
     opset = model.opset_imports.get("", 0)
     first = next(version for most, version in VERSION_BY_OPSET.items() if opset <= most)
     newer = (VERSION_BY_OPERATOR.get(node.op_type, first) for node in every_node(model))
@@ -122,7 +122,7 @@ def _operator(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
 
 
 def _data_size(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
-    """TensorRT-RTX has no kernels for them, and shapes of an engine are numbers."""
+    """Yield operators whose result sizes depend on data, for which TensorRT-RTX has no kernels."""
     for node in every_node(model):
         if node.domain in ("", "ai.onnx") and node.op_type in SIZED_BY_DATA:
             yield Breach(
@@ -219,7 +219,7 @@ def _topk_sorted(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
 
 
 def _first_output_only(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
-    """Dropout may declare others; of the rest one that is declared is one too many."""
+    """Yield declared outputs beyond the first of operators that may have one; Dropout may declare unread ones."""
     for node in every_node(model):
         if not is_op(node, "LayerNormalization", "MaxPool", "Dropout"):
             continue
@@ -259,7 +259,7 @@ def _loop_length(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
 
 
 def _loop_condition(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
-    """The parser renames a network input that is one as its body does, and wants one where the body reads it."""
+    """Yield loops whose condition the parser cannot handle: a network input, or none where the body reads it."""
     for node in every_node(model):
         if not is_op(node, "Loop"):
             continue
@@ -325,7 +325,7 @@ def _recurrent(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
 
 
 def _half_lengths(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
-    """The importer mixes types there: it keeps what lies behind a length in float32."""
+    """Yield recurrences with lengths in half precision, where the importer mixes types."""
     for node in every_node(model):
         if not is_op(node, *RECURRENCES) or len(node.inputs) < 5 or node.inputs[4] is None:
             continue
@@ -340,7 +340,7 @@ def _half_lengths(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
 
 
 def _hidden_scores(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
-    """The builder of TensorRT-RTX ends without naming a node, or with a signal; in float32 it takes them."""
+    """Yield softmaxes with infinite masks in half precision, at which the builder of TensorRT-RTX fails."""
     for node in every_node(model):
         scores = node.inputs[0] if is_op(node, "Softmax") else None
         if scores is None or scores.dtype not in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16):
@@ -362,7 +362,7 @@ def _dilated_pool(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
 
 
 def _same_types(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
-    """Operands that the standard declares with one type variable, and both sides of Pow, are of one type."""
+    """Yield operands of different types where the standard declares one type variable, and for both sides of Pow."""
     for node in every_node(model):
         for values in _operands_by_type(node, model.opset_imports.get("", 1)):
             kinds = {value.dtype for value in values if value.dtype is not None}
@@ -407,7 +407,7 @@ def _inner_quantization(model: ir.Model, limits: DeviceLimits) -> Iterator[Breac
 
 
 def _in_float32(node: ir.Node) -> str:
-    """The cure of what half precision, or bfloat16, has no form of."""
+    """Return the cure for a node that half precision or bfloat16 does not support."""
     return f'keep it in float32: lower_precision: {{float32: ["op:{node.op_type}"]}}'
 
 

@@ -22,7 +22,7 @@ BINDINGS = {"cuda.bindings.runtime": "cuda-python", "pycuda.driver": "pycuda"}
 
 
 def has_module(name: str) -> bool:
-    """Whether a module can be imported; a folder of that name without code, as other packages leave, is none."""
+    """Whether a module can be imported; a folder of that name without code, as other packages leave, does not count."""
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
@@ -33,12 +33,12 @@ def has_module(name: str) -> bool:
 def engine_parts(
     ask_driver: Callable[[], Device], ask_builder: Callable[[], str], find: Callable[[str], object] = has_module
 ) -> tuple[Part, ...]:
-    """What engines need, in the order in which it is needed.
+    """Return the parts that engines need, in the order of need.
 
     Args:
-        ask_driver: the CUDA device; raises EngineAbsent.
-        ask_builder: starts a builder, its version; raises EngineAbsent.
-        find: whether a module is installed.
+        ask_driver: returns the CUDA device; raises EngineAbsent.
+        ask_builder: starts a builder and returns its version; raises EngineAbsent.
+        find: returns whether a module is installed.
     """
     driver = _driver(ask_driver)
     memory = _bindings(find)
@@ -69,7 +69,7 @@ def _driver(ask: Callable[[], Device]) -> Part:
 
 
 def _bindings(find: Callable[[str], object]) -> Part:
-    """What reserves memory of the device."""
+    """Return the bindings that allocate device memory, as a part."""
     found = [name for module, name in BINDINGS.items() if find(module)]
     if found:
         return Part("CUDA bindings", ", ".join(found))
@@ -79,11 +79,11 @@ def _bindings(find: Callable[[str], object]) -> Part:
 def trial_part(
     ask: Callable[[], str] = trial.builder_version, find: Callable[[str], object] = has_module, *, is_needed: bool
 ) -> Part:
-    """The builder that needs no device, which is started.
+    """Return the builder that needs no device, as a part; it is started.
 
     Args:
-        ask: starts it, its version; raises SlipwayError.
-        find: whether a module is installed.
+        ask: starts it and returns its version; raises SlipwayError.
+        find: returns whether a module is installed.
         is_needed: whether engines cannot be built without it.
     """
     name = f"{trial.NAME} builder"
@@ -99,7 +99,7 @@ def trial_part(
 
 
 def parts_here() -> tuple[Part, ...]:
-    """The parts on this machine."""
+    """Return the parts found on this machine."""
     return (*engine_parts(cuda.probe, builder.probe_builder), trial_part(is_needed=False))
 
 
@@ -108,6 +108,6 @@ def _reason(error: EngineAbsent) -> str:
 
 
 def rtx_parts() -> tuple[Part, ...]:
-    """What engines of TensorRT-RTX need to be built on this machine, and what they need to be run."""
+    """Return the parts that engines of TensorRT-RTX need to be built, and to be run, on this machine."""
     to_run = (_driver(cuda.probe), _bindings(has_module))
     return (trial_part(is_needed=True), *(dataclasses.replace(part, is_needed=False) for part in to_run))

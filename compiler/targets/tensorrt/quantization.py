@@ -39,7 +39,7 @@ def _operand(node: ir.Node, at: int) -> ir.Value | None:
 
 
 def _integers(node: ir.Node) -> ir.Value | None:
-    """The quantised side of a node of a pair."""
+    """Return the quantized side of a quantizing or dequantizing node."""
     return node.outputs[0] if is_op(node, "QuantizeLinear") else node.inputs[0]
 
 
@@ -123,7 +123,7 @@ def _is_constant(value: ir.Value | None) -> bool:
 
 
 def _is_weight(node: ir.Node) -> bool:
-    """Whether a node of a pair works on a constant."""
+    """Whether a quantizing or dequantizing node works on a constant."""
     made = node.inputs[0].producer() if node.inputs[0] is not None else None
     quantized = made is not None and is_op(made, "QuantizeLinear") and _is_constant(made.inputs[0])
     return quantized or _is_constant(node.inputs[0])
@@ -142,7 +142,7 @@ def _activation(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
 
 
 def _output_axis(reader: ir.Node, at: int, rank: int) -> int | None:
-    """The axis of the output channels of a weight, None where the reader has no such axis."""
+    """Return the axis of a weight's output channels; None where the reader has no such axis."""
     if is_op(reader, "MatMul") and rank >= 2:
         return rank - 1 if at == 1 else rank - 2
     if is_op(reader, "Gemm") and at == 1:
@@ -186,7 +186,7 @@ def _weight_range(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
 
 
 def _quantized_constant(node: ir.Node) -> np.ndarray | None:
-    """The integers of a constant that a pair holds."""
+    """Return the integers of a quantized constant; None for other values."""
     data, scale = array_of(node.inputs[0]), array_of(_operand(node, 1))
     if data is None or scale is None:
         return None
@@ -217,7 +217,7 @@ def _float_only(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
 
 
 def _bias(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
-    """The bias of a weighted operator, its third operand or a constant vector that is added to it, stays float."""
+    """Yield quantized biases: a weighted operator's third operand, or a constant vector added to its result."""
     for node in every_node(model):
         if is_op(node, "Gemm", "Conv", "ConvTranspose"):
             biases = [_operand(node, 2)]
@@ -242,7 +242,7 @@ def _is_vector_of_weights(value: ir.Value) -> bool:
 
 
 def _both_halves(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
-    """What is quantised is dequantised; a constant needs the second half only."""
+    """Yield quantized values that are not dequantized; a constant needs DequantizeLinear only."""
     for node in _pairs(model):
         if is_op(node, "QuantizeLinear"):
             readers = consumers_of(node.outputs[0])

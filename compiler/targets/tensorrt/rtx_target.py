@@ -62,7 +62,7 @@ class TensorrtRtx(Target):
         """Check the options.
 
         Raises:
-            RecipeError: names the option.
+            RecipeError: an option is wrong; the message names it.
         """
         super().__post_init__()
         wanted = tuple(self.compute_capabilities)
@@ -76,11 +76,11 @@ class TensorrtRtx(Target):
         require_numbers(self.opset, self.workspace_mb, self.optimization_level)
 
     def passes(self, sizes: Mapping[str, int]) -> tuple[Pass, ...]:
-        """What the builder wants, around what every target does."""
+        """Return every target's passes, surrounded by those that the builder needs."""
         return for_the_builder(super().passes(sizes), sizes)
 
     def accept(self, artifacts: Sequence[Lowered]) -> None:
-        """Lint the graphs for the least able of the devices.
+        """Lint the graphs for the device of the lowest compute capability.
 
         Raises:
             Refused: a dimension stays symbolic, or TensorRT-RTX would not build a graph as it is.
@@ -114,7 +114,7 @@ class TensorrtRtx(Target):
         return dataclasses.replace(built, files={**built.files, file: canonical_json(plan)}, engine=engine)
 
     def builder_plan(self) -> dict[str, Any]:
-        """The settings of the builder for every engine."""
+        """Return the builder's settings for every engine."""
         return {
             "workspace_bytes": self.workspace_mb * 2**20,
             "optimization_level": self.optimization_level,
@@ -126,15 +126,15 @@ class TensorrtRtx(Target):
         }
 
     def open(self, path: Path) -> Session:
-        """ONNX Runtime on the graph as it is written, half precision rounded where the graph says so."""
+        """Open a graph in ONNX Runtime as written, with half precision rounded as the graph says."""
         return session_of(ir.external_data.load_to_model(ir.load(path)))
 
     def parts(self) -> tuple[Part, ...]:
-        """The builder, which is all that a build needs; and what runs engines."""
+        """Return the builder, which a build needs, and what engines need to run."""
         return rtx_parts()
 
     def cannot_run(self) -> str | None:
-        """Why this machine has no device for the engines, or None."""
+        """Return why this machine has no device for the engines, or None."""
         try:
             device = cuda.probe()
         except EngineAbsent as error:
@@ -147,7 +147,7 @@ class TensorrtRtx(Target):
         )
 
     def trial_builder(self, out: Path) -> TrialBuilder | None:
-        """The builder that makes the engines that ship."""
+        """Return the builder of the engines that ship; None where it is missing."""
 
         def built(folder: Path, emitted: Emitted) -> TrialEngine:
             return _built_into(out, folder, self.builder_plan(), engine_plan(emitted), self.compute_capabilities)
@@ -167,7 +167,7 @@ class TensorrtRtx(Target):
 
         Raises:
             Refused: the builder refuses a graph, crashes, or reaches a limit.
-            ToolchainAbsent: the builder is not here.
+            ToolchainAbsent: the builder is not installed.
         """
         found = {}
         for path in sorted((bundle / FOLDER).glob("*.build_plan.json")):
@@ -187,7 +187,7 @@ class TensorrtRtx(Target):
 def _built_into(
     out: Path, folder: Path, plan: Mapping[str, Any], engine: Mapping[str, Any], capabilities: Sequence[str]
 ) -> TrialEngine:
-    """Build the engine of a graph file that lies in a folder, and write it into another; what is known of it."""
+    """Build the engine of a graph file in a folder, write it into another, and return its description."""
     described, content = trial.built_trial(folder, plan, engine, capabilities)
     write_files(out, {engine["engine"]: content})
     return described

@@ -28,7 +28,7 @@ class DeviceLimits:
 
     @property
     def device(self) -> str:
-        """How messages call the device, e.g. `sm_75`."""
+        """Return the device's name in messages, e.g. `sm_75`."""
         return f"sm_{self.capability[0]}{self.capability[1]}"
 
 
@@ -63,7 +63,7 @@ class Breach:
     tensor: ir.Value | None = None
 
     def named(self, rule: str) -> Violation:
-        """The violation of a rule."""
+        """Return the breach as a violation of a rule."""
         node, value = self.node, self.tensor
         place = Place(
             node=str(node.name or node.outputs[0].name) if node is not None else "",
@@ -86,7 +86,7 @@ class Rule:
 
 
 def every_node(model: ir.Model) -> Iterator[ir.Node]:
-    """The nodes of a graph and of everything inside its loops and branches."""
+    """Return the nodes of a graph, including those in loops and branches."""
     return iter(list(ir.traversal.RecursiveGraphIterator(model.graph)))
 
 

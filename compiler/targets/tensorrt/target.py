@@ -114,7 +114,7 @@ class Tensorrt(Target):
         """Check the options against each other.
 
         Raises:
-            RecipeError: names the option.
+            RecipeError: an option is wrong; the message names it.
         """
         super().__post_init__()
         if not re.fullmatch(r"\d{1,2}\.\d", self.compute_capability) or self._capability < MINIMUM_CAPABILITY:
@@ -133,7 +133,7 @@ class Tensorrt(Target):
         return int(major), int(minor)
 
     def passes(self, sizes: Mapping[str, int]) -> tuple[Pass, ...]:
-        """What the builder wants, around what every target does: masks are legalised while axes have names."""
+        """Return every target's passes, surrounded by those that the builder needs; masks come first."""
         return for_the_builder(super().passes(sizes), sizes)
 
     def accept(self, artifacts: Sequence[Lowered]) -> None:
@@ -168,15 +168,15 @@ class Tensorrt(Target):
         return dataclasses.replace(built, files={**built.files, **files}, engine=engine)
 
     def open(self, path: Path) -> Session:
-        """ONNX Runtime on the graph as it is written, half precision rounded where the graph says so."""
+        """Open a graph in ONNX Runtime as written, with half precision rounded as the graph says."""
         return session_of(ir.external_data.load_to_model(ir.load(path)))
 
     def parts(self) -> tuple[Part, ...]:
-        """The driver, its bindings, and the library, which is started."""
+        """Return the driver, its bindings and the library, which is started, as parts."""
         return parts_here()
 
     def absent(self) -> str | None:
-        """Why no engine can be built on this machine for the device of the options, or None."""
+        """Return why no engine can be built on this machine for the device of the options, or None."""
         lacking = super().absent()
         if lacking is not None:
             return lacking
@@ -189,11 +189,11 @@ class Tensorrt(Target):
         return None
 
     def trial_builder(self, out: Path) -> TrialBuilder | None:
-        """TensorRT-RTX, where its builder is installed; its engines do not ship."""
+        """Return TensorRT-RTX as the trial builder, where it is installed; its engines do not ship."""
         return None if self.trial_absent() else self._tried
 
     def _tried(self, folder: Path, emitted: Emitted) -> TrialEngine:
-        """What TensorRT-RTX makes of a graph file; flags that need a device or other libraries are left out."""
+        """Build a graph file with TensorRT-RTX; flags that need a device or other libraries are left out."""
         capability, why = trial.stand_in(self.compute_capability, emitted.lowered.model)
         plan = {**self.builder_plan(), "flags": [], "hardware_compatibility": "NONE"}
         try:
@@ -203,7 +203,7 @@ class Tensorrt(Target):
             raise Refused(error.message, cure=f"{error.cure}; {alone}") from None
 
     def trial_absent(self) -> str:
-        """TensorRT-RTX is not wanted, or not installed in the version that is pinned."""
+        """Return why TensorRT-RTX does not build: it is disabled, or not installed in the pinned version."""
         if not self.try_builder:
             return "try_builder: false"
         part = trial_part(is_needed=False)
@@ -218,7 +218,7 @@ class Tensorrt(Target):
         return f"graphs are linted, {built}, no engine is run ({lacking})"
 
     def compile(self, bundle: Path, out: Path, caches: Path) -> Mapping[str, Compiled]:
-        """Build the engines with the script that ships, in a process that the library may end."""
+        """Build the engines with the shipped script, in a process that the library may end."""
         request = {
             "builder": builder.__file__,
             "path": [str(Path(each).resolve()) for each in sys.path],
@@ -230,7 +230,7 @@ class Tensorrt(Target):
         return {plan: Compiled(**each) for plan, each in made.items()}
 
     def executor(self, bundle: Bundle, name: str, threads: int) -> Executor:
-        """The device; code that engines carry is of the library that has just built them here."""
+        """Return the device's executor, which trusts the host code of engines built here."""
         return make_trusted_executor(bundle, name, threads)
 
     def _flags(self) -> list[str]:
@@ -242,7 +242,7 @@ class Tensorrt(Target):
         return [name for name, is_set in wanted.items() if is_set]
 
     def _plan(self, graph: str, built: Built, needed: str) -> dict[str, Any]:
-        """Everything that the builder is told; flags by name, because their numbers differ between versions."""
+        """Return the build plan, with flags by name, because their numbers differ between versions."""
         return {
             "target": self.name,
             "graph": graph,
@@ -255,7 +255,7 @@ class Tensorrt(Target):
         }
 
     def builder_plan(self) -> dict[str, Any]:
-        """What the builder is told about every engine."""
+        """Return the builder's settings for every engine."""
         return {
             "workspace_bytes": self.workspace_mb * 2**20,
             "optimization_level": self.optimization_level,
@@ -267,7 +267,7 @@ class Tensorrt(Target):
         }
 
     def _trtexec(self, plan: Mapping[str, Any]) -> str:
-        """The same builds as a script for the vendor's tool; fixed shapes need no shape option."""
+        """Return the same builds as a script for the vendor's tool."""
         lines = [
             f"# sh {FOLDER}/{plan['graph']}.trtexec.txt: needs TensorRT {plan['versions']['tensorrt']} or later.",
             "# Engines go into engines/ of the current folder, graphs come from the bundle around this file.",
@@ -300,7 +300,7 @@ class Tensorrt(Target):
 
 
 def engine_plan(emitted: Emitted) -> dict[str, Any]:
-    """One engine: its graph, what the graph reads, and the one shape of every input as a profile."""
+    """Return the plan of one engine: its graph, the files that it reads, and a profile per input."""
     shapes = {str(value.name): list(value.shape or ()) for value in emitted.lowered.model.graph.inputs}
     stem = Path(emitted.file).stem
     return {
@@ -313,7 +313,7 @@ def engine_plan(emitted: Emitted) -> dict[str, Any]:
 
 
 def standalone(module: Any) -> bytes:
-    """The source of a module of ours as it ships: it finds the others beside itself."""
+    """Return the source of one of our modules as it ships, with imports from beside itself."""
     text = Path(module.__file__).read_text(encoding="utf-8")
     for pattern, replacement in STANDALONE:
         text = pattern.sub(replacement, text)
@@ -321,7 +321,7 @@ def standalone(module: Any) -> bytes:
 
 
 def for_the_builder(plain: Sequence[Pass], sizes: Mapping[str, int]) -> tuple[Pass, ...]:
-    """What every target does, and around it what NVIDIA's builders want."""
+    """Return every target's passes, surrounded by those that NVIDIA's builders need."""
     written = (LowerClip(), LowerElu(), LowerFlags(), LowerQuantizedConvolutions())
     return (LegalizeScores(tuple(sizes.items())), *plain, EliminateOutputs(), *written, SplitConstants())
 
@@ -330,7 +330,7 @@ def require_numbers(opset: int, workspace_mb: int, optimization_level: int) -> N
     """Check the options that are numbers.
 
     Raises:
-        RecipeError: names the option.
+        RecipeError: an option is wrong; the message names it.
     """
     if not 9 <= opset <= 25:
         raise _wrong("opset", "from 9 to 25", opset)

@@ -45,10 +45,10 @@ BUILD_BYTES = 8 << 30
 
 @functools.cache
 def builder_version() -> str:
-    """Start the builder in a process of its own, once per process of ours; its version.
+    """Start the builder in a process of its own, once per process, and return its version.
 
     Raises:
-        SlipwayError: it does not start, or does not end.
+        SlipwayError: the builder does not start, or does not end.
     """
     with tempfile.TemporaryDirectory(prefix="slipway-trial-") as scratch:
         out = Path(scratch) / "out"
@@ -65,14 +65,14 @@ def built_trial(
         bundle: folder that the paths of the plan are relative to.
         plan: entry `builder` of the build plan.
         engine: one entry of `engines` of the build plan.
-        capabilities: what it is for.
-        why: why it is for these, where nobody would expect them.
+        capabilities: compute capabilities of the engine.
+        why: reason for these capabilities, where they are unexpected.
 
     Returns:
-        What is known of the engine, and the engine.
+        The engine's description, and the engine.
 
     Raises:
-        Refused: the builder refuses the graph, crashes, or reaches a limit; names the graph file.
+        Refused: the builder refuses the graph, crashes, or reaches a limit; the message names the graph file.
         ToolchainAbsent: the builder does not load.
     """
     device = f"compute capability {', '.join(capabilities)}{why}"
@@ -101,7 +101,7 @@ def _request(**more: Any) -> dict[str, Any]:
 
 
 def stand_in(capability: str, model: ir.Model) -> tuple[str, str]:
-    """What TensorRT-RTX builds for in the place of a device of TensorRT's, and why it is another one, or nothing.
+    """Return the compute capability that TensorRT-RTX builds for in place of another, and the reason, or nothing.
 
     Args:
         capability: compute capability of the device.
@@ -120,7 +120,7 @@ def _number(capability: str) -> tuple[int, ...]:
 
 
 def float_products(model: ir.Model) -> Iterator[ir.Node]:
-    """Nodes that TensorRT-RTX does not build for Turing."""
+    """Return the nodes that TensorRT-RTX does not build for Turing."""
     return (
         node
         for node in every_node(model)

@@ -46,7 +46,7 @@ GATES: tuple[Gate, ...] = (
 
 
 def promises(recipe: Recipe) -> list[Finding]:
-    """All that a recipe asks of a build, graph by graph and then of the whole bundle, with nothing measured yet."""
+    """Return all findings that a recipe requires of a build, by graph and then of the bundle, without measurements."""
     asked = [
         finding
         for graph in (*recipe.graphs, "")
@@ -60,14 +60,14 @@ def promises(recipe: Recipe) -> list[Finding]:
 def run_gates(
     phase: Phase, shipped: Shipped, progress: Progress, findings: list[Finding], receipts: dict[str, Any]
 ) -> None:
-    """Every gate of a phase that is wanted.
+    """Run every wanted gate of a phase.
 
     Args:
-        phase: what there is by now.
-        shipped: what is to be checked.
-        progress: shows the lines.
-        findings: takes in those of every gate that holds.
-        receipts: takes in what the bundle keeps: of a graph under its name, of the whole under an empty one.
+        phase: phase of the build.
+        shipped: graphs and bundle to check.
+        progress: shows progress lines.
+        findings: list to which findings are added.
+        receipts: dictionary to which receipts are added, under the graph's name, or an empty one for the bundle.
 
     Raises:
         GateFailed: a promise does not hold.
@@ -91,7 +91,7 @@ def _run_line(
     findings: list[Finding],
     receipts: dict[str, Any],
 ) -> None:
-    """The gates that share a line."""
+    """Run the gates that share a progress line."""
     details, shown = [], dict[str, Any]()
     for gate in on_line:
         is_emitted = shipped.name in shipped.graphs and "graphs" in gate.phases

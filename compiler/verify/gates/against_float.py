@@ -20,7 +20,7 @@ STAGE = "against float"
 
 
 def check_ratios(gate: BudgetGate, ratios: Sequence[Ratio], size: float, graph: str) -> list[Finding]:
-    """Hold time and size beside the graph before rounding to the recipe's bounds.
+    """Check time and size, relative to the graph before rounding, against the recipe's bounds.
 
     Raises:
         GateFailed: a bound is exceeded.
@@ -55,7 +55,7 @@ def _findings(gate: BudgetGate, ratios: Sequence[Ratio], size: float, graph: str
 
 
 def _promised(recipe: Recipe, graph: str) -> Iterator[Finding]:
-    """The promises of the whole bundle, as no recipe says which of its graphs a pass will round."""
+    """Yield the findings of the whole bundle, as no recipe says which of its graphs a pass will round."""
     gate = recipe.gates.budget or BudgetGate()
     if gate.max_time_ratio is not None:
         yield Finding("budget.max_time_ratio", limit=gate.max_time_ratio)

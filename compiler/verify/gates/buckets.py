@@ -33,7 +33,7 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
 
 
 def _far(worst: Difference) -> float:
-    """The largest difference, relative to values above 1; of classes the share that differs."""
+    """Return the largest relative difference; for classes the share of different entries."""
     return worst.relative if worst.classes is None else 1.0 - worst.classes.equal
 
 

@@ -14,7 +14,7 @@ SIZE, TIME = "budget.size_mb", "budget.p95_ms"
 
 
 def check_budget(gate: BudgetGate | None, size_bytes: int, speed: Sequence[SpeedRow]) -> list[Finding]:
-    """Hold the size of a bundle and the time of the slowest single-row call to the recipe's bounds.
+    """Check the size of a bundle and the time of the slowest single-row call against the recipe's bounds.
 
     Raises:
         GateFailed: a budget is exceeded.

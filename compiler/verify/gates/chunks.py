@@ -76,11 +76,11 @@ class _Tried:
 
 
 def _checked(shipped: Shipped, tried: _Tried, advance: Advance) -> list[Difference]:
-    """How far the smallest artefact is from the original.
+    """Return the differences of the smallest artefact from the original.
 
     Raises:
-        GateFailed: too far.
-        DataError: the original does not take the chunks.
+        GateFailed: a difference exceeds its limit.
+        DataError: the original rejects the chunks.
     """
     graph, axis, emitted = shipped.graph, tried.axis.axis, shipped.graph.built.artifacts[0]
     lengths = tried.lengths(graph.lowered)
@@ -114,7 +114,7 @@ def _checked(shipped: Shipped, tried: _Tried, advance: Advance) -> list[Differen
 
 
 def _advanced(advance: Advance, before: int, most: int, done: int) -> None:
-    """Tell of the calls of one stream, behind those of others."""
+    """Report progress in the calls of one stream, after those of earlier streams."""
     advance(before + done, most)
 
 

@@ -30,7 +30,7 @@ POINTS = 200
 
 
 def chained_feeds(streams: Sequence[Sequence[Feed]], steps: int) -> Iterator[Feed]:
-    """`steps` feeds: stream after stream, and from the start again."""
+    """Yield `steps` feeds: stream after stream, and from the start again."""
     return itertools.islice(itertools.cycle(feed for stream in streams for feed in stream), steps)
 
 
@@ -43,16 +43,16 @@ def measure_drift(
     advance: Callable[[int], None] = lambda done: None,
     min_equal: float = 1.0,
 ) -> list[DriftCurve]:
-    """Run artefact and original side by side.
+    """Run artefact and original side by side, and return how errors grow.
 
     Args:
-        lowered: what the artefact was written from.
-        runner: runs it; must be fresh.
+        lowered: the record of the artefact's graph.
+        runner: a fresh runner of the artefact.
         reference: runs the original on one row.
-        feeds: of one row, in order.
-        rows: of the artefact; all get the same.
-        advance: called with the number of calls that are done.
-        min_equal: the share of equal entries that is asked of classes; what may differ is no growth.
+        feeds: feeds of one row, in order.
+        rows: number of rows of the artefact; all get the same feed.
+        advance: called with the number of calls that have run.
+        min_equal: the required share of equal classes; differences below it are no growth.
     """
     states = {state.output for state in lowered.states}
     tallies: dict[str, _Tally] = {}
@@ -114,7 +114,7 @@ def _promised(recipe: Recipe, graph: str) -> Iterator[Finding]:
 
 
 def drift_findings(graph: str, curves: Sequence[DriftCurve], gate: DriftGate, parts: Parts = NO_PARTS) -> list[Finding]:
-    """The growth of every output and state; of a tensor that holds several states of the model these are named."""
+    """Return findings on the growth of every output and state; packed states are named."""
     return [
         at_most(
             "parity.drift",
@@ -129,10 +129,10 @@ def drift_findings(graph: str, curves: Sequence[DriftCurve], gate: DriftGate, pa
 
 
 def require_bounded(graph: str, curves: Sequence[DriftCurve], gate: DriftGate) -> DriftCurve:
-    """The curve that grows most; raises if it grows too much.
+    """Return the curve that grows most.
 
     Raises:
-        GateFailed: names the states, or else the outputs, whose errors grow.
+        GateFailed: a curve grows too much; the message names the states, or else the outputs.
     """
     growing = sorted((curve for curve in curves if not curve.growth <= gate.max_growth), key=lambda c: -c.growth)
     if not growing:

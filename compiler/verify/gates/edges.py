@@ -23,7 +23,7 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
 
 
 def _finding(graph: str, case: EdgeCase) -> Finding:
-    """What the original itself does not answer has nothing that it could be compared with."""
+    """Return the finding for an edge feed, without a result where the original fails on it."""
     if case.unanswered:
         return Finding("edges", graph, case.kind, detail=f"the original does not answer: {case.unanswered}")
     return Finding("edges", graph, case.kind, holds=True)

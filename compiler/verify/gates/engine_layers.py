@@ -42,13 +42,13 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
 
 
 def engine_findings(graph: str, bucket: str, model: ir.Model, engine: TrialEngine) -> Iterator[Finding]:
-    """Findings: the engine is built, and for each type how many nodes compute in it, of those that should.
+    """Yield findings: that the engine is built, and by type how many nodes compute in their planned type.
 
     Args:
-        graph: its name.
-        bucket: its sizes, for people.
+        graph: the graph's name.
+        bucket: the bucket's sizes, for messages.
         model: the graph file that the engine is built from.
-        engine: what its builder says of it.
+        engine: the engine as its builder describes it.
 
     Raises:
         GateFailed: a node computes in another type than planned.
@@ -107,10 +107,10 @@ def _failed(graph: str, bucket: str, each: Audited) -> Finding:
 
 
 def require_read(findings: Iterable[Finding]) -> None:
-    """Refuse engines whose layers nobody could read.
+    """Refuse engines whose layers could not be read.
 
     Raises:
-        GateFailed: names the first.
+        GateFailed: there is one; the message names the first.
     """
     unread = next((each for each in findings if each.gate == LAYERS and each.holds is None), None)
     if unread is not None:

@@ -40,15 +40,15 @@ def form_findings(
     parts: Parts = NO_PARTS,
     exact_db: float = EXACT_DB,
 ) -> Iterator[Finding]:
-    """What every output and state of real numbers loses; classes have no noise, and parity counts them.
+    """Yield findings on the noise that forms add to every output and state of floats.
 
     Args:
-        graph: its name.
+        graph: the graph's name.
         formed: differences from the original with all forms.
-        plain: the same without those that do not round on purpose.
+        plain: differences without the forms that are not meant to round.
         most_db: largest loss that holds.
         parts: the model's states by the tensor that they are packed into.
-        exact_db: so far above its noise a tensor counts as exact.
+        exact_db: signal-to-noise ratio from which on a tensor counts as exact.
     """
     without = {each.tensor: each.sqnr_db for each in plain}
     for each in (each for each in formed if each.classes is None):
@@ -77,13 +77,13 @@ def _lost(finding: Finding) -> float:
 
 
 def _exact_db(graph: ShippedGraph) -> float:
-    """The ratio to noise, in dB, that counts as exact, by the least exact type of its values."""
+    """Return the signal-to-noise ratio in dB that counts as exact, by the least exact type of the graph's values."""
     values = (value for node in graphs.nodes_of(graph.lowered.model) for value in node.outputs)
     return min((HALF_DB[value.dtype] for value in values if value.dtype in HALF_DB), default=EXACT_DB)
 
 
 def _wanted(recipe: Recipe, shipped: Shipped) -> bool:
-    """Whether something rounds on purpose that a form which does not has changed."""
+    """Whether a graph is rounded on purpose, and a form that does not round has changed it."""
     graph = shipped.graph
     changed = {each.form for each in graph.built.forms if each.rewritten}
     return graph.is_rounded and bool(changed - set(graph.rounding_forms))

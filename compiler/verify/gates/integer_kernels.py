@@ -36,14 +36,14 @@ FUSED_STEPS = 4
 
 
 def integer_layers(model: onnx.ModelProto) -> list[onnx.NodeProto]:
-    """Products and convolutions that a pass has written to run on integers."""
+    """Return the products and convolutions that a pass has written to run on integers."""
     made = {name: node for node in _nodes(model.graph) for name in node.output}
     stored = {tensor.name for tensor in model.graph.initializer}
     return [node for node in _nodes(model.graph) if node.op_type in INTEGER or _reads_codes(node, made, stored)]
 
 
 def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Every node, those inside of branches too, whose values have names of their own."""
+    """Yield every node, including those in branches."""
     for node in graph.node:
         yield node
         for attribute in node.attribute:
@@ -52,20 +52,20 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 
 
 def _reads_codes(node: onnx.NodeProto, made: Mapping[str, onnx.NodeProto], stored: set[str]) -> bool:
-    """Whether the second operand of a product is dequantised from stored codes."""
+    """Whether the second operand of a product is dequantized from stored codes."""
     weights = made.get(node.input[1]) if node.op_type in REAL and len(node.input) > 1 else None
     return weights is not None and weights.op_type == "DequantizeLinear" and weights.input[0] in stored
 
 
 def check_integer_kernels(file: Path, graph: str) -> int:
-    """Look at the graph that ONNX Runtime runs; how many products and convolutions run on integers.
+    """Check the graph as ONNX Runtime optimizes it; return how many products and convolutions run on integers.
 
     Args:
         file: an ONNX file of a bundle.
-        graph: its name, for messages.
+        graph: the graph's name, for messages.
 
     Raises:
-        GateFailed: names the nodes that do not.
+        GateFailed: some do not; the message names the nodes.
     """
     shipped = onnx.load(file, load_external_data=False)
     layers = integer_layers(shipped)
@@ -98,7 +98,7 @@ def _failed(graph: str, wanted: int, got: int, left: Sequence[str]) -> GateFaile
 
 
 def _left_real(shipped: onnx.ModelProto, layers: Sequence[onnx.NodeProto], run: onnx.ModelProto) -> list[str]:
-    """Names of the layers whose result, or what is fused to it, comes from a product of real numbers."""
+    """Return the names of the layers whose result, or a node fused to it, comes from a product of floats."""
     real = {name for node in _nodes(run.graph) if node.op_type in REAL for name in node.output}
     real |= {node.output[0] for node in _nodes(run.graph) if node.op_type in MOVED and node.input[0] in real}
     readers: dict[str, list[onnx.NodeProto]] = {}
@@ -120,20 +120,20 @@ def _left_real(shipped: onnx.ModelProto, layers: Sequence[onnx.NodeProto], run: 
 
 
 def is_rounded_here(recipe: Recipe, shipped: Shipped) -> bool:
-    """Whether a pass has rounded what runs on this machine as it ships."""
+    """Whether a pass has rounded a graph that runs on this machine as shipped."""
     return shipped.graph.is_rounded and shipped.graph.is_timed_here
 
 
 def check_named(file: Path, graph: str, integer: Collection[str]) -> int:
-    """Look at what another runtime computes in integers; how many products and convolutions are written to.
+    """Check which products another runtime computes in integers; return how many are written to.
 
     Args:
         file: an ONNX file of a bundle.
-        graph: its name, for messages.
+        graph: the graph's name, for messages.
         integer: names of the nodes whose products it computes in integers.
 
     Raises:
-        GateFailed: names the nodes whose products it does not.
+        GateFailed: some are not; the message names the nodes.
     """
     layers = integer_layers(onnx.load(file, load_external_data=False))
     left = [layer.name for layer in layers if layer.name not in integer]

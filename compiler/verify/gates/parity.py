@@ -20,7 +20,7 @@ LOSSY_CURE = (
 
 
 def class_cure(graph: str, limits: Tolerance) -> str:
-    """What to do where classes differ: rounding decides between those that are nearly tied."""
+    """Return the cure for different classes, which rounding decides between nearly tied ones."""
     if isinstance(limits, LossyTolerance):
         return (
             "rounding decides between classes that are nearly tied: keep what computes them in float with keep_float, "
@@ -36,7 +36,7 @@ def class_cure(graph: str, limits: Tolerance) -> str:
 def parity_findings(
     graph: str, differences: Sequence[Difference], limits: Tolerance, parts: Parts = NO_PARTS
 ) -> Iterator[Finding]:
-    """Both limits of every tensor of real numbers, and the one of classes; of several states in one their names."""
+    """Yield findings for both limits of every float tensor and the one of classes, with the names of packed states."""
     for each in differences:
         if each.classes is not None:
             yield _class_finding(graph, each, limits, parts)
@@ -82,7 +82,7 @@ def require_parity(
     """Raise if a tensor differs by more than the gate allows.
 
     Raises:
-        GateFailed: names tensor, step, difference and limit.
+        GateFailed: a tensor does; the message names tensor, step, difference and limit.
     """
     worst = worst_of(differences, limits)
     if worst.holds(limits):

@@ -24,10 +24,10 @@ CURE = "see the findings on parity for the tensor that differs most"
 
 
 def task_functions(places: RecipePlaces, gate: TaskGate) -> dict[str, Callable[..., Any]]:
-    """The functions that a task gate names.
+    """Return the functions that a task gate names.
 
     Raises:
-        RecipeError: one of them does not exist.
+        RecipeError: a function does not exist.
     """
     folders = places.search_path()
     return {
@@ -56,7 +56,7 @@ class _Task:
 
     @property
     def metric(self) -> str:
-        """The name of the metric, for people."""
+        """Return the name of the metric, for messages."""
         return function_name(self.functions["metric"]).split(":")[-1]
 
     def recordings(self) -> list[Any]:
@@ -82,7 +82,7 @@ class TaskResult:
     identical: int
 
     def findings(self, graph: str, gate: TaskGate) -> Iterator[Finding]:
-        """What the recipe asks of it."""
+        """Yield the findings that the recipe requires of the task."""
         yield at_most(
             "task.max_increase",
             graph,
@@ -116,8 +116,8 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
 
     Raises:
         RecipeError: a function of the gate does not exist.
-        DataError: it raises, or there are no recordings.
-        GateFailed: the metric rose by more than allowed, or a text differs where identity is asked for.
+        DataError: a function raises, or there are no recordings.
+        GateFailed: the metric rose by more than allowed, or a text differs where identity is required.
     """
     with importable(shipped.loaded.search_path()):
         task = _Task.of(shipped)
@@ -144,7 +144,7 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
 def _texts(
     task: _Task, model: runtime_lite.Model, recordings: Sequence[Any], shipped: Shipped, advance: Advance
 ) -> dict[str, list[str]]:
-    """What the original and the bundle say of every recording alone."""
+    """Return the texts that original and bundle decode from every recording, run alone."""
     texts: dict[str, list[str]] = {"original": [], "bundle": []}
     originals = ahead([outputs for outputs, _ in shipped.original.run(each.chunks)] for each in recordings)
     for count, (recording, original) in enumerate(zip(recordings, originals, strict=True), start=1):
@@ -157,7 +157,7 @@ def _texts(
 def _said_otherwise_together(
     task: _Task, model: runtime_lite.Model, recordings: Sequence[Any], alone: Sequence[str]
 ) -> set[str]:
-    """Names of the whole utterances that say something else beside partners than alone."""
+    """Return the names of utterances whose text differs between a batch and a run alone."""
     if not task.spec.has_utterances:
         return set()
     together = _in_batches(model, task.graph, [list(each.chunks) for each in recordings])
@@ -165,7 +165,7 @@ def _said_otherwise_together(
 
 
 def _answers(model: runtime_lite.Model, graph: str, chunks: Sequence[Feed]) -> list[dict[str, Array]]:
-    """The bundle's outputs of one recording, as a user has them."""
+    """Return the bundle's outputs of one recording, run as a user would."""
     if not model.runner(graph).graph.states:
         return [model.run(chunk, graph) for chunk in chunks]
     with model.open_stream(graph) as stream:
@@ -175,7 +175,7 @@ def _answers(model: runtime_lite.Model, graph: str, chunks: Sequence[Feed]) -> l
 def _in_batches(
     model: runtime_lite.Model, graph: str, recordings: Sequence[Sequence[Feed]]
 ) -> Iterator[tuple[int, list[dict[str, Array]]]]:
-    """Every recording once per batch bucket, beside random partners: its number and its outputs."""
+    """Yield the number and outputs of every recording, once per batch bucket, beside random partners."""
     chunks = [(number, chunk) for number, recording in enumerate(recordings) for chunk in recording]
     record = model.runner(graph).graph
     for rows in () if record.batch_axis is None else record.row_buckets:
@@ -191,7 +191,7 @@ def _in_batches(
 
 
 def _draw_recordings(function: Callable[..., Any], spec: Graph, where: str) -> list[Any]:
-    """All recordings, each with a name, chunks that fit the graph, and a reference text."""
+    """Return all recordings, each with a name, chunks that fit the graph, and a reference text."""
     name = function_name(function)
     drawn: list[Any] = call(lambda: list(function()), where, DataError, named=function)
     if not drawn:
@@ -209,10 +209,10 @@ def _draw_recordings(function: Callable[..., Any], spec: Graph, where: str) -> l
 
 
 def decoded(function: Callable[..., Any], outputs: Sequence[Mapping[str, Array]], where: str) -> str:
-    """What the task's decoder makes of a recording's outputs.
+    """Return the text that the task's decoder returns for a recording's outputs.
 
     Raises:
-        DataError: it raises, or returns no text.
+        DataError: the decoder raises, or returns no text.
     """
     said = call(function, where, DataError, outputs)
     if not isinstance(said, str):
@@ -222,10 +222,10 @@ def decoded(function: Callable[..., Any], outputs: Sequence[Mapping[str, Array]]
 
 
 def measured(function: Callable[..., Any], references: Sequence[str], said: Sequence[str], where: str) -> float:
-    """The task's metric.
+    """Return the task's metric.
 
     Raises:
-        DataError: it raises, or returns no finite number.
+        DataError: the metric raises, or returns no finite number.
     """
     value = call(function, where, DataError, references, said)
     if isinstance(value, bool | str) or not isinstance(value, SupportsFloat) or not np.isfinite(float(value)):
