@@ -174,7 +174,8 @@ class Stream:
     ) -> list[Part]:
         """What of a chunk may be queued at once."""
         live = self._live
-        self._server.check_stream(live, where)
+        if live.ended:
+            self._server.check_stream(live, where)
         check_copy(where, copy)
         feed = live.runner.check(where, feeds, live.rows, copy=copy)
         if feed.rows != live.rows:

@@ -167,7 +167,7 @@ class BlockPool:
         self._begun: dict[int, RowsOfBlock] = {}
         self.rows_at = {tensor.name: graph.rows_at(tensor) for tensor in graph.inputs if tensor.role == "state"}
         self._initial = {state.input: array_of_initial(state.initial, state.dtype) for state in graph.states}
-        self._runs = 1
+        self._most_rows, self._runs = graph.row_buckets[-1], 1
 
     def take(self, rows: int) -> Block:
         """Return a block of some rows that nothing lies in; it holds whatever was there."""
@@ -211,10 +211,10 @@ class BlockPool:
         Args:
             room: rows of a memory that comes back; nothing is counted while few of its size are kept.
         """
-        if 2 * room * len(self._spare.get(room, ())) < self._runs * self.graph.row_buckets[-1]:
+        if 2 * room * len(self._spare.get(room, ())) < self._runs * self._most_rows:
             return
         spare = _rows(self._spare)
-        self._let_go(spare - max((_rows(self._made) - spare) // 2, self._runs * self.graph.row_buckets[-1]))
+        self._let_go(spare - max((_rows(self._made) - spare) // 2, self._runs * self._most_rows))
 
     def trim(self) -> None:
         """Give back what is kept; what comes later is kept again."""

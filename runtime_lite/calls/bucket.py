@@ -1,15 +1,24 @@
-"""Holds the buffers of one bucket: static shapes, and arrays that are made once and used by every run.
+"""One bucket of a graph: its static shapes, the buffers of its runs, and how feeds get into them and outputs out.
 
-A run takes a set of buffers and gives it back when it has succeeded; a set is never given out twice. Runs beside each
-other have sets of their own, and the set that was used last goes out first. What a run that failed had is left to it.
-Runs of fewer rows than a bucket has, where a graph takes any number of them, use the memory of that bucket.
+Buffers are arrays that are made once and used by every run. A run takes a set of them and gives it back when it has
+succeeded; a set is never given out twice. Runs beside each other have sets of their own, and the set that was used last
+goes out first. What a run that failed had is left to it. Runs of fewer rows than a bucket has, where a graph takes any
+number of them, use the memory of that bucket.
+
+What lies in padded places and free rows is zero by default; that it reaches no valid output is what the certificate
+says, so any other filler gives the same answers. Free rows have the smallest length that was proved, and caches as
+full as the emptiest of the rows in use: a graph that computes apart what is full (`specialize_full_caches`) then does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from runtime_lite.calls.blocks import rows_of, whole_block
+from runtime_lite.calls.feeds import Feed
+from runtime_lite.calls.state import StreamState
+from runtime_lite.errors import BundleRefused
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.initial_value import Number, array_of_initial
 from runtime_lite.format.manifest import Graph, Tensor, static_shape
@@ -68,11 +77,13 @@ class Bucket:
         rows: of the batch axis; 1 without one.
         room: rows that its memory has.
         shapes: static shape of every input by name.
+        dtypes: dtype of every input by name.
         answered: outputs of role data, each with its static shape.
         given: outputs of role state, each with its static shape.
         joined: inputs that rows of feeds or states are joined to; where those lie, or None; and what free places hold,
             None where the caller of a run says it.
-        counted: inputs that take the true length of rows, each with its axis.
+        counted: inputs that take the true length of rows, each with its axis and where it has its rows.
+        cached: cache axes, each with the input that takes its length and where that has its rows.
     """
 
     def __init__(self, graph: Graph, sizes: Mapping[str, int], within: "Bucket | None" = None) -> None:
@@ -86,7 +97,11 @@ class Bucket:
         self.given = tuple(each for each in shapes if each[0].role == "state")
         self.joined = tuple((t, graph.rows_at(t), _filler(graph, t)) for t in graph.inputs if t.role in FILLED_BY_ROWS)
         axis_of = {axis.length_input: name for name, axis in graph.axes.items()}
-        self.counted = tuple((tensor, axis_of[tensor.name]) for tensor in graph.inputs if tensor.name in axis_of)
+        self.counted = tuple((t, axis_of[t.name], graph.rows_at(t)) for t in graph.inputs if t.name in axis_of)
+        tensors = {tensor.name: tensor for tensor in graph.inputs}
+        lengths = [(cache, tensors[cache.length_input]) for cache in graph.caches]
+        self.cached = tuple((cache, tensor, graph.rows_at(tensor)) for cache, tensor in lengths)
+        self.dtypes = {tensor.name: np.dtype(tensor.dtype) for tensor in graph.inputs}
         self._made = 0
         self._free: list[Buffers] = []
 
@@ -134,3 +149,153 @@ def _filler(graph: Graph, tensor: Tensor) -> Number | Array | None:
         initial = next(state.initial for state in graph.states if state.input == tensor.name)
         return array_of_initial(initial, tensor.dtype) if isinstance(initial, tuple) else initial
     return None if tensor.dtype.startswith("float") else 0
+
+
+def full_feed(
+    bucket: Bucket,
+    feeds: Sequence[Feed],
+    states: Sequence[StreamState],
+    carried: Sequence[Mapping[str, Array]],
+    buffers: Mapping[str, Array],
+    fill: float = 0.0,
+) -> dict[str, Array]:
+    """Return every input of a graph in the static shape of a bucket.
+
+    What has that shape already is not copied: a feed that fills the bucket, and states that fill a block together.
+    Free rows hold the filler, initial states, the smallest length, that of the emptiest cache in use and its masks.
+
+    Args:
+        bucket: large enough for all of them.
+        feeds: checked feeds, whose rows lie one after the other.
+        states: what the stream of each feed carries.
+        carried: their values, each read once: they may come to lie elsewhere meanwhile.
+        buffers: what is written to where something is copied, by input.
+        fill: what padded places of floating inputs hold; those of other inputs hold 0, which any table has.
+    """
+    full = _cache_lengths(bucket, states) if bucket.cached else {}
+    block = whole_block(carried, bucket.rows)
+    for tensor, rows_at, filler in bucket.joined:
+        name = tensor.name
+        if tensor.role == "data":
+            arrays = [feed.arrays[name] for feed in feeds]
+        elif block is not None:
+            full[name] = block.arrays[name]
+            continue
+        else:
+            arrays = [values[name] for values in carried]
+        if len(arrays) == 1 and arrays[0].shape == bucket.shapes[name]:
+            full[name] = arrays[0]
+        else:
+            full[name] = buffers[name]
+            _join(arrays, full[name], rows_at, fill if filler is None else filler)
+    for tensor, axis, rows_at in bucket.counted:
+        full[tensor.name] = _lengths(bucket, tensor, feeds, axis, rows_at)
+    return full
+
+
+def _cache_lengths(bucket: Bucket, states: Sequence[StreamState]) -> dict[str, Array]:
+    """The true lengths of the caches and their masks; without a batch axis all rows are those of one stream."""
+    full: dict[str, Array] = {}
+    for cache, tensor, rows_at in bucket.cached:
+        valid = cache.valid(np.concatenate([state.lengths[cache.axis] for state in states]))
+        lengths = np.full(bucket.shapes[tensor.name], valid.min(), bucket.dtypes[tensor.name])
+        lengths[slice(None) if rows_at is None else slice(len(valid))] = valid
+        full[tensor.name] = lengths
+        if cache.mask_input is not None:
+            full[cache.mask_input] = cache.mask(lengths).astype(bucket.dtypes[cache.mask_input])
+    return full
+
+
+def _join(arrays: Sequence[Array], place: Array, rows_at: int | None, fill: Number | Array) -> None:
+    """Write arrays below each other into a place that is at least as large; what is left of it holds the filler."""
+    if rows_at is not None and all(_fills(array, place, rows_at) for array in arrays):
+        rows = sum(array.shape[rows_at] for array in arrays)
+        np.concatenate(arrays, rows_at, out=rows_of(place, rows_at, 0, rows))
+        place[(slice(None),) * rows_at + (slice(rows, None),)] = fill
+        return
+    place[...] = fill
+    row = 0
+    for array in arrays:
+        places = [slice(size) for size in array.shape]
+        if rows_at is not None:
+            places[rows_at] = slice(row, row + array.shape[rows_at])
+            row += array.shape[rows_at]
+        place[tuple(places)] = array
+
+
+def _fills(array: Array, place: Array, rows_at: int) -> bool:
+    """Whether every row of an array is as large as those of a place."""
+    shape = place.shape
+    return array.shape[:rows_at] == shape[:rows_at] and array.shape[rows_at + 1 :] == shape[rows_at + 1 :]
+
+
+def _lengths(bucket: Bucket, tensor: Tensor, feeds: Sequence[Feed], axis: str, rows_at: int | None) -> Array:
+    """The true lengths along an axis, of one stream or one per row."""
+    shape, dtype = bucket.shapes[tensor.name], bucket.dtypes[tensor.name]
+    if rows_at is None:
+        return np.full(shape, feeds[0].sizes[axis], dtype)
+    lengths = np.full(shape, bucket.graph.axes[axis].minimum, dtype)
+    valid = np.repeat([feed.sizes[axis] for feed in feeds], [feed.rows for feed in feeds])
+    lengths[: len(valid)] = valid
+    return lengths
+
+
+def places_of_outputs(bucket: Bucket, feeds: Sequence[Feed], buffers: Mapping[str, Array]) -> dict[str, Array]:
+    """Return what a run writes outputs of role data to.
+
+    Args:
+        bucket: where it runs.
+        feeds: the feeds whose rows lie one after the other.
+        buffers: by output, for what is cut; what a feed gets as it is has an array of its own.
+    """
+    if _is_whole(bucket, feeds):
+        return {tensor.name: np.empty(shape, tensor.dtype) for tensor, shape in bucket.answered}
+    return {tensor.name: buffers[tensor.name] for tensor, _ in bucket.answered}
+
+
+def _is_whole(bucket: Bucket, feeds: Sequence[Feed]) -> bool:
+    """Whether a single feed gets the outputs of a bucket as they are."""
+    return len(feeds) == 1 and feeds[0].sizes == bucket.sizes
+
+
+def cut_outputs(where: str, bucket: Bucket, full: Mapping[str, Array], feeds: Sequence[Feed]) -> list[dict[str, Array]]:
+    """Return the valid part of every output of role data, for each feed, in arrays of its own.
+
+    Args:
+        where: what to call the graph in messages.
+        bucket: where it ran.
+        full: outputs in the static shape of the bucket, from `places_of_outputs`.
+        feeds: the feeds whose rows lie one after the other.
+
+    Raises:
+        BundleRefused: a formula of the manifest counts more places than an output has, or fewer than none.
+    """
+    if _is_whole(bucket, feeds):
+        return [{tensor.name: full[tensor.name] for tensor, _ in bucket.answered}]
+    cut: list[dict[str, Array]] = []
+    valid: list[tuple[str, Array, int | None]] = []
+    row = 0
+    for number, feed in enumerate(feeds):
+        if not number or feed.sizes != feeds[number - 1].sizes:
+            valid = [
+                (tensor.name, _valid(f"{where}: {tensor.name!r}", tensor, full, feed, rows_at), rows_at)
+                for tensor, _ in bucket.answered
+                for rows_at in [bucket.graph.rows_at(tensor)]
+            ]
+        # copied, for the next run writes there
+        cut.append({name: rows_of(array, rows_at, row, feed.rows).copy() for name, array, rows_at in valid})
+        row += feed.rows
+    return cut
+
+
+def _valid(place: str, tensor: Tensor, full: Mapping[str, Array], feed: Feed, rows_at: int | None) -> Array:
+    """What is valid of all rows of an output, if they are as long as those of a feed."""
+    array, cuts = full[tensor.name], []
+    for at, (size, slots) in enumerate(zip(tensor.shape, static_shape(tensor.shape, feed.sizes), strict=True)):
+        if not 0 <= slots <= array.shape[at]:
+            raise BundleRefused(
+                f"{place}: expected from 0 to {array.shape[at]} valid places for {str(size)!r} at sizes "
+                f"{dict(feed.sizes)}, got {slots}; rebuild the bundle"
+            )
+        cuts.append(slice(None if at == rows_at else slots))
+    return array[tuple(cuts)]

@@ -1,5 +1,6 @@
 """Runs one graph: checks feeds, picks the bucket, pads, runs, cuts."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NoReturn
@@ -7,12 +8,11 @@ from typing import NoReturn
 import numpy as np
 
 from runtime_lite.calls.blocks import Block, BlockPool, leave, settle, share
-from runtime_lite.calls.bucket import Bucket, Buffers
+from runtime_lite.calls.bucket import Bucket, Buffers, cut_outputs, full_feed, places_of_outputs
 from runtime_lite.calls.feeds import Feed, FeedCheck, RowLengths, check_ragged_feed, part_of_feed
 from runtime_lite.calls.in_place import Writer, after_run, hand_over, homes, is_in_place
-from runtime_lite.calls.padding import cut_outputs, full_feed, places_of_outputs
 from runtime_lite.calls.plan import bucket_fault, plan_runs, smallest_bucket
-from runtime_lite.calls.state import StreamState, check_lengths, initial_lengths, longest, next_states
+from runtime_lite.calls.state import StreamState, check_lengths, initial_lengths, longest
 from runtime_lite.errors import BadInput
 from runtime_lite.executors.executor import Executor
 from runtime_lite.format.arrays import Array
@@ -39,6 +39,7 @@ class GraphRunner:
         self._buckets: dict[tuple[int | None, ...], Bucket] = {}
         self._blocks = BlockPool(graph)
         self._writer = Writer(graph) if is_in_place(graph) else None
+        self._has_held = any(axis.is_held for axis in graph.axes.values())
 
     @property
     def fed(self) -> dict[str, int | None]:
@@ -164,7 +165,8 @@ class GraphRunner:
         if [feed.rows for feed in feeds] != [state.rows for state in states]:
             rows = f"{[feed.rows for feed in feeds]} rows fed to states of {[state.rows for state in states]}"
             _refuse(where, "a state for the rows of every feed", rows, "give each feed its own stream's state")
-        check_lengths(where, self.graph, [feed.sizes for feed in feeds], states)
+        if self._has_held:
+            check_lengths(where, self.graph, [feed.sizes for feed in feeds], states)
         bucket = self._bucket(where, feeds, sizes)
         buffers = bucket.take()
         self._blocks.keep_for(bucket.made)
@@ -259,6 +261,33 @@ class GraphRunner:
             return self._buckets.setdefault(at, Bucket(self.graph, sizes))
         within = self._buckets.get(tuple(built[axis] for axis in self.graph.axes)) or self._new_bucket(built)
         return self._buckets.setdefault(at, Bucket(self.graph, sizes, within))
+
+
+def next_states(
+    graph: Graph,
+    states: Sequence[StreamState],
+    values: Sequence[Mapping[str, Array]],
+    sizes: Sequence[Mapping[str, int]],
+) -> list[StreamState]:
+    """Return the states of some streams after they have run together.
+
+    Args:
+        graph: what ran.
+        states: what each stream carried before.
+        values: what the run left for each, by graph input.
+        sizes: true sizes of what each was fed.
+    """
+    rows = [state.rows for state in states]
+    lengths: list[dict[str, Array]] = [{} for _ in states]
+    for cache in graph.caches:
+        added = cache.step if cache.added is None else np.repeat([cache.frames_of(each) for each in sizes], rows)
+        after = cache.after_call(np.concatenate([state.lengths[cache.axis] for state in states]), added)
+        for own, start, count in zip(lengths, itertools.accumulate(rows, initial=0), rows, strict=False):
+            own[cache.axis] = after[start : start + count]
+    for axis in [name for name, record in graph.axes.items() if record.is_held]:
+        for own, fed, count in zip(lengths, sizes, rows, strict=True):
+            own[axis] = np.full(count, fed[axis])
+    return [StreamState(*each) for each in zip(rows, lengths, values, strict=True)]
 
 
 def _refuse(where: str, expected: str, got: str, cure: str) -> NoReturn:

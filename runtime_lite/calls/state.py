@@ -4,7 +4,6 @@ Lengths are counted per cache and per row: rows of one call may be streams of di
 and changes nothing in the one that it was given; `blocks.py` says where the arrays lie.
 """
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -105,33 +104,6 @@ def check_state(where: str, found: object, initial: StreamState, slots: Mapping[
     for axis, most in slots.items():
         if not np.all((found.lengths[axis] >= 0) & (found.lengths[axis] <= most)):
             _refuse(f"{where}: {axis!r}", f"lengths from 0 to {most}", found.lengths[axis].tolist())
-
-
-def next_states(
-    graph: Graph,
-    states: Sequence[StreamState],
-    values: Sequence[Mapping[str, Array]],
-    sizes: Sequence[Mapping[str, int]],
-) -> list[StreamState]:
-    """Return the states of some streams after they have run together.
-
-    Args:
-        graph: what ran.
-        states: what each stream carried before.
-        values: what the run left for each, by graph input.
-        sizes: true sizes of what each was fed.
-    """
-    rows = [state.rows for state in states]
-    lengths: list[dict[str, Array]] = [{} for _ in states]
-    for cache in graph.caches:
-        added = cache.step if cache.added is None else np.repeat([cache.frames_of(each) for each in sizes], rows)
-        after = cache.after_call(np.concatenate([state.lengths[cache.axis] for state in states]), added)
-        for own, start, count in zip(lengths, itertools.accumulate(rows, initial=0), rows, strict=False):
-            own[cache.axis] = after[start : start + count]
-    for axis in [name for name, record in graph.axes.items() if record.is_held]:
-        for own, fed, count in zip(lengths, sizes, rows, strict=True):
-            own[axis] = np.full(count, fed[axis])
-    return [StreamState(*each) for each in zip(rows, lengths, values, strict=True)]
 
 
 def oldest_first(graph: Graph, state: StreamState, carried: State) -> Array:

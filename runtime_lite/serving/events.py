@@ -127,20 +127,21 @@ class EventBus:
 
     Args:
         observers: who hears.
+
+    Attributes:
+        wanted: whether anybody listens.
+        waiting: events that are kept and that nobody has been told.
+        fault: what somebody did wrong who was told; empty without one.
     """
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         """Start with nothing to tell."""
         self.fault = ""
+        self.wanted = bool(observers)
+        self.waiting: deque[tuple[str, tuple[object, ...]]] = deque()
         self._observers = list(observers)
-        self._waiting: deque[tuple[str, tuple[object, ...]]] = deque()
         self._telling = threading.Lock()
         self._is_paused = False
-
-    @property
-    def wanted(self) -> bool:
-        """Whether anybody listens."""
-        return bool(self._observers)
 
     def pause(self) -> None:
         """Before a fork of the process: wait until nobody is being told, but for no observer that hangs."""
@@ -157,19 +158,20 @@ class EventBus:
         """In the fork: an observer that was being told, by a thread that is not here, may hold its locks for ever."""
         if not self._is_paused:
             self._observers.clear()
+            self.wanted = False
             self.fault = "the process was forked while observers were told: they hear nothing here"
         self._is_paused, self._telling = False, threading.Lock()
 
     def note(self, method: str, *told: object) -> None:
         """Keep an event, under the server's lock."""
-        self._waiting.append((method, told))
+        self.waiting.append((method, told))
 
     def spread(self) -> None:
         """Tell what is kept, outside of the server's lock; a thread that finds another one telling leaves it to it."""
-        while self._waiting and self._telling.acquire(blocking=False):
+        while self.waiting and self._telling.acquire(blocking=False):
             try:
-                while self._waiting:
-                    method, told = self._waiting.popleft()
+                while self.waiting:
+                    method, told = self.waiting.popleft()
                     for observer in list(self._observers):
                         self._tell(observer, method, told)
             finally:
@@ -180,6 +182,7 @@ class EventBus:
             getattr(observer, method)(*told)
         except Exception as error:  # noqa: BLE001 - what an observer does wrong reaches no caller
             self._observers.remove(observer)
+            self.wanted = bool(self._observers)
             self.blame(f"{type(observer).__name__}.{method}", error)
 
     def blame(self, call: str, error: Exception) -> None:

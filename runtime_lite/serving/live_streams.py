@@ -60,6 +60,9 @@ class LiveStreams:
         versions: which streams are pinned to.
         bus: hears of what happens to streams.
         wake_at: asks for a tick at some time.
+
+    Attributes:
+        unheld: what was held of streams that nobody holds any more, open ones perhaps; ended by `sweep`.
     """
 
     def __init__(
@@ -78,7 +81,7 @@ class LiveStreams:
         self._open: dict[int, LiveStream] = {}
         self._opened = 0
         self._dues: list[tuple[int, int, str]] = []
-        self._left: deque[_Holder] = deque()
+        self.unheld: deque[_Holder] = deque()
 
     # Opening and ending
 
@@ -153,7 +156,7 @@ class LiveStreams:
         That comes in any thread and at any moment, even under the lock: no line of Python runs for it, as what signal
         handlers raise there would be lost, and the stream with it.
         """
-        stream.holder = _Holder(holder, self._left.append)
+        stream.holder = _Holder(holder, self.unheld.append)
         stream.holder.stream = stream
 
     def forget(self) -> None:
@@ -161,18 +164,13 @@ class LiveStreams:
         for stream in self._open.values():
             stream.sent, stream.is_short = next_chunk(stream), False
 
-    @property
-    def any_left(self) -> bool:
-        """Whether there are streams that nobody holds, open ones perhaps."""
-        return bool(self._left)
-
     def sweep(self, now: int) -> None:
         """End the streams that nobody holds, each when its last request has ended: that answer may be wanted."""
-        for _ in range(len(self._left)):
-            left = self._left.popleft()
+        for _ in range(len(self.unheld)):
+            left = self.unheld.popleft()
             stream = left.stream
             if stream.requests and not stream.ended:
-                self._left.append(left)
+                self.unheld.append(left)
             else:
                 self.end(stream, "closed", "closed", now)
 
@@ -251,7 +249,8 @@ class LiveStreams:
         Raises:
             BadInput: it must not, or the stream has ended.
         """
-        self.check(stream, ticket.where)
+        if stream.ended:
+            self.check(stream, ticket.where)
         if ticket.worker is not None and stream.requests:
             raise BadInput(
                 f"{ticket.where}: expected one push at a time, got a push during another; "

@@ -33,6 +33,7 @@ class RequestTracker:
         accounting: counts requests by how they ended.
         tickets: requests that are alive, by number.
         queued: parts that the scheduler has and that do not run.
+        wakers: of those who wait for what has ended or been answered; called by `wake`.
     """
 
     def __init__(self, scheduler: Rule, versions: Versions, bus: EventBus, dismiss: Callable[[Any], object]) -> None:
@@ -41,7 +42,7 @@ class RequestTracker:
         self.tickets: dict[int, Ticket[Any]] = {}
         self.queued = 0
         self._scheduler, self._versions, self._bus, self._dismiss = scheduler, versions, bus, dismiss
-        self._wakers: deque[Callable[[], object]] = deque()
+        self.wakers: deque[Callable[[], object]] = deque()
         self._quiet: threading.Event | None = None
 
     def enter(self, ticket: Ticket[Any]) -> None:
@@ -153,7 +154,7 @@ class RequestTracker:
         """Keep the answer of a part; the last one ends its request."""
         is_last = ticket.put(index, outputs)
         if isinstance(ticket, Responses):
-            self._wakers += ticket.wakers
+            self.wakers += ticket.wakers
             ticket.wakers = []
             if ticket.request is not None:
                 self._bus.note("responded", ticket.request, index, now)
@@ -182,7 +183,7 @@ class RequestTracker:
                 is_less = self._withdraw(ticket, stream, now)
                 if stream is not None and (is_less or stream.flying is None or stream.flying.ticket is not ticket):
                     self.note_loss(ticket, stream)  # what runs yet counts, or fails: `Runs` says which
-        self._wakers += ticket.wakers
+        self.wakers += ticket.wakers
         ticket.wakers = []
         if ticket.worker is not None:
             self._dismiss(ticket.worker)
@@ -215,19 +216,14 @@ class RequestTracker:
 
     # Who waits
 
-    @property
-    def any_to_wake(self) -> bool:
-        """Whether somebody should `wake`."""
-        return bool(self._wakers)
-
     def wake(self) -> None:
         """Wake those whose requests have ended or been answered, outside of the lock; each once, by whichever thread.
 
         What a thread that is interrupted leaves is rung by the next.
         """
-        while self._wakers:
+        while self.wakers:
             try:
-                waker = self._wakers.popleft()
+                waker = self.wakers.popleft()
             except IndexError:  # another thread took the last
                 return
             waker()

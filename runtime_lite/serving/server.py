@@ -184,7 +184,8 @@ class Server:
                 for part in parts:
                     if ticket.outcome is None:
                         self._tracker.queue(part, now)
-            self._workers.wake_at(self._deadlines.next)
+            if self._deadlines.due:
+                self._workers.wake_at(self._deadlines.next)
             if ticket.outcome == "dropped":
                 self._tracker.told(ticket)
                 raise overloaded(ticket.where, ticket.reason)
@@ -211,7 +212,8 @@ class Server:
         if version.retired and parts and stream is None:  # what asks for nothing needs no version
             raise RetiredError
         self._tracker.enter(ticket)
-        self._deadlines.add(ticket)
+        if ticket.hard is not None:
+            self._deadlines.add(ticket)
         if self._bus.wanted:
             ticket.request = _request(ticket, version, parts, stream, now)
             self._bus.note("submitted", ticket.request)
@@ -524,7 +526,7 @@ class Server:
 
     def _after(self) -> None:
         """What is done outside of the lock: wake who waits, close what is no longer needed, tell observers."""
-        if self._tracker.any_to_wake or self._versions.any_to_close or self._streams.any_left:
+        if self._tracker.wakers or self._versions.unneeded or self._streams.unheld:
             with self.lock:
                 self._streams.sweep(self.clock())
                 versions = self._versions.leaving()
@@ -533,7 +535,8 @@ class Server:
             finally:
                 for version in versions:
                     version.close()
-        self._bus.spread()
+        if self._bus.waiting:
+            self._bus.spread()
 
 
 def _request(

@@ -19,12 +19,15 @@ class Versions:
         scheduler: forgets what is closed.
         costs: its cost table.
         bus: hears of what is loaded, swapped and unloaded.
+
+    Attributes:
+        unneeded: versions that may be closed, unless somebody needs them again before they are `leaving`.
     """
 
     def __init__(self, scheduler: Rule, costs: CostTable, bus: EventBus) -> None:
         """Start without any."""
         self._scheduler, self._costs, self._bus = scheduler, costs, bus
-        self._to_close: list[Version] = []
+        self.unneeded: list[Version] = []
         self._closing: list[Version] = []
 
     def add(self, version: Version, threads: int, measured: Mapping[tuple[str, str], int], now: int) -> None:
@@ -49,7 +52,7 @@ class Versions:
         """Somebody needs a version no more; with the last one, what is retired is to be closed."""
         version.pins -= 1
         if version.retired and not version.pins:
-            self._to_close.append(version)
+            self.unneeded.append(version)
 
     def retire(self, version: Version, change: ModelChange, now: int) -> None:
         """Let nobody new need a version."""
@@ -57,19 +60,14 @@ class Versions:
             version.retired = True
             self._tell(version, change, now)
             if not version.pins:
-                self._to_close.append(version)
-
-    @property
-    def any_to_close(self) -> bool:
-        """Whether somebody should ask `leaving`."""
-        return bool(self._to_close)
+                self.unneeded.append(version)
 
     def leaving(self) -> list[Version]:
         """Forget the versions that nobody needs any more, and return them to be closed.
 
         One that is needed again by now stays, as when a run that lost its thread is queued anew.
         """
-        unneeded, self._to_close = self._to_close, []
+        unneeded, self.unneeded = self.unneeded, []
         versions = [each for at, each in enumerate(unneeded) if not each.pins and each not in unneeded[:at]]
         for version in versions:
             self._scheduler.forget(version.name)
@@ -86,7 +84,7 @@ class Versions:
         unclosed = [each for each in self._closing if not each.gone.is_set()]
         for version in (*running, *unclosed):
             version.is_left = True
-        self._to_close += unclosed
+        self.unneeded += unclosed
 
     def _tell(self, version: Version, change: ModelChange, now: int) -> None:
         if self._bus.wanted:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from runtime_lite import BadInput, BundleRefused, Model, Runtime, read_bundle
-from runtime_lite.calls.bucket import Bucket
-from runtime_lite.calls.padding import full_feed
+from runtime_lite.calls.bucket import Bucket, full_feed
 from runtime_lite.calls.state import initial_state
 from runtime_lite.executors.onnx import OnnxExecutor
 from runtime_lite.format.arrays import Array

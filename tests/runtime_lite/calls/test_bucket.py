@@ -55,7 +55,7 @@ def test_what_a_run_needs_is_known_before_it() -> None:
         ("keys", 0, 0.0),
     ]
     assert [(tensor.name, shape) for tensor, shape in RAGGED.answered] == [("y", (4, 4, 2)), ("mean", (4, 2))]
-    assert [(tensor.name, axis) for tensor, axis in RAGGED.counted] == [("time_length", "time")]
+    assert [(tensor.name, axis, rows_at) for tensor, axis, rows_at in RAGGED.counted] == [("time_length", "time", 0)]
     assert ("tokens", 0, 0) in [(tensor.name, axis, filler) for tensor, axis, filler in RAGGED.joined]
 
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from runtime_lite import BundleRefused
-from runtime_lite.calls.bucket import Bucket, Places
+from runtime_lite.calls.bucket import Bucket, Places, cut_outputs, full_feed, places_of_outputs
 from runtime_lite.calls.feeds import Feed, check_feed
-from runtime_lite.calls.padding import cut_outputs, full_feed, places_of_outputs
 from runtime_lite.calls.state import StreamState, initial_state
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.manifest import Graph

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime_lite.calls.state import StreamState, check_lengths, check_state, initial_state, longest, next_states
+from runtime_lite.calls.graph_runner import next_states
+from runtime_lite.calls.state import StreamState, check_lengths, check_state, initial_state, longest
 from runtime_lite.errors import BadInput
 from runtime_lite.format.manifest import Axis
 from tests.runtime_lite.bundles import streaming_graph
