@@ -23,8 +23,8 @@ from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.scheduling.cost_table import CostTable, key_of
 from runtime_lite.scheduling.decision import Decision, Run
 from runtime_lite.scheduling.task import Key, ServiceClass, Task
-from runtime_lite.serving.batch import Version
 from runtime_lite.serving.refusals import CLOSE_S
+from runtime_lite.serving.request import Version
 from runtime_lite.serving.server import Server
 from runtime_lite.serving.ticket import Ticket
 

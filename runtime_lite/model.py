@@ -24,12 +24,11 @@ from runtime_lite.format.latencies import graph_at, latencies_of
 from runtime_lite.format.reader import Bundle
 from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.scheduling.task import BULK, CHUNK, INTERACTIVE, ServiceClass
-from runtime_lite.serving.batch import StreamOptions, Version, make_task
-from runtime_lite.serving.pipeline_run import make_parts
 from runtime_lite.serving.refusals import CLOSE_S, RetiredError, check_seconds
+from runtime_lite.serving.request import LiveRequest, Outputs, StreamOptions, Version, make_part
 from runtime_lite.serving.server import Server
 from runtime_lite.serving.shield import Shield, shielded
-from runtime_lite.serving.ticket import Outputs, Ticket, deadline_at
+from runtime_lite.serving.ticket import Ticket, deadline_at
 from runtime_lite.stream import Stream, check_copy
 
 Answer = TypeVar("Answer")
@@ -314,7 +313,8 @@ class Model:
         if feed.rows <= runner.most_rows:
             now = self._server.clock()
             hard = deadline_at(where, now, deadline_ms)
-            self._server.turn_away(where, version, make_task(version, runner, [feed], service, now, hard))
+            request = LiveRequest(self._server, where, service.name, tuple)
+            self._server.turn_away(request, make_part(request, 0, version, runner, [feed], service, now, hard))
         return runner.check_values(where, feed, copy)
 
     def _ticket(
@@ -358,13 +358,11 @@ class Model:
             return answer([found[at] for at in range(count)])
 
         ticket = Ticket(self._server, where, service.name, in_order, len(groups))
-        now, cost = self._server.clock(), self._server.cost
+        now = self._server.clock()
         hard = deadline_at(where, now, deadline_ms)
-        ticket.parts = [
-            part
-            for at, numbers in enumerate(groups)
-            for part in make_parts(ticket, at, version, runner, [feeds[n] for n in numbers], service, now, hard, cost)
-        ]
+        for at, numbers in enumerate(groups):
+            together = [feeds[number] for number in numbers]
+            ticket.parts += self._server.parts_of(ticket, at, version, runner, together, service, now, hard)
         return ticket
 
     def _service(self, where: str, service: ServiceClass, priority: int) -> ServiceClass:

@@ -23,12 +23,12 @@ from runtime_lite.format.reader import Bundle, read_bundle
 from runtime_lite.model import MOST_PRIORITY, Model, make_version
 from runtime_lite.scheduling.cost_table import CostTable
 from runtime_lite.scheduling.scheduler import Scheduler
-from runtime_lite.serving.batch import Version
 from runtime_lite.serving.events import Observer
 from runtime_lite.serving.exits import native_work
 from runtime_lite.serving.health import DrainReport, Health
 from runtime_lite.serving.refusals import CLOSE_S, check_seconds
-from runtime_lite.serving.request_accounting import RequestCounts
+from runtime_lite.serving.request import Version
+from runtime_lite.serving.request_tracker import RequestCounts
 from runtime_lite.serving.server import Server
 from runtime_lite.serving.shield import Shield, shielded
 

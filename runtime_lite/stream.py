@@ -15,12 +15,11 @@ from runtime_lite.calls.graph_runner import GraphRunner
 from runtime_lite.calls.state import StreamState, check_state, copy_of_state
 from runtime_lite.errors import BadInput, show
 from runtime_lite.format.arrays import Array
-from runtime_lite.serving.batch import LiveStream, Part
 from runtime_lite.serving.live_streams import Start
-from runtime_lite.serving.pipeline_run import make_parts
+from runtime_lite.serving.request import LiveRequest, LiveStream, Outputs, Part
 from runtime_lite.serving.server import Server
 from runtime_lite.serving.shield import Shield
-from runtime_lite.serving.ticket import Outputs, Responses, Ticket, check_sequence, deadline_at
+from runtime_lite.serving.ticket import Responses, Ticket, deadline_at
 
 
 @dataclass(frozen=True)
@@ -64,11 +63,13 @@ class Stream:
             BundleRefused: the graph file is not what the manifest says.
             Overloaded: the runtime drains.
         """
-        ticket = self._ticket("push")
-        parts = self._parts(ticket, 0, ticket.where, feeds, None, copy=False)
-        check_sequence(ticket, sequence)
-        self._server.call(ticket, self._live.version, parts)
-        return ticket.result()
+        live = self._live
+        where = f"{live.runner.name}.push"
+        request = LiveRequest(self._server, where, live.options.service.name, _only)
+        parts = self._parts(request, 0, where, feeds, None, copy=False)
+        request.sequence = _checked_sequence(where, sequence)
+        self._server.call(request, live.version, parts)
+        return request.answer()
 
     def submit(
         self,
@@ -92,11 +93,13 @@ class Stream:
             BadInput: the feed is wrong, the chunk is not the next one, or the stream or its model is closed.
             Overloaded: the stream's credits are used up, or the runtime drains.
         """
-        ticket = self._ticket("submit")
-        check_sequence(ticket, sequence)
-        hard = deadline_at(ticket.where, self._server.clock(), deadline_ms)
-        parts = self._parts(ticket, 0, ticket.where, feeds, hard, copy)
-        self._server.submit(ticket, self._live.version, parts)
+        live = self._live
+        where = f"{live.runner.name}.submit"
+        ticket = Ticket(self._server, where, live.options.service.name, _only)
+        ticket.sequence = _checked_sequence(where, sequence)
+        hard = deadline_at(where, self._server.clock(), deadline_ms)
+        parts = self._parts(ticket, 0, where, feeds, hard, copy)
+        self._server.submit(ticket, live.version, parts)
         return ticket
 
     def flush(self) -> Outputs:
@@ -165,12 +168,14 @@ class Stream:
         self._server.submit(ticket, self._live.version, parts)
         return ticket
 
-    def _ticket(self, call: str) -> Ticket[Outputs]:
-        live = self._live
-        return Ticket(self._server, f"{live.runner.name}.{call}", live.options.service.name, _only)
-
     def _parts(
-        self, ticket: Ticket[Any], index: int, where: str, feeds: Mapping[str, Array], hard: int | None, copy: bool
+        self,
+        request: LiveRequest[Any],
+        index: int,
+        where: str,
+        feeds: Mapping[str, Array],
+        hard: int | None,
+        copy: bool,
     ) -> list[Part]:
         """What of a chunk may be queued at once."""
         live = self._live
@@ -183,8 +188,8 @@ class Stream:
                 f"{where}: expected {live.rows} rows, as the stream was opened, got {feed.rows}; "
                 f"feed {live.rows} or open a stream with rows={feed.rows}"
             )
-        service, now, cost = live.options.service, self._server.clock(), self._server.cost
-        return make_parts(ticket, index, live.version, live.runner, [feed], service, now, hard, cost, live)
+        service, now = live.options.service, self._server.clock()
+        return self._server.parts_of(request, index, live.version, live.runner, [feed], service, now, hard, live)
 
     def snapshot(self) -> Snapshot:
         """Return a copy of what the stream carries.
@@ -290,6 +295,17 @@ def check_copy(where: str, copy: bool) -> None:
     """
     if type(copy) is not bool:
         raise BadInput(f"{where}: expected copy as True or False, got {show(copy)}; leave it out")
+
+
+def _checked_sequence(where: str, sequence: int | None) -> int | None:
+    """Return the number that the caller gives a chunk.
+
+    Raises:
+        BadInput: it is no number.
+    """
+    if sequence is not None and (type(sequence) is not int or sequence < 0):
+        raise BadInput(f"{where}: expected sequence as a number from 0 on, got {show(sequence)}; leave it out")
+    return sequence
 
 
 def _only(outputs: list[list[Outputs]]) -> Outputs:

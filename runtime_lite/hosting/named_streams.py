@@ -13,7 +13,8 @@ from typing import NamedTuple
 from runtime_lite.errors import BadInput, show
 from runtime_lite.format.arrays import Array
 from runtime_lite.model import Model
-from runtime_lite.serving.ticket import Outputs, Ticket
+from runtime_lite.serving.request import Outputs
+from runtime_lite.serving.ticket import Ticket
 from runtime_lite.stream import Stream
 
 Name = int | str

@@ -29,7 +29,8 @@ from runtime_lite.format.arrays import Array
 from runtime_lite.hosting.named_streams import NamedStreams, Place
 from runtime_lite.runtime import Runtime
 from runtime_lite.scheduling.task import BULK, INTERACTIVE, UTTERANCE
-from runtime_lite.serving.ticket import Outputs, Ticket
+from runtime_lite.serving.request import Outputs
+from runtime_lite.serving.ticket import Ticket
 
 BUNDLE = "bundle"
 """What the bundle is called beside `model.py`."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from runtime_lite.format.describe import format_table
 from runtime_lite.load_test.arrivals import NS_PER_S, Arrival, Kind
 from runtime_lite.serving.events import Execution
-from runtime_lite.serving.request_accounting import RequestCounts
+from runtime_lite.serving.request_tracker import RequestCounts
 
 PLACES = ("first", "middle", "last")
 SHARES = (0.5, 0.95, 0.99, 1.0)

@@ -1,55 +1,29 @@
-"""Admits streams by utilisation and credits, and single tasks that can still be answered in time.
+"""Admits streams by utilisation, and single tasks that can still be answered in time.
 
 streams       the time that their chunks take of the lanes, at the batch that their number lets form, stays at or below
               `MAX_UTILISATION`
-chunks        one in flight per stream; further ones wait in order, as many as the stream has credits
 single tasks  refused if the work queued before them and their own run already pass the hard deadline; work that goes
               first counts `OVERTAKEN` times, as more of it comes meanwhile
 """
 
-from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from runtime_lite.scheduling.cost_table import RowCosts
-from runtime_lite.scheduling.queues import TaskQueue
-from runtime_lite.scheduling.task import BULK, UTTERANCE, WAITING, ServiceClass, Task
+from runtime_lite.scheduling.queues import OpenStream, StreamOrder, TaskQueue
+from runtime_lite.scheduling.task import BULK, UTTERANCE, ServiceClass, Task
 
 MAX_UTILISATION = 1.0 - UTTERANCE.share - BULK.share
 """Part of the lanes' time that streams may take on the average: what the guaranteed shares of other work leave."""
-
-CREDITS = 8
-"""Chunks of one stream that may be here at once, the one in flight included."""
 
 OVERTAKEN = 2.5
 """How much goes before a task of what is queued beside its own queue now, as that is filled up while it waits."""
 
 FULL = "utilisation"
-NO_CREDIT = "credits"
 TOO_LATE = "cannot be answered in time"
 TOO_LARGE = "more rows than the largest bucket"
 
 
-@dataclass(slots=True)
-class OpenStream:
-    """A stream that tasks belong to.
-
-    Attributes:
-        queue: where its chunks are queued; None until the first if nobody has announced it.
-        period: nanoseconds from chunk to chunk; None where no next chunk is to be expected.
-        current: its task that is queued or running, or None.
-        waiting: the tasks behind it, in order.
-        closed: no further task comes; it is forgotten with the last.
-    """
-
-    queue: TaskQueue | None = None
-    period: int | None = None
-    current: Task | None = None
-    waiting: deque[Task] = field(default_factory=deque)
-    closed: bool = False
-
-
-class Streams:
+class Streams(StreamOrder):
     """The streams of one device.
 
     Args:
@@ -58,8 +32,8 @@ class Streams:
 
     def __init__(self, lanes: int) -> None:
         """Start without streams."""
+        super().__init__()
         self._lanes = lanes
-        self._open: dict[int, OpenStream] = {}
         self._groups: dict[tuple[TaskQueue, int], int] = {}
 
     def open(self, number: int, queue: TaskQueue, period: int) -> str | None:
@@ -84,31 +58,6 @@ class Streams:
             self._leave((stream.queue, stream.period))
         if stream.current is None:
             del self._open[number]
-
-    def enter(self, task: Task, number: int) -> OpenStream | str:
-        """Take in a task of a stream, as its current one or waiting behind that; or return why it is refused."""
-        stream = self._open.get(number)
-        if stream is None:
-            stream = self._open[number] = OpenStream()
-        if stream.current is None:
-            stream.current = task
-        elif len(stream.waiting) + 1 >= CREDITS:
-            return NO_CREDIT
-        else:
-            task.state = WAITING
-            stream.waiting.append(task)
-        return stream
-
-    def leave(self, task: Task, number: int) -> Task | None:
-        """Let go of a task that has ended; return the next of its stream if that may be queued now."""
-        stream = self._open[number]
-        if task is not stream.current:
-            stream.waiting.remove(task)
-            return None
-        stream.current = stream.waiting.popleft() if stream.waiting else None
-        if stream.current is None and (stream.closed or stream.period is None):
-            del self._open[number]
-        return stream.current
 
     def resize(self, lanes: int) -> None:
         """Judge by another number of lanes from now on; streams that are open stay."""

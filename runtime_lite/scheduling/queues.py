@@ -1,21 +1,29 @@
-"""Queues: tasks of one class and key in the order of their soft targets, and timers for what may be dropped.
+"""Queues: tasks of one class and key by their soft targets, those of a stream in turn, and timers for what is dropped.
 
 A task that leaves early (cancelled, dropped) is not searched for: its entry stays in the heap, is skipped when it comes
 up, and is swept out once such entries are the majority. So every operation is O(log n), amortised.
 """
 
 import math
+from collections import deque
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
 from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.scheduling.cost_table import RowCosts
-from runtime_lite.scheduling.task import QUEUED, RUSHED, Key, ServiceClass, Task
+from runtime_lite.scheduling.task import QUEUED, RUSHED, WAITING, Key, ServiceClass, Task
 
 SWEEP_AT = 64
 """Heaps shorter than this are never swept."""
 
 RATE_NS = 500 * NS_PER_MS
 """Time over which the rate of arrivals is averaged: some periods of streams, and less than callers notice."""
+
+CREDITS = 8
+"""Chunks of one stream that may be here at once, the one in flight included."""
+
+NO_CREDIT = "credits"
+"""Reason of a refusal: that many are here."""
 
 LIVE_NS = 2_000 * NS_PER_MS
 """A real-time queue that got a task of no announced stream within this time may get the next at any moment."""
@@ -187,3 +195,55 @@ class TaskQueue:
             return (now, now + LIVE_NS) if expected is None else (expected, expected)
         until = self.last_unannounced + LIVE_NS
         return (now if now < until else None), until
+
+
+@dataclass(slots=True)
+class OpenStream:
+    """A stream that tasks belong to.
+
+    Attributes:
+        queue: where its chunks are queued; None until the first if nobody has announced it.
+        period: nanoseconds from chunk to chunk; None where no next chunk is to be expected.
+        current: its task that is queued or running, or None.
+        waiting: the tasks behind it, in order.
+        closed: no further task comes; it is forgotten with the last.
+    """
+
+    queue: TaskQueue | None = None
+    period: int | None = None
+    current: Task | None = None
+    waiting: deque[Task] = field(default_factory=deque)
+    closed: bool = False
+
+
+class StreamOrder:
+    """Lets tasks of a stream be queued one after the other: one is here, and further ones wait, at most `CREDITS`."""
+
+    def __init__(self) -> None:
+        """Start without streams."""
+        self._open: dict[int, OpenStream] = {}
+
+    def enter(self, task: Task, number: int) -> OpenStream | str:
+        """Take in a task of a stream, as its current one or waiting behind that; or return why it is refused."""
+        stream = self._open.get(number)
+        if stream is None:
+            stream = self._open[number] = OpenStream()
+        if stream.current is None:
+            stream.current = task
+        elif len(stream.waiting) + 1 >= CREDITS:
+            return NO_CREDIT
+        else:
+            task.state = WAITING
+            stream.waiting.append(task)
+        return stream
+
+    def leave(self, task: Task, number: int) -> Task | None:
+        """Let go of a task that has ended; return the next of its stream if that may be queued now."""
+        stream = self._open[number]
+        if task is not stream.current:
+            stream.waiting.remove(task)
+            return None
+        stream.current = stream.waiting.popleft() if stream.waiting else None
+        if stream.current is None and (stream.closed or stream.period is None):
+            del self._open[number]
+        return stream.current

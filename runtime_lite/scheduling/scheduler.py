@@ -22,11 +22,11 @@ Example:
     scheduler.finished(decision.run, later)
 """
 
-from runtime_lite.scheduling.admission import TOO_LARGE, TOO_LATE, OpenStream, Streams, ends_late
+from runtime_lite.scheduling.admission import TOO_LARGE, TOO_LATE, Streams, ends_late
 from runtime_lite.scheduling.choice import Chooser
 from runtime_lite.scheduling.cost_table import CostTable
 from runtime_lite.scheduling.decision import SETTLED, Decision, Plan, Policy, Run
-from runtime_lite.scheduling.queues import TaskHeap, TaskQueue
+from runtime_lite.scheduling.queues import OpenStream, TaskHeap, TaskQueue
 from runtime_lite.scheduling.shares import Shares
 from runtime_lite.scheduling.task import ENDED, NEW, QUEUED, RUNNING, RUSHED, WAITING, Key, ServiceClass, Task
 
@@ -184,8 +184,10 @@ class Scheduler:
         run = Run(queue.key, rows, tasks, now, cost)
         queue.last_cost = cost
         self._running[run] = None
-        self._shares.spend(queue, cost, plan.entitled, self._filled)
-        if not queue.service.real_time:
+        if queue.service.real_time:
+            self._shares.real_time_ns += cost
+        else:
+            self._shares.spend(queue, cost, plan.entitled, self._filled)
             least = sum(task.rows * self._costs.of(task.key).best_rate for task in tasks)
             self._shares.note_efficiency(least if queue.rows else cost, cost)
         return run

@@ -39,6 +39,9 @@ class Shares:
     Args:
         lanes: runs that may be in flight at once.
         bucket_share: part of the time of a class that is divided equally among its buckets.
+
+    Attributes:
+        real_time_ns: what real-time runs took within the current window; they claim nothing, and are owed nothing.
     """
 
     def __init__(self, lanes: int, bucket_share: float) -> None:
@@ -47,7 +50,7 @@ class Shares:
         self._bucket_share = bucket_share
         self._accounts: dict[str, Account] = {}
         self._since = 0
-        self._real_time = [0, 0]
+        self.real_time_ns = self._real_time_before = 0
         self._efficiency = 1.0
 
     def resize(self, lanes: int) -> None:
@@ -72,7 +75,7 @@ class Shares:
         return now if lacking <= 0 else now + ceil(lacking / per_ns)
 
     def spend(self, queue: TaskQueue, cost: int, entitled: bool, queues: Iterable[TaskQueue]) -> None:
-        """Charge a run.
+        """Charge an efficient run.
 
         Args:
             queue: where its tasks came from.
@@ -88,8 +91,6 @@ class Shares:
         for other in same:
             other.owed += self._bucket_share * cost / len(same)
         queue.owed = _after(queue.owed, cost, claimed) if queue.rows else 0.0
-        if queue.service.real_time:
-            self._real_time[1] += cost
 
     def note_efficiency(self, least_ns: float, cost: int) -> None:
         """Note that an efficient run costs so much, and what its rows would have cost at the best bucket.
@@ -108,11 +109,12 @@ class Shares:
         """Return the part of the lanes' time that real-time runs took lately."""
         since = now - self._since
         if since >= WINDOW_NS:
-            self._real_time = [self._real_time[1] if since < 2 * WINDOW_NS else 0, 0]
+            self._real_time_before = self.real_time_ns if since < 2 * WINDOW_NS else 0
+            self.real_time_ns = 0
             self._since = now - since % WINDOW_NS
             since = now - self._since
-        before, current = self._real_time
-        return min((before * (1 - since / WINDOW_NS) + current) / (self._lanes * WINDOW_NS), 1.0)
+        lately = self._real_time_before * (1 - since / WINDOW_NS) + self.real_time_ns
+        return min(lately / (self._lanes * WINDOW_NS), 1.0)
 
 
 def _after(credit: float, cost: int, claimed: bool) -> float:

@@ -117,7 +117,6 @@ class Task:
         rows: rows that it takes of a run, at least 1.
         worth: what an answer in time is worth: its rows, times their true lengths where these differ.
         stream: number of the stream it belongs to; tasks of one stream run one after the other, in the order they came.
-        payload: the caller's, never looked at.
         state: the scheduler's: where the task is, `NEW` to `ENDED`.
     """
 
@@ -129,7 +128,6 @@ class Task:
     rows: int = 1
     worth: float = 1.0
     stream: int | None = None
-    payload: object = None
     state: str = field(default=NEW, init=False)
 
 
@@ -141,9 +139,8 @@ def task_at(
     rows: int = 1,
     worth: float = 1.0,
     stream: int | None = None,
-    payload: object = None,
 ) -> Task:
     """Return a task with the targets of its class."""
     hard = None if service.hard_ms is None else arrival + int(service.hard_ms * NS_PER_MS)
     soft = arrival + int(service.soft_ms * NS_PER_MS)
-    return Task(key, service, arrival, soft, hard, rows, worth, stream, payload)
+    return Task(key, service, arrival, soft, hard, rows, worth, stream)

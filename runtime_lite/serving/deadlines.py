@@ -7,7 +7,7 @@ import heapq
 from collections.abc import Mapping
 from typing import Any
 
-from runtime_lite.serving.ticket import Ticket
+from runtime_lite.serving.request import LiveRequest
 
 SPARE = 64
 """Most ended requests that are remembered beside the live ones."""
@@ -23,22 +23,22 @@ class Deadlines:
         due: deadline and number of requests that had not ended lately, as a heap.
     """
 
-    def __init__(self, alive: Mapping[int, Ticket[Any]]) -> None:
+    def __init__(self, alive: Mapping[int, LiveRequest[Any]]) -> None:
         """Start without one."""
         self._alive = alive
         self.due: list[tuple[int, int]] = []
         self._most = SPARE
 
-    def add(self, ticket: Ticket[Any]) -> None:
+    def add(self, request: LiveRequest[Any]) -> None:
         """Watch a request that is alive and has a deadline."""
-        assert ticket.hard is not None
+        assert request.hard is not None
         if len(self.due) >= self._most:
             self.due = [each for each in self.due if each[1] in self._alive]
             heapq.heapify(self.due)
             self._most = 2 * len(self.due) + SPARE
-        heapq.heappush(self.due, (ticket.hard, ticket.number))
+        heapq.heappush(self.due, (request.hard, request.number))
 
-    def passed(self, now: int) -> list[Ticket[Any]]:
+    def passed(self, now: int) -> list[LiveRequest[Any]]:
         """Return the requests that are alive and whose deadline has passed, and watch them no more."""
         found = []
         while self.next is not None and self.next <= now:

@@ -1,6 +1,8 @@
 """Holds the open streams of a server: their slots, the chunk that each has in flight, and their ends.
 
-Used under the server's lock.
+States lie in slots with generation numbers, so that nothing stale writes or frees one: whoever holds a `Hold` of an
+older generation is refused. A run that ends after its stream did commits nothing, and of a cancel, an idle expiry and
+an end at the same instant one frees the slot. Used under the server's lock.
 """
 
 import heapq
@@ -9,18 +11,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from runtime_lite.calls.blocks import leave
 from runtime_lite.calls.graph_runner import GraphRunner
 from runtime_lite.calls.pipeline import Runnable
 from runtime_lite.calls.state import StreamState
 from runtime_lite.errors import BadInput
 from runtime_lite.scheduling.clock import NS_PER_MS
-from runtime_lite.serving.batch import LiveStream, Part, StreamOptions, Version, next_chunk
 from runtime_lite.serving.events import EventBus, StreamChange
 from runtime_lite.serving.refusals import IDLE, MODEL_CLOSED, SLOW, RetiredError, overloaded
+from runtime_lite.serving.request import Hold, LiveRequest, LiveStream, Part, StreamOptions, Version
 from runtime_lite.serving.request_tracker import RequestTracker
 from runtime_lite.serving.rule import Rule
-from runtime_lite.serving.slots import Slots
-from runtime_lite.serving.ticket import Responses, Ticket
 from runtime_lite.serving.versions import Versions
 
 SLOW_READER_NS = 30_000 * NS_PER_MS
@@ -37,6 +38,63 @@ class Start(NamedTuple):
 
     state: StreamState
     done: int
+
+
+class Slots:
+    """The slots of one runtime.
+
+    Args:
+        most: how many streams there may be at once.
+    """
+
+    def __init__(self, most: int) -> None:
+        """Start with all slots free; a slot that was never needed takes no memory."""
+        self._most = most
+        self._free: list[int] = []
+        self._generations: list[int] = []
+        self._states: list[StreamState | None] = []
+
+    def take(self, state: StreamState) -> Hold | None:
+        """Return the right to a slot that holds a state; None when all are taken."""
+        if not self._free:
+            if len(self._states) == self._most:
+                return None
+            self._free.append(len(self._states))
+            self._generations.append(0)
+            self._states.append(None)
+        index = self._free.pop()
+        self._generations[index] += 1
+        self._states[index] = state
+        return Hold(index, self._generations[index])
+
+    def state(self, hold: Hold) -> StreamState | None:
+        """What a slot holds; None for a right that has ended."""
+        return self._states[hold.slot] if self._generations[hold.slot] == hold.generation else None
+
+    def commit(self, hold: Hold, state: StreamState) -> bool:
+        """Replace what a slot holds; whether the right was still good."""
+        old = self.state(hold)
+        if old is None:
+            leave([state])
+            return False
+        self._states[hold.slot] = state
+        leave([old])
+        return True
+
+    def free(self, hold: Hold) -> bool:
+        """Give a slot back; whether the right was still good."""
+        old = self.state(hold)
+        if old is None:
+            return False
+        self._states[hold.slot] = None
+        leave([old])
+        self._free.append(hold.slot)
+        return True
+
+    @property
+    def taken(self) -> int:
+        """How many slots are in use."""
+        return len(self._states) - len(self._free)
 
 
 class _Holder(weakref.ref[object]):
@@ -126,7 +184,7 @@ class LiveStreams:
             if refusal is not None:
                 self._slots.free(hold)
                 raise overloaded(where, refusal)
-        self._versions.pin(version)
+        version.pins += 1
         stream = LiveStream(self._opened, version, runner, rows, hold, options, now, done=start.done, sent=start.done)
         self._open[stream.number] = stream
         if options.idle_ns is not None:
@@ -145,8 +203,8 @@ class LiveStreams:
         pending = [*([stream.flying] if stream.flying else []), *stream.waiting]
         stream.waiting.clear()
         for part in pending:
-            self._tracker.drop(part.ticket, reason, now)
-        self._versions.unpin(stream.version)
+            self._tracker.drop(part.request, reason, now)
+        stream.version.unpin(self._versions.unneeded)
         self._tell(stream, change, "" if change == "closed" else reason, now)
         return True
 
@@ -162,7 +220,7 @@ class LiveStreams:
     def forget(self) -> None:
         """In a fork of the process, behind the ends of all requests: what the parent sent is lost to nobody here."""
         for stream in self._open.values():
-            stream.sent, stream.is_short = next_chunk(stream), False
+            stream.sent, stream.is_short = stream.next_chunk(), False
 
     def sweep(self, now: int) -> None:
         """End the streams that nobody holds, each when its last request has ended: that answer may be wanted."""
@@ -197,7 +255,7 @@ class LiveStreams:
 
     def state_for(self, part: Part) -> StreamState | None:
         """What a part starts from; None for the initial states: it is no stream's, or of one that has ended."""
-        state = None if part.stream is None else self._slots.state(part.stream.hold)
+        state = None if part.live is None else self._slots.state(part.live.hold)
         return state if state is None or part.pipeline_run is None else part.pipeline_run.state_for(part, state)
 
     def commit(self, stream: LiveStream, state: StreamState) -> None:
@@ -243,28 +301,28 @@ class LiveStreams:
             return
         raise BadInput(f"{where}: expected {expected}, got {got}; {cure}")
 
-    def check_chunk(self, stream: LiveStream, ticket: Ticket[Any]) -> None:
+    def check_chunk(self, stream: LiveStream, request: LiveRequest[Any]) -> None:
         """Refuse what must not follow in a stream: a push during another, or a chunk out of order.
 
         Raises:
             BadInput: it must not, or the stream has ended.
         """
         if stream.ended:
-            self.check(stream, ticket.where)
-        if ticket.worker is not None and stream.requests:
+            self.check(stream, request.where)
+        if request.worker is not None and stream.requests:
             raise BadInput(
-                f"{ticket.where}: expected one push at a time, got a push during another; "
+                f"{request.where}: expected one push at a time, got a push during another; "
                 "give each thread a stream of its own"
             )
-        expected = next_chunk(stream)
-        if ticket.sequence is None and stream.sent != expected:
+        expected = stream.next_chunk()
+        if request.sequence is None and stream.sent != expected:
             raise BadInput(
-                f"{ticket.where}: expected chunk {expected} of the stream, which was lost, got one behind it; read the "
-                f"result of what was lost and go on from there, or say sequence={expected}"
+                f"{request.where}: expected chunk {expected} of the stream, which was lost, got one behind it; read "
+                f"the result of what was lost and go on from there, or say sequence={expected}"
             )
-        if ticket.sequence is not None and ticket.sequence != expected:
+        if request.sequence is not None and request.sequence != expected:
             raise BadInput(
-                f"{ticket.where}: expected chunk {expected} of the stream, got {ticket.sequence}; "
+                f"{request.where}: expected chunk {expected} of the stream, got {request.sequence}; "
                 "push every chunk once and in order"
             )
 
@@ -272,7 +330,7 @@ class LiveStreams:
         """Queue the next chunk of a stream, if none is in flight and its reader keeps up."""
         while stream.flying is None and stream.waiting:
             part = stream.waiting[0]
-            if isinstance(part.ticket, Responses) and part.ticket.full:
+            if part.request.is_full:
                 if stream.full_since is None:
                     stream.full_since = now
                     self._watch(stream, now + SLOW_READER_NS, SLOW)
@@ -281,10 +339,10 @@ class LiveStreams:
             stream.flying = stream.waiting.popleft()
             self._tracker.queue(part, now)
 
-    def resume(self, ticket: Responses, now: int) -> bool:
+    def resume(self, request: LiveRequest[Any], now: int) -> bool:
         """Go on with a stream whose reader made room in its ring; whether it had paused."""
-        stream = ticket.parts[0].stream if ticket.parts else None
-        if stream is None or stream.full_since is None or ticket.full:
+        stream = request.parts[0].live if request.parts else None
+        if stream is None or stream.full_since is None or request.is_full:
             return False
         stream.full_since = None
         self._tell(stream, "resumed", "", now)

@@ -5,16 +5,13 @@ request: each is queued when all that it takes from has run, and shares runs wit
 stream the parts run one after the other, and what its graphs carry is committed with the last of them, or not at all.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
-from runtime_lite.calls.feeds import Feed
-from runtime_lite.calls.pipeline import Pipeline, Runnable
+from runtime_lite.calls.pipeline import Pipeline
 from runtime_lite.calls.state import StreamState, copy_of_state, join_states, state_of_graph
-from runtime_lite.scheduling.task import Key, ServiceClass
-from runtime_lite.serving.batch import Answer, LiveStream, Part, Version, make_part
-from runtime_lite.serving.ticket import Outputs, Ticket
+from runtime_lite.scheduling.task import Key
+from runtime_lite.serving.request import Answered, Outputs, Part
 
 
 class PipelineRun:
@@ -33,10 +30,6 @@ class PipelineRun:
         """Start with nothing done; the parts that may be queued at once are those of `ready`."""
         self._pipeline = pipeline
         self._later = dict(parts)
-        for part in parts.values():
-            part.task.payload = (
-                None  # part, task and run know each other from when it is ready: see `RequestTracker.end`
-            )
         self._left = len(parts)
         self._rows = 1 if not parts else next(iter(parts.values())).feeds[0].rows
         self._waits: dict[str, set[str]] = {name: set() for name in parts}
@@ -60,17 +53,17 @@ class PipelineRun:
         for name in reversed(self._pipeline.order):
             takers = [taker for taker, givers in self._waits.items() if name in givers]
             tail = max((behind[taker] for taker in takers), default=0)
-            task = self._later[name].task
-            behind[name] = tail + cost(task.key, task.rows)
-            task.soft -= tail
-            if task.hard is not None:
-                task.hard -= tail
+            part = self._later[name]
+            behind[name] = tail + cost(part.key, part.rows)
+            part.soft -= tail
+            if part.hard is not None:
+                part.hard -= tail
 
     def ready(self) -> list[Part]:
         """Take out the parts that wait for nothing any more."""
         found = [part for name, part in self._later.items() if not self._waits[name]]
         for part in found:
-            part.pipeline_run, part.task.payload = self, part
+            part.pipeline_run = self  # not before: a part and its run know each other
             del self._later[part.runner.name]
         return found
 
@@ -80,7 +73,7 @@ class PipelineRun:
         state = state_of_graph(carried, name, part.runner.graph)
         return copy_of_state(state) if self._left > 1 else state
 
-    def done(self, part: Part, outputs: Outputs, state: StreamState) -> Answer | None:
+    def done(self, part: Part, outputs: Outputs, state: StreamState) -> Answered | None:
         """Hand on what a part gave; return what the whole item has come to, if that was the last one."""
         name = part.runner.name
         self._left -= 1
@@ -99,38 +92,3 @@ class PipelineRun:
             return None
         ordered = {public: self._outputs[public] for public in self._pipeline.outputs}
         return [ordered], [join_states(self._rows, self._states)]
-
-
-def make_parts(
-    ticket: Ticket[Any],
-    index: int,
-    version: Version,
-    runner: Runnable,
-    feeds: Sequence[Feed],
-    service: ServiceClass,
-    now: int,
-    hard: int | None,
-    cost: Callable[[Key, int], int],
-    stream: LiveStream | None = None,
-) -> list[Part]:
-    """Return the parts of an item that may be queued at once; those behind them come later, from its run.
-
-    Args:
-        ticket: the request.
-        index: which of its items.
-        version: what runs it.
-        runner: one graph, or a pipeline, which takes one feed.
-        feeds: checked, that run together.
-        service: class of the request.
-        now: the time.
-        hard: the deadline that the caller gave, if any.
-        cost: nanoseconds that a number of rows of a key should take.
-        stream: its stream, or None.
-    """
-    if not isinstance(runner, Pipeline):
-        return [make_part(ticket, index, version, runner, feeds, service, now, hard, stream)]
-    parts = {
-        name: make_part(ticket, index, version, graph, [runner.feed_of(feeds[0], name)], service, now, hard, stream)
-        for name, graph in runner.runners.items()
-    }
-    return PipelineRun(runner, parts, stream is not None, cost).ready()

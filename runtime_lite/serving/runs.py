@@ -1,27 +1,36 @@
 """The runs of a server: decided, handed to a thread, executed, and settled part by part.
 
-A lane is one run in flight. A chunk whose run succeeded has moved its stream on, even if its caller no longer wants the
-answer; a chunk that did not run has not, and takes those behind it along. `execute` is called outside of the server's
-lock and takes it; everything else is used under it.
+A lane is one run in flight, with the rows of several requests together. When it fails, its parts run again to find the
+bad item, as states are committed only after a run that succeeded: that costs at most `2 log2(parts)` runs more, and
+neighbours have the answers that they would have had. A chunk whose run succeeded has moved its stream on, even if its
+caller no longer wants the answer; a chunk that did not run has not, and takes those behind it along. `execute` is
+called outside of the server's lock and takes it; everything else is used under it.
 """
 
+import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
-from runtime_lite.errors import BadInput
+from runtime_lite.calls.state import StreamState
+from runtime_lite.errors import BadInput, BundleRefused, EngineAbsent
+from runtime_lite.format.manifest import Tensor, static_shape
 from runtime_lite.scheduling.clock import Clock
 from runtime_lite.scheduling.cost_table import CostTable
 from runtime_lite.scheduling.decision import Run
-from runtime_lite.serving.batch import Answer, Part, Version, places_used, run_parts, step_parts
 from runtime_lite.serving.events import EventBus, Execution
 from runtime_lite.serving.health import fault_of_runs
 from runtime_lite.serving.live_streams import LiveStreams
 from runtime_lite.serving.refusals import LATE
-from runtime_lite.serving.request_tracker import RequestTracker, part_of
+from runtime_lite.serving.request import Answered, Part, Version
+from runtime_lite.serving.request_tracker import RequestTracker
 from runtime_lite.serving.rule import Rule
 from runtime_lite.serving.shield import Torn, Window, close_window, raised_by_handler
 from runtime_lite.serving.worker_pool import Worker, WorkerPool
+
+FAULTS_OF_ALL = (BundleRefused, EngineAbsent)
+"""Failures that no other company of rows can cure."""
 
 
 @dataclass(eq=False, slots=True)
@@ -30,12 +39,14 @@ class Batch:
 
     Attributes:
         run: what was decided.
+        parts: whose rows it has.
         lane: which of the lanes.
         number: counted per runtime, from 1.
         decided: when.
     """
 
     run: Run
+    parts: Sequence[Part]
     lane: int
     number: int
     decided: int
@@ -112,37 +123,37 @@ class Runs:
         while self._tracker.queued:
             if self._undecided_since is None:
                 self._undecided_since = now
-            decision = self._scheduler.decide(now)
-            dropped = [(part_of(task), reason) for task, reason in decision.dropped]
-            decided = [] if decision.run is None else [part_of(task) for task in decision.run.tasks]
+            run, ended, wake = self._scheduler.decide(now)
+            dropped = cast("Sequence[tuple[Part, str]]", ended)
+            decided = cast("Sequence[Part]", () if run is None else run.tasks)
             for part in (*[part for part, _ in dropped], *decided):  # first: the end of a request unqueues what it has
                 self._tracker.unqueue(part)
             for part, reason in dropped:
                 self._tracker.let_go(part, reason, now)
-            if decision.run is None:
-                if decision.wake is not None:
-                    self._workers.wake_at(decision.wake)
+            if run is None:
+                if wake is not None:
+                    self._workers.wake_at(wake)
                 break
             self._undecided_since = None
             self._decided += 1
-            batch = Batch(decision.run, self._lanes.pop(), self._decided, now)
+            batch = Batch(run, decided, self._lanes.pop(), self._decided, now)
             self._flying[batch] = None
             if me is not None and mine is None:
                 mine = batch
             else:
-                wished = (part.ticket.worker for part in decided)
+                wished = (part.request.worker for part in decided)
                 self._workers.hand_over(batch, next((worker for worker in wished if worker is not None), None))
         return mine
 
     def execute(self, batch: Batch, worker: Worker[Batch]) -> Batch | None:
         """Run a batch, settle it, and return what the worker is to run next; without anything it sleeps."""
-        parts = [part_of(task) for task in batch.run.tasks]
+        parts = batch.parts
         torn: BaseException | None = None
         try:
             answers = run_parts(parts, lambda some: self._attempt(batch, some, retry=len(some) < len(parts)))
         except BaseException as error:  # an interrupt of the thread that runs it, not of those whose rows are in it
             close_window()
-            self._abandon(batch, parts, worker)
+            self._abandon(batch, worker)
             if not isinstance(error, Torn):
                 raise
             torn = error.error
@@ -169,10 +180,10 @@ class Runs:
             raise
         return following
 
-    def _attempt(self, batch: Batch, parts: Sequence[Part], retry: bool) -> list[Answer]:
+    def _attempt(self, batch: Batch, parts: Sequence[Part], retry: bool) -> list[Answered]:
         """Run some parts of a batch, and tell of it."""
         run, axis = batch.run, parts[0].runner.graph.batch_axis
-        rows = sum(part.task.rows for part in parts)
+        rows = sum(part.rows for part in parts)
         sizes = dict(run.key.sizes)
         if axis is not None:
             sizes[axis] = self._rows_for(run, rows) if retry else run.rows
@@ -192,7 +203,7 @@ class Runs:
         finally:
             if self._bus.wanted:
                 used, places = places_used(parts, sizes)
-                numbers = tuple(part.ticket.number for part in parts)
+                numbers = tuple(part.request.number for part in parts)
                 ended = self._clock()
                 told = Execution(
                     batch.number,
@@ -225,15 +236,15 @@ class Runs:
             self._rested.set()
         if batch.lane < self._most_lanes:
             self._lanes.append(batch.lane)
-        bucket, warm = (batch.run.key, batch.run.rows), part_of(batch.run.tasks[0]).version.warm
+        bucket, warm = (batch.run.key, batch.run.rows), batch.parts[0].version.warm
         is_cold = bucket not in warm
         if is_cold and not failed:
             warm.add(bucket)
         self._scheduler.finished(batch.run, now, failed or is_cold)
 
-    def _settle(self, part: Part, answer: Answer, now: int) -> None:
+    def _settle(self, part: Part, answer: Answered, now: int) -> None:
         """Move a stream on and end a request, or put its response."""
-        ticket, stream = part.ticket, part.stream
+        request, stream = part.request, part.live
         if stream is not None:
             stream.flying, stream.last = None, now
         if part.pipeline_run is not None and not isinstance(answer, Exception):
@@ -245,65 +256,121 @@ class Runs:
             answer = whole
         self._tracker.release(part)
         if isinstance(answer, Exception):
-            if ticket.outcome is None:
-                self._tracker.end(ticket, "failed", type(answer).__name__, answer, now)
+            if request.outcome is None:
+                self._tracker.end(request, "failed", type(answer).__name__, answer, now)
             elif stream is not None:
-                self._tracker.note_loss(ticket, stream)
+                self._tracker.note_loss(request, stream)
             if stream is not None:
                 self._tracker.lose(stream, 0, now)
             return
         outputs, states = answer
         if stream is not None:
             self._streams.commit(stream, states[0])
-        if ticket.outcome is None:
-            if ticket.hard is not None and now > ticket.hard:
-                self._tracker.drop(ticket, LATE, now)
+        if request.outcome is None:
+            if request.hard is not None and now > request.hard:
+                self._tracker.drop(request, LATE, now)
             else:
-                self._tracker.put(ticket, part.index, outputs, now)
+                self._tracker.put(request, part.index, outputs, now)
         if stream is not None:
             self._streams.advance(stream, now)
 
-    def _abandon(self, batch: Batch, parts: Sequence[Part], worker: Worker[Batch]) -> None:
+    def _abandon(self, batch: Batch, worker: Worker[Batch]) -> None:
         """Give a run that its thread was torn from to others, without what that thread had asked for."""
         with self._lock:
             now = self._clock()
             self._land(batch, now, failed=True)
-            for part in parts:
+            for part in batch.parts:
+                request, stream, again = part.request, part.live, replace(part)
                 self._tracker.release(part)
-                if part.ticket.worker is worker or part.ticket.outcome is not None:
-                    if part.stream is not None:
-                        part.stream.flying = None
-                    if part.ticket.outcome is None:
-                        self._tracker.end(part.ticket, "cancelled", "interrupted", None, now)
-                    elif part.stream is not None:
-                        self._tracker.note_loss(part.ticket, part.stream)
-                    if part.stream is not None:
-                        self._tracker.lose(part.stream, 0, now)
+                if request.worker is worker or request.outcome is not None:
+                    if stream is not None:
+                        stream.flying = None
+                    if request.outcome is None:
+                        self._tracker.end(request, "cancelled", "interrupted", None, now)
+                    elif stream is not None:
+                        self._tracker.note_loss(request, stream)
+                    if stream is not None:
+                        self._tracker.lose(stream, 0, now)
                 else:
-                    part.task = replace(part.task)
-                    part.task.payload = part
-                    self._tracker.queue(part, now)
+                    request.parts[request.parts.index(part)] = again  # another task: queues remember the one before
+                    if stream is not None:
+                        stream.flying = again
+                    self._tracker.queue(again, now)
             self.dispatch(now, None)
 
     @property
     def versions(self) -> set[Version]:
         """What runs are in flight of."""
-        return {part_of(task).version for batch in self._flying for task in batch.run.tasks}
+        return {part.version for batch in self._flying for part in batch.parts}
 
     def forget(self, now: int) -> None:
         """In a fork of the process, behind the ends of all requests: what was in flight runs in the parent alone."""
         for batch in list(self._flying):
-            parts = [part_of(task) for task in batch.run.tasks]
             self._land(batch, now, failed=True)
-            for part in parts:
+            for part in batch.parts:
                 self._tracker.release(part)
-                if part.stream is not None:
-                    part.stream.flying = None
+                if part.live is not None:
+                    part.live.flying = None
 
-    def _note_failures(self, batch: Batch, answers: Sequence[tuple[Part, Answer]]) -> None:
+    def _note_failures(self, batch: Batch, answers: Sequence[tuple[Part, Answered]]) -> None:
         faults = [answer for _, answer in answers if isinstance(answer, Exception) and not isinstance(answer, BadInput)]
         if len(faults) < len(answers):
             self._failures = 0
         else:
             self._failures += 1
             self._last_fault = f"{batch.run.key.model}: {type(faults[0]).__name__}: {faults[0]}"
+
+
+def run_parts(parts: Sequence[Part], run: Callable[[Sequence[Part]], list[Answered]]) -> list[tuple[Part, Answered]]:
+    """Run parts together; where that fails, halve them until the bad ones are alone.
+
+    Args:
+        parts: of one run.
+        run: runs some of them; one answer each, or raises.
+    """
+    try:
+        return list(zip(parts, run(parts), strict=True))
+    except FAULTS_OF_ALL as error:
+        return [(part, error) for part in parts]
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the bad part's, and reaches its caller
+        return [(parts[0], error)] if len(parts) == 1 else _halve(parts, run)
+
+
+def _halve(parts: Sequence[Part], run: Callable[[Sequence[Part]], list[Answered]]) -> list[tuple[Part, Answered]]:
+    """Run parts that failed together; when one half is well, the other holds the bad item and is halved at once."""
+    first, second = parts[: len(parts) // 2], parts[len(parts) // 2 :]
+    answers = run_parts(first, run)
+    first_is_well = not any(isinstance(answer, Exception) for _, answer in answers)
+    if first_is_well and len(second) > 1:
+        return answers + _halve(second, run)
+    return answers + run_parts(second, run)
+
+
+def step_parts(parts: Sequence[Part], states: Sequence[StreamState | None], sizes: Mapping[str, int]) -> list[Answered]:
+    """Run parts in one bucket.
+
+    Args:
+        parts: of one graph.
+        states: of the stream of every part; None for what starts from the initial states.
+        sizes: bucket of every axis.
+    """
+    runner = parts[0].runner
+    feeds = [feed for part in parts for feed in part.feeds]
+    carried = [
+        runner.initial_state(feed.rows) if state is None else state
+        for part, state in zip(parts, states, strict=True)
+        for feed in part.feeds
+    ]
+    steps = iter(runner.step_streams(feeds, carried, sizes))
+    answers: list[Answered] = []
+    for part in parts:
+        pairs = [next(steps) for _ in part.feeds]
+        answers.append(([outputs for outputs, _ in pairs], [state for _, state in pairs]))
+    return answers
+
+
+def places_used(parts: Sequence[Part], sizes: Mapping[str, int]) -> tuple[int, int]:
+    """How many places of the inputs of role data hold a caller's values, and how many there are."""
+    tensors: list[Tensor] = [tensor for tensor in parts[0].runner.graph.inputs if tensor.role == "data"]
+    used = sum(feed.arrays[tensor.name].size for part in parts for feed in part.feeds for tensor in tensors)
+    return used, sum(math.prod(static_shape(tensor.shape, sizes)) for tensor in tensors)

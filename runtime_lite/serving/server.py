@@ -1,5 +1,6 @@
 """Serves the requests of one runtime: admits requests and streams, and answers questions about all of it.
 
+    request.py          the records that all of these share: a request, its parts, its stream, its version
     request_tracker.py  requests that are alive: queued, answered, ended, and what an end takes along
     live_streams.py     open streams: their states, the chunk in flight, their ends
     runs.py             lanes and runs: decided, executed, settled
@@ -15,18 +16,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from runtime_lite.calls.pipeline import Runnable
+from runtime_lite.calls.feeds import Feed
+from runtime_lite.calls.pipeline import Pipeline, Runnable
 from runtime_lite.calls.state import StreamState, copy_of_state
 from runtime_lite.scheduling.clock import Clock
 from runtime_lite.scheduling.cost_table import CostTable
-from runtime_lite.scheduling.task import Key, Task
-from runtime_lite.serving.batch import LiveStream, Part, StreamOptions, Version, next_chunk
+from runtime_lite.scheduling.task import Key, ServiceClass
 from runtime_lite.serving.deadlines import Deadlines
-from runtime_lite.serving.events import EventBus, ModelChange, Observer, Request
+from runtime_lite.serving.events import EventBus, ModelChange, Observer
 from runtime_lite.serving.exits import tell_of_exit
 from runtime_lite.serving.forks import tell_of_forks
 from runtime_lite.serving.health import DrainReport, Health
 from runtime_lite.serving.live_streams import LiveStreams, Start
+from runtime_lite.serving.pipeline_run import PipelineRun
 from runtime_lite.serving.refusals import (
     CLOSE_S,
     EXITING,
@@ -38,12 +40,19 @@ from runtime_lite.serving.refusals import (
     overloaded,
     still_busy,
 )
-from runtime_lite.serving.request_accounting import RequestCounts
-from runtime_lite.serving.request_tracker import RequestTracker
+from runtime_lite.serving.request import (
+    LiveRequest,
+    LiveStream,
+    Part,
+    StreamOptions,
+    Version,
+    as_submitted,
+    make_part,
+)
+from runtime_lite.serving.request_tracker import RequestCounts, RequestTracker
 from runtime_lite.serving.rule import Rule
 from runtime_lite.serving.runs import Batch, Runs
 from runtime_lite.serving.shield import Window, close_window, shielded
-from runtime_lite.serving.ticket import Responses, Ticket
 from runtime_lite.serving.versions import Versions
 from runtime_lite.serving.worker_pool import Worker, WorkerPool
 
@@ -83,7 +92,7 @@ class Server:
             lanes, scheduler, costs, self._workers, self._tracker, self._streams, bus, clock, self.lock, self._after
         )
         self._scheduler, self._costs = scheduler, costs
-        self._deadlines = Deadlines(self._tracker.tickets)
+        self._deadlines = Deadlines(self._tracker.requests)
         self._gate = ""
         self._threads = 1
         tell_of_forks(self)
@@ -91,23 +100,56 @@ class Server:
 
     # Requests
 
-    def cost(self, key: Key, rows: int) -> int:
+    def parts_of(
+        self,
+        request: LiveRequest[Any],
+        index: int,
+        version: Version,
+        runner: Runnable,
+        feeds: Sequence[Feed],
+        service: ServiceClass,
+        now: int,
+        hard: int | None,
+        live: LiveStream | None = None,
+    ) -> list[Part]:
+        """Return the parts of an item that may be queued at once; those behind them come later, from its run.
+
+        Args:
+            request: the request.
+            index: which of its items.
+            version: what runs it.
+            runner: one graph, or a pipeline, which takes one feed.
+            feeds: checked, that run together.
+            service: class of the request.
+            now: the time.
+            hard: the deadline that the caller gave, if any.
+            live: its stream, or None.
+        """
+        if not isinstance(runner, Pipeline):
+            return [make_part(request, index, version, runner, feeds, service, now, hard, live)]
+        parts = {
+            name: make_part(request, index, version, graph, [runner.feed_of(feeds[0], name)], service, now, hard, live)
+            for name, graph in runner.runners.items()
+        }
+        return PipelineRun(runner, parts, live is not None, self._cost).ready()
+
+    def _cost(self, key: Key, rows: int) -> int:
         """Nanoseconds that a run of rows of a key should take; 0 for a version that is gone, which admits nothing."""
         with self.lock:
             return self._costs.of(key).bucket_for(rows)[1] if self._costs.knows(key) else 0
 
     @shielded
-    def call(self, ticket: Ticket[Any], version: Version, parts: Sequence[Part]) -> None:
-        """Serve a request whose caller waits: when this returns, its ticket has ended.
+    def call(self, request: LiveRequest[Any], version: Version, parts: Sequence[Part]) -> None:
+        """Serve a request whose caller waits: when this returns, its request has ended.
 
         Raises:
             BadInput: the model or the stream is closed.
             Overloaded: it is refused.
         """
-        me: Worker[Batch] = Worker(ticket.done)
-        batch = self._enter(ticket, version, parts, me)
+        me: Worker[Batch] = Worker(request.done)
+        batch = self._enter(request, version, parts, me)
         try:
-            while batch is not None or ticket.outcome is None or me.work is not None:  # handed over, then ended
+            while batch is not None or request.outcome is None or me.work is not None:  # handed over, then ended
                 if batch is None:
                     self._after()
                     limit = self._workers.unwatched()
@@ -118,13 +160,13 @@ class Server:
                     batch = self._runs.execute(batch, me)
         except BaseException:
             close_window()
-            self._leave(ticket, me)
+            self._leave(request, me)
             raise
         finally:
             self._after()
 
     @shielded
-    def submit(self, ticket: Ticket[Any], version: Version, parts: Sequence[Part]) -> None:
+    def submit(self, request: LiveRequest[Any], version: Version, parts: Sequence[Part]) -> None:
         """Queue a request; workers serve it.
 
         Raises:
@@ -132,7 +174,7 @@ class Server:
             Overloaded: it is refused.
         """
         try:
-            self._enter(ticket, version, parts, None)
+            self._enter(request, version, parts, None)
         finally:
             self._after()
 
@@ -142,8 +184,8 @@ class Server:
         return self._tracker.queued > 0
 
     @shielded
-    def turn_away(self, where: str, version: Version, task: Task) -> None:
-        """Refuse a request that could not be answered in time, before anything else is made of it.
+    def turn_away(self, request: LiveRequest[Any], part: Part) -> None:
+        """Refuse a request of one part that could not be answered in time, before its values are looked at.
 
         What passes is to be submitted all the same: it may be refused yet, for this or another reason.
 
@@ -152,43 +194,44 @@ class Server:
         """
         with self.lock:
             refusal = None
-            if not (self._gate or version.retired):
-                refusal = self._scheduler.refusal(task, task.arrival)
+            if not (self._gate or part.version.retired):
+                refusal = self._scheduler.refusal(part, part.arrival)
             if refusal is not None:
-                self._tracker.turn_away(version.name, task, refusal, task.arrival)
+                self._count(request, part.version, [part], part.arrival)
+                self._tracker.drop(request, refusal, part.arrival)
         if refusal is not None:
             self._after()
-            raise overloaded(where, refusal)
+            raise overloaded(request.where, refusal)
 
     def _enter(
-        self, ticket: Ticket[Any], version: Version, parts: Sequence[Part], me: Worker[Batch] | None
+        self, request: LiveRequest[Any], version: Version, parts: Sequence[Part], me: Worker[Batch] | None
     ) -> Batch | None:
         """Admit and queue a request; return what its caller is to run, which sleeps otherwise."""
         with self.lock:
             now = self.clock()
             if me is None:
-                self._ready(ticket.where, timer=True, worker=True)
-            ticket.worker = me
-            self._admit(ticket, version, parts, now)
-            ticket.parts = list(parts)
-            stream = parts[0].stream if parts else None
+                self._ready(request.where, timer=True, worker=True)
+            request.worker = me
+            self._admit(request, version, parts, now)
+            request.parts = list(parts)
+            stream = parts[0].live if parts else None
             if stream is not None:
                 stream.last = now
                 stream.requests += 1
                 stream.waiting.extend(parts)
-                stream.sent, stream.is_short = next_chunk(stream), False
+                stream.sent, stream.is_short = stream.next_chunk(), False
                 self._streams.advance(stream, now)
             elif not parts:
-                self._tracker.end(ticket, "done", "", None, now)
+                self._tracker.end(request, "done", "", None, now)
             else:
                 for part in parts:
-                    if ticket.outcome is None:
+                    if request.outcome is None:
                         self._tracker.queue(part, now)
             if self._deadlines.due:
                 self._workers.wake_at(self._deadlines.next)
-            if ticket.outcome == "dropped":
-                self._tracker.told(ticket)
-                raise overloaded(ticket.where, ticket.reason)
+            if request.outcome == "dropped":
+                self._tracker.told(request)
+                raise overloaded(request.where, request.reason)
             batch = self._runs.dispatch(now, me)
             if me is not None and batch is None:
                 self._workers.rest(me)
@@ -205,67 +248,71 @@ class Server:
         except RuntimeError as error:
             raise no_thread(where, error) from error
 
-    def _admit(self, ticket: Ticket[Any], version: Version, parts: Sequence[Part], now: int) -> None:
-        stream = parts[0].stream if parts else None
+    def _admit(self, request: LiveRequest[Any], version: Version, parts: Sequence[Part], now: int) -> None:
+        stream = parts[0].live if parts else None
         if stream is not None:
-            self._streams.check_chunk(stream, ticket)
+            self._streams.check_chunk(stream, request)
         if version.retired and parts and stream is None:  # what asks for nothing needs no version
             raise RetiredError
-        self._tracker.enter(ticket)
-        if ticket.hard is not None:
-            self._deadlines.add(ticket)
-        if self._bus.wanted:
-            ticket.request = _request(ticket, version, parts, stream, now)
-            self._bus.note("submitted", ticket.request)
+        self._count(request, version, parts, now)
+        if request.hard is not None:
+            self._deadlines.add(request)
         refusal = self._gate
         if stream is not None and stream.requests >= stream.options.credits:
             refusal = "credits"
         if refusal:
-            self._tracker.drop(ticket, refusal, now)
-            raise overloaded(ticket.where, refusal)
+            self._tracker.drop(request, refusal, now)
+            raise overloaded(request.where, refusal)
+
+    def _count(self, request: LiveRequest[Any], version: Version, parts: Sequence[Part], now: int) -> None:
+        """A request came in: from here on it is alive."""
+        self._tracker.enter(request)
+        if self._bus.wanted:
+            request.told = as_submitted(request, version, parts, now)
+            self._bus.note("submitted", request.told)
 
     @shielded
-    def cancel(self, ticket: Ticket[Any]) -> bool:
+    def cancel(self, request: LiveRequest[Any]) -> bool:
         """Take a request back; whether it was alive."""
         with self.lock:
-            if ticket.outcome is not None:
+            if request.outcome is not None:
                 return False
             now = self.clock()
-            is_last = self._tracker.is_last(ticket)
-            self._tracker.end(ticket, "cancelled", "by its caller", None, now)
+            is_last = self._tracker.is_last(request)
+            self._tracker.end(request, "cancelled", "by its caller", None, now)
             if is_last:
-                self._tracker.told(ticket)
+                self._tracker.told(request)
             self._runs.dispatch(now, None)
         self._after()
         return True
 
-    def _leave(self, ticket: Ticket[Any], me: Worker[Batch]) -> None:
+    def _leave(self, request: LiveRequest[Any], me: Worker[Batch]) -> None:
         """A caller was interrupted: its request is taken back, and what it was handed goes to another."""
         with self.lock:
             now = self.clock()
             batch = self._workers.leave(me)
-            if ticket.outcome is None:
-                self._tracker.end(ticket, "cancelled", "interrupted", None, now)
-            self._tracker.told(ticket)
+            if request.outcome is None:
+                self._tracker.end(request, "cancelled", "interrupted", None, now)
+            self._tracker.told(request)
             if batch is not None:
                 self._workers.hand_over(batch, None)
             self._runs.dispatch(now, None)
 
     @shielded
-    def response_taken(self, ticket: Responses) -> None:
+    def response_taken(self, request: LiveRequest[Any]) -> None:
         """A reader made room in its ring: its stream goes on."""
         with self.lock:
             now = self.clock()
-            if not self._streams.resume(ticket, now):
+            if not self._streams.resume(request, now):
                 return
             self._runs.dispatch(now, None)
         self._after()
 
     @shielded
-    def loss_told(self, ticket: Ticket[Any]) -> None:
+    def loss_told(self, request: LiveRequest[Any]) -> None:
         """The caller of a chunk that was lost has been told: his next one takes its place."""
         with self.lock:
-            self._tracker.told(ticket)
+            self._tracker.told(request)
 
     def note_fault(self, call: str, error: Exception) -> None:
         """What was called for its caller has raised: his affair, and nobody's request."""
@@ -393,9 +440,9 @@ class Server:
             with self.lock:
                 now = self.clock()
                 self._streams.end_of_version(version, now)
-                for ticket in list(self._tracker.tickets.values()):
-                    if any(part.version is version for part in ticket.parts):
-                        self._tracker.drop(ticket, MODEL_CLOSED, now)
+                for request in list(self._tracker.requests.values()):
+                    if any(part.version is version for part in request.parts):
+                        self._tracker.drop(request, MODEL_CLOSED, now)
             self.retire(version, "unloaded")
         with Window():
             return [each.name for each in versions if not each.gone.wait(max(until - time.monotonic(), 0.0))]
@@ -405,7 +452,7 @@ class Server:
     def request_counts(self) -> RequestCounts:
         """How many requests came in, are live and have ended."""
         with self.lock:
-            return self._tracker.accounting.counts()
+            return self._tracker.counts()
 
     @shielded
     def health(self) -> Health:
@@ -437,16 +484,16 @@ class Server:
         started = time.monotonic()
         with self.lock:
             self._gate = "draining"
-            before = len(self._tracker.tickets)
+            before = len(self._tracker.requests)
             quiet = self._tracker.quiet()
         with Window():
             quiet.wait(limit_s)
         with self.lock:
-            left = list(self._tracker.tickets.values())
-            for ticket in left:
-                self._tracker.drop(ticket, "drained", self.clock())
+            left = list(self._tracker.requests.values())
+            for request in left:
+                self._tracker.drop(request, "drained", self.clock())
         self._after()
-        return DrainReport(before - len(left), tuple(ticket.number for ticket in left), time.monotonic() - started)
+        return DrainReport(before - len(left), tuple(request.number for request in left), time.monotonic() - started)
 
     def before_fork(self) -> None:
         """Before the process is forked, and before the lock is taken for it: let observers hear what they are told."""
@@ -462,15 +509,15 @@ class Server:
         If runs were in flight, locks of what runs them may be held for ever, and threads within a run are not here
         either: nothing more is taken then.
         """
-        if self._tracker.tickets or self._runs.flying or self._threads > 1:
+        if self._tracker.requests or self._runs.flying or self._threads > 1:
             self._gate = FORKED
         self._workers.forget()
         self._bus.forget()
         self._versions.forget(self._runs.versions)
         now = self.clock()
-        for ticket in list(self._tracker.tickets.values()):
-            ticket.wakers = []  # those who wait are in the parent
-            self._tracker.drop(ticket, FORKED, now)
+        for request in list(self._tracker.requests.values()):
+            request.wakers = []  # those who wait are in the parent
+            self._tracker.drop(request, FORKED, now)
         self._runs.forget(now)
         self._streams.forget()
 
@@ -482,8 +529,8 @@ class Server:
             self._streams.expire(now)
             self._runs.dispatch(now, None)
             late = self._deadlines.passed(now)
-            for ticket in late:
-                self._tracker.drop(ticket, LATE, now)
+            for request in late:
+                self._tracker.drop(request, LATE, now)
             if late:
                 self._runs.dispatch(now, None)
             self._workers.wake_at(self._deadlines.next)
@@ -517,8 +564,8 @@ class Server:
             self._gate = EXITING
             rested = self._runs.rested()
             now = self.clock()
-            for ticket in list(self._tracker.tickets.values()):
-                self._tracker.drop(ticket, EXITING, now)
+            for request in list(self._tracker.requests.values()):
+                self._tracker.drop(request, EXITING, now)
         self._after()
         rested.wait(CLOSE_S)
         self._workers.stop()
@@ -537,27 +584,3 @@ class Server:
                     version.close()
         if self._bus.waiting:
             self._bus.spread()
-
-
-def _request(
-    ticket: Ticket[Any], version: Version, parts: Sequence[Part], stream: LiveStream | None, now: int
-) -> Request:
-    sequence = None if stream is None else next_chunk(stream)
-    return Request(
-        ticket.number,
-        version.name,
-        _name_of(parts[0]) if parts else "",
-        ticket.service,
-        sum({part.index: part.task.rows for part in parts}.values()),
-        None if stream is None else stream.number,
-        sequence,
-        now,
-        now if ticket.soft is None else ticket.soft,
-        ticket.hard,
-        sum(part.task.worth for part in parts),
-    )
-
-
-def _name_of(part: Part) -> str:
-    """The graph that a request asks for, or all of them."""
-    return part.runner.name if part.pipeline_run is None else part.pipeline_run.name

@@ -10,103 +10,21 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from runtime_lite.errors import BadInput, Cancelled, show
-from runtime_lite.format.arrays import Array
+from runtime_lite.errors import BadInput, show
 from runtime_lite.scheduling.clock import NS_PER_MS
-from runtime_lite.serving.events import Outcome, Request
+from runtime_lite.serving.events import Outcome
 from runtime_lite.serving.refusals import check_seconds
+from runtime_lite.serving.request import Answer, LiveRequest, Outputs, Owner
 from runtime_lite.serving.shield import Shield
 
 if TYPE_CHECKING:
     from asyncio import Future
 
-Outputs = dict[str, Array]
-Answer = TypeVar("Answer")
 
-
-class Owner(Protocol):
-    """What a ticket asks of the server that made it."""
-
-    lock: threading.Lock
-
-    def cancel(self, ticket: "Ticket[Any]") -> bool:
-        """Take a request back; whether it was alive."""
-        ...
-
-    def response_taken(self, ticket: "Responses") -> None:
-        """Note that a ring has room again."""
-        ...
-
-    def loss_told(self, ticket: "Ticket[Any]") -> None:
-        """The caller learns that a chunk was lost."""
-        ...
-
-    def note_fault(self, call: str, error: Exception) -> None:
-        """What the caller wanted to be called has raised."""
-        ...
-
-
-class Ticket(Generic[Answer]):
-    """A request that may still be queued; made by `submit`.
-
-    Args:
-        owner: the server.
-        where: names the call in messages.
-        service: name of its service class.
-        answer: makes the result of the outputs of all parts.
-        parts: number of parts.
-
-    Attributes:
-        soft: when a good answer should be out, all of it; None until it has parts.
-        hard: when its answer is worthless, all of it; None for never.
-        is_known: whether its caller has learned that it has no answer.
-        loss: the stream whose chunk it was, and the number of the loss, while its caller does not know of it.
-    """
-
-    def __init__(
-        self,
-        owner: Owner,
-        where: str,
-        service: str,
-        answer: Callable[[list[list[Outputs]]], Answer],
-        parts: int = 1,
-    ) -> None:
-        """Start alive."""
-        self.number = 0
-        self.where = where
-        self.service = service
-        self.outcome: Outcome | None = None
-        self.reason = ""
-        self.wakers: list[Callable[[], object]] = []
-        self.error: BaseException | None = None
-        self.outputs: list[list[Outputs]] = [[]] * parts
-        self.missing = parts
-        self.parts: list[Any] = []
-        self.worker: Any = None
-        self.request: Request | None = None
-        self.sequence: int | None = None
-        self.soft: int | None = None
-        self.hard: int | None = None
-        self.is_known = False
-        self.loss: tuple[Any, int] | None = None
-        self._owner = owner
-        self._answer = answer
-
-    def put(self, index: int, outputs: list[Outputs]) -> bool:
-        """For the server, under its lock: keep the outputs of a part, one per feed; whether it was the last."""
-        self.outputs[index] = outputs
-        self.missing -= 1
-        return self.missing == 0
-
-    def end(self, outcome: Outcome, reason: str = "", error: BaseException | None = None) -> None:
-        """For the server, under its lock: end a ticket that is alive."""
-        self.outcome, self.reason, self.error = outcome, reason, error
-
-    def done(self) -> bool:
-        """Whether it has ended, in whatever way."""
-        return self.outcome is not None
+class Ticket(LiveRequest[Answer]):
+    """A request that may still be queued; made by `submit`."""
 
     def cancel(self) -> bool:
         """Take the request back; its answer is not delivered, and what is not running yet never runs.
@@ -152,7 +70,7 @@ class Ticket(Generic[Answer]):
         """
         if self.outcome is None or timeout is not None:
             self._wait(self.done, timeout)
-        return self._result()
+        return self.answer()
 
     def __await__(self) -> Generator[Any, None, Answer]:
         """Wait for the answer in a coroutine; one that is cancelled takes the request back.
@@ -161,22 +79,7 @@ class Ticket(Generic[Answer]):
             Cancelled, Dropped, RuntimeLiteError: as `result` does.
         """
         yield from self._wait_in_loop(self.done)
-        return self._result()
-
-    def _result(self) -> Answer:
-        self.check()
-        return self._answer(self.outputs)
-
-    def check(self) -> None:
-        """Raise what the request ended with, if that is no answer."""
-        if self.outcome not in (None, "done"):
-            self.is_known = True  # first: a run that fails just now looks at it
-        if self.loss is not None:
-            self._owner.loss_told(self)
-        if self.error is not None:
-            raise self.error
-        if self.outcome == "cancelled":
-            raise Cancelled(f"{self.where}: expected a request in progress, got one that was cancelled; submit another")
+        return self.answer()
 
     def _wait(self, ready: Callable[[], bool], timeout: float | None) -> None:
         if timeout is not None:
@@ -219,17 +122,6 @@ class Ticket(Generic[Answer]):
                 raise
 
 
-def check_sequence(ticket: Ticket[Any], sequence: int | None) -> None:
-    """Keep the number that the caller gives a chunk.
-
-    Raises:
-        BadInput: it is no number.
-    """
-    if sequence is not None and (type(sequence) is not int or sequence < 0):
-        raise BadInput(f"{ticket.where}: expected sequence as a number from 0 on, got {show(sequence)}; leave it out")
-    ticket.sequence = sequence
-
-
 def deadline_at(where: str, now: int, deadline_ms: float | None) -> int | None:
     """Return when an answer is worthless, by a caller's deadline from now on.
 
@@ -256,6 +148,8 @@ class Responses(Ticket[list[Outputs]]):
     Each response is delivered once, whoever reads; behind the last one iteration ends, or raises what went wrong.
     """
 
+    has_responses = True
+
     def __init__(self, owner: Owner, where: str, service: str, parts: int, room: int) -> None:
         """Start without a response."""
         super().__init__(owner, where, service, lambda outputs: [each for part in outputs for each in part], parts)
@@ -265,19 +159,19 @@ class Responses(Ticket[list[Outputs]]):
         self._ring: deque[Outputs] = deque()
 
     def put(self, index: int, outputs: list[Outputs]) -> bool:
-        """Append a response; the server puts none while the ring is full."""
+        """For the server: append a response; it puts none while the ring is full."""
         self._ring += outputs
         self.missing -= 1
         return self.missing == 0
 
-    def end(self, outcome: Outcome, reason: str = "", error: BaseException | None = None) -> None:
-        """End; what was delivered into the ring before stays readable, unless the caller takes the request back."""
+    def end(self, outcome: Outcome, reason: str, error: BaseException | None) -> None:
+        """For the server: end; what lies in the ring stays readable, unless the caller takes the request back."""
         super().end(outcome, reason, error)
         if outcome == "cancelled":
             self._ring.clear()
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether the reader must take a response before the next one is made."""
         return len(self._ring) >= self._room
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from runtime_lite.format.manifest import bucket_name
 from runtime_lite.scheduling.cost_table import CostTable, costs_of_graph, key_of
-from runtime_lite.serving.batch import Version
 from runtime_lite.serving.events import EventBus, ModelChange
+from runtime_lite.serving.request import Version
 from runtime_lite.serving.rule import Rule
 
 
@@ -21,7 +21,8 @@ class Versions:
         bus: hears of what is loaded, swapped and unloaded.
 
     Attributes:
-        unneeded: versions that may be closed, unless somebody needs them again before they are `leaving`.
+        unneeded: versions that are retired and were let go of by the last who had them pinned: they may be closed,
+            unless somebody needs them again before they are `leaving`.
     """
 
     def __init__(self, scheduler: Rule, costs: CostTable, bus: EventBus) -> None:
@@ -43,16 +44,6 @@ class Versions:
                     key = key_of(version.name, name, runner.graph, artifact.sizes, alone)
                     self._costs.observe(key, artifact.sizes.get(str(runner.graph.batch_axis), 1), cost)
         self._tell(version, "loaded", now)
-
-    def pin(self, version: Version) -> None:
-        """Somebody needs a version."""
-        version.pins += 1
-
-    def unpin(self, version: Version) -> None:
-        """Somebody needs a version no more; with the last one, what is retired is to be closed."""
-        version.pins -= 1
-        if version.retired and not version.pins:
-            self.unneeded.append(version)
 
     def retire(self, version: Version, change: ModelChange, now: int) -> None:
         """Let nobody new need a version."""

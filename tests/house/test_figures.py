@@ -6,6 +6,9 @@ from pathlib import Path
 from tests.house import figures
 from tests.house.rules import STILL_READING
 
+MOST_FILES_OF_A_PUSH = 19
+"""Files that one push runs through: each for a notion of its own. One more needs a reason."""
+
 READING = """from compiler import ir
 
 
@@ -39,7 +42,7 @@ def test_every_figure(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text, encoding="utf-8")
     found = figures.figures(tmp_path)
     files, changes = map(int, re.findall(r"\d+", found.pop("files of one push of a stream")))
-    assert 10 < files < changes
+    assert 10 < files <= MOST_FILES_OF_A_PUSH and files < changes
     assert found == {
         "files that read axes of nodes themselves": str(len(STILL_READING)),
         "files that read attributes, or operands behind the first": "1 in 2 places",

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from runtime_lite.scheduling.admission import OpenStream, Streams
+from runtime_lite.scheduling.admission import Streams
 from runtime_lite.scheduling.decision import Decision
-from runtime_lite.scheduling.queues import TaskQueue
+from runtime_lite.scheduling.queues import OpenStream, TaskQueue
 from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.scheduling.task import Key, Task
 from tests.property.serving import BrokenPromise, Life

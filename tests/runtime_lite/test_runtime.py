@@ -351,7 +351,7 @@ def test_the_first_request_of_a_warm_model_finds_what_is_known_of_its_kind(
             monkeypatch.setattr(
                 f"runtime_lite.calls.{place}", lambda *_, **__: pytest.fail("looked at for the first time")
             )
-        monkeypatch.setattr("runtime_lite.serving.batch.key_of", lambda *_: pytest.fail("made the key of a kind"))
+        monkeypatch.setattr("runtime_lite.serving.request.key_of", lambda *_: pytest.fail("made the key of a kind"))
         for rows in (1, 4):
             for frames in (2, 3):
                 x = random_chunks(1, rows)[0][:, :frames]

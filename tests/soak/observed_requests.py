@@ -3,7 +3,7 @@
 from collections import Counter
 
 from runtime_lite.serving.events import Execution, ModelChange, Outcome, Request, StreamChange
-from runtime_lite.serving.request_accounting import RequestCounts
+from runtime_lite.serving.request_tracker import RequestCounts
 
 
 class ObservedRequests:

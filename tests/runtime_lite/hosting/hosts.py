@@ -8,7 +8,8 @@ from runtime_lite import Model, Runtime, RuntimeLiteError
 from runtime_lite.hosting.named_streams import NamedStreams, Place
 from runtime_lite.hosting.triton_backend import TritonPythonModel
 from runtime_lite.hosting.triton_repository import write_repository
-from runtime_lite.serving.ticket import Outputs, Ticket
+from runtime_lite.serving.request import Outputs
+from runtime_lite.serving.ticket import Ticket
 from tests.runtime_lite.hosting import triton_stand_in
 from tests.runtime_lite.hosting.rows import PATIENCE_S, PLAIN, STREAMING, Call, Feeds, RefusedError
 from tests.runtime_lite.hosting.triton_stand_in import END, START, Request, TritonError, arguments_of

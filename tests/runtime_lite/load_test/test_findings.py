@@ -6,7 +6,7 @@ import pytest
 
 from runtime_lite.load_test.arrivals import Arrival, Kind
 from runtime_lite.load_test.findings import Findings, Served, describe_findings, findings_of, json_of_findings
-from runtime_lite.serving.request_accounting import RequestAccounting, RequestCounts
+from runtime_lite.serving.request_tracker import RequestCounts
 from tests.runtime_lite.serving.happenings import MS, execution
 
 SOFT: dict[Kind, float] = {"stream": 100.0, "utterance": 1000.0, "burst": 1000.0}
@@ -21,11 +21,8 @@ def chunk(at_ms: int, item: int, took_ms: int, *, last: bool = False, outcome: s
 
 
 def counts(**ends: int) -> RequestCounts:
-    accounting = RequestAccounting()
-    for outcome, count in ends.items():
-        for _ in range(count):
-            accounting.end(accounting.submit("chunk"), outcome)  # type: ignore[arg-type]  # words of the protocol
-    return accounting.counts()
+    by_outcome = {("chunk", outcome, ""): count for outcome, count in ends.items()}
+    return RequestCounts(sum(ends.values()), 0, by_outcome)  # type: ignore[arg-type]  # words of the protocol
 
 
 def findings(counts: RequestCounts) -> Findings:

@@ -20,12 +20,10 @@ from runtime_lite.scheduling.cost_table import RowCosts
 from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.scheduling.shares import Shares
 from runtime_lite.serving import health, runs, server
-from runtime_lite.serving.batch import Part, Version
 from runtime_lite.serving.events import EventBus
-from runtime_lite.serving.live_streams import LiveStreams
-from runtime_lite.serving.request_accounting import RequestAccounting
-from runtime_lite.serving.request_tracker import RequestTracker
-from runtime_lite.serving.slots import Hold, Slots
+from runtime_lite.serving.live_streams import LiveStreams, Slots
+from runtime_lite.serving.request import Hold, Part, Version
+from runtime_lite.serving.request_tracker import RequestCounts, RequestTracker
 from runtime_lite.serving.ticket import Responses
 from tests.soak import processes, puppet
 from tests.soak.rows import ROWS
@@ -82,10 +80,10 @@ def keeps(original: Original, *arguments: Any) -> None:
 kept_ends: list[object] = []
 
 
-def forgets_cancelled(
-    original: Original, accounting: RequestAccounting, number: int, outcome: Any, reason: str = ""
-) -> None:
-    original(accounting, number, outcome, "" if outcome == "cancelled" else reason)
+def forgets_why_it_was_cancelled(original: Original, tracker: RequestTracker) -> RequestCounts:
+    counts = original(tracker)
+    ends = {(service, how, "" if how == "cancelled" else why): n for (service, how, why), n in counts.ends.items()}
+    return RequestCounts(counts.submitted, counts.live, ends)
 
 
 def says_twice(original: Original, bus: EventBus, method: str, *told: Any) -> None:
@@ -156,7 +154,7 @@ def wraps(owner: Any, name: str, replacement: Callable[..., Any]) -> tuple[Any, 
 PLANTED: dict[int, tuple[Any, str, Callable[..., Any]]] = {
     1: wraps(graph_runner.GraphRunner, "check", crashes),
     2: (runs, "run_parts", fails_all),
-    4: (Responses, "full", property(lambda self: False)),  # type: ignore[dict-item]
+    4: (Responses, "is_full", property(lambda self: False)),  # type: ignore[dict-item]
     5: (RequestTracker, "_withdraw", lambda *_: None),
     6: (Scheduler, "_drop", lambda self, now: []),
     7: (Chooser, "_claim", lambda self, queue, slack, now: self._useful(queue, FOR_EVER, now)),
@@ -164,7 +162,7 @@ PLANTED: dict[int, tuple[Any, str, Callable[..., Any]]] = {
     9: wraps(LiveStreams, "check_chunk", forgets_the_number),
     10: wraps(Slots, "take", takes_as_it_was),
     11: (Slots, "commit", commits_whatever_comes),
-    12: wraps(RequestAccounting, "end", keeps),
+    12: wraps(RequestTracker, "end", keeps),
     13: wraps(runtime_module.Runtime, "swap", says_nothing),
     14: wraps(server.Server, "drain", opens_the_gate_again),
     16: wraps(server.Server, "resize", opens_a_session_per_lane),
@@ -179,7 +177,7 @@ PLANTED: dict[int, tuple[Any, str, Callable[..., Any]]] = {
     25: wraps(OnnxExecutor, "__init__", opens_with_two_threads),
     26: (Chooser, "_slack", lambda self, urgent, now: (FOR_EVER, None)),
     27: (Chooser, "_slack", lambda self, urgent, now: (FOR_EVER, None)),
-    28: wraps(RequestAccounting, "end", forgets_cancelled),
+    28: wraps(RequestTracker, "counts", forgets_why_it_was_cancelled),
     29: (RowCosts, "observe", lambda self, rows, ns: None),
     34: (RequestTracker, "note_loss", lambda self, ticket, stream: None),
 }

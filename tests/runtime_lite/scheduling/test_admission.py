@@ -2,9 +2,9 @@
 
 import pytest
 
-from runtime_lite.scheduling.admission import CREDITS, FULL, NO_CREDIT, OpenStream, Streams, ends_late, rate_of_streams
+from runtime_lite.scheduling.admission import FULL, Streams, ends_late, rate_of_streams
 from runtime_lite.scheduling.cost_table import PACE_NS, WINDOW, CostTable, Spread
-from runtime_lite.scheduling.queues import TaskQueue
+from runtime_lite.scheduling.queues import CREDITS, NO_CREDIT, OpenStream, TaskQueue
 from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.scheduling.task import CHUNK, UTTERANCE, ServiceClass, Task, task_at
 from tests.runtime_lite.scheduling.traffic import CHUNKS, MS, table, utterances

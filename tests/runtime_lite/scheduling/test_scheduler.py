@@ -5,9 +5,10 @@ import random
 
 import pytest
 
-from runtime_lite.scheduling.admission import CREDITS, NO_CREDIT, TOO_LARGE, TOO_LATE
+from runtime_lite.scheduling.admission import TOO_LARGE, TOO_LATE
 from runtime_lite.scheduling.clock import VirtualClock
 from runtime_lite.scheduling.decision import Run
+from runtime_lite.scheduling.queues import CREDITS, NO_CREDIT
 from runtime_lite.scheduling.scheduler import EXPIRED, Scheduler
 from runtime_lite.scheduling.simulation import simulate
 from runtime_lite.scheduling.task import BULK, INTERACTIVE, UTTERANCE, Key, ServiceClass, Task, task_at

@@ -7,7 +7,7 @@ import pytest
 from runtime_lite.scheduling.queues import TaskQueue
 from runtime_lite.scheduling.shares import LEAST_LEFT, WINDOW_NS, Shares
 from runtime_lite.scheduling.task import CHUNK, UTTERANCE, task_at
-from tests.runtime_lite.scheduling.traffic import CHUNKS, MS, table, utterances
+from tests.runtime_lite.scheduling.traffic import MS, table, utterances
 
 LOW = UTTERANCE._replace(share=0.1)
 
@@ -65,12 +65,11 @@ def test_a_bucket_that_others_outrun_is_owed_its_part() -> None:
 def test_efficient_work_has_the_lanes_that_real_time_work_leaves_as_well_as_it_uses_them() -> None:
     shares = Shares(2, 0.5)
     assert (shares.left_for(CHUNK, 0), shares.left_for(UTTERANCE, 0)) == (1, 1)
-    chunks = TaskQueue(CHUNK, CHUNKS, table().of(CHUNKS))
-    shares.spend(chunks, 500 * MS, False, [chunks])
+    shares.real_time_ns += 500 * MS
     assert shares.left_for(UTTERANCE, 0) == pytest.approx(0.75), "half of one of two lanes is taken"
     for _ in range(200):
         shares.note_efficiency(30.0, 40)
     assert shares.left_for(UTTERANCE, 0) == pytest.approx(0.75 * 0.75, rel=1e-3)
     assert shares.left_for(CHUNK, 0) == 1
-    shares.spend(chunks, 9000 * MS, False, [chunks])
+    shares.real_time_ns += 9000 * MS
     assert shares.left_for(UTTERANCE, 0) == LEAST_LEFT, "never nothing"

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import random
 import weakref
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime_lite.errors import BadInput, Cancelled, Dropped, Overloaded
+from runtime_lite.errors import BadInput, Cancelled, Dropped, InternalError, Overloaded
 from runtime_lite.format.arrays import Array
 from runtime_lite.scheduling.clock import NS_PER_MS, VirtualClock
 from runtime_lite.scheduling.task import BULK, UTTERANCE
+from runtime_lite.serving.events import EventBus, Outcome
 from runtime_lite.serving.metrics import Metrics
+from runtime_lite.serving.request import LiveRequest
+from runtime_lite.serving.request_tracker import RequestTracker
 from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.serving.served import (
     Place,
@@ -177,3 +181,57 @@ def test_what_a_request_held_is_freed_with_it_without_a_collector(place: Place) 
         wait_until(lambda: not any(each() is not None for each in gone))
     finally:
         gc.enable()
+
+
+# Counts
+
+OUTCOMES: tuple[Outcome, ...] = ("done", "dropped", "cancelled", "failed")
+
+
+def tracker() -> RequestTracker:
+    """One of requests without parts, which no scheduler sees."""
+    nobody: Any = None
+    return RequestTracker(nobody, nobody, EventBus(()), nobody)
+
+
+def entered(tracker: RequestTracker, service: str) -> LiveRequest[object]:
+    nobody: Any = None
+    request: LiveRequest[object] = LiveRequest(nobody, "test", service, tuple)
+    tracker.enter(request)
+    return request
+
+
+def test_the_counts_balance_after_every_request() -> None:
+    tracked, order = tracker(), random.Random(3)
+    alive: list[LiveRequest[object]] = []
+    for _ in range(500):
+        if alive and order.random() < 0.5:
+            ended = alive.pop(order.randrange(len(alive)))
+            tracked.end(ended, order.choice(OUTCOMES), order.choice(["", "late"]), None, 0)
+        else:
+            alive.append(entered(tracked, order.choice(["chunk", "bulk"])))
+        counts = tracked.counts()
+        assert counts.balanced and counts.live == len(alive)
+        assert counts.submitted == sum(counts.count(outcome) for outcome in OUTCOMES) + len(alive)
+    assert sorted(tracked.requests) == sorted(request.number for request in alive)
+
+
+def test_ends_are_counted_by_class_outcome_and_reason() -> None:
+    tracked = tracker()
+    for outcome, reason in (("done", ""), ("dropped", "late"), ("dropped", "late")):
+        tracked.end(entered(tracked, "chunk"), outcome, reason, None, 0)  # type: ignore[arg-type]
+    entered(tracked, "bulk")
+    assert tracked.counts().ends == {("chunk", "done", ""): 1, ("chunk", "dropped", "late"): 2}
+    assert (tracked.counts().submitted, tracked.counts().live) == (4, 1)
+
+
+def test_a_request_ends_once() -> None:
+    tracked = tracker()
+    request, other = entered(tracked, "chunk"), entered(tracker(), "chunk")
+    with pytest.raises(InternalError, match="expected a live request, got 1, which is none"):
+        tracked.end(other, "done", "", None, 0)
+    tracked.end(request, "done", "", None, 0)
+    with pytest.raises(InternalError, match="expected a live request, got 1, which is none"):
+        tracked.end(request, "cancelled", "", None, 0)
+    assert request.outcome == "done" and other.outcome is None
+    assert tracked.counts().balanced

@@ -210,10 +210,10 @@ def test_a_run_that_was_handed_to_a_caller_whose_request_then_ended_is_run(bundl
 
         caller = in_thread(call)
         assert held.inside.wait(PATIENCE_S)  # it has run the first, and would go to sleep
-        (its_own,) = place.server._tracker.tickets.values()
+        (its_own,) = place.server._tracker.requests.values()
         place.hook = lambda *_: None
         place.release()  # its own run is handed to it
-        assert its_own.cancel()
+        assert place.server.cancel(its_own)
         held.leave.set()
         caller.join(PATIENCE_S)
         assert raised == [Cancelled] and first.done()

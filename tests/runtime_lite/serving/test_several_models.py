@@ -11,7 +11,7 @@ from runtime_lite.scheduling.choice import FOR_EVER, Chooser
 from runtime_lite.scheduling.cost_table import key_of
 from runtime_lite.scheduling.queues import TaskQueue
 from runtime_lite.scheduling.task import Key
-from runtime_lite.serving.batch import Version
+from runtime_lite.serving.request import Version
 from tests.soak.adder import fed, is_sum
 from tests.soak.observed_requests import ObservedRequests
 from tests.soak.puppet import Puppet, adder, puppet

@@ -4,7 +4,8 @@ import random
 
 from runtime_lite.calls.blocks import BlockPool, RowsOfBlock, settle, share
 from runtime_lite.calls.state import StreamState
-from runtime_lite.serving.slots import Hold, Slots
+from runtime_lite.serving.live_streams import Slots
+from runtime_lite.serving.request import Hold
 from tests.runtime_lite.bundles import streaming_graph
 
 

@@ -1,14 +1,12 @@
 """A version is closed with the last who needs it, once, and what the scheduler knew of it goes with it."""
 
-import threading
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from runtime_lite.errors import BadInput
 from runtime_lite.serving.events import EventBus
+from runtime_lite.serving.request import Version
 from runtime_lite.serving.versions import Versions
 from tests.runtime_lite.serving.served import feed, serve
 
@@ -52,12 +50,11 @@ def test_a_version_that_is_gone_costs_nothing_any_more(bundle: Path) -> None:
 def test_a_version_that_is_needed_again_before_it_is_closed_stays(bundle: Path) -> None:
     with serve(bundle) as place:
         versions = Versions(place.scheduler, place.server._versions._costs, EventBus(()))
-        version: Any = SimpleNamespace(name="other", pins=0, retired=False, gone=threading.Event())
-        versions.pin(version)
+        version = Version("other", place.model.bundle, {}, pins=1)
         versions.retire(version, "swapped", 0)
         for _ in range(2):  # as when a run that lost its thread is queued anew, and loses it once more
-            versions.unpin(version)
-            versions.pin(version)
+            version.unpin(versions.unneeded)
+            version.pins += 1
         assert versions.leaving() == []
-        versions.unpin(version)
+        version.unpin(versions.unneeded)
         assert versions.leaving() == [version]

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from runtime_lite.errors import BundleRefused
-from runtime_lite.serving.batch import Answer, run_parts
+from runtime_lite.serving.request import Answered
+from runtime_lite.serving.runs import run_parts
 
 
-def search(count: int, bad: set[int]) -> tuple[list[tuple[Any, Answer]], int]:
+def search(count: int, bad: set[int]) -> tuple[list[tuple[Any, Answered]], int]:
     runs = 0
 
-    def run(parts: Sequence[Any]) -> list[Answer]:
+    def run(parts: Sequence[Any]) -> list[Answered]:
         nonlocal runs
         runs += 1
         if bad & set(parts):
@@ -47,7 +48,7 @@ def test_any_bad_items_are_found_and_no_other() -> None:
 def test_a_fault_that_passes_fails_nobody() -> None:
     runs = 0
 
-    def run(parts: Sequence[Any]) -> list[Answer]:
+    def run(parts: Sequence[Any]) -> list[Answered]:
         nonlocal runs
         runs += 1
         if runs == 1:
@@ -61,7 +62,7 @@ def test_a_fault_that_passes_fails_nobody() -> None:
 def test_a_refused_bundle_is_not_searched() -> None:
     runs = 0
 
-    def run(parts: Sequence[Any]) -> list[Answer]:
+    def run(parts: Sequence[Any]) -> list[Answered]:
         nonlocal runs
         runs += 1
         raise BundleRefused("truncated")
@@ -71,7 +72,7 @@ def test_a_refused_bundle_is_not_searched() -> None:
 
 
 def test_an_interrupt_is_nobodys_fault() -> None:
-    def run(parts: Sequence[Any]) -> list[Answer]:
+    def run(parts: Sequence[Any]) -> list[Answered]:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
