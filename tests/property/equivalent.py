@@ -13,6 +13,8 @@ EQUIVALENT: dict[str, str] = {
     "0 else array > 0` (2)": "more is asked of the number, so the length from which on it is met is as long or longer",
     "analysis/meaning:_needs_of_size: alone + 1 -> alone in `shifted, first = alone + 1 - least, min(_shortest(case, "
     "name) for name in symbols_of(al...`": "the size has to be one more than the least, which only refuses more",
+    "analysis/rules/contraction:sums_to_one: rank > 0 -> rank >= 0 in `return rank > 0 and axis_of(node, rank) == axis "
+    "+ rank`": "a Softmax has an axis at least, as ONNX Runtime demands, and its shape is known where rules run",
     "analysis/rules/microsoft:skip_normalization: 5 -> 6 in `_plain(case, range(2, 5))`": (
         "the operator has five operands, so the sixth is never there"
     ),

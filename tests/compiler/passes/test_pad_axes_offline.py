@@ -1,10 +1,12 @@
 """pad_axes on whole utterances: axes padded behind, with a true length per row."""
 
+import dataclasses
+
 import pytest
 
 from compiler.errors import Refused
 from compiler.passes.pad_axes import PadAxes
-from tests.kit.graphs import ops_of, random_weights
+from tests.kit.graphs import copy_of, ops_of, random_weights
 from tests.kit.offline import check_padded, offline, verify_offline
 
 WEIGHTS = random_weights(
@@ -88,6 +90,12 @@ REFUSED = {
         "p = Softmax<axis = -1>(s)  z = MatMul(p, t)  y = Transpose<perm = [1, 0, 2]>(z)",
         "MatMul", "batch",
     ),
+    "the largest of two numbers of each row": (
+        """n = Shape<start = 1, end = 2>(x)  less_one = Sub(n, one)  both = Concat<axis = 0>(less_one, n)
+        b = Shape<start = 0, end = 1>(x)  wide = Concat<axis = 0>(b, two)  e = Expand(both, wide)
+        r = ReduceMin<keepdims = 0>(e)  f = Cast<to = 1>(r)  y = Mul(x, f)""",
+        "ReduceMin", "axis lengths",
+    ),
     "one scale for all rows": ("q, s, z = DynamicQuantizeLinear(x)  y = DequantizeLinear(q, s, z)", "Dynamic", "mix"),
     "an unknown operator": ("y = com.acme.Turn(x)", "Turn", "no rule"),
 }  # fmt: skip
@@ -108,6 +116,26 @@ def test_lengths_are_limited_by_tables_and_by_what_must_hold_an_entry() -> None:
     assert PadAxes().apply(table).lowered.padded_axes[0].maximum == 40
     conv = offline(graph(CHANNELS + "d = Conv(c, kernel)  y = ReduceMax<keepdims = 1>(d, two)"), WEIGHTS)
     assert PadAxes().apply(conv).lowered.padded_axes[0].minimum == 3
+
+
+def test_entries_from_both_ends_are_looked_up_by_numbers_of_each_row() -> None:
+    text = graph(
+        """n = Shape<start = 1, end = 2>(x)  m = Squeeze(n)  i = Range(first, m, step)  k = Sub(last, i)
+        u = Unsqueeze(i, one)  o = Unsqueeze(k, one)  j = Concat<axis = 1>(u, o)  y = Gather<axis = 1>(x, j)""",
+        result="batch,r,2,4",
+    )
+    verify_offline(offline(text, WEIGHTS))
+
+
+@pytest.mark.parametrize("rows", ["table", "computed"])
+def test_one_row_looks_up_the_rows_of_a_table_by_its_own_positions(rows: str) -> None:
+    """Of a constant table, and of one that is computed, whose first axis holds no rows of a batch."""
+    body = "n = Shape<start = 1, end = 2>(x)  m = Add(n, n)  computed = Sigmoid(table)  "
+    text = graph(f"{body} behind = Slice({rows}, n, m, one)  y = Add(x, behind)", "1,time,4")
+    lowered = dataclasses.replace(offline(text, WEIGHTS), batch_axis=None)
+    outcome = PadAxes().apply(copy_of(lowered))
+    for length in (1, 3, 7):
+        check_padded(lowered, outcome, rows=1, shortest=length)
 
 
 def test_a_size_that_a_reshape_would_copy_limits_lengths_where_shape_inference_does_not_know_it() -> None:

@@ -82,6 +82,12 @@ def test_computed_weights_bound_what_comes_out() -> None:
     check_refused(Node("Conv", [frames, constant(np.full((4, 2, 2), np.inf))]), "infinite weights or NaN")
 
 
+def test_a_computed_bias_bounds_what_comes_out() -> None:
+    frames = Operand(("batch", 2, "time"), valid=Interval(-2.0, 2.0), padding=Interval(-3.0, 3.0))
+    node = Node("Conv", [frames, constant(np.zeros((4, 2, 1))), Operand((4,), valid=Interval(-1.0, 1.0))])
+    assert check(node, "CV3", TRACKED).outputs[0].valid == Interval(-1.0, 1.0)
+
+
 def test_weights_of_unknown_sign_spread_a_constant_both_ways() -> None:
     frames = Operand(("batch", 2, "time"), valid=Interval(2.0, 3.0), padding=Interval(5.0, 5.0))
     node = Node("Conv", [frames, Operand((4, 2, 1), valid=Interval(-2.0, 2.0))])

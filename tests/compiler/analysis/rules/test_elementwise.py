@@ -57,6 +57,8 @@ PADDING = [
     (Node("Max", [padded(ANYTHING, dtype=INT64), constant(0, np.int64)]), bounded(2.0**63)),  # compared wrongly
     (Node("Clip", [padded(ANYTHING, dtype=INT64), constant(0, np.int64), None]), bounded(2.0**63)),
     (Node("Sign", [padded(Interval(2.0, 2.0**40), dtype=INT64)]), bounded(1.0)),
+    (Node("Abs", [padded(exactly(-(2.0**63)), dtype=INT64)]), bounded(2.0**63)),  # has no negative in 64 bits
+    (Node("Neg", [padded(exactly(-(2.0**63)), dtype=INT64)]), bounded(2.0**63)),
     (Node("Dropout", [padded(ZERO)], outputs=2), ZERO),
 ]
 
