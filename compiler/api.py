@@ -105,7 +105,7 @@ def compile_recipe(
     cache: PathLike | bool = True,
     progress: bool = True,
 ) -> BuildReport:
-    """Build a whole recipe, of several graphs perhaps: its file, its values, or its record; else as `compile`."""
+    """Build a whole recipe, given as its file, its values or its record; other arguments are those of `compile`."""
     objects: dict[str, Callable[..., Any]] = {}
     weights = None if checkpoint is None else os.fspath(checkpoint)
     try:
@@ -146,7 +146,7 @@ def _source_of(model: Any) -> dict[str, Any]:
 
 
 def _data_of(data: Any) -> Any:
-    """The section `data`: streams alone verify, and streams of a role are their own generator."""
+    """Return the section `data`: streams alone are for verification, and each list of streams becomes a generator."""
     if isinstance(data, list | tuple):
         return {"verification": _feeds_of(data)}
     return {role: _feeds_of(given) for role, given in data.items()} if isinstance(data, Mapping) else data
@@ -157,7 +157,7 @@ def _feeds_of(given: Any) -> Any:
 
 
 def _cache_of(cache: PathLike | bool) -> StageCache | None:
-    """Results that hang on code alone are neither taken nor kept: this process may have changed what the code does."""
+    """Open the stage cache; results that depend on code alone are not cached: this process may change code."""
     if cache is False:
         return None
     return open_cache(None if cache is True else Path(cache), warnings.warn, knows_code=False)
@@ -165,7 +165,7 @@ def _cache_of(cache: PathLike | bool) -> StageCache | None:
 
 @contextlib.contextmanager
 def _threads_kept() -> Iterator[None]:
-    """The reference runs on one thread; a caller that has loaded the framework finds its own number again."""
+    """Restore PyTorch's number of threads at the end, if the caller has imported it: the reference runs on one."""
     framework = sys.modules.get("torch")
     before = None if framework is None else framework.get_num_threads()
     try:

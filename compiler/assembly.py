@@ -80,7 +80,7 @@ class Assembly:
         self.shipped = Shipped(loaded, folder, originals, {}, self.target.open, make_executor)
 
     def recall(self, kept: KeptBundle) -> None:
-        """The bundle of an earlier build."""
+        """Restore the bundle of an earlier build, with its findings and speeds."""
         for lowering in self.lowerings.values():
             lowering.recall_forms()
         with self.progress.stage("", "bundle") as handle:
@@ -91,7 +91,7 @@ class Assembly:
             handle.end(cached=True)
 
     def emit(self) -> None:
-        """Every graph's artefacts, in the folder."""
+        """Write every graph's artefacts to the folder."""
         shared: dict[str, WeightsFile] = {}
         for name, lowering in self.lowerings.items():
             latency = self.loaded.recipe.graphs[name].latency
@@ -106,7 +106,7 @@ class Assembly:
             self.shipped = dataclasses.replace(self.shipped, graphs={**self.shipped.graphs, name: shipped})
 
     def check(self, phase: Phase) -> None:
-        """Every gate of a phase.
+        """Run every gate of a phase.
 
         Raises:
             GateFailed: a promise does not hold.
@@ -114,15 +114,15 @@ class Assembly:
         run_gates(phase, self.shipped, self.progress, self.record.findings, self.receipts)
 
     def require_read_layers(self) -> None:
-        """Let no engine stay whose layers nobody could read.
+        """Require that the layers of every engine could be read.
 
         Raises:
-            GateFailed: there is one.
+            GateFailed: the layers of an engine could not be read.
         """
         require_read(self.record.findings)
 
     def write(self) -> None:
-        """The bundle with all that is known of it; a file that is there already stays as it is."""
+        """Write the bundle's files; files that exist already stay as they are."""
         if not self.parts:
             self.parts = {
                 name: _parts_of(self.shipped.graphs[name], lowering, source_lines=self.loaded.recipe.source_lines)
@@ -134,13 +134,13 @@ class Assembly:
         unload_weights()
 
     def record_together(self) -> None:
-        """What wired graphs answer together, for the golden file of the whole."""
+        """Record the results of the wired graphs together, for the bundle's golden file."""
         if self.loaded.recipe.wiring:
             with runtime_lite.Runtime() as runtime:
                 self.together = golden_together(self.loaded, runtime.load(self.folder, self.shipped.executors))
 
     def replay(self) -> None:
-        """The gates on what was written; what stands for an engine records what it is fed, for the engine's machine."""
+        """Run the gates on what was written; a stand-in for an engine records its inputs, for the engine's machine."""
         runs_here = all(graph.runs_here for graph in self.shipped.graphs.values())
         stand_ins = None if runs_here else EngineStandIns(self.target.open)
         self._open_with(stand_ins or make_executor)
@@ -155,7 +155,7 @@ class Assembly:
         self.shipped = dataclasses.replace(self.shipped, executors=executors)
 
     def measure(self) -> None:
-        """Times of calls, where what ships runs here."""
+        """Measure the times of calls of the graphs that run on this machine."""
         with self.progress.stage("", "speed") as handle:
             runnable = {name: graph for name, graph in self.shipped.graphs.items() if graph.is_timed_here}
             for name, graph in runnable.items():
@@ -165,13 +165,13 @@ class Assembly:
             handle.end(detail=_unmeasured(self.loaded.recipe.gates.budget, self.target) if missing else "")
 
     def keep(self, kept: KeptBundle) -> None:
-        """Keep the result for later builds from the same inputs."""
+        """Keep the result for later builds with the same inputs."""
         why = kept.keep(self.folder, Found(tuple(self.record.findings), tuple(self.record.speed)))
         if why:
             self.progress.say(f"The bundle is complete; it is {why}.")
 
     def build_engines(self, caches: Path) -> None:
-        """Run the vendor's compiler where it is here, and the gates on what it makes; what came of every engine."""
+        """Run the vendor's compiler if installed, and the gates on its engines; record the result of each engine."""
         with read_bundle(self.folder) as bundle:
             waiting = unfinished(bundle.manifest)
         if not waiting or self.target.absent() is not None:
@@ -194,18 +194,18 @@ class Assembly:
         self.record.engines = tuple(EngineRow(graph, "built", reached="run") for graph in waiting)
 
     def _built_by(self, graph: str) -> str:
-        """Which builder has made an engine of a graph, that nobody has run; empty for none."""
+        """Return the name of the builder that built the graph's engine without running it, else an empty string."""
         return next((each.detail for each in self.record.findings if (each.gate, each.graph) == (BUILT, graph)), "")
 
     def _unbuilt(self, graph: str, reason: str) -> EngineRow:
-        """A graph without engines in the bundle, which a builder may have built elsewhere all the same."""
+        """Return the row of a graph without engines in the bundle; a builder may have built them elsewhere."""
         by = self._built_by(graph)
         if by:
             return EngineRow(graph, "not built", reason, "built", by)
         return EngineRow(graph, "not built", reason, "linted", self.target.trial_absent())
 
     def close(self) -> None:
-        """The gates on the whole bundle, and what reports say of its files."""
+        """Run the gates on the whole bundle, and record the sizes of its files and the drift."""
         self._note_sizes()
         self.record.drift |= {
             name: tuple(map(curve_of, self.receipts[name].get("drift", ()))) for name in self.lowerings
@@ -237,7 +237,7 @@ def _original_of(lowering: Lowering) -> OriginalGraph:
 def _shipped_graph(
     lowering: Lowering, forms: Sequence[Form], built: Built, folder: Path, engines: Path, loaded: LoadedRecipe
 ) -> ShippedGraph:
-    """What gates look at of one graph whose artefacts, made by some forms, lie in a folder; its engines in another."""
+    """Return the record of one graph for the gates: artefacts of some variants in a folder, engines in another."""
     final, steps = lowering.final(), lowering.original.steps(max(lowering.gate.chained_steps, 1))
     spec = loaded.recipe.graphs[lowering.name]
     limits, open_artifact = lowering.gate.limits(lossy=lowering.is_rounded), lowering.target.open
@@ -276,7 +276,7 @@ def _shipped_graph(
 
 @contextlib.contextmanager
 def _in_part(lowering: Lowering, loaded: LoadedRecipe, names: Sequence[str]) -> Iterator[tuple[Path, ShippedGraph]]:
-    """A graph with some of its forms; a failure of it is explained by the last of these."""
+    """Yield a graph emitted with some of its variants only; a failure of the graph is blamed on the last of them."""
     forms = [form for form in lowering.target.plan if form.name in names]
     built = lowering.emit_with(names)
     with tempfile.TemporaryDirectory() as scratch:
@@ -287,7 +287,7 @@ def _in_part(lowering: Lowering, loaded: LoadedRecipe, names: Sequence[str]) -> 
 
 
 def _parts_of(shipped: ShippedGraph, lowering: Lowering, *, source_lines: bool) -> GraphParts:
-    """What the bundle needs to know of one graph."""
+    """Return what the bundle records of one graph."""
     steps = tuple(lowering.proofs.values())
     derived = lowering.original.captured.derivation()
     derivation = None if derived is None else Derivation(*derived)
@@ -308,7 +308,7 @@ def _parts_of(shipped: ShippedGraph, lowering: Lowering, *, source_lines: bool) 
 
 
 def source_files(graphs: Mapping[str, Lowering]) -> list[Path]:
-    """Every file that a graph comes from."""
+    """Return all files that the graphs come from."""
     return [file for graph in graphs.values() for file in graph.original.source_files()]
 
 
@@ -325,7 +325,7 @@ def _sources_of(loaded: LoadedRecipe, graphs: Mapping[str, Lowering]) -> Sources
 
 
 def _unmeasured(budget: BudgetGate | None, target: Target) -> str:
-    """What is said of speed where no graph runs here: which promises of the recipe nobody has looked at."""
+    """Say why speed was not measured here, and which promises of the recipe are therefore not checked."""
     absent = target.absent() or target.cannot_run()
     said = NOT_MEASURED if absent else "measured with the engine" if target.times_here else NOT_OF_THE_DEVICE
     names = ("max_time_ratio", "max_size_ratio", *(("p95_ms",) if absent or not target.times_here else ()))

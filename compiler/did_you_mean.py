@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 
 def did_you_mean(got: str, known: Iterable[str]) -> str:
-    """The cure for a wrong name: the nearest right one, and all of them.
+    """Return the cure for a wrong name: the most similar known name, and the list of known names.
 
     Args:
         got: the name as written.

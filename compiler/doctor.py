@@ -57,10 +57,10 @@ class Diagnosis:
 
 
 def diagnose(version_of: Callable[[str], str] = importlib.metadata.version) -> Diagnosis:
-    """Look at this machine.
+    """Find out which targets work on this machine, and which packages are missing.
 
     Args:
-        version_of: version of an installed package; raises PackageNotFoundError for others.
+        version_of: returns the version of an installed package, or raises PackageNotFoundError.
     """
 
     def version(package: str) -> str | None:
@@ -80,7 +80,7 @@ def diagnose(version_of: Callable[[str], str] = importlib.metadata.version) -> D
 
 
 def diagnosis_tables(diagnosis: Diagnosis) -> tuple[Table, Table, Table]:
-    """The diagnosis for people: targets, what their engines need, then versions."""
+    """Return the diagnosis as tables: targets, requirements of their engines, and versions."""
     targets = Table(title="Targets", title_justify="left", box=None, pad_edge=False)
     for column in ("target", "works", "runs here", "missing"):
         targets.add_column(column)

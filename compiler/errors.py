@@ -69,7 +69,7 @@ class SlipwayError(Exception):
         self.place = place or Place()
 
     def at(self, **known: str) -> "SlipwayError":
-        """Fill in the parts of the place that are still unknown, and return self."""
+        """Fill in the missing parts of the error's location, and return self."""
         missing = {name: value for name, value in known.items() if not getattr(self.place, name)}
         self.place = dataclasses.replace(self.place, **missing)
         return self
@@ -141,7 +141,7 @@ class MachineError(SlipwayError):
 
 
 def blamed(error: Exception) -> SlipwayError:
-    """Any error as one with a cure and the exit code of whose fault it is; what nobody expected is a bug of Slipway."""
+    """Return any error as a SlipwayError with a cure and an exit code; unexpected errors are bugs of Slipway."""
     if isinstance(error, InternalError):
         cure = f"{error.cure}; {BUG}" if error.cure else BUG
         return InternalError(error.message, cure=cure, place=error.place)

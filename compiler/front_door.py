@@ -35,7 +35,7 @@ PIPE_CLOSED = 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit code; every failure is one message with its cure."""
+    """Run one command and return the exit code; a failure prints one message with its cure."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     return_large_blocks()
     options = _parse(given)
@@ -131,12 +131,12 @@ def _build(options: argparse.Namespace) -> int:
 
 
 def _tell(line: str) -> None:
-    """Say something beside what a command prints."""
+    """Print a line to standard error."""
     print(line, file=sys.stderr)
 
 
 def _report_early(options: argparse.Namespace, error: BaseException) -> None:
-    """Write the report of a build that ends before it has begun, so that no earlier report stands for it."""
+    """Write the report of a build that failed before it began, so that no report of an earlier build remains."""
     from compiler.report.build_record import BuildRecord, write_reports
     from compiler.report.progress import Progress
 
@@ -146,7 +146,7 @@ def _report_early(options: argparse.Namespace, error: BaseException) -> None:
 
 
 def _bundle_name(name: str, recipe: str) -> str:
-    """`streaming_asr-cpu` for the recipe `cpu.yaml` of `streaming_asr`; one word where the two are the same."""
+    """Return the bundle's name: `streaming_asr-cpu` for recipe `cpu.yaml` of `streaming_asr`, one word if equal."""
     return name if name == recipe else f"{name}-{recipe}"
 
 

@@ -28,7 +28,7 @@ _raised = False
 
 @contextlib.contextmanager
 def signals_interrupt() -> Iterator[None]:
-    """Let both signals raise KeyboardInterrupt while the body runs; in another thread than the main one, as it was."""
+    """Let the signals SIGINT and SIGTERM raise KeyboardInterrupt in the body; has no effect outside the main thread."""
     global _raised, _waiting
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -54,10 +54,10 @@ def signals_interrupt() -> Iterator[None]:
 
 @contextlib.contextmanager
 def insisted() -> Iterator[None]:
-    """Let no code in the body make something else of a signal, or nothing at all.
+    """Raise KeyboardInterrupt at the end if a signal came and code in the body caught or replaced the exception.
 
     Raises:
-        KeyboardInterrupt: a signal came, and the body ended as if there had been none, or with another error.
+        KeyboardInterrupt: a signal came, and the body returned or raised another exception.
     """
     try:
         yield
@@ -71,10 +71,10 @@ def insisted() -> Iterator[None]:
 
 @contextlib.contextmanager
 def shielded() -> Iterator[None]:
-    """Put a signal off until the body has ended.
+    """Defer signals until the body has ended.
 
     Raises:
-        KeyboardInterrupt: at the end, where a signal came meanwhile.
+        KeyboardInterrupt: at the end, if a signal came meanwhile.
     """
     global _shields, _waiting
     _shields += 1

@@ -42,7 +42,7 @@ def is_op(node: ir.Node | None, *op_types: str) -> bool:
 
 
 def array_of(value: ir.Value | None) -> np.ndarray | None:
-    """The constant value of an initializer or Constant node output, or None."""
+    """Return the array of an initializer or a Constant node's output, else None."""
     if value is None:
         return None
     tensor = ir.convenience.get_const_tensor(value)
@@ -50,7 +50,7 @@ def array_of(value: ir.Value | None) -> np.ndarray | None:
 
 
 def dims_of(value: ir.Value) -> tuple[Dim, ...] | None:
-    """The shape of a value as integers and SymPy expressions over axis names, or None when its rank is unknown."""
+    """Return a value's shape as integers and SymPy expressions over axis names, None where its rank is unknown."""
     if value.shape is None:
         return None
     return tuple(_dim(dim) for dim in value.shape)
@@ -65,7 +65,7 @@ def _dim(dim: int | ir.SymbolicDim) -> Dim:
 
 
 def integers_of(value: ir.Value | None) -> tuple[Dim, ...] | None:
-    """The elements of a small integer value, where known from constants or from symbolic shape arithmetic."""
+    """Return the elements of a small integer value known from constants or symbolic shape inference, else None."""
     if value is None:
         return None
     array = array_of(value)
@@ -82,7 +82,7 @@ def _json_list(text: str) -> list[int | str]:
 
 
 def infer_shapes(model: ir.Model) -> None:
-    """Write symbolic shapes on every value, and symbolic contents on every integer shape value, in place."""
+    """Write symbolic shapes for all values, and symbolic contents for integer shape values, in place."""
     for node in model.graph:
         for output in node.outputs:
             output.metadata_props.pop(SYM_DATA, None)
@@ -90,16 +90,16 @@ def infer_shapes(model: ir.Model) -> None:
 
 
 def forget_shapes(model: ir.Model) -> None:
-    """Drop the inferred shapes of all node outputs, so that new input shapes spread through the graph."""
+    """Remove the inferred shapes of all node outputs, so that new input shapes are propagated."""
     for node in model.graph:
         for output in node.outputs:
             output.shape = None
 
 
 def fold_sizes(model: ir.Model) -> int:
-    """Write sizes that shape inference knows as numbers, and ranges over them, as constants; how many.
+    """Replace sizes, and ranges of sizes, that shape inference knows as numbers by constants; return how many.
 
-    Exact; for graphs whose axes have just been frozen.
+    The graph's results are unchanged. Useful after axes were fixed.
     """
     folded = 0
     for node in nodes_of(model):
@@ -115,7 +115,7 @@ def fold_sizes(model: ir.Model) -> int:
 
 
 def _known_array(node: ir.Node) -> np.ndarray | None:
-    """The integers that a node computes from fixed sizes."""
+    """Return the integers that a node computes from fixed sizes, None where they are unknown."""
     output = node.outputs[0]
     if output.dtype is None or not output.dtype.is_integer() or node.op_type == "Constant":
         return None
@@ -133,55 +133,55 @@ def _known_array(node: ir.Node) -> np.ndarray | None:
 
 
 def source_of(node: ir.Node | None) -> str:
-    """The model's source line of a node, or an empty string."""
+    """Return the model's source line that a node comes from, or an empty string."""
     return "" if node is None else node.metadata_props.get(SOURCE_KEY, "")
 
 
 def scope_of(node: ir.Node | None) -> str:
-    """The module of the model that a node comes from, as in `layers.0.attention`, or an empty string."""
+    """Return the model's module that a node comes from, e.g. `layers.0.attention`, or an empty string."""
     found = re.match(r"\S+ in \S+ of (\S+): ", source_of(node))
     return "" if found is None else found[1]
 
 
 def attribute(node: ir.Node, name: str, default: object = None) -> object:
-    """An attribute's plain value, or the default when it is absent."""
+    """Return an attribute's value, or the default where it is absent."""
     found = node.attributes.get(name)
     return default if found is None else found.value
 
 
 def int_attribute(node: ir.Node, name: str, default: int) -> int:
-    """An integer attribute."""
+    """Return an integer attribute, or the default where it is absent."""
     found = attribute(node, name, default)
     assert isinstance(found, int)
     return found
 
 
 def ints_attribute(node: ir.Node, name: str) -> tuple[int, ...]:
-    """An integer-list attribute; empty when absent."""
+    """Return a list of integers from an attribute; empty where it is absent."""
     found = attribute(node, name, ())
     assert isinstance(found, Sequence)
     return tuple(int(x) for x in found)
 
 
 def dims_read(node: ir.Node, rank: int) -> tuple[int, ...]:
-    """The dimensions that a Shape node reads of an operand of this rank."""
+    """Return the axes whose sizes a Shape node returns, for an input of this rank."""
     end = attribute(node, "end")
     return tuple(range(rank)[int_attribute(node, "start", 0) : end if isinstance(end, int) else None])
 
 
 def consumers_of(value: ir.Value) -> list[ir.Node]:
-    """The nodes that read a value, each once, in graph order of their uses."""
+    """Return the nodes that read a value, each once, in order of use."""
     return list(dict.fromkeys(use.node for use in value.uses()))
 
 
 def only_reader(value: ir.Value) -> ir.Node | None:
-    """The node that reads a value, if it is read once and is not given out."""
+    """Return the node that reads a value, if there is one use only and the value is no graph output."""
     uses = tuple(value.uses())
     return uses[0].node if len(uses) == 1 and not value.is_graph_output() else None
 
 
 def makers_of(values: Iterable[ir.Value]) -> set[ir.Node]:
-    """The nodes that some values are computed by, and those that these need, their bodies too."""
+    """Return all nodes that some values are computed by, directly or indirectly, including what bodies read."""
     makers, pending = set[ir.Node](), list(values)
     while pending:
         node = pending.pop().producer()
@@ -192,22 +192,22 @@ def makers_of(values: Iterable[ir.Value]) -> set[ir.Node]:
 
 
 def outputs_named(model: ir.Model) -> dict[str, ir.Value]:
-    """Graph outputs by name."""
+    """Return the graph outputs by name."""
     return {str(value.name): value for value in model.graph.outputs}
 
 
 def inputs_named(model: ir.Model) -> dict[str, ir.Value]:
-    """Graph inputs by name."""
+    """Return the graph inputs by name."""
     return {str(value.name): value for value in model.graph.inputs}
 
 
 def nodes_of(model: ir.Model) -> Iterator[ir.Node]:
-    """The nodes of the main graph, in order."""
+    """Iterate over the nodes of the main graph, in order."""
     return iter(list(model.graph))
 
 
 def bodies_of(node: ir.Node) -> Iterator[ir.Graph]:
-    """The graphs inside a node, as loops and branches have them, and those inside of these."""
+    """Yield the subgraphs of a node, such as bodies of loops and branches, and the subgraphs nested in them."""
     for held in node.attributes.values():
         graphs = [held.value] if held.type == ir.AttributeType.GRAPH else []
         for body in held.value if held.type == ir.AttributeType.GRAPHS else graphs:
@@ -217,12 +217,12 @@ def bodies_of(node: ir.Node) -> Iterator[ir.Graph]:
 
 
 def has_body(node: ir.Node) -> bool:
-    """Whether a node is a loop or a branch, or holds a graph for another reason."""
+    """Whether a node has a subgraph, e.g. because it is a loop or a branch."""
     return next(bodies_of(node), None) is not None
 
 
 def read_inside(node: ir.Node) -> list[ir.Value]:
-    """Values of the graph around a node that its bodies read, each once; they need not be among its inputs."""
+    """Return the values of the enclosing graph that a node's bodies read, each once; they may not be its inputs."""
     bodies = list(bodies_of(node))
     nodes = [inner for body in bodies for inner in body]
     own = {output for inner in nodes for output in inner.outputs}
@@ -261,7 +261,7 @@ class Inserter:
 
     @classmethod
     def behind(cls, model: ir.Model, stamp: str, value: ir.Value) -> "Inserter":
-        """Adds nodes right behind what makes a value; in front of all nodes where none makes it."""
+        """Return an inserter that adds nodes after the producer of a value; before all nodes where there is none."""
         maker = value.producer()
         return cls(model, stamp, before=next(iter(model.graph), None) if maker is None else None, after=maker)
 
@@ -275,9 +275,9 @@ class Inserter:
         shape: Iterable[int | str | ir.SymbolicDim] | None = None,
         dtype: ir.DataType | None = None,
     ) -> ir.Value:
-        """Insert one node with one output called `name` (made unique) and return that output.
+        """Insert a node with one output, called `name` or a unique variant of it, and return that output.
 
-        Where no type is stated it is that of the first operand, or what a Cast gives.
+        Without `dtype` the output has the type of the first input, or for Cast that of its attribute.
         """
         unique = fresh_name(self.graph, name)
         output = ir.Value(name=unique, shape=None if shape is None else ir.Shape(list(shape)))
@@ -291,7 +291,7 @@ class Inserter:
         return output
 
     def place(self, node: ir.Node) -> None:
-        """Insert a ready node."""
+        """Insert a finished node."""
         node.metadata_props[PASS_KEY] = self.stamp
         if self.source:
             node.metadata_props[SOURCE_KEY] = self.source
@@ -306,7 +306,7 @@ class Inserter:
             self.graph.append(node)
 
     def constant(self, array: np.ndarray, name: str) -> ir.Value:
-        """An initializer with this content; one that already holds the same content under this stem is shared."""
+        """Return an initializer with this content; one with the same content and name stem is reused."""
         hasher = hashlib.sha256(repr((array.dtype.str, array.shape)).encode())
         hasher.update(flat(array))
         unique = f"{name}_{hasher.hexdigest()[:8]}"
@@ -319,16 +319,16 @@ class Inserter:
         return value
 
     def int64s(self, *numbers: int) -> ir.Value:
-        """A 1-D int64 constant."""
+        """Return a 1-D int64 constant."""
         return self.integers(ir.DataType.INT64, numbers)
 
     def integers(self, dtype: ir.DataType, numbers: Iterable[int]) -> ir.Value:
-        """A 1-D constant of whole numbers."""
+        """Return a 1-D integer constant."""
         return self.constant(np.array(list(numbers), dtype.numpy()), f"{dtype.name.lower()}s")
 
 
 def fresh_name(graph: ir.Graph, stem: str) -> str:
-    """`stem`, or `stem_2`, `stem_3`, ... when a value of that name exists."""
+    """Return `stem`, or `stem_2`, `stem_3`, ... where a value of that name exists."""
     taken = names_taken(graph)
     name, count = stem, 1
     while name in taken:
@@ -343,9 +343,9 @@ NAMES_KEY = "slipway.names"
 
 
 def names_taken(graph: ir.Graph) -> set[str]:
-    """The value names of a graph, kept with the graph and grown by `fresh_name`; names of removed values stay taken.
+    """Return the value names of a graph, cached with the graph; names of removed values are included.
 
-    So do those after which a node is named whose value has another name by now.
+    The names that nodes were given after their values are included, too.
     """
     taken = graph.meta.get(NAMES_KEY)
     if not isinstance(taken, set):
@@ -360,14 +360,14 @@ def names_taken(graph: ir.Graph) -> set[str]:
 
 
 def recount_names(graph: ir.Graph) -> None:
-    """Let `fresh_name` look at the graph anew: names were given by others, or those of removed values are free."""
+    """Let `fresh_name` count the graph's names anew, after other code has named or removed values."""
     graph.meta.pop(NAMES_KEY, None)
 
 
 def prune(model: ir.Model) -> int:
-    """Remove nodes and initializers that nothing reads; the number of removed nodes.
+    """Remove nodes and initializers whose results are unused; return the number of removed nodes.
 
-    What the bodies of such a node read is read by them no longer.
+    The bodies of a removed node no longer count as readers.
     """
     before = sum(1 for _ in model.graph)
     for node in reversed(model.graph):
@@ -381,19 +381,19 @@ def prune(model: ir.Model) -> int:
 
 
 def clone(model: ir.Model) -> ir.Model:
-    """An independent copy; weight arrays are shared, structure is not."""
+    """Return a copy of the model that shares only the arrays of weights."""
     copy = model.clone()
     recount_names(copy.graph)  # the copy grows names of its own
     return copy
 
 
 def serialized(model: ir.Model) -> bytes:
-    """The model as one ONNX protobuf, weights inside; deterministic."""
+    """Return the model as one ONNX protobuf with weights inside; the bytes are deterministic."""
     return bytes(ir.serde.serialize_model(model).SerializeToString(deterministic=True))
 
 
 def take_over(model: ir.Model, old: ir.Value, new: ir.Value, *, except_in: Iterable[ir.Node] = ()) -> None:
-    """Let everything that reads `old` read `new`, but the given nodes; a graph output keeps its name."""
+    """Let all readers of `old` except the given nodes read `new`; a graph output keeps its name."""
     kept = set(except_in)
     for use in list(old.uses()):
         if use.node not in kept:

@@ -34,7 +34,7 @@ HALF = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 
 
 def measure_page_figures(lowering: Lowering) -> GraphFigures:
-    """The figures of one graph; runs it and the original on some calls."""
+    """Measure the figures of one graph for the HTML page: run it and the original on some calls."""
     final, original = lowering.final(), lowering.original
     steps = original.steps(min(PASS_STEPS, lowering.gate.chained_steps))
     start = original.start()
@@ -56,7 +56,7 @@ def measure_page_figures(lowering: Lowering) -> GraphFigures:
 
 
 def boxes_of(model: ir.Model, records: Sequence[PrecisionRecord]) -> tuple[Box, ...]:
-    """Every input and node with what it computes in, and why."""
+    """Return a box for every input and node, with its precision and the reason for it."""
     pins = {pin.node: pin for pin in records if isinstance(pin, Pin)}
     ranges = {each.tensor: each for each in records if isinstance(each, TensorRange)}
     boxes = []
@@ -93,7 +93,7 @@ def boxes_of(model: ir.Model, records: Sequence[PrecisionRecord]) -> tuple[Box, 
 
 
 def precision_of(node: ir.Node) -> Precision:
-    """What a node computes in; with operands that are dequantised just before it, a backend computes in int8."""
+    """Return the precision of a node; with inputs dequantised by the node before, a backend computes in int8."""
     operands = [value.producer() for value in node.inputs if value is not None]
     if any(part in node.op_type.lower() for part in QUANTIZED):
         return Precision.INT8
@@ -122,10 +122,10 @@ def _type_words(value: ir.Value) -> str:
 def worst_histograms(
     exact: Lowered | None, final: Lowered, steps: Sequence[OriginalCall]
 ) -> tuple[TensorHistogram, ...]:
-    """Histograms of the tensors with the lowest ratio of signal to noise.
+    """Return histograms of the tensors with the lowest signal-to-noise ratio.
 
     Args:
-        exact: the graph before it was rounded, whose values between nodes are compared as well; None for outputs alone.
+        exact: the graph before rounding, to compare intermediate values too; None to compare outputs only.
         final: the graph that ships.
         steps: the original's calls.
     """
@@ -196,7 +196,7 @@ def _histogram(name: str, source: str, right: Array, got: Array) -> TensorHistog
 
 
 def time_original(start: Lowered, feeds: Sequence[Feed]) -> float:
-    """Median milliseconds of one call of the captured graph on one thread, once its caches are full."""
+    """Return the median milliseconds of a call of the captured graph on one thread, with full caches."""
     runner = runner_of(start, optimize=True)
     warm = 5 + max((cache.calls_to_fill for cache in start.caches), default=0)
     times_ms = []

@@ -44,7 +44,7 @@ class Pieces:
 
     @functools.cached_property
     def sha256(self) -> str:
-        """The hash of the whole file, computed once."""
+        """The SHA-256 of the whole file, computed once."""
         hasher = hashlib.sha256()
         for part in self.parts:
             hasher.update(part)
@@ -55,12 +55,12 @@ Content = bytes | Pieces
 
 
 def flat(array: npt.NDArray[Any]) -> memoryview:
-    """The bytes of an array as ONNX files hold them, little end first; a view where it is contiguous."""
+    """Return an array's bytes as in ONNX files, little-endian; a view where it is contiguous."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def sha256_of(content: Content) -> str:
-    """The digest of a file's content."""
+    """Return the SHA-256 of a file's content."""
     return content.sha256 if isinstance(content, Pieces) else hashlib.sha256(content).hexdigest()
 
 
@@ -71,7 +71,7 @@ def write_content(file: BinaryIO, content: Content) -> None:
 
 
 def write_files(folder: Path, files: Mapping[str, Content]) -> None:
-    """Write every file below a folder, and to disk; an error names the file."""
+    """Write and flush to disk all files below a folder; an error names the file."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ def write_files(folder: Path, files: Mapping[str, Content]) -> None:
 
 
 def is_written(file: BinaryIO, content: Content) -> bool:
-    """Whether a file on disk holds this content."""
+    """Whether an open file has exactly this content."""
     wanted = _chunks(content.parts if isinstance(content, Pieces) else (content,))
     return all(file.read(len(chunk)) == chunk for chunk in wanted) and not file.read(1)
 

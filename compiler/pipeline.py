@@ -57,11 +57,11 @@ class BuildOptions:
 
 
 def check(loaded: LoadedRecipe) -> tuple[ListedTarget, ...]:
-    """The targets of a recipe whose passes, targets, forms and options hold together.
+    """Check passes, targets, variants and options of a recipe, and return its targets.
 
     Raises:
-        RecipeError: a pass, a target, a form or an option does not exist or has a wrong value.
-        Refused: the recipe asks for caches or wires that are not lowered yet.
+        RecipeError: a pass, target, variant or option does not exist, or an option has a wrong value.
+        Refused: the recipe has caches or wires whose lowering is not implemented.
     """
     require_lowered_parts(loaded)
     check_passes(loaded)
@@ -69,13 +69,13 @@ def check(loaded: LoadedRecipe) -> tuple[ListedTarget, ...]:
 
 
 def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> BuildReport:
-    """Build, verify and write one bundle per target; reports are written however it ends.
+    """Build, verify and write one bundle per target; reports are written also if the build fails.
 
-    Of several targets each is built to its end: bundles that hold are put in their places, in the folder `options.out`,
-    whatever becomes of the others, and the first failure in the order of the recipe is raised at the end.
+    All targets are built even if one fails: valid bundles stay, and the first failure in the recipe's order is raised.
 
     Raises:
-        SlipwayError: by fault, with the place; nothing is left behind and a previous bundle is untouched.
+        SlipwayError: of the class that tells whose fault it is; no partial bundle remains, and a previous one is
+            unchanged.
     """
     record = BuildRecord(str(loaded.path), promises(loaded.recipe), str(options.out), progress)
     with contextlib.ExitStack() as kept:
@@ -105,7 +105,7 @@ def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> Bu
 
 
 def _figures(graphs: Sequence[Lowering], options: BuildOptions, progress: Progress) -> list[GraphFigures]:
-    """What a page shows besides the report, if there is to be a page."""
+    """Measure the figures for the HTML page, if one is requested."""
     if options.page is None:
         return []
     with progress.stage("", "page"):
@@ -113,7 +113,7 @@ def _figures(graphs: Sequence[Lowering], options: BuildOptions, progress: Progre
 
 
 def _startable(loaded: LoadedRecipe, options: BuildOptions) -> tuple[ListedTarget, ...]:
-    """The targets, where nothing stands against a build that may take long."""
+    """Return the targets after all quick checks that the build can succeed: packages, output folder, toolchain."""
     listed = check(loaded)
     if len(listed) > 1:
         check_folder(options.out)
@@ -137,7 +137,7 @@ def _build_several(
     options: BuildOptions,
     progress: Progress,
 ) -> Several:
-    """One bundle per target, from the same originals; what passes have made for one target serves the others."""
+    """Build one bundle per target from the same originals; targets share the results of passes."""
     found, beside = Several(), list[Lowering]()
     for each in listed:
         one = dataclasses.replace(options, out=options.out / each.label)
@@ -167,16 +167,16 @@ def _build(
     record: BuildRecord,
     beside: "list[Lowering] | None" = None,
 ) -> Sequence[Lowering]:
-    """The graphs of the bundle that was built; none where the target emits nothing.
+    """Build the graphs of one target's bundle and return them; empty where the target emits nothing.
 
     Args:
         loaded: the recipe, with this target alone where it has several.
-        originals: of its graphs.
-        target: what the graphs are lowered to.
-        options: how to build.
+        originals: the originals of its graphs.
+        target: the target to lower to.
+        options: options of the build.
         progress: shows the stages.
-        record: takes in what is found.
-        beside: the same graphs on their way to other targets, and then these, too.
+        record: collects the findings.
+        beside: lowerings of the same graphs for other targets; these are appended.
     """
     failures = failure_folder(options.out)
     graphs = {original.name: Lowering(original, target, failures) for original in originals}
@@ -203,7 +203,7 @@ def _assemble(
     graphs: Mapping[str, Lowering],
     record: BuildRecord,
 ) -> None:
-    """Lowered graphs to the bundle in its place: made and held to every gate, or as an earlier build has left it."""
+    """Write the bundle: emit it from lowered graphs and run all gates, or restore it from an earlier build."""
     kept = _kept(loaded, options.cache, graphs)
     with staged(options.out, check_bundle_or_nothing) as folder, TemporaryDirectory(prefix=SCRATCH) as scratch:
         bundle = Assembly(loaded, folder, Path(scratch) / "engines", graphs, progress, record)

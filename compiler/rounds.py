@@ -30,8 +30,8 @@ def until_settled(change: Callable[[], int], most: int = MOST_ROUNDS) -> Rounds:
     """Repeat a rewrite until it changes nothing, at most `most` times.
 
     Args:
-        change: one round; how many places it changed. What it leaves behind is right after every round.
-        most: rounds.
+        change: runs one round and returns its number of changes; the graph is correct after every round.
+        most: greatest number of rounds.
     """
     count = 0
     for _ in range(most):

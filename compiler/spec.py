@@ -12,10 +12,10 @@ from compiler.stages import Lowered
 
 
 def check_between_passes(lowered: Lowered) -> None:
-    """After every pass: well-formed, every output of the caller there, states present with matching types.
+    """Check a graph after a pass: well-formed, all outputs of the caller present, states present with equal types.
 
     Raises:
-        InternalError: a pass left an illegal graph behind.
+        InternalError: the graph is invalid, which is a bug of the pass.
     """
     model = lowered.model
     try:
@@ -37,10 +37,10 @@ def check_between_passes(lowered: Lowered) -> None:
 
 
 def check_static(model: ir.Model, graph: str) -> None:
-    """Before a static target: every dimension of every value is a number, and no op makes one at run time.
+    """Require for a static target that the size of every value is a number, not symbolic and not computed at run time.
 
     Raises:
-        Refused: names the first value with a symbolic or unknown dimension.
+        Refused: a dimension is symbolic or unknown; the message names the first such value.
     """
     for value in model.graph.inputs:
         _require_static(value, None, graph)
@@ -74,9 +74,9 @@ def _require_static(value: ir.Value, node: ir.Node | None, graph: str) -> None:
 
 
 def _sizing_inputs(node: ir.Node) -> list[str]:
-    """The inputs of the graph whose values decide how many entries a node gives, where the sizes of all are numbers.
+    """Return the inputs of the graph whose contents determine the number of elements of a node's outputs.
 
-    Most operators that give a number of entries by values read that number behind what they take the entries from.
+    Most operators whose output size depends on contents read the size after their first input.
     """
     return _inputs_behind(node.inputs[1:]) or _inputs_behind(node.inputs)
 

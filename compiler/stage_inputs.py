@@ -211,18 +211,18 @@ class BundleInputs:
 
 
 def key_of(inputs: Any) -> str:
-    """The key of a stage: a hash over the kind of its record and every field of it."""
+    """Return the cache key of a stage: a hash over the class and all fields of its inputs."""
     return stage_key(type(inputs).__name__, json.dumps(_plain(inputs), allow_nan=False))
 
 
 def surroundings_of(loaded: LoadedRecipe) -> Surroundings:
-    """Looked up anew for every build."""
+    """Return the surroundings of a build: code, tools, packages, machine and folder; computed for every build."""
     folder = portable(str(loaded.path.absolute().parent))
     return Surroundings(code_digest(), tuple(sorted(tool_versions().items())), installed_packages(), _machine(), folder)
 
 
 def for_capture(spec: Graph) -> Graph:
-    """The part of a graph's recipe that capture reads: not the size of a long window, names of inputs, or passes."""
+    """Return what capture reads of a graph's recipe: without long windows, names of inputs and passes."""
     axes = {
         name: axis.model_copy(
             update={
@@ -240,15 +240,15 @@ def for_capture(spec: Graph) -> Graph:
 
 
 def for_data(spec: Graph) -> Graph:
-    """The part of a graph's recipe that feeds must fit: inputs and axes."""
+    """Return what data generators read of a graph's recipe: inputs and axes."""
     fed = spec.without_constants
     return for_capture(fed).model_copy(update={"source": Source.model_construct(), "first_call": None, "outputs": ()})
 
 
 def for_lowering(spec: Graph) -> Graph:
-    """The part of a graph's recipe that passes read: not the sizes to build for, nor the later passes.
+    """Return what passes read of a graph's recipe: without the buckets and the passes.
 
-    States that lie along a padded axis have as many slots as its largest bucket.
+    The largest bucket of a padded axis with states is kept: it is their number of slots.
     """
     axes = {
         name: axis.model_copy(update={"buckets": axis.buckets and (axis.buckets[-1:] if name in spec.held else (1,))})
@@ -259,12 +259,12 @@ def for_lowering(spec: Graph) -> Graph:
 
 
 def task_for_lowering(gate: TaskGate | None) -> TaskGate | None:
-    """What passes measure a task with; not how much it may lose."""
+    """Return what passes read of the task gate: the metric without its limits."""
     return None if gate is None else gate.model_copy(update={"max_increase": 0.0, "identical": False, "graph": None})
 
 
 def _machine() -> tuple[str, ...]:
-    """The processor with its abilities, and the variables by which libraries choose kernels."""
+    """Return the processor with its features, and the variables that make libraries choose kernels."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -275,7 +275,7 @@ def _machine() -> tuple[str, ...]:
 
 
 def _plain(value: Any) -> Any:
-    """A record as JSON; the order of entries counts, as that of inputs does."""
+    """Return a record as JSON data; mappings become lists of pairs, since their order counts."""
     if isinstance(value, pydantic.BaseModel):
         return {name: _plain(child) for name, child in value}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -62,20 +62,20 @@ class RowPlace:
     axis: int | None
 
     def axis_of(self, axis: int) -> int:
-        """The graph's number of an axis behind the batch, as callers number it."""
+        """Return the graph's axis for a caller's axis; callers have the batch in front."""
         return axis - 1 if self.axis is None or axis - 1 < self.axis else axis
 
     def dims(self, dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
-        """The graph's shape of the tensor as callers see it."""
+        """Return the shape seen by callers for a shape of the graph's tensor."""
         rows = 1 if self.axis is None or not dims else dims[self.axis]
         return (rows, *(size for axis, size in enumerate(dims) if axis != self.axis))
 
     def to_graph(self, array: Array) -> Array:
-        """A caller's array [1, ...] as the graph takes it."""
+        """Return a caller's array [1, ...] with the axes of the graph's tensor."""
         return array.reshape(array.shape[1:]) if self.axis is None else np.moveaxis(array, 0, self.axis)
 
     def to_caller(self, array: Array) -> Array:
-        """What the graph gives, with the batch in front."""
+        """Return an array of the graph with the axes of the caller: batch in front."""
         return array[np.newaxis] if self.axis is None else np.moveaxis(array, self.axis, 0)
 
 
@@ -107,15 +107,15 @@ class PaddedAxis:
 
     @property
     def masks(self) -> dict[str, int]:
-        """What masks hold at valid places, by the name of the input."""
+        """The value of each mask at valid positions, by input name: 1 for masks, 0 for padding masks."""
         return dict.fromkeys(self.mask_inputs, 1) | dict.fromkeys(self.pad_mask_inputs, 0)
 
 
 def require_lowered(cache: CacheAxis) -> None:
-    """Refuse, by its name, a kind of cache that no pass lowers yet.
+    """Refuse caches whose kind no pass lowers.
 
     Raises:
-        Refused: a state along it is not replaced as a whole.
+        Refused: the states along the axis are of a kind that is not lowered; the message names it.
     """
     if not cache.kind.is_given_whole:
         raise Refused(f"{cache.kind.name} are not lowered yet", cure=CACHE_CURE, place=Place(axis=cache.axis))
@@ -133,7 +133,7 @@ class StateMap(abc.ABC):
 
     @property
     def packed(self) -> Mapping[str, tuple[str, ...]]:
-        """What is held by each state that several have become, in order."""
+        """The states packed into each packed state, in order, by its name."""
         return {}
 
 
@@ -142,13 +142,13 @@ class Calibration(Protocol):
 
     @property
     def streams(self) -> Sequence[Sequence[Feed]]:
-        """Calibration streams of feeds, one row each; whoever runs them carries the caches, which begin empty."""
+        """Calibration streams of feeds, one row each; the caller carries the caches, which are empty at first."""
         ...
 
     def task_distance(self, lowered: "Lowered") -> float | None:
-        """The task metric of a graph's results, taking the original's for the truth.
+        """Return the task metric of a graph's results measured against those of the original.
 
-        On the development data where the recipe has them, else on the calibration data. None where it has no task gate.
+        Measured on the development data of the recipe, else on its calibration data; None without a task gate.
         """
         ...
 
@@ -192,25 +192,25 @@ class Lowered:
 
     @property
     def has_utterances(self) -> bool:
-        """Whether rows are whole utterances with lengths of their own; chunks of a stream may have such, too."""
+        """Whether rows are whole utterances with lengths of their own: axes are padded and there are no states."""
         return bool(self.padded_axes) and not self.states
 
     @property
     def parts(self) -> dict[str, tuple[str, ...]]:
-        """What packed states hold."""
+        """The names of the states in each packed state."""
         return {name: members for each in self.state_maps for name, members in each.packed.items()}
 
     @property
     def models(self) -> tuple[ir.Model, ...]:
-        """The graph and, until it is merged, that of the first call."""
+        """The graph, and that of the first call until it is merged."""
         return (self.model,) if self.first_call is None else (self.model, self.first_call)
 
     def cache_of(self, state: State) -> CacheAxis | None:
-        """The cache axis that a state lies along; None for one of fixed meaning, or of an axis left as is."""
+        """Return the cache axis of a state; None for a state of fixed meaning, or along an axis that is left as is."""
         return next((cache for cache in self.caches if cache.axis == state.cache), None)
 
     def kind_of(self, state: State) -> StateKind:
-        """What a state is to whoever runs the graph."""
+        """Return the kind of a state for those who run the graph."""
         cache = self.cache_of(state)
         return FIXED if cache is None else cache.kind
 
@@ -267,16 +267,16 @@ class Pass(Protocol):
     expensive: ClassVar[bool]
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Rewrite the graph in place and say what happened.
+        """Rewrite the graph in place and return what was done.
 
         Raises:
-            Refused: the pass cannot keep the meaning of the graph.
+            Refused: the pass cannot preserve the graph's results.
         """
         ...
 
 
 def newest(array: Array, axis: int, frames: int) -> Array:
-    """The last `frames` entries along an axis (fewer when there are fewer)."""
+    """Return the last `frames` entries along an axis, fewer if the array has fewer."""
     start = max(array.shape[axis] - frames, 0)
     index = [slice(None)] * array.ndim
     index[axis] = slice(start, None)
@@ -284,7 +284,7 @@ def newest(array: Array, axis: int, frames: int) -> Array:
 
 
 def right_aligned(array: Array, axis: int, frames: int) -> Array:
-    """The newest `frames` entries along an axis, with zeros in front where there are fewer."""
+    """Return the last `frames` entries along an axis, with zeros in front if the array has fewer."""
     kept = newest(array, axis, frames)
     padding = [(0, 0)] * array.ndim
     padding[axis] = (frames - kept.shape[axis], 0)

@@ -30,14 +30,14 @@ class Difference:
 
 
 def compare_bundles(first: Path, second: Path) -> tuple[Difference, ...]:
-    """Compare everything two bundles say about themselves.
+    """Compare all metadata of two bundles.
 
     Args:
         first: a bundle directory or `.tar` file.
         second: the other one.
 
     Raises:
-        RuntimeLiteError: one of them cannot be read or is refused.
+        RuntimeLiteError: a bundle cannot be read or is refused.
     """
     with read_bundle(first) as one, read_bundle(second) as other:
         left, right = dict(_values(one)), dict(_values(other))
@@ -49,12 +49,12 @@ def compare_bundles(first: Path, second: Path) -> tuple[Difference, ...]:
 
 
 def is_measured(difference: Difference) -> bool:
-    """Whether it is one of measured times, which no two builds have in common."""
+    """Whether a difference is one of measured times, which vary between builds."""
     return difference.where.startswith(("costs: ", "manifest: files.costs.json."))
 
 
 def difference_table(differences: tuple[Difference, ...], first: Path, second: Path) -> Table:
-    """The differences as a table for people."""
+    """Return the differences as a table for the terminal."""
     table = Table(box=None, pad_edge=False)
     for title in ("", str(first), str(second)):
         table.add_column(escape(title), overflow="fold")
@@ -74,7 +74,7 @@ def _values(bundle: Bundle) -> Iterator[tuple[str, str]]:
 
 
 def _flat(part: str, value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
-    """Leaves of nested mappings and lists as `part: key.key` and text."""
+    """Yield the leaves of nested mappings and lists, as `part: key.key` and text."""
     if isinstance(value, dict) and value:
         for key, child in value.items():
             yield from _flat(part, child, (*keys, str(key)))
@@ -87,7 +87,7 @@ def _flat(part: str, value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[s
 
 
 def _label(entry: Any, index: int) -> str:
-    """What a list entry is called: its name where it has one, so that an inserted entry does not shift all others."""
+    """Return the label of a list entry: its name where it has one, so that an insertion does not shift the others."""
     named = [
         str(entry[key])
         for key in ("graph", "name", "stage", "tensor", "sizes")

@@ -33,7 +33,9 @@ class EngineStandIns:
         return EngineStandIn(bundle, name, self.open_artifact, self.recorded.setdefault(name, {}))
 
     def feeds(self, tolerances: Mapping[str, float]) -> dict[str, bytes]:
-        """What was recorded of each graph, as a file: `<bucket>/feed/<input>`, `<bucket>/output/<output>`, `tolerance`.
+        """Return the recorded calls of each graph as a file.
+
+        Its arrays are `<bucket>/feed/<input>`, `<bucket>/output/<output>` and `tolerance`.
 
         Args:
             tolerances: largest accepted error by graph, relative to values above 1.

@@ -37,7 +37,7 @@ SCRATCH = "slipway-engines-"
 
 
 def unfinished(manifest: Manifest) -> dict[str, str]:
-    """Why the engine of a graph is not built, by graph."""
+    """Return, by graph, why its engine is not built."""
     return {
         name: str(graph.engine.reason)
         for name, graph in manifest.graphs.items()
@@ -61,11 +61,11 @@ class Finished:
 
 
 def finish_bundle(path: Path, caches: Path) -> Finished:
-    """Build the engines of a bundle, verify and time them on this machine, and put the finished bundle in its place.
+    """Build the engines of a bundle, verify and time them on this machine, and replace the bundle by the finished one.
 
     Args:
         path: a bundle directory with engines that are not built.
-        caches: folder of what makes the next run of the vendor's compiler faster.
+        caches: folder of caches for the next run of the vendor's compiler.
 
     Raises:
         BadInput: the bundle is a `.tar` file, of an older schema, or of a target that is not known here; the bundle is
@@ -97,10 +97,10 @@ def finish_bundle(path: Path, caches: Path) -> Finished:
 
 
 def require_toolchain(target: Target, where: str) -> None:
-    """Refuse on a machine that has no device or no builder.
+    """Refuse a machine that has no device or no builder.
 
     Raises:
-        ToolchainAbsent: says what is missing.
+        ToolchainAbsent: a part is missing; the message names it.
     """
     lacking = missing(target.parts())
     if lacking is not None:
@@ -111,16 +111,16 @@ def require_toolchain(target: Target, where: str) -> None:
 
 
 def build_engines(target: Target, folder: Path, engines: Path, caches: Path) -> Finished:
-    """Build and enter the engines of a bundle in place, then verify them, and time them where a time means anything.
+    """Build the engines of a bundle in place, then verify them, and time them where a time is meaningful.
 
-    Layers that the compiler describes are held against the graphs first. Where the machine that builds engines cannot
-    run them, they are neither verified nor timed.
+    Layers that the compiler describes are checked against the graphs first. Where the machine that builds engines
+    cannot run them, they are neither verified nor timed.
 
     Args:
-        target: whose compiler is here.
-        folder: of the bundle.
-        engines: a folder for engines, with those that a trial has made already; it need not be there yet.
-        caches: folder of what makes the next run of the vendor's compiler faster.
+        target: target whose compiler is installed.
+        folder: folder of the bundle.
+        engines: a folder for engines, with those that a trial has built; it need not exist.
+        caches: folder of caches for the next run of the vendor's compiler.
 
     Raises:
         Refused: the builder refuses a graph.
@@ -152,7 +152,7 @@ def build_engines(target: Target, folder: Path, engines: Path, caches: Path) -> 
 
 
 def _layer_findings(folder: Path, engines: Mapping[str, Compiled]) -> Iterator[Finding]:
-    """What the gate on layers finds in engines that are described.
+    """Yield the findings of the layer gate for engines with a description.
 
     Raises:
         GateFailed: a node computes in another type than planned.

@@ -23,7 +23,7 @@ FOLDER, FOUND = "bundle", "findings.json"
 
 
 def checkpoint_hashes(files: Sequence[Path]) -> dict[str, str]:
-    """SHA-256 of every file that a graph comes from, by its name, or by its path where two have one name."""
+    """Return SHA-256 of every file that a graph comes from, by its name, or by its path where two have one name."""
     ordered = sorted(set(files))
     names = [file.name for file in ordered]
     shown = [file.name if names.count(file.name) == 1 else shown_path(file) for file in ordered]
@@ -37,14 +37,14 @@ def bundle_inputs(
     checkpoints: Mapping[str, str],
     target: Target,
 ) -> BundleInputs:
-    """All that a bundle is made from.
+    """Return everything that a bundle depends on.
 
     Args:
         loaded: the recipe.
-        surroundings: of the build.
+        surroundings: surroundings of the build.
         graphs: key of each graph's artefacts.
-        checkpoints: of `checkpoint_hashes`.
-        target: whose toolchain, where it is here, runs what ships.
+        checkpoints: result of `checkpoint_hashes`.
+        target: target, whose toolchain runs the artefacts where it is installed.
     """
     recipe, places = loaded.recipe, loaded.places
     files = locate_files(places, recipe.data.verification.files, "data", "verification")
@@ -64,7 +64,7 @@ def bundle_inputs(
 
 
 def code_of_gates(loaded: LoadedRecipe) -> Code:
-    """Callables that the gates run, and whether the recipe names the files that they read."""
+    """Return the callables that the gates run, with whether the recipe names the files that they read."""
     task = loaded.recipe.gates.task
     names = () if task is None else (task.recordings, task.decode, task.metric)
     code = {name: task is not None and bool(task.files) for name in names}
@@ -94,7 +94,7 @@ class KeptBundle:
         self.entry = results.find(self.key)
 
     def recall(self, folder: Path) -> Found:
-        """Write the bundle of an earlier build below a folder, byte for byte."""
+        """Write the bundle of an earlier build into a folder, byte for byte, and return its findings."""
         assert self.entry is not None
         copy_files(self.entry / FOLDER, folder)
         found = json.loads((self.entry / FOUND).read_text())
@@ -103,10 +103,10 @@ class KeptBundle:
         )
 
     def keep(self, folder: Path, found: Found) -> str:
-        """Keep what lies below a folder.
+        """Keep the content of a folder.
 
         Returns:
-            As `StageResults.keep`.
+            The result of `StageResults.keep`.
         """
         files = {
             f"{FOLDER}/{path.relative_to(folder).as_posix()}": path for path in folder.rglob("*") if path.is_file()

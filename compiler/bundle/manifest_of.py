@@ -61,7 +61,7 @@ class GraphParts:
     proofs: Mapping[str, Content] = dataclasses.field(default_factory=dict)
 
     def with_feeds(self, name: str, content: bytes) -> "GraphParts":
-        """The same with recorded feeds beside the plan of its engine, which is tried on them where the device is."""
+        """Return the parts with recorded feeds beside the engine's plan, on which the engine is verified later."""
         assert self.built.engine is not None
         file = f"{PurePosixPath(self.built.engine.plan).parent}/{name}.feeds.npz"
         built = dataclasses.replace(self.built, files={**self.built.files, file: content})
@@ -69,7 +69,7 @@ class GraphParts:
 
 
 def graph_record(name: str, graph: GraphParts) -> Graph:
-    """The manifest's record of one graph."""
+    """Return the manifest's record of one graph."""
     lowered = graph.lowered
     states = {state.input: state for state in lowered.states}
     roles = {state.input: "state" for state in lowered.states} | {state.output: "state" for state in lowered.states}
@@ -126,7 +126,7 @@ def graph_record(name: str, graph: GraphParts) -> Graph:
 
 
 def _initial(initial: Initial, dtype: str) -> Initial:
-    """What a state starts with, as its own type writes it."""
+    """Return a state's initial value in its own type."""
     return initial_of_array(array_of_initial(initial, dtype))
 
 
@@ -136,7 +136,7 @@ def _tensor(value: Any, roles: Mapping[str, str]) -> Tensor:
 
 
 def _as_fed(output: Tensor, given: Tensor) -> Tensor:
-    """A state that leaves a call has the sizes with which it goes into the next, where a formula gives them there."""
+    """Return a state's output with the fixed sizes of its input in place of formulas."""
     pairs = zip(output.shape, given.shape, strict=False)
     shape = tuple(
         size if isinstance(own, str) and not own.isidentifier() and isinstance(size, int) else own
@@ -153,10 +153,10 @@ def bundle_files(
     tools: Mapping[str, str],
     together: bytes | None,
 ) -> dict[str, Content]:
-    """Every file of the bundle that is hashed, and the manifest; equal inputs give equal bytes.
+    """Return every file of the bundle that is hashed, and the manifest; equal inputs give equal bytes.
 
     Raises:
-        Refused: a wire leads from an output to an input that cannot take it.
+        Refused: a wire leads from an output to an input that does not fit.
     """
     files: dict[str, Content] = {"recipe.yaml": loaded.text.encode(), RECEIPTS: content_of_receipts(receipts)}
     if together is not None:
@@ -197,7 +197,7 @@ def _latency(spec: GraphSpec) -> Latency | None:
 
 
 def _wired(loaded: LoadedRecipe, manifest: Manifest) -> Manifest:
-    """A manifest with the recipe's wires, each held to what its graphs have become."""
+    """Return a manifest with the recipe's wires, each checked against the final graphs."""
     for number, wire in enumerate(loaded.recipe.wiring):
         added = Wire(wire.from_graph, wire.output, wire.to_graph, wire.input)
         manifest = dataclasses.replace(manifest, wiring=(*manifest.wiring, added))

@@ -73,7 +73,7 @@ class Derivation:
 
 
 def proof_of(stage: str, before: Lowered, outcome: Outcome) -> Proof | None:
-    """What a pass has proved, or None; the graph before has its shapes inferred."""
+    """Return what a pass has proved, or None; infers shapes in the graph before."""
     if not outcome.records:
         return None
     graphs.infer_shapes(before.model)
@@ -96,13 +96,13 @@ def _plain(lowered: Lowered) -> dict[str, Any]:
 def proof_files(
     graph: str, proofs: Sequence[Proof], built: Built, derivation: Derivation | None = None, *, lossy: bool
 ) -> tuple[bytes, dict[str, Content]]:
-    """The certificate of a graph, and the files it names.
+    """Return the certificate of a graph, and the files that it names.
 
     Args:
         graph: name in the recipe.
-        proofs: in the order of the passes.
+        proofs: proofs in the order of the passes.
         built: the artefacts that ship.
-        derivation: of the graph, where its steps are derived.
+        derivation: derivation of the graph, where its steps are derived.
         lossy: whether a pass has rounded since.
     """
     weights = _ProofWeights(graph, _shipped(built), lossy=lossy)
@@ -133,9 +133,10 @@ def _named(
     *,
     speaks_of_both: bool,
 ) -> dict[str, dict[str, str]]:
-    """Write graphs as files; how a certificate names each, by the last part of its name.
+    """Write graphs as files; return how a certificate names each, by the last part of its name.
 
-    What one side alone has is left out only where nothing is said of both: the other side would be drawn apart from it.
+    Weights of one side alone are left out only where no record compares both: else the other side would draw them
+    differently.
     """
     named, contents = {}, [_contents(model) for model in models.values()]
     may_go = frozenset.intersection(*contents) if speaks_of_both else frozenset.union(*contents)
@@ -147,13 +148,13 @@ def _named(
 
 
 def _contents(model: Structure) -> frozenset[str]:
-    """The weights of a graph, by their hashes."""
+    """Return the hashes of the weights of a graph."""
     inside = (tensor for tensor in model.proto.graph.initializer if not tensor.external_data)
     return frozenset(model.weights) | {hashlib.sha256(tensor.raw_data).hexdigest() for tensor in inside}
 
 
 def _shipped(built: Built) -> dict[str, tuple[str, int]]:
-    """Where every external tensor of the artefacts lies, by its hash."""
+    """Return the location of every external tensor of the artefacts, by its hash."""
     found: dict[str, tuple[str, int]] = {}
     for emitted in built.artifacts:
         weights = built.files[emitted.files[0]]
@@ -172,7 +173,7 @@ class _ProofWeights:
         self.end = 0
 
     def externalise(self, model: Structure, may_go: frozenset[str]) -> bytes:
-        """Serialise a graph with its large initializers elsewhere, or left out where they may go."""
+        """Serialize a graph with its large initializers elsewhere, or left out where allowed."""
 
         def place(digest: str, array: np.ndarray[Any, Any], tensor: onnx.TensorProto) -> dict[str, str]:
             goes = self.lossy and array.nbytes > LEFT_OUT_BYTES and digest in may_go
@@ -193,7 +194,7 @@ class _ProofWeights:
 
 
 def drawn(tensor: onnx.TensorProto, low: float, high: float) -> np.ndarray[Any, Any]:
-    """Numbers in the place of a weight that was left out, equal ones for equal weights; both bounds are among them."""
+    """Return random numbers for a weight that was left out, equal for equal weights and including both bounds."""
     dtype = ir.DataType(tensor.data_type).numpy()
     seed = zlib.crc32(repr((low, high, tuple(tensor.dims))).encode())
     array = np.random.default_rng(seed).uniform(low, high, tuple(tensor.dims)).astype(dtype)

@@ -21,10 +21,10 @@ GRAPHS, WHOLE = "parity", "bundle"
 
 
 def content_of_receipts(receipts: Mapping[str, Any]) -> bytes:
-    """The content of the file of receipts.
+    """Return the content of the file of receipts.
 
     Args:
-        receipts: of a graph under its name, of the whole under an empty one.
+        receipts: receipts by graph, and of the bundle under an empty name.
     """
     whole = receipts.get("")
     graphs = {name: kept for name, kept in receipts.items() if name}
@@ -32,13 +32,13 @@ def content_of_receipts(receipts: Mapping[str, Any]) -> bytes:
 
 
 def receipts_in(folder: Path) -> dict[str, Any]:
-    """What a bundle keeps, as gates take it down."""
+    """Return a bundle's receipts in the form in which gates return them."""
     kept = json.loads((folder / RECEIPTS).read_text())
     return {**kept[GRAPHS], "": kept.get(WHOLE, {})}
 
 
 def enter_receipts(folder: Path, receipts: Mapping[str, Any]) -> None:
-    """Let a bundle that is written keep what gates have measured since; as it is where they have measured nothing."""
+    """Write later measurements of gates into a written bundle; unchanged where there are none."""
     content = content_of_receipts(receipts)
     if (folder / RECEIPTS).read_bytes() == content:
         return

@@ -8,13 +8,13 @@ from runtime_lite.format.reader import Bundle
 
 
 def recipe_of(bundle: Bundle) -> Any:
-    """The values of a bundle's recipe, defaults filled in; names that its version had are those of this version.
+    """Return the values of a bundle's recipe with defaults, under this version's names.
 
     Args:
-        bundle: opened for reading.
+        bundle: a bundle opened for reading.
 
     Raises:
-        RecipeError: the file is not plain YAML, or has a key under its old and its new name.
+        RecipeError: the file is not plain YAML, or has a key under both its old and its new name.
     """
     written = read_document(bundle.read_file(bundle.manifest.recipe), f"{bundle.path}: {bundle.manifest.recipe}")
     return with_new_names(written, lambda notice: None).plain()

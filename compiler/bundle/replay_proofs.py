@@ -56,10 +56,10 @@ UNSEEN = "not checkable here: that the graph before the proof is the original mo
 
 
 def verify_proofs(bundle: Bundle) -> Iterator[str]:
-    """Replay everything that a bundle claims to be proved; one line per graph of what was shown and what was not.
+    """Replay every proof of a bundle; yield one line per graph on what was and was not shown.
 
     Raises:
-        BundleRefused: a certificate does not hold, is of another graph, or proves less than the manifest says.
+        BundleRefused: a certificate does not hold, belongs to another graph, or proves less than the manifest claims.
     """
     version = bundle.manifest.schema_version
     if version != SCHEMA_VERSION:
@@ -123,7 +123,7 @@ def _verify(bundle: Bundle, where: str, name: str, graph: Graph) -> str:
 
 
 def _replay_once(bundle: Bundle, where: str, name: str, records: Sequence[Mapping[str, Any]]) -> None:
-    """Replay what is computed in the first call of a stream alone, of every pass that says so in the recipe."""
+    """Replay the proofs of values computed once per stream, one for each such pass in the recipe."""
     told = [record for record in records if record.get("kind") == KIND]
     listed = [each for each in _passes(bundle, name) if each.name == HoistInvariants.name]
     _require(where, f"{len(listed)} proofs of what is computed once", len(told) == len(listed), str(len(told)))
@@ -139,7 +139,7 @@ def _replay_once(bundle: Bundle, where: str, name: str, records: Sequence[Mappin
 
 
 def _passes(bundle: Bundle, name: str) -> list[Pass]:
-    """The passes of a graph, as the recipe in the bundle lists them."""
+    """Return the passes of a graph, as the recipe in the bundle lists them."""
     recipe = recipe_of(bundle)
     given = [each if isinstance(each, dict) else {each: {}} for each in recipe["graphs"][name]["passes"]]
     preferred = target_of(bundle).pass_options
@@ -148,7 +148,7 @@ def _passes(bundle: Bundle, name: str) -> list[Pass]:
 
 
 def _replay_derivation(bundle: Bundle, where: str, name: str, told: Mapping[str, Any] | None) -> str:
-    """Replay why a graph may be called chunk by chunk; in words, or nothing where its steps are not derived."""
+    """Replay the derivation of steps; return a report text, empty where steps are not derived."""
     recipe = recipe_of(bundle)
     is_derived = recipe["graphs"][name].get("derive_steps") is not None
     _require(where, "a derivation where the recipe derives steps, and there alone", is_derived == (told is not None),
@@ -172,7 +172,7 @@ def _require(where: str, expected: str, holds: bool, got: str) -> None:
 
 
 def _claims(graph: Graph) -> dict[str, Any]:
-    """What a manifest allows that needs a proof."""
+    """Return a manifest's claims that need a proof."""
     padded = {n: axis for n, axis in graph.axes.items() if axis.length_input is not None}
     return {
         "axis of independent rows": graph.batch_axis if graph.rows_independent else None,
@@ -184,7 +184,7 @@ def _claims(graph: Graph) -> dict[str, Any]:
 
 
 def _claims_of(proofs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What certificates prove, in the words of `_claims`: rows by the last of them, lengths by those of padding."""
+    """Return what certificates prove, in the form of `_claims`: rows by the last, lengths by those of padding."""
     batch = {proof["batch"] for proof in proofs}
     sides = {axis: side for proof in proofs for axis, side in proof["sides"].items()}
     lengths = {axis: given for proof in proofs for axis, given in proof["length_inputs"].items()}
@@ -212,7 +212,7 @@ def _claims_of(proofs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _counted(lowered: Mapping[str, Any], cache: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The states along a cache, with how the runtime counts their frames, as a certificate names them."""
+    """Return the states along a cache with the runtime's counting of their frames, in a certificate's form."""
     adds = str(cache["step"]) if cache["added"] is None else cache["added"]
     counts = {"cache": cache["axis"], "slots": cache["slots"], "adds": adds}
     along = [each for each in lowered["states"] if each["cache"] == cache["axis"]]
@@ -220,7 +220,7 @@ def _counted(lowered: Mapping[str, Any], cache: Mapping[str, Any]) -> list[dict[
 
 
 def _load(bundle: Bundle, where: str, named: Mapping[str, str]) -> Structure:
-    """A graph of a proof, its weights in memory."""
+    """Return a graph of a proof, with its weights in memory."""
     entry = bundle.manifest.files.get(named["file"])
     if entry is None or entry.sha256 != named["sha256"]:
         refuse(where, f"the graph with SHA-256 {show(named['sha256'])}", f"another {show(named['file'])}", REBUILD)
@@ -257,7 +257,7 @@ def _load(bundle: Bundle, where: str, named: Mapping[str, str]) -> Structure:
 
 
 def _check_signature(where: str, graph: Graph, model: onnx.ModelProto) -> None:
-    """The graph that was proved has the manifest's inputs and outputs of role data, shape by shape."""
+    """Require that the proved graph has the manifest's inputs and outputs of role data, with equal shapes."""
     shapes = {
         value.name: [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim]
         for value in [*model.graph.input, *model.graph.output]
@@ -279,7 +279,7 @@ def _check_signature(where: str, graph: Graph, model: onnx.ModelProto) -> None:
 def _build_again(
     bundle: Bundle, where: str, name: str, graph: Graph, proofs: Sequence[Mapping[str, Any]], model: Structure
 ) -> str:
-    """Run what came after the last proof again, and compare every graph file with what comes out."""
+    """Repeat the passes after the last proof, and compare every graph file with the result."""
     passes = _passes(bundle, name)
     names = [each.name for each in passes]
     first, last = (max(at for at, each in enumerate(names) if each == proofs[end]["pass"]) for end in (0, -1))
@@ -314,14 +314,14 @@ def _build_again(
 
 
 def _shared_weights(graph: Graph, shipped: Mapping[str, bytes]) -> WeightsFile:
-    """The weights that a graph has in common with others, as they ship: none that follows from its proof is added."""
+    """Return the weights file that a graph shares with others, as it ships; only shipped weights are found in it."""
     [path] = {path for artifact in graph.artifacts for path in artifact.files}
     content = [shipped[artifact.file] for artifact in graph.artifacts]
     return WeightsFile.read_by(PurePosixPath(path).name, shipped[path], content)
 
 
 def _left_out(bundle: Bundle, file: str) -> Iterator[str]:
-    """The weights that do not ship with a graph of a proof."""
+    """Yield the names of the weights that are left out of a proof's graph."""
     model = onnx.load_model_from_string(bundle.read_file(file))
     for tensor in model.graph.initializer:
         if any(entry.value == LEFT_OUT for entry in tensor.external_data):
@@ -329,7 +329,7 @@ def _left_out(bundle: Bundle, file: str) -> Iterator[str]:
 
 
 def _lowered(name: str, known: Mapping[str, Any], model: Structure) -> Lowered:
-    """The graph after a proof, ready for the passes that follow."""
+    """Return the graph after a proof, ready for the passes that follow."""
     fields = {field.name for field in dataclasses.fields(Lowered)}
     rest = {key: known[key] for key in ("batch_axis", "is_padded", "rows_independent") if key in fields}
     return Lowered(

@@ -19,7 +19,7 @@ from compiler.targets.base import Built
 
 
 def built_without_lines(built: Built) -> Built:
-    """Artefacts whose files name no line; the graphs in memory, by which failures are explained, keep theirs."""
+    """Return artefacts without source lines in their files; the graphs in memory keep theirs for messages."""
     graphs = {artifact.file for artifact in built.artifacts}
     files: dict[str, Content] = {name: content for name, content in built.files.items() if name not in graphs}
     for name in graphs:
@@ -29,20 +29,20 @@ def built_without_lines(built: Built) -> Built:
 
 
 def proof_without_lines(proof: Proof) -> Proof:
-    """A proof whose graphs and records name no line."""
+    """Return a proof without source lines in its graphs and records."""
     records = tuple(map(_record_without_lines, proof.records))
     before, after = map(_structure_without_lines, (proof.before, proof.after))
     return dataclasses.replace(proof, records=records, before=before, after=after)
 
 
 def derivation_without_lines(derivation: Derivation) -> Derivation:
-    """A derivation whose graphs name no line; its certificate names none anyway."""
+    """Return a derivation without source lines in its graphs; its certificate has none."""
     whole, steps = map(_structure_without_lines, (derivation.whole, derivation.steps))
     return dataclasses.replace(derivation, whole=whole, steps=steps)
 
 
 def _record_without_lines(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A certificate; of each node it has a record."""
+    """Return a certificate without source lines in its records of nodes."""
     steps = record.get("records")
     return dict(record) if steps is None else {**record, "records": [{**step, "source": ""} for step in steps]}
 
@@ -54,7 +54,7 @@ def _structure_without_lines(structure: Structure) -> Structure:
 
 
 def _without_lines(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """The same model, changed."""
+    """Return the same model, with source lines removed in place."""
     _strip(proto.graph.node)
     for function in proto.functions:
         _strip(function.node)

@@ -25,10 +25,10 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2
 
 
 def check_replaceable(out: Path) -> None:
-    """Refuse to write over something that is not a bundle.
+    """Refuse to write over anything that is not a bundle.
 
     Raises:
-        RecipeError: `out` is a file, a folder with other content than a bundle's, or lies where nothing can be written.
+        RecipeError: `out` is a file, a folder with other content than a bundle's, or its parent cannot be written to.
     """
     parent = out.absolute().parent
     try:
@@ -48,7 +48,7 @@ def check_bundle_or_nothing(out: Path) -> None:
 
     Raises:
         RecipeError: `out` is a file, or a folder with other content than a bundle's.
-        OSError: nothing can be at this path.
+        OSError: the path is not accessible.
     """
     got = "a file" if out.exists() or out.is_symlink() else ""
     if out.is_dir():
@@ -60,7 +60,7 @@ def check_bundle_or_nothing(out: Path) -> None:
 
 
 def _foreign(folder: Path) -> str:
-    """Why a folder is no bundle alone; nothing for one."""
+    """Return why a folder is not just a bundle; empty where it is."""
     try:
         check_bundle_alone(folder)
     except BundleRefused as error:
@@ -69,7 +69,7 @@ def _foreign(folder: Path) -> str:
 
 
 def check_folder(out: Path) -> None:
-    """Refuse to write bundles into something that is not a folder of them.
+    """Refuse to write bundles into anything but a folder of bundles.
 
     Raises:
         RecipeError: `out` is a file, or a bundle itself.
@@ -87,16 +87,16 @@ SWEEP_AFTER_S = 60.0
 
 @contextlib.contextmanager
 def staged(out: Path, check: Callable[[Path], None]) -> Iterator[Path]:
-    """A folder beside `out` that takes its place when the block ends well, and is removed when it does not.
+    """Yield a folder that replaces `out` if the block succeeds, and is removed if it fails.
 
-    What it takes the place of is removed, or left to the next build while somebody reads it (`FolderFiles`).
+    The replaced folder is removed, or left to the next build while a process reads it (`FolderFiles`).
 
     Args:
         out: the folder to write or replace.
-        check: raises where what lies there must not be removed; asked at the end, when much may have happened.
+        check: raises where the existing folder must not be removed; called at the end, when it may have changed.
 
     Raises:
-        OSError: the folder cannot be made or renamed; a previous bundle stays as it was.
+        OSError: the folder cannot be created or renamed; a previous bundle is unchanged.
     """
     out = out.resolve()  # a link stays, what it names is replaced
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -120,7 +120,7 @@ def staged(out: Path, check: Callable[[Path], None]) -> Iterator[Path]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder that nobody holds, whatever signal comes."""
+    """Remove a folder that no process holds, also while signals arrive."""
     try:
         with shielded():
             _remove_unless_held(folder)
@@ -140,12 +140,12 @@ def _remove_unless_held(folder: Path) -> None:
 
 
 def _prefix(out: Path) -> str:
-    """How folders beside `out` begin that are to take its place; a name may have 255 bytes, and a letter four."""
+    """Return the prefix of temporary folders for `out`; a name may have 255 bytes, and a letter four."""
     return f".{out.name[:40]}.partial-"
 
 
 def _sweep(parent: Path, prefix: str) -> None:
-    """Remove what killed builds and readers have left: folders that nobody holds any more."""
+    """Remove folders of killed builds and readers that no process holds any more."""
     for folder in parent.iterdir():
         with contextlib.suppress(OSError):  # gone already
             if folder.name.startswith(prefix) and time.time() - folder.stat().st_mtime >= SWEEP_AFTER_S:
@@ -153,7 +153,7 @@ def _sweep(parent: Path, prefix: str) -> None:
 
 
 def _put_in_place(folder: Path, out: Path) -> None:
-    """Rename where nothing is, exchange where a bundle is: at every moment `out` is the old bundle or the new one."""
+    """Move a folder to `out`, or exchange it with the bundle there: at every moment `out` is one of the two."""
     while True:
         try:
             os.rename(folder, out)
@@ -168,7 +168,7 @@ def _put_in_place(folder: Path, out: Path) -> None:
 
 
 def _exchange(folder: Path, out: Path) -> None:
-    """Swap two folders in one step; in two, and back if the second fails, where the system knows no exchange."""
+    """Swap two folders in one step, or in two where the system cannot, undone if the second fails."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is not None and rename(AT_FDCWD, os.fsencode(folder), AT_FDCWD, os.fsencode(out), RENAME_EXCHANGE) == 0:
         return
@@ -188,10 +188,10 @@ def _exchange(folder: Path, out: Path) -> None:
 def copy_files(source: Path, folder: Path) -> None:
     """Copy every file below a folder to below another.
 
-    `shutil.copytree` goes on behind a file that fails, and ends in an error that does not say that the disk is full.
+    `shutil.copytree` continues after a file that fails, and ends in an error that does not say that the disk is full.
 
     Raises:
-        OSError: of the first file that cannot be read or written.
+        OSError: a file cannot be read or written.
     """
     for path in sorted(source.rglob("*")):
         if path.is_file():
@@ -201,7 +201,7 @@ def copy_files(source: Path, folder: Path) -> None:
 
 
 def write_costs(folder: Path, speed: Iterable[SpeedRow]) -> None:
-    """Write the measured times, outside everything that is hashed."""
+    """Write the measured times, outside of everything that is hashed."""
     costs: dict[str, dict[str, Cost]] = {}
     for row in speed:
         costs.setdefault(row.graph, {})[row.sizes] = Cost(row.threads, row.p50_ms, row.p95_ms)

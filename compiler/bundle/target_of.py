@@ -15,10 +15,10 @@ WRONG = (AttributeError, KeyError, RecipeError, RecursionError, StopIteration, T
 
 
 def target_of(bundle: Bundle) -> Target:
-    """The target of a bundle's graphs, with the options of its recipe.
+    """Return the target of a bundle's graphs, with the options of its recipe.
 
     Raises:
-        BadInput: it is not known here, or the recipe is none of it.
+        BadInput: the target is unknown, or the recipe does not name it.
     """
     name = next(iter(bundle.manifest.graphs.values())).target
     if name not in TARGETS:
@@ -40,10 +40,10 @@ def target_of(bundle: Bundle) -> Target:
 
 
 def executors_here(*, allow_host_code: bool) -> ExecutorFactory:
-    """What runs a bundle's graphs on a machine that has the compiler: engines that the runtime does not know, too.
+    """Return an executor factory for a machine with the compiler, which also runs engines unknown to the runtime.
 
     Args:
-        allow_host_code: whether engines may run code that they carry.
+        allow_host_code: whether engines may run host code that they contain.
     """
     return functools.partial(_executor_here, allow_host_code)
 

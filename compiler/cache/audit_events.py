@@ -47,13 +47,13 @@ WORDS = {
 
 
 def leads_out(event: str) -> bool:
-    """Whether nobody knows what is read behind an event."""
+    """Whether an audit event may read data that cannot be tracked."""
     return not (
         event == OPENS or event in TAKEN_IN or event in HARMLESS or event.partition(".")[0] in HARMLESS_FAMILIES
     )
 
 
 def words_of(event: str) -> str:
-    """What an event leads to, as a person is told: `another process (subprocess.Popen)`."""
+    """Return the meaning of an audit event, for messages: `another process (subprocess.Popen)`."""
     what = WORDS.get(event.partition(".")[0])
     return event if what is None else f"{what} ({event})"

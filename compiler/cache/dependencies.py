@@ -42,67 +42,67 @@ OWN_CODE = tuple(Path(file).resolve().parent for file in (compiler.__file__, run
 
 
 def file_at(path: str) -> str:
-    """The dependency on a file's content."""
+    """Return the dependency on a file's content."""
     return f"file {portable(path)}"
 
 
 def folder_at(path: str) -> str:
-    """The dependency on a folder's names."""
+    """Return the dependency on the names in a folder."""
     return f"folder {portable(path)}"
 
 
 def link_at(path: str) -> str:
-    """The dependency on where a link leads, and on whether it is one."""
+    """Return the dependency on a link's target, and on whether it is a link."""
     return f"link {portable(path)}"
 
 
 def times_at(path: str) -> str:
-    """The dependency on the size of a file and on when it was changed."""
+    """Return the dependency on the size and modification time of a file."""
     return f"times {portable(path)}"
 
 
 def attributes_at(path: str) -> str:
-    """The dependency on the extended attributes of a file."""
+    """Return the dependency on the extended attributes of a file."""
     return f"attributes {portable(path)}"
 
 
 def kinds_at(path: str) -> str:
-    """The dependency on a folder's names, and on which of them are folders."""
+    """Return the dependency on the names in a folder, and on which of them are folders."""
     return f"kinds {portable(path)}"
 
 
 def entries_at(path: str) -> str:
-    """The dependency on a folder's names, with sizes and times."""
+    """Return the dependency on the names in a folder, with sizes and times."""
     return f"entries {portable(path)}"
 
 
 def variable_named(name: str) -> str:
-    """The dependency on an environment variable."""
+    """Return the dependency on an environment variable."""
     return f"variable {name}"
 
 
 def names_of_variables(_: str = "") -> str:
-    """The dependency on the names of all environment variables."""
+    """Return the dependency on the names of all environment variables."""
     return "variables"
 
 
 def arguments_given(_: str = "") -> str:
-    """The dependency on what the command was given, behind its name."""
+    """Return the dependency on the command's arguments, without its name."""
     return "arguments"
 
 
 def module_named(name: str, folder: Path) -> str:
-    """The dependency on where a module is found, for a recipe in a folder."""
+    """Return the dependency on where a module is found, for a recipe in a folder."""
     return f"module {name} ({portable(str(folder))})"
 
 
 def holds(recorded: Mapping[str, str]) -> bool:
-    """Whether everything is as it was recorded."""
+    """Whether every dependency still has its recorded state."""
     return all(state_of(dependency) == state for dependency, state in recorded.items())
 
 
 def state_of(dependency: str) -> str:
-    """The present state of a dependency."""
+    """Return the present state of a dependency."""
     kind, _, rest = dependency.partition(" ")
     if kind in _STATES_OF_PATHS:
         return _STATES_OF_PATHS[kind](Path(rest))
@@ -118,20 +118,20 @@ def state_of(dependency: str) -> str:
 
 
 def portable(path: str) -> str:
-    """A path as written in a dependency; links are not followed, since another target is another content."""
+    """Return a path as dependencies write it; links are not followed, since another target is another content."""
     here, absolute = os.getcwd(), os.path.join(os.getcwd(), path)
     below = absolute.startswith(os.path.join(here, ""))
     return os.path.relpath(absolute, here) if below else "." if absolute == here else absolute
 
 
 def hash_file(path: Path) -> str:
-    """SHA-256 of a file's content."""
+    """Return SHA-256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def hash_path(path: Path) -> str:
-    """SHA-256 of a file, or of a folder: the names and contents of all files below it, behind links too.
+    """Return SHA-256 of a file, or of the names and contents of all files below a folder, through links too.
 
     Raises:
         FileNotFoundError: there is nothing at the path; the hash of nothing would be the same for every mistake.
@@ -148,7 +148,7 @@ def hash_path(path: Path) -> str:
 
 
 def _files_below(folder: Path) -> list[Path]:
-    """All files but bytecode, in order; a link that leads back to a folder above is not entered again."""
+    """Return all files but bytecode, in order; a link to a folder above is not followed."""
     found: list[Path] = []
     for here, folders, files in os.walk(folder, followlinks=True):
         real = os.path.realpath(here)
@@ -163,10 +163,10 @@ def _files_below(folder: Path) -> list[Path]:
 
 
 def code_digest(folders: Iterable[Path] = OWN_CODE) -> str:
-    """Hash over all of Slipway's own code.
+    """Return a hash of all of Slipway's own code.
 
     Raises:
-        FileNotFoundError: a part of it is not where it is looked for.
+        FileNotFoundError: a part of it is missing.
     """
     return _hashed("".join(map(hash_path, folders)))
 
@@ -182,7 +182,7 @@ def is_own(path: str) -> bool:
 
 
 def installed_packages() -> tuple[str, ...]:
-    """`name-version` of every installed package, as the folders of their metadata are called."""
+    """Return `name-version` of every installed package, as its metadata folder is called."""
     folders = {Path(folder) for folder in (*sys.path, *_installed_folders()) if folder}
     names = {entry for folder in folders if folder.is_dir() for entry in os.listdir(folder)}
     return tuple(sorted(name for name in names if name.endswith((".dist-info", ".egg-info"))))
@@ -205,7 +205,7 @@ def _own_roots() -> tuple[str, ...]:
 
 
 def _prefixes(folders: Iterable[str]) -> tuple[str, ...]:
-    """Folders as beginnings of paths, as they are written and where they lead."""
+    """Return folders as prefixes of paths, as written and with links resolved."""
     found = (each for folder in folders for each in (folder, os.path.realpath(folder)))
     return tuple(each if os.path.isfile(each) else os.path.join(each, "") for each in found)
 
@@ -276,7 +276,7 @@ _STATES_OF_PATHS = {
 
 
 def _state_of_module(name: str, folder: Path) -> str:
-    """Where a module would be imported from now; places of installed packages differ by machine and are not named."""
+    """Return where a module would be imported from now, without the path of installed packages."""
     places = places_of(name, (Path.cwd(), folder))
     return " ".join("installed" if is_installed(place) else portable(place) for place in places) or ABSENT
 

@@ -12,13 +12,13 @@ ASKING = (
 
 
 def listening_to_arguments(see: Callable[[], None]) -> Callable[[], None]:
-    """Listen where arguments are read: in `sys.argv`, but for the name of the program, which parsers print.
+    """Report reads of `sys.argv`, except of the program's name, which parsers print.
 
     Args:
-        see: is told that they are read.
+        see: called when arguments are read.
 
     Returns:
-        Ends it; what was changed meanwhile stays so.
+        A function that ends this; changes of the arguments are kept.
     """
     given = sys.argv
     heard = _listening(given, see)
@@ -33,7 +33,7 @@ def listening_to_arguments(see: Callable[[], None]) -> Callable[[], None]:
 
 
 def _listening(raw: list[str], see: Callable[[], None]) -> list[str]:
-    """The arguments, with ears."""
+    """Return a copy of the arguments that reports reads."""
 
     def heard(name: str) -> Callable[..., Any]:
         method = getattr(list, name)

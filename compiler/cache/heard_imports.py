@@ -31,7 +31,7 @@ class HeardImports:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Reset what was heard."""
         self.searched: set[str] = set()
         self.by_string: set[str] = set()
         self.by_package: dict[str, set[str]] = {}
@@ -39,7 +39,7 @@ class HeardImports:
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Called by the import system for every module that is not loaded; None, but for one that gets listeners."""
+        """Record a module that the import system searches; return a spec only for modules that get listeners."""
         self._hear(name)
         if name not in MODULES:
             return None

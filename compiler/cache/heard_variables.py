@@ -7,14 +7,14 @@ from typing import Any
 
 
 def listening_to_variables(see: Callable[[object], None], see_all: Callable[[], None]) -> Callable[[], None]:
-    """Listen where they are read: in `os.environ`, `os.environb` and the dictionary that both are made of.
+    """Report reads of `os.environ`, `os.environb` and the dictionary behind both.
 
     Args:
-        see: is told the name of one that is read.
-        see_all: is told that their names are asked for.
+        see: called with the name of a variable that is read.
+        see_all: called when the names of all variables are read.
 
     Returns:
-        Ends it.
+        A function that ends this.
     """
     environ: Any = type(os.environ)
     read, names = environ.__getitem__, environ.__iter__
@@ -43,7 +43,7 @@ def listening_to_variables(see: Callable[[object], None], see_all: Callable[[], 
 
 
 def _listening(raw: dict[Any, Any], see: Callable[[object], None], see_all: Callable[[], None]) -> dict[Any, Any]:
-    """The dictionary of the system's own variables, with ears."""
+    """Return a copy of the dictionary of environment variables that reports reads."""
 
     class Listening(dict[Any, Any]):
         def __getitem__(self, name: Any) -> Any:

@@ -38,13 +38,13 @@ class Imported:
 
 
 def imported_by(references: Iterable[str], folder: Path, heard: HeardImports, deaf: Container[str] = ()) -> Imported:
-    """Follow references such as `package.module:callable`, whose modules are loaded.
+    """Return the source files that references such as `package.module:callable` import, from loaded modules.
 
     Args:
-        references: as in the recipe.
-        folder: the recipe's, in which modules are found.
-        heard: modules that were looked for while the code ran.
-        deaf: packages that nobody answers for in these versions.
+        references: references in the recipe.
+        folder: the recipe's folder, in which modules are found.
+        heard: modules that were searched while the code ran.
+        deaf: packages whose installed versions are not verified to be safe.
     """
     closure = _Closure(heard, deaf)
     for name in (*(reference.partition(":")[0] for reference in references), *heard.by_string):
@@ -74,7 +74,7 @@ class _Closure:
         self._packages: set[str] = set()
 
     def enter(self, name: str) -> None:
-        """A module and the packages around it."""
+        """Add a module and its enclosing packages."""
         top = name.partition(".")[0]
         if name in self._entered or not name:
             return
@@ -101,7 +101,7 @@ class _Closure:
             self.unseen.add(name)
 
     def _enter_package(self, top: str) -> None:
-        """An installed package: whether its native code, and that of the packages that it uses, may read files."""
+        """Add an installed package: whether its native code, or that of packages it uses, may read files."""
         waiting = [top]
         while waiting:
             package = waiting.pop()
@@ -115,7 +115,7 @@ class _Closure:
             waiting += found.uses | {name.partition(".")[0] for name in self.heard.by_package.get(package, ())}
 
     def _enter_missing(self, parent: str, last: str) -> None:
-        """A module that was not there, or not needed: whether it appears beside its package."""
+        """Add the paths at which a module that was not found would appear in its package."""
         for folder in getattr(sys.modules.get(parent), "__path__", ()) if parent else ():
             if not dependencies.is_installed(os.path.join(folder, "")):
                 self.wanted |= {os.path.join(folder, f"{last}.py"), os.path.join(folder, last, "__init__.py")}
@@ -141,7 +141,7 @@ class _Closure:
                 self._call(node)
 
     def _call(self, node: ast.Call) -> None:
-        """`importlib.import_module` and `__import__`."""
+        """Add the modules of `importlib.import_module`, `__import__` and similar calls."""
         called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if called not in ("import_module", "__import__", "run_path", "spec_from_file_location"):
             return
@@ -158,7 +158,7 @@ class _Closure:
 
 @functools.lru_cache(maxsize=1024)
 def _nodes_that_import(source: bytes) -> tuple[ast.Import | ast.ImportFrom | ast.Call, ...]:
-    """What a closure looks at, in order; every stage asks for the same files again."""
+    """Return the nodes of a source file that may import, in order; cached, as every stage reads the same files."""
     kinds = (ast.Import, ast.ImportFrom, ast.Call)
     return tuple(node for node in ast.walk(ast.parse(source)) if isinstance(node, kinds))
 
@@ -172,7 +172,7 @@ def _absolute(node: ast.ImportFrom, module: ModuleType) -> str:
 
 
 def _own_modules() -> list[str]:
-    """All modules loaded so far, without Python's own, installed ones and Slipway itself."""
+    """Return all loaded modules, without Python's own, installed ones and Slipway itself."""
     files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
     paths = {name: os.path.abspath(file) for name, file in files.items() if file}
     return [n for n, path in paths.items() if not dependencies.is_installed(path) and not dependencies.is_own(path)]

@@ -24,7 +24,7 @@ class PackageContents:
 
 
 def contents_of_package(package: str) -> PackageContents:
-    """Look at the modules called `package` or `package.*`."""
+    """Return what the modules called `package` or `package.*` hold: files, libraries and used packages."""
     modules = [
         module for name, module in list(sys.modules.items())
         if isinstance(module, ModuleType) and (name == package or name.startswith(f"{package}."))
@@ -39,7 +39,7 @@ def contents_of_package(package: str) -> PackageContents:
 
 
 def file_of(module: ModuleType) -> str | None:
-    """The file that a module was loaded from, also an archive; None where there is none."""
+    """Return the file, or archive, that a module was loaded from; None where there is none."""
     file = getattr(module, "__file__", None)
     if not isinstance(file, str):
         return None
@@ -50,7 +50,7 @@ def file_of(module: ModuleType) -> str | None:
 
 
 def _package_of(value: object) -> str:
-    """The package of a module, of a class or function, or of the type of anything else."""
+    """Return the package of a module, of a class or function, or of the type of any other value."""
     if isinstance(value, ModuleType):
         return value.__name__.partition(".")[0]
     own = getattr(value, "__module__", None) if callable(value) else type(value).__module__

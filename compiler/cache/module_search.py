@@ -7,10 +7,10 @@ from pathlib import Path
 
 
 def places_of(name: str, folders: Iterable[Path]) -> tuple[str, ...]:
-    """The file that a module would be imported from; of a package without one its folders. Empty where it is not there.
+    """Return the file that a module would be imported from, or the folders of a namespace package; empty if not found.
 
     Args:
-        name: `package.module`; packages on the way are looked into, not imported.
+        name: `package.module`; enclosing packages are searched, not imported.
         folders: searched before the import path, in this order.
     """
     first, *parts = name.split(".")
@@ -25,7 +25,7 @@ def places_of(name: str, folders: Iterable[Path]) -> tuple[str, ...]:
 
 
 def _found(name: str, folders: list[str]) -> importlib.machinery.ModuleSpec | None:
-    """Find a module by its last name alone; by a dotted name the import system would import the packages in front."""
+    """Find a module by its last name alone, as a dotted name would import the enclosing packages."""
     try:
         return importlib.machinery.PathFinder.find_spec(name, folders)
     except (ImportError, ValueError):

@@ -42,10 +42,10 @@ DYNAMIC = struct.Struct("<qQ")
 
 
 def may_read(path: str) -> bool:
-    """Whether a library, or one beside it that it needs, calls what opens files.
+    """Whether a library, or one that it needs, calls functions that open files.
 
     Args:
-        path: of the library; True of one that cannot be read, or is of another format than 64-bit ELF.
+        path: path of the library; True for one that cannot be read, or is no 64-bit ELF file.
     """
     seen, waiting = set[str](), [path]
     while waiting:
@@ -71,14 +71,14 @@ def may_read(path: str) -> bool:
 
 
 def _beside(library: Path, name: str) -> str | None:
-    """A library that another one needs, as wheels ship it: beside it, or in the folder `<package>.libs`."""
+    """Return the path of a library that another one needs, beside it or in `<package>.libs`; None if not found."""
     folders = (library.parent, *(above.with_name(f"{above.name}.libs") for above in library.absolute().parents[:-1]))
     return next((str(folder / name) for folder in folders if (folder / name).is_file()), None)
 
 
 @functools.lru_cache(maxsize=4096)
 def _calls_and_needs(path: str, stamp: int) -> tuple[bool, tuple[str, ...]]:
-    """Whether a library itself calls what opens files, and the libraries that it needs; `stamp` tells its versions."""
+    """Return whether a library calls functions that open files, and the libraries that it needs; cached by `stamp`."""
     content = memoryview(Path(path).read_bytes())
     if bytes(content[:6]) != b"\x7fELF\x02\x01":
         raise ValueError(f"{path}: expected 64-bit ELF with the low byte first")
@@ -98,7 +98,7 @@ def _calls_and_needs(path: str, stamp: int) -> tuple[bool, tuple[str, ...]]:
 
 
 def _sections(content: memoryview) -> Iterator[tuple[int, int, int, int]]:
-    """Kind, start, size and link of every section."""
+    """Yield kind, start, size and link of every section."""
     (first,) = struct.unpack_from("<Q", content, 40)
     size, count = struct.unpack_from("<HH", content, 58)
     if size != SECTION.size or not count:

@@ -70,7 +70,7 @@ class ReadTracer:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew, as a new process would."""
+        """Forget all reads, as in a new process."""
         self.began_s = time.time()
         self.imports.forget()
         self._files: dict[str, State] = {}
@@ -83,7 +83,7 @@ class ReadTracer:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Take note of what is read in the body."""
+        """Record what the body reads."""
         with self._lock:
             if not self._hooked:
                 sys.addaudithook(self._hear)
@@ -106,10 +106,10 @@ class ReadTracer:
                     self.listeners.end()
 
     def reads(self, without: Callable[[str], bool] = lambda path: False) -> dict[str, str] | None:
-        """State of everything that was read, or None if some of it has changed since.
+        """Return the state of everything that was read, or None if some of it has changed since.
 
         Args:
-            without: paths that are of no interest.
+            without: returns whether a path is left out.
         """
         states = self._states.items()
         found = {dependency(name): state for (dependency, name), state in states if not without(name)}
@@ -123,15 +123,15 @@ class ReadTracer:
         return found
 
     def unseen(self) -> tuple[str, ...]:
-        """What led out of sight."""
+        """Return the actions whose reads could not be tracked."""
         return tuple(dict.fromkeys((*self._unseen_on_import, *self._unseen)))
 
     def answer_for(self) -> None:
-        """Drop what led out of sight but on import: its result is known by what came of it."""
+        """Drop untracked actions, except those on import, as the caller vouches for their result."""
         self._unseen.clear()
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Called by the interpreter for every audit event of the process."""
+        """Handle an audit event of the interpreter."""
         if not self._watching:
             return
         if event == audit_events.OPENS:
@@ -142,15 +142,15 @@ class ReadTracer:
             self._note(self._lead_out, audit_events.words_of(event))
 
     def _call(self, call: str, given: Arguments) -> None:
-        """Called in front of every call that raises no event."""
+        """Handle a call that raises no audit event."""
         self._note(lambda frame, _: self._take_in_call(call, frame, given), call)
 
     def _note(self, see: Callable[[types.FrameType, Any], None], what: Any) -> None:
-        """Take note of one thing that the caller's caller does; never disturbs who reads.
+        """Record one action of the caller's caller; errors never reach the code that reads.
 
         Args:
-            see: takes it in; is given the frame in which it happens.
-            what: what it is.
+            see: records the action, given its frame.
+            what: the action.
         """
         if not self._watching or getattr(self._inside, "busy", False):
             return
@@ -162,7 +162,7 @@ class ReadTracer:
             self._inside.busy = False
 
     def _take_in(self, event: str, frame: types.FrameType, arguments: tuple[Any, ...]) -> None:
-        """What an event says, but that a file is opened."""
+        """Record an audit event other than the opening of a file."""
         first = arguments[0]
         if event in (audit_events.LISTS, audit_events.SCANS):
             if not (_is_import_system(frame) or _looks_for_packages(frame)):
@@ -183,7 +183,7 @@ class ReadTracer:
                 self._written.add(after)
 
     def _take_in_call(self, call: str, frame: types.FrameType, given: Arguments) -> None:
-        """What a call means that raises no event."""
+        """Record a call that raises no audit event."""
         means, _, name = call.partition(" ")
         if means == "out":
             self._lead_out(frame, audit_events.words_of(name))
@@ -204,7 +204,7 @@ class ReadTracer:
             self._see_file(argument(given, ("first", "second").index(means)), frame)
 
     def _ask(self, means: str, frame: types.FrameType, given: Arguments) -> None:
-        """A question for a file, or a file opened below a folder that is open already."""
+        """Record a query of a file's state, or a file opened relative to an open folder."""
         folder = given[1].get("dir_fd")
         path = argument(given, 0)
         if folder is not None and not os.path.isabs(os.fsdecode(path)):  # type: ignore[arg-type]
@@ -239,7 +239,7 @@ class ReadTracer:
             self._see_state(dependencies.kinds_at if shows_kinds else dependencies.folder_at, path)
 
     def _see_file(self, path: object, frame: types.FrameType) -> None:
-        """A file is opened for reading, or asked for."""
+        """Record a file that is opened for reading, or queried."""
         name = _name_of(path)
         if name is None or self._is_product(name) or _is_covered(name):
             return
@@ -250,7 +250,7 @@ class ReadTracer:
         self._files.setdefault(name, _identity(name))
 
     def _see_state(self, kind: Callable[[str], str], path: object) -> None:
-        """Something about a path, but the content of a file."""
+        """Record a state of a path other than a file's content."""
         name = _name_of(path)
         if name is None or self._is_product(name) or _is_covered(name) or name.startswith(SPECIAL):
             return
@@ -261,7 +261,7 @@ class ReadTracer:
             self._states[kind, name] = dependencies.state_of(kind(name))
 
     def _is_product(self, name: str) -> bool:
-        """Whether the code has made a file itself, or the folder that it lies in."""
+        """Whether the code has written a file itself, or the folder that it lies in."""
         return name in self._written or any(os.path.join(name, "").startswith(folder) for folder in self._made)
 
     def _see_variable(self, name: object) -> None:
@@ -291,7 +291,7 @@ class ReadTracer:
 
 
 def _asking(frame: types.FrameType) -> types.FrameType:
-    """The frame of who asks: behind those of the tracer."""
+    """Return the frame of the code that reads, behind those of the tracer."""
     below = frame
     while below.f_back is not None and str(below.f_globals.get("__name__")).startswith("compiler.cache."):
         below = below.f_back
@@ -303,7 +303,7 @@ def _is_import_system(frame: types.FrameType) -> bool:
 
 
 def _looks_for_packages(frame: types.FrameType) -> bool:
-    """Whether installed packages are looked for, of which every version is in the key: on the whole import path."""
+    """Whether the import path is searched for installed packages, whose versions are in the key."""
     return frame.f_code.co_filename.startswith(METADATA)
 
 
@@ -326,13 +326,13 @@ def _is_being_imported(frame: types.FrameType | None) -> bool:
 
 
 def _is_users(frame: types.FrameType) -> bool:
-    """Whether a line of the user's own code asks."""
+    """Whether a line of the user's own code reads."""
     file = frame.f_code.co_filename
     return not (file.startswith("<frozen") or dependencies.is_installed(file) or dependencies.is_own(file))
 
 
 def _asks_for_times(frame: types.FrameType) -> bool:
-    """Whether who asks for a file may look at its times: the user's own code, and who asks for nothing else."""
+    """Whether the code that queries a file may use its times: user code, or functions that return nothing else."""
     if frame.f_code.co_name in ASK_FOR_TIMES:
         return True
     if frame.f_code.co_name in ("stat", "lstat") and os.path.basename(frame.f_code.co_filename) == "pathlib.py":
@@ -341,13 +341,13 @@ def _asks_for_times(frame: types.FrameType) -> bool:
 
 
 def _imports_package(frame: types.FrameType) -> bool:
-    """Whether an installed package is being imported; its version stands for all that it reads meanwhile."""
+    """Whether an installed package is being imported; its version stands for all that it reads then."""
     module = _importing(frame)
     return module is not None and dependencies.is_installed(module.f_code.co_filename)
 
 
 def _importing(frame: types.FrameType | None) -> types.FrameType | None:
-    """The innermost module that is being imported around a frame; the main program is not."""
+    """Return the frame of the innermost module that is being imported; the main program does not count."""
     while frame is not None and frame.f_code.co_name != "<module>":
         frame = frame.f_back
     above = None if frame is None else frame.f_back
@@ -355,7 +355,7 @@ def _importing(frame: types.FrameType | None) -> types.FrameType | None:
 
 
 def _name_of(path: object) -> str | None:
-    """An absolute path, also of what is open already; None for what has none."""
+    """Return the absolute path of a name or an open file; None where there is none."""
     if isinstance(path, int):
         try:
             name = os.readlink(f"/proc/self/fd/{path}")
@@ -368,7 +368,7 @@ def _name_of(path: object) -> str | None:
 
 
 def _weights_beside(model: str) -> list[str]:
-    """The files in which an ONNX file keeps weights."""
+    """Return the files in which an ONNX file keeps weights."""
     import onnx
     from onnx.external_data_helper import ExternalDataInfo, _get_all_tensors, uses_external_data
 
@@ -381,14 +381,14 @@ def _weights_beside(model: str) -> list[str]:
 
 
 def _is_covered(name: str) -> bool:
-    """Whether the hash of our code or the versions of packages stand for a file."""
+    """Whether the hash of our code, or the versions of packages, stand for a file."""
     if os.path.basename(name).startswith("<") or dependencies.is_own(name):
         return True
     return dependencies.is_installed(name) and (name.endswith((".py", ".pyc", ".so")) or not os.path.isfile(name))
 
 
 def _identity(path: str) -> State:
-    """What changes with a file, or None if there is none."""
+    """Return what changes with a file: inode, size and times; None where there is no file."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):

@@ -30,7 +30,7 @@ class StageResults:
         self.cache, self.folder = cache, folder
 
     def find(self, key: str) -> Path | None:
-        """The folder of a result that still follows from everything it was made from, or None."""
+        """Return the folder of a result whose dependencies are unchanged, or None."""
         return None if self.cache is None else self.cache.get_with_dependencies(key)
 
     def keep(
@@ -40,16 +40,16 @@ class StageResults:
         code: Code,
         known: Callable[[str], bool] = lambda path: False,
     ) -> str:
-        """Keep a result, if everything that it follows from was seen.
+        """Keep a result, if all its dependencies were tracked.
 
         Args:
-            key: of the stage.
+            key: key of the stage.
             files: as in `StageCache.put`.
-            code: what the stage has run.
+            code: the callables that the stage has run.
             known: paths whose content is in the key already.
 
         Returns:
-            Why it is made again in the next build, as a part of a sentence, or nothing.
+            Why it is computed again in the next build, as a part of a sentence; empty where it is kept.
 
         Raises:
             OSError: as in `StageCache.put`.

@@ -43,7 +43,7 @@ _PARTIAL = "partial"
 
 
 def stage_key(*parts: bytes | str) -> str:
-    """SHA-256 over the parts; boundaries and types count: `("ab", "c")`, `("a", "bc")` and `(b"ab", "c")` differ."""
+    """Return SHA-256 over parts, with their boundaries and types: `("ab", "c")` and `("a", "bc")` differ."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -53,15 +53,15 @@ def stage_key(*parts: bytes | str) -> str:
 
 
 def default_folder() -> Path:
-    """`$SLIPWAY_CACHE`, or `.cache/slipway` in the current directory."""
+    """Return `$SLIPWAY_CACHE`, or `.cache/slipway` in the current directory."""
     return Path(os.environ.get(FOLDER_VARIABLE) or DEFAULT_FOLDER)
 
 
 def distrust(folder: Path) -> str:
-    """Why a folder is no cache to read from, as others may put results there; empty if it is one.
+    """Return why a folder must not be read as a cache, as others may write to it; empty where it may.
 
     Args:
-        folder: of the cache.
+        folder: folder of the cache.
     """
     if os.name != "posix" or not folder.exists():
         return ""
@@ -80,13 +80,13 @@ def distrust(folder: Path) -> str:
 
 
 def open_cache(folder: Path | None, tell: Callable[[str], None], *, knows_code: bool = True) -> "StageCache | None":
-    """The cache in a folder; None where others may have put results there, which is told.
+    """Return the cache in a folder, or None with a notice where others may have written to it.
 
-    A folder that is not there is made first, for its owner alone: looked at before, it could be another's by then.
+    A missing folder is created first, for its owner alone: if it were checked before, it could be another's by then.
 
     Args:
-        folder: the default one where it is None.
-        tell: is given the sentence.
+        folder: the folder; None for the default one.
+        tell: called with the notice.
         knows_code: as in `StageCache`.
     """
     chosen = folder or default_folder()
@@ -99,7 +99,7 @@ def open_cache(folder: Path | None, tell: Callable[[str], None], *, knows_code: 
 
 
 def _make(folder: Path) -> None:
-    """Make a folder and those above it, for their owner alone."""
+    """Create a folder and those above it, for their owner alone."""
     if not folder.is_dir():
         _make(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -115,7 +115,7 @@ def _name_of_user(number: int) -> str:
 
 
 def _is_of_one_user(group: int, user: int) -> bool:
-    """Whether a group is the one that systems make for each user."""
+    """Whether a group is the private group that systems create for each user."""
     import grp
     import pwd
 
@@ -154,7 +154,7 @@ class StageCache:
         self.knows_code = knows_code
 
     def get(self, key: str) -> Path | None:
-        """The folder of an entry whose files are all intact, or None."""
+        """Return the folder of an entry whose files are all intact, or None."""
         entry = self._entry(key)
         if not entry.is_dir():
             return None
@@ -182,7 +182,7 @@ class StageCache:
         return self._store(key, files, {})
 
     def get_with_dependencies(self, key: str) -> Path | None:
-        """The folder of an intact entry whose recorded dependencies are all as they were, or None."""
+        """Return the folder of an intact entry whose recorded dependencies are unchanged, or None."""
         entry = self.get(key)
         record = _read_digests(entry) if entry else None
         if record is None or (record["dependencies"] and not self.knows_code):
@@ -192,12 +192,12 @@ class StageCache:
     def put_with_dependencies(
         self, key: str, files: Mapping[str, Content | Path], dependencies: Mapping[str, str]
     ) -> Path:
-        """Store a result with the state of everything else it follows from; replaces the entry under the key.
+        """Store a result with the state of everything else it depends on; replaces the entry under the key.
 
         Args:
-            key: everything known before the stage has run.
+            key: hash of everything known before the stage has run.
             files: as in `put`.
-            dependencies: what the stage has read, as in `dependencies.py`.
+            dependencies: states of what the stage has read, as in `dependencies.py`.
 
         Returns:
             The entry's folder.
@@ -209,7 +209,7 @@ class StageCache:
         return self._store(key, files, dependencies)
 
     def total_bytes(self) -> int:
-        """Size of all entries."""
+        """Return the total size of all entries."""
         return sum(size for _, size, _ in self._entries())
 
     def _entry(self, key: str) -> Path:
@@ -230,7 +230,7 @@ class StageCache:
 
     @contextlib.contextmanager
     def _partial(self) -> Iterator[Path]:
-        """A folder to write into; gone afterwards unless it was renamed."""
+        """Yield a folder to write into, which is removed afterwards unless it was renamed."""
         _make(self.folder)
         partial = self.folder / _PARTIAL / uuid.uuid4().hex
         partial.mkdir(parents=True)
@@ -240,12 +240,12 @@ class StageCache:
             shutil.rmtree(partial, ignore_errors=True)
 
     def _drop(self, entry: Path) -> None:
-        """Remove an entry; renamed first, so that nobody sees half of it."""
+        """Remove an entry, which is renamed first so that nobody sees half of it."""
         with contextlib.suppress(OSError), self._partial() as partial:  # absent, or a store that cannot be written
             entry.rename(partial / "dropped")
 
     def _entries(self) -> list[tuple[float, int, Path]]:
-        """Last use, size and folder of every entry."""
+        """Return last use, size and folder of every entry."""
         found = []
         for digests in self.folder.glob(f"??/*/{_DIGESTS}"):
             with contextlib.suppress(OSError):  # another builder may be dropping it
@@ -254,7 +254,7 @@ class StageCache:
         return found
 
     def _evict(self, newest: Path) -> None:
-        """Drop the least recently used entries until the store fits, and what killed builders left."""
+        """Remove the least recently used entries until the store fits, and folders that killed builds left."""
         entries = sorted(self._entries())
         total = sum(size for _, size, _ in entries)
         for used_s, size, entry in entries:
@@ -270,7 +270,7 @@ class StageCache:
 
 
 def _rename_unless_taken(partial: Path, entry: Path) -> None:
-    """Put a finished entry in place; where another builder was first, theirs stays."""
+    """Move a finished entry into place; where another build was first, its entry stays."""
     try:
         partial.rename(entry)
     except OSError as error:
@@ -292,7 +292,7 @@ def _write(folder: Path, name: str, content: Content | Path) -> dict[str, Any]:
 
 
 def _read_digests(entry: Path) -> dict[str, Any] | None:
-    """The entry's record, or None if it is damaged."""
+    """Return the entry's record, or None if it is damaged."""
     try:
         record = json.loads((entry / _DIGESTS).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

@@ -10,10 +10,10 @@ TOOLS = ("torch", "onnx", "onnx-ir", "onnxscript", "onnx-shape-inference", "onnx
 
 
 def tool_versions(packages: Iterable[str] = ()) -> dict[str, str]:
-    """Versions of what a bundle is made with.
+    """Return the versions of the tools that a bundle is built with.
 
     Args:
-        packages: that its target needs besides.
+        packages: further packages that its target needs.
     """
     names = dict.fromkeys((*TOOLS, *packages))
     own = {"python": platform.python_version(), "slipway": runtime_lite.__version__}

@@ -102,14 +102,14 @@ class Listeners:
         self._undo: list[Callable[[], None]] = []
 
     def begin(self) -> None:
-        """Put one in front of each call of a module that is loaded."""
+        """Install a listener in front of each tracked call of a loaded module."""
         for call in SYSTEM:
             self._listen(call)
         for module in MODULES:
             self.imported(module)
 
     def imported(self, module: str) -> None:
-        """A module may be loaded now."""
+        """Install listeners for a module that may have been loaded."""
         if module in sys.modules:
             for package, calls in PACKAGES.items():
                 for call in calls:
@@ -117,7 +117,7 @@ class Listeners:
                         self.deaf.add(package)
 
     def end(self) -> None:
-        """Take all away again."""
+        """Remove all listeners."""
         while self._undo:
             self._undo.pop()()
 
@@ -157,6 +157,6 @@ def _restore(owner: Any, name: str, own: Any, listening: Callable[..., Any]) -> 
 
 
 def argument(given: Arguments, at: int) -> object:
-    """One that is given by place, or the first that is given by name."""
+    """Return an argument given by position, or the first given by name."""
     by_place, by_name = given
     return by_place[at] if at < len(by_place) else next(iter(by_name.values()), None)

@@ -12,7 +12,7 @@ from compiler.stages import Array
 
 
 def are_classes(array: Array) -> bool:
-    """Whether entries are whole numbers or truths."""
+    """Whether entries are integers or booleans."""
     return array.dtype.kind in "iub"
 
 
@@ -34,20 +34,20 @@ class Agreement:
 
     @property
     def equal(self) -> float:
-        """The share of equal entries; 1 of none."""
+        """Return the share of equal entries; 1 for no entries."""
         return 1.0 - self.differing / self.compared if self.compared else 1.0
 
     def used(self, min_equal: float) -> float:
-        """The share of the allowed differences that is used up; infinite where none is allowed and there is one."""
+        """Return the used share of the allowed differences; infinite where none is allowed and there is one."""
         allowed = (1.0 - min_equal) * self.compared
         return self.differing / allowed if allowed else (float("inf") if self.differing else 0.0)
 
     def holds(self, min_equal: float) -> bool:
-        """Whether at least such a share is equal."""
+        """Whether at least this share is equal."""
         return self.equal >= min_equal
 
     def plus(self, got: Array, right: Array, step: int) -> "Agreement":
-        """The counts with the entries of one more array, which has the shape of the right one."""
+        """Return the counts plus the entries of one more array and its right one."""
         if got.shape != right.shape:
             count, first = max(right.size, 1), f"shape {list(got.shape)}, not {list(right.shape)}"
             differing = count

@@ -14,9 +14,9 @@ SIZE_OF = ("Shape", "Size")
 
 
 def measured_on(model: ir.Model) -> dict[str, tuple[str, ...]]:
-    """The values that noise is measured on, by output: a real one itself, and of classes what decides them.
+    """Return the values on which noise is measured, by output: a float itself, or what decides its classes.
 
-    That is empty where classes follow from inputs and classes alone.
+    It is empty where classes depend on inputs and classes alone.
     """
     return {
         str(value.name): (str(value.name),) if _is_real(value) else _deciding(value) for value in model.graph.outputs
@@ -24,9 +24,9 @@ def measured_on(model: ir.Model) -> dict[str, tuple[str, ...]]:
 
 
 def with_deciding(lowered: Lowered, *others: Lowered) -> tuple[Lowered, ...]:
-    """Copies of graphs that return what decides the classes of the first one, as far as all compute it as real numbers.
+    """Return copies of graphs that also output the floats that decide the first one's classes, if all compute them.
 
-    They are the graphs themselves where that is nothing.
+    Without such values the graphs themselves are returned.
     """
     names = {name for measured in measured_on(lowered.model).values() for name in measured}
     names -= {str(value.name) for value in lowered.model.graph.outputs}
@@ -41,7 +41,7 @@ def _is_real(value: ir.Value) -> bool:
 
 
 def _deciding(value: ir.Value) -> tuple[str, ...]:
-    """The first computed real values on the way back from a value."""
+    """Return the first computed floats on the way back from a value."""
     found: dict[str, None] = {}
     seen, waiting = {value}, [value]
     while waiting:

@@ -39,23 +39,23 @@ class Grid:
 
     @property
     def low(self) -> float:
-        """The smallest number on the grid."""
+        """Return the smallest number on the grid."""
         return (self.low_code - self.zero_point) * self.scale
 
     @property
     def high(self) -> float:
-        """The largest number on the grid."""
+        """Return the largest number on the grid."""
         return (self.high_code - self.zero_point) * self.scale
 
     def rounded(self, array: Array) -> Array:
-        """The numbers of the grid nearest to those of an array, float32."""
+        """Return the numbers of the grid closest to an array's, float32."""
         codes = np.rint(array / np.float32(self.scale)) + np.float32(self.zero_point)
         np.clip(codes, self.low_code, self.high_code, out=codes)
         return ((codes - np.float32(self.zero_point)) * np.float32(self.scale)).astype(np.float32)
 
 
 def grid_of(low: float, high: float, *, signed: bool) -> Grid:
-    """The grid for a range; zero is always on it, since padding and zero weights must stay exact.
+    """Return the grid for a range; zero is always on it, since padding and zero weights must stay exact.
 
     Args:
         low: smallest number to represent.
@@ -85,19 +85,19 @@ class Weights:
 
     @property
     def rounded(self) -> Array:
-        """The numbers that the codes stand for, float32."""
+        """Return the numbers that the codes stand for, float32."""
         return (self.codes * self.along(self.scales)).astype(np.float32)
 
     def along(self, numbers: Array) -> Array:
-        """One number per output channel, in a shape that broadcasts to the weights."""
+        """Return one number per output channel, in a shape that broadcasts to the weights."""
         return _along(numbers, self.axis, self.codes.ndim)
 
 
 def quantize_weights(weights: Array, axis: int, importance: Array | None = None) -> Weights:
-    """Symmetric codes with one scale per output channel, each clipped where the weighted square error is smallest.
+    """Return symmetric codes with one scale per output channel, clipped where the weighted square error is smallest.
 
     Args:
-        weights: float.
+        weights: floats.
         axis: position of the output channels.
         importance: of the square error of each weight, in a shape that broadcasts to `weights`; the mean square of the
             input that the weight is multiplied with, since E[(x dw)^2] = E[x^2] dw^2 for inputs without correlation.

@@ -43,7 +43,7 @@ class Histogram:
         self._seen, self._stride = 0, 1
 
     def add(self, array: Array) -> None:
-        """Count one array, float [..., channels, ...]."""
+        """Count the entries of an array, float [..., channels, ...]."""
         rows = np.moveaxis(array, self.channel_axis, -1).reshape(-1, array.shape[self.channel_axis])
         finite = np.isfinite(rows)
         self.dropped += int(rows.size - np.count_nonzero(finite))
@@ -65,7 +65,7 @@ class Histogram:
             self.counts[BINS // 2] += values.size
 
     def _widen(self, largest: float) -> None:
-        """Double the radius until it holds an entry; bins merge in pairs, exactly."""
+        """Double the radius until it contains an entry; bins merge in pairs, exactly."""
         if not self.radius and largest > 0.0:
             self.radius = 2.0 ** (math.floor(math.log2(largest)) + 1)  # earlier zeros lie in the middle of every radius
         while self.radius and self.radius <= largest:
@@ -87,26 +87,26 @@ class Histogram:
 
     @property
     def centres(self) -> Array:
-        """The middle of every bin."""
+        """Return the middle of every bin."""
         return (np.arange(BINS) + 0.5) * (2 * self.radius / BINS) - self.radius
 
     @property
     def rows(self) -> Array:
-        """The kept rows, float32 [rows, channels]; none of them has padding in it."""
+        """Return the kept rows, float32 [rows, channels], none of which contains padding."""
         return np.stack(self._rows).astype(np.float32) if self._rows else np.zeros((0, 0), np.float32)
 
     @property
     def largest(self) -> Array:
-        """Largest absolute value per channel."""
+        """Return the largest absolute value per channel."""
         return np.zeros(0, np.float32) if self._largest is None else self._largest
 
     @property
     def mean_squares(self) -> Array:
-        """Mean square per channel."""
+        """Return the mean square per channel."""
         return np.zeros(0) if self._squares is None else self._squares / self._seen
 
     def share_outside(self, low: float, high: float) -> float:
-        """The share of entries outside a range, to the width of a bin."""
+        """Return the share of entries outside a range, to the width of a bin."""
         centres = self.centres
         return float(self.counts[(centres < low) | (centres > high)].sum()) / max(self.entries, 1)
 
@@ -125,7 +125,7 @@ class Table:
 
     @property
     def digest(self) -> str:
-        """SHA-256 over everything that choices are made from."""
+        """Return SHA-256 over everything that choices depend on."""
         hashed = hashlib.sha256(str(self.calls).encode())
         for name, tensor in sorted(self.tensors.items()):
             hashed.update(f"{name} {tensor.channel_axis} {tensor.radius} {tensor.low} {tensor.high}".encode())

@@ -18,7 +18,7 @@ HALF_MAX = float(np.finfo(np.float16).max)
 
 
 def mask_fills(model: ir.Model) -> set[float]:
-    """Numbers beyond half precision that masks put in place of what they hide; any number as low serves them."""
+    """Return the constants beyond half precision that masks write; any number as low would serve them."""
     found = set()
     for node in model.graph:
         for value in node.inputs[1:] if graphs.is_op(node, "Where") else ():
@@ -30,9 +30,9 @@ def mask_fills(model: ir.Model) -> set[float]:
 
 
 def with_magnitudes(lowered: Lowered) -> Lowered:
-    """A copy whose graph returns, beside its outputs, the largest finite magnitude of every real value.
+    """Return a copy whose graph also outputs the largest finite magnitude of every float value.
 
-    Numbers that masks fill in are not counted.
+    Constants written by masks are not counted.
     """
     fills = [np.array(abs(fill), np.float32) for fill in sorted(mask_fills(lowered.model))]
     values = (*lowered.model.graph.inputs, *(output for node in lowered.model.graph for output in node.outputs))
@@ -59,9 +59,9 @@ def _largest(insert: graphs.Inserter, value: ir.Value, fills: Sequence[Array]) -
 def largest_magnitudes(
     lowered: Lowered, streams: Sequence[Sequence[Feed]]
 ) -> tuple[dict[str, float], list[Mapping[str, Array]]]:
-    """The largest finite magnitude of every real value over all calls, and the feed of each stream's last call.
+    """Return the largest finite magnitude of every float value over all calls, and each stream's last feed.
 
-    Numbers that masks fill in are not counted.
+    Constants written by masks are not counted.
     """
     found: dict[str, float] = {}
     last: dict[int, Mapping[str, Array]] = {}

@@ -31,7 +31,7 @@ class Noise:
     noise: float = 0.0
 
     def add(self, got: Array, right: Array) -> None:
-        """Take one more array into account; nothing of classes."""
+        """Add one more array; classes are ignored."""
         if are_classes(right):
             return
         exact = right.astype(np.float64).reshape(-1)
@@ -50,12 +50,12 @@ class Noise:
 
     @property
     def share(self) -> float:
-        """Noise as a share of the signal; without a signal any noise is infinite."""
+        """Return noise as a share of the signal's power; without a signal any noise is infinite."""
         return self.noise / self.signal if self.signal > 0.0 else (math.inf if self.noise > 0.0 else 0.0)
 
     @property
     def sqnr_db(self) -> float | None:
-        """Signal over noise in dB; None without noise or without signal."""
+        """Return the signal-to-noise ratio in dB; None without noise or without signal."""
         if self.noise == 0.0 or self.signal == 0.0:
             return None
         return 10.0 * math.log10(self.signal / self.noise) if math.isfinite(self.noise) else -math.inf
@@ -68,15 +68,15 @@ def _power(exact: Array) -> float:
 
 
 def decibels(share: float) -> float:
-    """Signal over noise in dB."""
+    """Return the signal-to-noise ratio in dB for a noise share."""
     return -10.0 * math.log10(max(share, 10.0 ** (-SILENT_DB / 10.0)))
 
 
 def share_of(decibels: float) -> float:
-    """The noise as a share of a signal that is this many dB above it."""
+    """Return the noise share for a signal-to-noise ratio in dB."""
     return float(10.0 ** (-decibels / 10.0))
 
 
 def rms(array: Array) -> float:
-    """Root of the mean square."""
+    """Return the root of the mean square."""
     return float(np.sqrt(np.mean(array.astype(np.float64) ** 2))) if array.size else 0.0

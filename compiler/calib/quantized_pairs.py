@@ -11,7 +11,7 @@ from compiler.stages import Lowered
 
 
 def without_quantized_pairs(lowered: Lowered) -> Lowered:
-    """A copy in which QuantizeLinear -> DequantizeLinear does nothing, or the graph itself where there is no pair."""
+    """Return a copy without QuantizeLinear -> DequantizeLinear pairs; the graph itself where there is none."""
     if not any(graphs.is_op(node, "QuantizeLinear") for node in lowered.model.graph):
         return lowered
     model = graphs.clone(lowered.model)

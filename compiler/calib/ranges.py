@@ -30,7 +30,7 @@ class Range:
 
 
 def ranges_of(tensor: Histogram) -> tuple[Range, ...]:
-    """All candidates of one tensor, the widest first; each includes zero."""
+    """Return all candidate ranges of one tensor, the widest first; each includes zero."""
     if not tensor.entries or tensor.low == tensor.high:
         return (Range(tensor.low, tensor.high, "min-max"),)
     found = [Range(tensor.low, tensor.high, "min-max")]
@@ -43,7 +43,7 @@ def _within(tensor: Histogram, low: float, high: float, method: str) -> Range:
 
 
 def _percentile(tensor: Histogram, percent: float) -> Range:
-    """A range whose two tails are cut where a given percentage of the numbers lies below, or above."""
+    """Return a range without the tails beyond a percentile on either side."""
     shares = np.cumsum(tensor.counts) / tensor.entries
     tail = 1 - percent / 100
     edges = np.append(tensor.centres - tensor.radius / len(tensor.counts), tensor.radius)
@@ -53,7 +53,7 @@ def _percentile(tensor: Histogram, percent: float) -> Range:
 
 
 def _least_square(tensor: Histogram) -> Range:
-    """The ends whose grid of 256 codes has the least expected square error: the upper is sought, then the lower."""
+    """Return the range of least expected square error on a grid of 256 codes: first its upper end, then its lower."""
     occupied = tensor.counts > 0
     centres, counts = tensor.centres[occupied], tensor.counts[occupied]
     lows, highs = SHARES * min(tensor.low, 0.0), SHARES * max(tensor.high, 0.0)
@@ -63,7 +63,7 @@ def _least_square(tensor: Histogram) -> Range:
 
 
 def _square_errors(centres: Array, counts: Array, lows: Array, highs: Array) -> Array:
-    """Expected square error of each range, but for a factor; rounding alone gives step^2 / 12."""
+    """Return the expected square error of each range, up to a factor; rounding alone gives step^2 / 12."""
     step = (highs - lows)[:, None] / 255
     inside = np.clip(centres, lows[:, None], highs[:, None])
     found: Array = ((centres - inside) ** 2 + np.where(inside == centres, step**2 / 12, 0.0)) @ counts
@@ -71,7 +71,7 @@ def _square_errors(centres: Array, counts: Array, lows: Array, highs: Array) -> 
 
 
 def _entropy(tensor: Histogram) -> Range:
-    """The threshold whose 128 levels lose the least information of the distribution of absolute values."""
+    """Return the range whose 128 levels lose the least information on the distribution of absolute values."""
     half = len(tensor.counts) // 2
     magnitudes = tensor.counts[half:] + tensor.counts[:half][::-1]
     last = int(np.flatnonzero(magnitudes)[-1]) + 1
@@ -88,7 +88,7 @@ def _entropy(tensor: Histogram) -> Range:
 
 
 def _in_levels(counts: Array) -> Array:
-    """Counts merged to levels, each level spread evenly over its bins that hold something."""
+    """Return counts merged into levels, each spread evenly over its occupied bins."""
     level = np.arange(len(counts)) * LEVELS // len(counts)
     total = np.bincount(level, counts, LEVELS)
     occupied = np.bincount(level, counts > 0, LEVELS)

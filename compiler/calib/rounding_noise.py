@@ -23,7 +23,7 @@ from compiler.stages import Array, Lowered
 
 
 def rounding_nodes(model: ir.Model) -> list[ir.Node]:
-    """Nodes that compute real numbers which half precision would round."""
+    """Return the nodes that compute floats which half precision would round."""
     return [
         node
         for node in model.graph
@@ -39,15 +39,15 @@ def rounding_noise(
     feeds: Sequence[Mapping[str, Array]],
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, float]:
-    """The share of noise in the worst output or state when one node's results are rounded, by node name.
+    """Return, by node name, the noise share in the worst output or state when one node's results are rounded.
 
-    Of classes it is that in the real numbers which decide them.
+    For classes it is the noise in the floats that decide them.
 
     Args:
         model: the graph in float32.
         kind: FLOAT16 or BFLOAT16.
-        feeds: calls to probe, with everything the graph takes; the largest share over them counts.
-        advance: called with the number of probes that are done, and of all.
+        feeds: calls to probe, with all inputs of the graph; the largest share over them counts.
+        advance: called with the number of finished probes, and their total.
     """
     (decided,) = with_deciding(Lowered("probed", model))
     probed, switches = _with_switches(decided.model, kind)
@@ -75,7 +75,7 @@ def _has_weights(node: ir.Node) -> bool:
 
 
 def _with_switches(model: ir.Model, kind: ir.DataType) -> tuple[ir.Model, dict[str, str]]:
-    """A copy with a switch behind every node that rounds, and the switches' input names by node."""
+    """Return a copy with a switch behind every node that rounds, and the switches' input names by node."""
     copy = graphs.clone(model)
 
     def rounded(value: ir.Value) -> ir.Value:
@@ -94,7 +94,7 @@ def _with_switches(model: ir.Model, kind: ir.DataType) -> tuple[ir.Model, dict[s
 
 
 def _worst(rounded: Sequence[Array], exact: Sequence[Array]) -> float:
-    """The largest share of noise among results; what is NaN in both is padding."""
+    """Return the largest noise share among results; entries that are NaN in both are padding."""
     shares = []
     for got, right in zip(rounded, exact, strict=True):
         noise = Noise()

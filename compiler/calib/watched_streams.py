@@ -36,14 +36,14 @@ class Call:
 
 
 def calibration_of(lowered: Lowered, otherwise: str = "") -> Calibration:
-    """What a pass that measures may measure a graph on.
+    """Return the data on which a pass may measure a graph.
 
     Args:
         lowered: the graph.
-        otherwise: what else a recipe without calibration data may do.
+        otherwise: alternative for a recipe without calibration data.
 
     Raises:
-        Refused: there are no calibration data, or the first call is a graph of its own, which streams begin with.
+        Refused: there are no calibration data, or the first call has a separate graph.
     """
     if lowered.calibration is None:
         cure = "name a generator of streams under data.calibration"
@@ -56,10 +56,10 @@ def calibration_of(lowered: Lowered, otherwise: str = "") -> Calibration:
 
 
 def run_streams(lowered: Lowered, streams: Sequence[Sequence[Feed]]) -> Iterator[Call]:
-    """Every call of every stream, in order, run ahead of the caller; half precision is rounded as the types say.
+    """Yield every call of every stream, in order, run ahead of the caller; half precision is rounded.
 
     Args:
-        lowered: the graph; whatever it returns besides its own outputs is part of `Call.outputs`.
+        lowered: the graph; all its outputs are part of `Call.outputs`.
         streams: feeds of one row.
     """
     yield from ahead(_calls(lowered, streams))
@@ -90,13 +90,13 @@ class _Watched:
 
 
 def noise_between(exact: Lowered, rounded: Lowered, streams: Sequence[Sequence[Feed]]) -> dict[str, float]:
-    """Noise over signal of every output and state of a graph beside those of another, as a share of power.
+    """Return, by output and state, the noise share of one graph's results relative to another's.
 
-    Of classes it is that of the real numbers which decide them, and 0 where there are none.
+    For classes it is the noise in the floats that decide them, and 0 without such floats.
 
     Args:
-        exact: gives the signal.
-        rounded: has the same outputs, and values of the same names.
+        exact: the graph of the signal.
+        rounded: the graph with noise, with outputs and values of the same names.
         streams: feeds of one row; each graph carries its own states.
     """
     found: dict[str, Noise] = {}

@@ -44,7 +44,7 @@ class _Parser(argparse.ArgumentParser):
         return dict(found[0]) if found else {}
 
     def _options(self) -> list[str]:
-        """The options of a parser and of its commands."""
+        """Return the options of a parser and of its commands."""
         return [*self._option_string_actions, *(name for each in self._commands().values() for name in each._options())]
 
 
@@ -54,7 +54,7 @@ def _nearest(wrong: str, known: Iterable[str]) -> str:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """All options and commands."""
+    """Return the parser of all options and commands."""
     parser = _Parser(
         FRONT_DOOR.split()[-1],
         description="Recipe in, verified bundle out.",
@@ -135,7 +135,7 @@ def make_parser() -> argparse.ArgumentParser:
 def _command(
     commands: "argparse._SubParsersAction[_Parser]", name: str, summary: str, arguments: str
 ) -> argparse.ArgumentParser:
-    """A command with what it does and one example."""
+    """Add a command with its summary and one example."""
     return commands.add_parser(
         name,
         help=summary,
@@ -180,7 +180,7 @@ def _add_changes(parser: argparse.ArgumentParser, name: str) -> None:
 
 
 def _add_changes_behind(parser: argparse.ArgumentParser) -> None:
-    """Changes of a recipe behind the command; those in front of it stay, and come first."""
+    """Add options that change a recipe after the command; those before it stay, and come first."""
     _add_changes(parser, "overrides_behind")
     parser.add_argument("--checkpoint", default=argparse.SUPPRESS, metavar="FILE", help=CHECKPOINT)
 

@@ -80,14 +80,14 @@ def bench(
 
     Args:
         what: `FILE.onnx`, `BUNDLE` or `BUNDLE:GRAPH`.
-        against: the same, timed in turns with it; None for nothing.
-        sizes: of axes; of a bundle they choose the bucket.
-        threads: of one call.
-        calls: timed ones.
-        clock: seconds.
+        against: a second model, timed in turns with the first; None for none.
+        sizes: sizes of axes, which choose the bucket of a bundle.
+        threads: threads of one call.
+        calls: number of timed calls.
+        clock: returns seconds.
 
     Raises:
-        SlipwayError: one cannot be opened, an axis has no size, or two are compared and there are several buckets.
+        SlipwayError: a model cannot be opened, an axis has no size, or two bundles with several buckets are compared.
     """
     names = [what] if against is None else [what, against]
     known: set[str] = set()
@@ -108,7 +108,7 @@ def bench(
 def _calls(
     text: str, sizes: Mapping[str, int], threads: int, runtime: Runtime, known: set[str]
 ) -> list[tuple[str, Call]]:
-    """What can be called, by what it is; the axes that sizes may be of are added to `known`."""
+    """Return the calls of a model with a label each; the names of its axes are added to `known`."""
     if text.endswith(".onnx"):
         return [_file_call(Path(text), sizes, threads, known)]
     path, graph = named_graph(text)
@@ -165,7 +165,7 @@ def _only(text: str, calls: Sequence[tuple[str, Call]]) -> tuple[str, Call]:
 
 
 def _timed(runs: Sequence[tuple[str, Call]], calls: int, clock: Clock) -> tuple[Timed, ...]:
-    """Single calls, in turns where there are two."""
+    """Return the times of single calls, in turns where there are two."""
     times_ms: list[list[float]] = [[] for _ in runs]
     for _ in range(WARM_UP):
         for _, call in runs:
@@ -184,7 +184,7 @@ def _summary(label: str, times_ms: Sequence[float]) -> Timed:
 
 
 def bench_table(benched: Benched) -> Table:
-    """The times as a table for people."""
+    """Return the times as a table for the terminal."""
     table = Table(box=None, pad_edge=False)
     table.add_column("what", overflow="fold")
     for title in ("p50 ms", "p99 ms", "p10..p90 ms"):

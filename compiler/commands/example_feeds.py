@@ -23,16 +23,16 @@ def require_sizes(
     sizes: Mapping[str, int],
     find_alike: Callable[[], Mapping[str, str]] = dict,
 ) -> None:
-    """Refuse to guess how large an axis is.
+    """Require a size for every axis, instead of guessing it.
 
     Args:
         shown: the model, for messages.
-        tensors: its inputs.
-        sizes: by axis name, as given.
-        find_alike: finds for axes the one that each is the same as; asked only for the cure.
+        tensors: the model's inputs.
+        sizes: given sizes, by axis name.
+        find_alike: returns, for axes, the axis that each equals; called only for the cure.
 
     Raises:
-        RecipeError: an axis has no size, or a size is of no axis.
+        RecipeError: an axis has no size, or a size has no axis.
     """
     known = dict.fromkeys(axis for tensor in tensors for axis in tensor.axes)
     for name in sizes:
@@ -49,7 +49,7 @@ def require_sizes(
 
 
 def _fitting(known: Iterable[str], sizes: Mapping[str, int], alike: Mapping[str, str]) -> Iterator[tuple[str, int]]:
-    """A size for every axis without one: the same for axes that are one; 1 for the first, which is often of rows."""
+    """Yield a size for every axis without one: equal for equal axes, 1 for the first, which is often the batch."""
     found = {alike.get(axis, axis): size for axis, size in sizes.items()}
     for at, axis in enumerate(known):
         size = found.setdefault(alike.get(axis, axis), 16 if at else 1)
@@ -58,10 +58,10 @@ def _fitting(known: Iterable[str], sizes: Mapping[str, int], alike: Mapping[str,
 
 
 def shape_in(tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape of a tensor once every axis has its size.
+    """Return the shape of a tensor with the given sizes of its axes.
 
     Raises:
-        RecipeError: a size comes out below zero, or all of them as more than any feed holds.
+        RecipeError: a size is negative, or the tensor is too large.
     """
     shape = tuple(_size(dim, sizes) for dim in tensor.dims)
     if math.prod(shape) > MAX_ENTRIES:
@@ -80,13 +80,13 @@ def _size(dim: Dim, sizes: Mapping[str, int]) -> int:
 
 
 def random_feeds(tensors: Iterable[Tensor], sizes: Mapping[str, int], seed: int, calls: int) -> list[Feed]:
-    """Feeds of random numbers: normal ones, and 0 or 1 where numbers are whole: they may be places in a table.
+    """Return feeds of random numbers: normal ones, and 0 or 1 for integers, which may be indices.
 
     Args:
-        tensors: what is fed.
-        sizes: of all their axes.
-        seed: of the numbers.
-        calls: how many feeds.
+        tensors: tensors to feed.
+        sizes: sizes of all their axes.
+        seed: seed of the random numbers.
+        calls: number of feeds.
     """
     shapes = {tensor.name: (shape_in(tensor, sizes), np.dtype(tensor.dtype)) for tensor in tensors}
     random = np.random.default_rng(seed)
@@ -99,13 +99,13 @@ def _numbers(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtyp
 
 
 def unanswered(stage: str, shown: str, feed: Feed, error: Exception) -> DataError:
-    """What to say of a model that does not answer a feed.
+    """Return the error for a model that fails on a feed.
 
     Args:
         stage: the command.
-        shown: the model.
-        feed: what it was given.
-        error: what its backend says.
+        shown: the model's name in messages.
+        feed: the feed.
+        error: the backend's error.
     """
     shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in feed.items())
     return DataError(

@@ -9,7 +9,7 @@ from runtime_lite.format.reader import read_bundle
 
 
 def counts_in_use(path: Path) -> dict[str, int]:
-    """Lengths and masks by input, with full caches and every row as long as the bucket; none of a file of no bundle.
+    """Return lengths and masks by input, for full caches and full rows; empty for a file that is in no bundle.
 
     Args:
         path: an ONNX file.

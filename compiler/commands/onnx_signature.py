@@ -34,7 +34,7 @@ class Tensor:
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The axis names that its sizes hang on, in order."""
+        """Return the axis names in the tensor's sizes, in order."""
         symbols = (symbol for dim in self.dims if not isinstance(dim, int) for symbol in dim.free_symbols)
         return tuple(dict.fromkeys(sorted(str(symbol) for symbol in symbols)))
 
@@ -48,9 +48,9 @@ class Signature:
 
 
 def read_file(path: Path, stage: str) -> tuple[ir.Model, Signature]:
-    """An ONNX file and its signature; an input's size without a name is called after the input and its axis.
+    """Return an ONNX file and its signature; unnamed sizes are called after the input and its axis.
 
-    What writers put there for want of a name, such as `-1` and `?`, is none.
+    Placeholders that writers put there, such as `-1` and `?`, do not count as names.
 
     Args:
         path: the file.
@@ -58,7 +58,7 @@ def read_file(path: Path, stage: str) -> tuple[ir.Model, Signature]:
 
     Raises:
         RecipeError: the file is missing, or is no valid ONNX file.
-        Refused: it holds what is not supported, or takes something else than tensors of numbers.
+        Refused: it is not supported, or has an input that is no tensor of numbers.
     """
     model = read_onnx(path, Place(stage=stage), "check the path")
     for value in model.graph.inputs:
@@ -78,7 +78,7 @@ def _is_name(text: str | None) -> bool:
 
 
 def signature_of(model: ir.Model, path: Path, stage: str) -> Signature:
-    """The signature of a model with inferred shapes; raises as `read_file` does, to which the others belong."""
+    """Return the signature of a model with inferred shapes; raises as `read_file` does."""
     place = Place(stage=stage)
     inputs = _tensors(model.graph.inputs, path, place, needs_rank=True)
     return Signature(inputs, _tensors(model.graph.outputs, path, place, needs_rank=False))
@@ -103,7 +103,7 @@ def _tensors(values: Iterable[ir.Value], path: Path, place: Place, *, needs_rank
 
 
 def open_file(path: Path, stage: str, *, optimize: bool, threads: int = 1) -> onnxruntime.InferenceSession:
-    """A session of the file as it is.
+    """Return a session of the file as it is.
 
     Raises:
         Refused: ONNX Runtime cannot run it.

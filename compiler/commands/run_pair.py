@@ -89,10 +89,10 @@ class Comparison:
 
 
 def compare_pair(request: Request, limits: Tolerance) -> Comparison:
-    """Run both on the same feeds.
+    """Run both models on the same feeds, and return their differences.
 
     Raises:
-        SlipwayError: one of them cannot be opened, their inputs or outputs have other names, or the feeds do not fit.
+        SlipwayError: a model cannot be opened, their inputs or outputs have other names, or the feeds do not fit.
     """
     with contextlib.ExitStack() as stack:
         first, second = _both(stack, request)
@@ -102,7 +102,7 @@ def compare_pair(request: Request, limits: Tolerance) -> Comparison:
 
 
 def require_same(comparison: Comparison, request: Request, limits: Tolerance) -> None:
-    """Raise for the tensor that is farthest off.
+    """Raise for the tensor with the largest difference, if one exceeds the tolerance.
 
     Raises:
         GateFailed: a tensor differs by more than the tolerance.
@@ -126,7 +126,7 @@ def require_same(comparison: Comparison, request: Request, limits: Tolerance) ->
 
 
 def _both(stack: contextlib.ExitStack, request: Request) -> tuple[Subject, Subject]:
-    """Both models; a file has the states that the recipe of the other gives it."""
+    """Return both models; a file gets the states that the other's recipe states."""
     to_second = dict(request.names)
     to_first = {theirs: ours for ours, theirs in to_second.items()}
     if _is_file(request.first):
@@ -137,7 +137,7 @@ def _both(stack: contextlib.ExitStack, request: Request) -> tuple[Subject, Subje
 
 
 def _called(fed: Mapping[str, Fed] | None, names: Mapping[str, str]) -> dict[str, Fed] | None:
-    """States as the other model calls them."""
+    """Return states under the other model's names."""
     if fed is None:
         return None
     return {names.get(name, name): Fed(names.get(f.output, f.output), f.window) for name, f in fed.items()}
@@ -167,7 +167,7 @@ def _opened(text: str, request: Request, fed: Mapping[str, Fed] | None = None) -
 
 
 def _renamed(subject: Subject, names: Mapping[str, str]) -> Subject:
-    """The subject with its inputs and outputs under the first one's names."""
+    """Return the model with its inputs and outputs under the first one's names."""
     if not names:
         return subject
     back = {ours: theirs for theirs, ours in names.items()}
@@ -185,7 +185,7 @@ def _renamed(subject: Subject, names: Mapping[str, str]) -> Subject:
 
 
 def _feeds(first: Subject, second: Subject, request: Request) -> list[Feed]:
-    """What both are fed: from the file, or random."""
+    """Return the feeds of both models: from the file, or random."""
     wanted = _merged(first, second)
     if request.feeds is not None:
         return _from_file(request.feeds, wanted, request.calls)
@@ -205,7 +205,7 @@ def _feeds(first: Subject, second: Subject, request: Request) -> list[Feed]:
 
 
 def _merged(first: Subject, second: Subject) -> tuple[Tensor, ...]:
-    """The inputs of either; where one has a number and the other a name, the number counts."""
+    """Return the inputs of both models; where one has a number and the other a name, the number is used."""
     found = {tensor.name: tensor for tensor in first.inputs}
     sized = {**second.sizes, **first.sizes}
     for theirs in second.inputs:
@@ -225,12 +225,12 @@ def _merged(first: Subject, second: Subject) -> tuple[Tensor, ...]:
 
 
 def _is_open(dim: Dim, sized: Mapping[str, int]) -> bool:
-    """Whether a size is a name that has no size yet."""
+    """Whether a size is a name without a given size."""
     return not isinstance(dim, int) and str(dim) not in sized
 
 
 def _from_file(path: Path, wanted: Sequence[Tensor], calls: int | None) -> list[Feed]:
-    """The feeds of a file: arrays as the inputs are, or with the calls along a first axis of their own."""
+    """Return the feeds of a file: arrays of the inputs' rank, or with an additional first axis of calls."""
     arrays = arrays_from_file(path)
     counts: dict[str, int] = {}
     for tensor in wanted:
@@ -317,7 +317,7 @@ class _Pair:
 
 
 def comparison_table(comparison: Comparison) -> Table:
-    """The comparison as a table for people."""
+    """Return the comparison as a table for the terminal."""
     table = Table(box=None, pad_edge=False)
     table.add_column("tensor", overflow="fold")
     for title in ("calls", "max abs", "relative", "SQNR dB", "same argmax", "differs from call"):

@@ -14,23 +14,23 @@ MADE_UP = re.compile(r".*_dim\d+|.*_dynamic_axes_\d+|unk__\d+|[su]\d+|DynamicDim
 
 
 def is_made_up(axis: str) -> bool:
-    """Whether whoever exported the file had no name for an axis."""
+    """Whether an exporter invented the name of an axis."""
     return MADE_UP.fullmatch(axis) is not None
 
 
 def axes_that_meet(model: ir.Model) -> dict[str, str]:
-    """For each axis the one that it equals; the model stays as it is. See `share_axes`."""
+    """Return, for each axis, the one that it equals; the model is not changed. See `share_axes`."""
     return share_axes(graphs.clone(model))
 
 
 def share_axes(model: ir.Model) -> dict[str, str]:
-    """Give axes of inputs that meet in the graph one name, the first that somebody gave, and infer all shapes anew.
+    """Give axes of inputs that meet in the graph one name, the first given by a person, and infer all shapes again.
 
-    Sizes that meet are equal, or one of them is 1; no recipe can say the latter of an axis, and a build proves or
-    refuses what it says.
+    Sizes that meet are equal, or one of them is 1; no recipe can state the latter, and a build proves or refuses what
+    it states.
 
     Returns:
-        The new name of each axis that has another one.
+        The new name of each renamed axis.
     """
     renamed: dict[str, str] = {}
     while alike := dict(_met(model)):  # fewer axes have names of their own each time
@@ -51,7 +51,7 @@ def _renamed(dim: Dim, alike: Mapping[str, str]) -> int | str:
 
 
 def _met(model: ir.Model) -> Iterator[tuple[str, str]]:
-    """Axes of inputs, and the axis that each meets and is called after from now on; none is both."""
+    """Yield axes of inputs with the axis that each meets and is renamed to; no axis is both."""
     named = [
         str(dim) for value in model.graph.inputs for dim in graphs.dims_of(value) or () if not isinstance(dim, int)
     ]

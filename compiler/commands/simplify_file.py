@@ -56,25 +56,25 @@ class Simplified:
 
     @property
     def conversion(self) -> str:
-        """What else has become of it, in words; empty where nothing has."""
+        """Return the conversion of the opset as text; empty where there was none."""
         before, after = self.opsets
         return "" if before == after else f", converted from opset {before} to {after}"
 
 
 def simplify_file(source: Path, target: Path, sizes: Mapping[str, int], tolerance: float) -> Simplified:
-    """Simplify a file into another, which is written whole or not at all.
+    """Simplify a file into another, which is written as a whole or not at all.
 
     Args:
         source: the file.
         target: a new name, or an ONNX file, which is replaced.
-        sizes: of its axes, for the feeds to compare on.
+        sizes: sizes of its axes, for the feeds to compare on.
         tolerance: largest difference, times the larger of 1 and the largest value of a tensor.
 
     Raises:
         RecipeError: the file cannot be read, an axis has no size, or the target cannot be written.
-        DataError: the sizes are none that it takes.
+        DataError: the model fails at these sizes.
         Refused: ONNX Runtime cannot run it, or it is too large for one file.
-        GateFailed: the graphs answer differently.
+        GateFailed: the results of the graphs differ.
     """
     require_place("OUT.onnx", target, is_onnx)
     model, signature = read_file(source, STAGE)
@@ -104,7 +104,7 @@ def is_onnx(content: bytes) -> bool:
 
 
 def _require_same(source: Path, before: Lowered, after: Lowered, feeds: list[Feed], limits: Tolerance) -> str:
-    """Compare the file with its simplified graph on random and on edge feeds; what was compared, in words."""
+    """Compare the file with its simplified graph on random and on edge feeds; return a report as text."""
     session, names = open_file(source, STAGE, optimize=False), list(before.data_outputs)
 
     def run(given: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
@@ -129,7 +129,7 @@ def _require_same(source: Path, before: Lowered, after: Lowered, feeds: list[Fee
 
 
 def _content(model: ir.Model, source: Path) -> bytes:
-    """The file without our notes on its nodes."""
+    """Return the file's content without our metadata on its nodes."""
     for node in model.graph.all_nodes():
         for key in (graphs.SOURCE_KEY, graphs.PASS_KEY):
             node.metadata_props.pop(key, None)
@@ -148,7 +148,7 @@ def _operators(model: ir.Model) -> dict[str, int]:
 
 
 def simplified_table(simplified: Simplified) -> Table:
-    """Nodes before and after, per operator, and of all."""
+    """Return the number of nodes before and after, per operator and in total, as a table."""
     table = Table(box=None, pad_edge=False)
     table.add_column("operator", overflow="fold")
     for title in ("before", "after"):

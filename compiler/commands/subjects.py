@@ -79,7 +79,7 @@ def _optimized(path: Path) -> Call:
 
 
 def _reference(path: Path) -> Call:
-    """The evaluator of the ONNX standard itself, in NumPy: slow, and written by others."""
+    """Return the evaluator of the ONNX standard: slow, in NumPy, and independent of ONNX Runtime."""
     evaluator = onnx.reference.ReferenceEvaluator(str(path))
     return lambda names, feed: list(evaluator.run(list(names), feed))
 
@@ -93,16 +93,16 @@ BACKENDS: Mapping[str, Callable[[Path], Call]] = {
 
 
 def open_onnx(text: str, sizes: Mapping[str, int], fed: Mapping[str, Fed] | None = None) -> Subject:
-    """An ONNX file; its states are those whose names and sizes say so.
+    """Return an ONNX file as a model; its states are found by names and sizes.
 
     Args:
         text: `FILE.onnx` or `FILE.onnx@BACKEND`.
-        sizes: of axes that no feed has.
-        fed: what a recipe says of its states; where one does, nothing is guessed.
+        sizes: sizes of axes that no feed has.
+        fed: the states in a recipe, which replace a guess.
 
     Raises:
         RecipeError: the file cannot be read, or there is no such backend.
-        Refused: it cannot be run.
+        Refused: the file cannot be run.
     """
     name, at, backend = text.rpartition("@") if not Path(text).exists() else (text, "", "plain")
     if at and backend not in BACKENDS:
@@ -126,7 +126,7 @@ def open_onnx(text: str, sizes: Mapping[str, int], fed: Mapping[str, Fed] | None
 
 
 def _empty(state: Tensor, frames_axis: int | None) -> Tensor:
-    """A state before the first call: a cache has no frames yet."""
+    """Return a state before the first call; a cache has no frames yet."""
     dims = tuple(0 if axis == frames_axis else dim for axis, dim in enumerate(state.dims))
     return dataclasses.replace(state, dims=dims)
 
@@ -139,7 +139,7 @@ def _chained(
     windows: Mapping[str, int],
     sizes: Mapping[str, int],
 ) -> Answers:
-    """Call after call, each with the states that the one before has left; a feed may hold the first of them."""
+    """Return a function that runs calls with the states of the previous one; a feed may hold the first states."""
     names = [tensor.name for tensor in signature.outputs]
     known = {tensor.name for tensor in signature.inputs}
 
@@ -159,12 +159,12 @@ def _chained(
 
 
 def _newest(array: Array, state: Carried, window: int | None) -> Array:
-    """What a call takes of the state that the one before has left: as many frames as the recipe's window holds."""
+    """Return the part of a state that the next call takes: at most the frames of the recipe's window."""
     return array if window is None or state.frames_axis is None else newest(array, state.frames_axis, window)
 
 
 def sizes_of(tensors: Iterable[Tensor], feed: Feed) -> dict[str, int]:
-    """The sizes of axes that a feed shows."""
+    """Return the sizes of axes in a feed."""
     shown = ((tensor, feed[tensor.name]) for tensor in tensors if tensor.name in feed)
     pairs = (pair for tensor, array in shown for pair in zip(tensor.dims, array.shape, strict=False))
     return {str(dim): size for dim, size in pairs if not isinstance(dim, int) and dim.is_Symbol}
@@ -172,13 +172,13 @@ def sizes_of(tensors: Iterable[Tensor], feed: Feed) -> dict[str, int]:
 
 @contextlib.contextmanager
 def opened_bundle(text: str) -> Iterator[Subject]:
-    """A graph of a bundle, run by the runtime.
+    """Yield a graph of a bundle as a model, run by the runtime.
 
     Args:
         text: `BUNDLE` or `BUNDLE:GRAPH`.
 
     Raises:
-        RuntimeLiteError: it is no bundle, or has no such graph.
+        RuntimeLiteError: the path is no bundle, or has no such graph.
     """
     path, graph = named_graph(text)
     with Runtime() as runtime:
@@ -196,7 +196,7 @@ def opened_bundle(text: str) -> Iterator[Subject]:
 
 
 def _fed(recipe: Mapping[str, Any], graph: str) -> dict[str, Fed]:
-    """The states of a bundle's graph, by the names that they had before passes."""
+    """Return the states of a bundle's graph, by their names before passes."""
     spec = recipe.get("graphs", {}).get(graph, {"axes": {}, "inputs": {}})
     windows = {name: axis["window"] for name, axis in spec["axes"].items() if axis.get("window") is not None}
     return {
@@ -222,13 +222,13 @@ def _pushed(model: Model, graph: str, feeds: Iterable[Feed]) -> Iterator[dict[st
 
 
 def named_graph(text: str) -> tuple[str, str | None]:
-    """`dist/mine:encoder` as its two parts; a path that is there is one."""
+    """Return `dist/mine:encoder` as its two parts; an existing path is one part."""
     path, colon, graph = text.rpartition(":")
     return (text, None) if not colon or Path(text).exists() else (path, graph)
 
 
 def open_original(loaded: LoadedRecipe, graph: str | None, cache: StageCache | None, progress: Progress) -> Subject:
-    """The original of a recipe's graph, as a build compares with it.
+    """Return the original of a recipe's graph, as a build compares with it.
 
     Raises:
         SlipwayError: as in a build; the recipe has no such graph, or several and none is named.
@@ -265,10 +265,10 @@ def open_original(loaded: LoadedRecipe, graph: str | None, cache: StageCache | N
 
 
 def checked(subject: Subject, feeds: Sequence[Feed]) -> Iterator[dict[str, Array]]:
-    """The subject's answer to every feed; what a backend raises is one sentence.
+    """Yield the model's results for every feed; a backend's error becomes one sentence.
 
     Raises:
-        DataError: the subject does not answer a feed.
+        DataError: the model fails on a feed.
     """
     answers = subject.answers(feeds)
     for feed in feeds:

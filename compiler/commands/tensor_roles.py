@@ -48,9 +48,9 @@ class Carried:
 
 
 def carried_states(signature: Signature) -> tuple[Carried, ...]:
-    """The states of a model in the order of its inputs: each has an output of its own that fits.
+    """Return the states of a model in the order of its inputs: each has its own fitting output.
 
-    Names that match are taken first, then what grows by itself, then what sounds kept and fits one by one.
+    Matching names are paired first, then outputs that grow, then names that suggest a state and fit one by one.
     """
     found: dict[str, Carried] = {}
     for match in (_by_name, _by_start_and_end, _by_longer_name, _by_growth, _by_growth_in_order, _by_word):
@@ -61,7 +61,7 @@ def carried_states(signature: Signature) -> tuple[Carried, ...]:
 
 
 def told_states(signature: Signature, fed_by: Mapping[str, str]) -> tuple[Carried, ...]:
-    """The states of a model where somebody knows the output that feeds each; those that it does not have are left."""
+    """Return the states of a model whose outputs are known, without those that it does not have."""
     backs = {each.name: each for each in signature.outputs}
     return tuple(
         Carried(given.name, back.name, _frames_axis(given, back), "a recipe says so")
@@ -71,7 +71,7 @@ def told_states(signature: Signature, fed_by: Mapping[str, str]) -> tuple[Carrie
 
 
 def unpaired_states(signature: Signature, carried: Iterable[Carried]) -> dict[str, tuple[Carried, ...]]:
-    """For each input its possible output, of inputs without a pair whose output is longer."""
+    """Return, for each unpaired input, the possible outputs that are longer than it."""
     inputs, outputs = _left(signature, carried)
     found = {
         given.name: tuple(
@@ -85,7 +85,7 @@ def unpaired_states(signature: Signature, carried: Iterable[Carried]) -> dict[st
 
 
 def _left(signature: Signature, carried: Iterable[Carried]) -> tuple[list[Tensor], list[Tensor]]:
-    """The inputs and the outputs that are in no pair yet."""
+    """Return the inputs and the outputs that are in no pair yet."""
     pairs = list(carried)
     given, back = {each.input for each in pairs}, {each.output for each in pairs}
     return (
@@ -98,14 +98,14 @@ Match = Iterable[tuple[Tensor, Tensor, str]]
 
 
 def _by_name(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Match:
-    """`cache_in` and `cache_out`, `past_key_0` and `present_key_0`, `state` and `new_state`."""
+    """Pair `cache_in` and `cache_out`, `past_key_0` and `present_key_0`, `state` and `new_state`."""
     return _one_to_one(
         inputs, outputs, lambda a, b: _is_same_thing(words_of(a.name), words_of(b.name)), "their names match"
     )
 
 
 def _by_start_and_end(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Match:
-    """`h0` and `hn`, `h` and `hn`."""
+    """Pair `h0` and `hn`, `h` and `hn`."""
 
     def fits(given: Tensor, back: Tensor) -> bool:
         first, last = words_of(given.name), words_of(back.name)
@@ -116,7 +116,7 @@ def _by_start_and_end(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Ma
 
 
 def _by_longer_name(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Match:
-    """`k0` and `nk0`; letters of any kind in front or behind where it comes back longer."""
+    """Pair `k0` and `nk0`: names with further letters in front or behind, any where the output is longer."""
 
     def fits(given: Tensor, back: Tensor) -> bool:
         name, longer = given.name.lower(), back.name.lower()
@@ -128,12 +128,12 @@ def _by_longer_name(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Matc
 
 
 def _by_growth(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Match:
-    """What comes back longer than it went in has been joined with something new."""
+    """Pair inputs with outputs that are longer, as frames have been joined to them."""
     return _one_to_one(inputs, outputs, lambda a, b: _frames_axis(a, b) is not None, "it comes back longer")
 
 
 def _by_growth_in_order(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Match:
-    """Pairs in order of inputs whose outputs are longer in the same way, where no name distinguishes them."""
+    """Pair in order of inputs whose outputs are longer in the same way, where no name distinguishes them."""
     for given in inputs:
         backs = [each for each in outputs if _frames_axis(given, each) is not None]
         alike = [each for each in inputs if backs and _sizes(each) == _sizes(given)]
@@ -142,7 +142,7 @@ def _by_growth_in_order(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> 
 
 
 def _by_word(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Match:
-    """What sounds kept and has the sizes of exactly as many outputs, in order."""
+    """Pair, in order, inputs whose names suggest a state with equally many outputs of their sizes."""
     for given in [each for each in inputs if not KEPT.isdisjoint(words_of(each.name))]:
         alike = [each for each in inputs if _sizes(each) == _sizes(given) and not KEPT.isdisjoint(words_of(each.name))]
         backs = [each for each in outputs if _sizes(each) == _sizes(given)]
@@ -153,7 +153,7 @@ def _by_word(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Match:
 def _one_to_one(
     inputs: Sequence[Tensor], outputs: Sequence[Tensor], fits: Callable[[Tensor, Tensor], bool], reason: str
 ) -> Match:
-    """Pairs that may carry each other, and of which neither fits another."""
+    """Yield the pairs that may carry each other, and of which neither fits another one."""
     pairs = [(a, b) for a in inputs for b in outputs if _may_carry(a, b) and fits(a, b)]
     for given, back in pairs:
         if sum(a is given for a, _ in pairs) == 1 == sum(b is back for _, b in pairs):
@@ -161,7 +161,7 @@ def _one_to_one(
 
 
 def _is_same_thing(given: Sequence[str], back: Sequence[str]) -> bool:
-    """Whether two names differ in words of direction only."""
+    """Whether two names differ only in words of direction."""
     stem = [word for word in given if word not in COMING | SIDES]
     if stem != [word for word in back if word not in GOING | SIDES] or list(given) == list(back):
         return False
@@ -169,7 +169,7 @@ def _is_same_thing(given: Sequence[str], back: Sequence[str]) -> bool:
 
 
 def words_of(name: str) -> list[str]:
-    """`pastKeys_10` -> past, keys, 10; `hn` -> h, n."""
+    """Return the words of a name: `pastKeys_10` -> past, keys, 10; `hn` -> h, n."""
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("past_key_values", "past").lower()
     words = re.findall(r"[a-z]+|\d+", name.replace("present_key_values", "present"))
     short = (re.fullmatch(r"([hc])([nt])", word) for word in words)
@@ -177,7 +177,7 @@ def words_of(name: str) -> list[str]:
 
 
 def _may_carry(given: Tensor, back: Tensor) -> bool:
-    """Whether an output may be fed back: of one type and rank, and longer along one axis at most."""
+    """Whether an output may be fed back: of one type and rank, and longer along at most one axis."""
     if given.dtype != back.dtype or len(given.dims) != len(back.dims):
         return False
     differ = [axis for axis, (a, b) in enumerate(zip(given.dims, back.dims, strict=True)) if a != b]
@@ -185,7 +185,7 @@ def _may_carry(given: Tensor, back: Tensor) -> bool:
 
 
 def _frames_axis(given: Tensor, back: Tensor) -> int | None:
-    """The one axis along which an output is its input and something more."""
+    """Return the only axis along which an output is longer than its input; None without one."""
     if given.dtype != back.dtype or len(given.dims) != len(back.dims):
         return None
     differ = [axis for axis, (a, b) in enumerate(zip(given.dims, back.dims, strict=True)) if a != b]
@@ -197,7 +197,7 @@ def _frames_axis(given: Tensor, back: Tensor) -> int | None:
 
 
 def _is_open(tensor: Tensor, axis: int) -> bool:
-    """Whether nothing is known of a size."""
+    """Whether a size is unknown."""
     return bool(getattr(tensor.dims[axis], "is_Dummy", False))
 
 
@@ -206,7 +206,7 @@ def _sizes(tensor: Tensor) -> tuple[object, ...]:
 
 
 def mask_key(tensor: Tensor) -> str | None:
-    """How a recipe names a mask that sounds like one: of valid places, or of padding; None of what is no mask."""
+    """Return the recipe's key of a mask, of valid or of padded entries, from its name; None for other tensors."""
     words = set(words_of(tensor.name))
     if "mask" not in words or len(tensor.dims) < 2:
         return None
@@ -214,7 +214,7 @@ def mask_key(tensor: Tensor) -> str | None:
 
 
 def is_length(tensor: Tensor) -> bool:
-    """Whether it sounds like the number of valid entries of each row."""
+    """Whether the name suggests the number of valid entries of each row."""
     return tensor.dtype.startswith(("int", "uint")) and len(tensor.dims) == 1 and not LENGTH.isdisjoint(
         words_of(tensor.name)
     )  # fmt: skip

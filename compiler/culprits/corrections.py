@@ -39,7 +39,7 @@ class Correction:
 
 
 def corrections(forced_run: TeacherForcedRun, names: Collection[str]) -> dict[str, Correction]:
-    """The corrections of one call by value."""
+    """Return the corrections of one call, by value."""
     found: dict[str, Correction] = {}
     for name in names:
         expected, got, place = forced_run.expected(name), forced_run.got(name), forced_run.places[name]
@@ -113,7 +113,7 @@ class Injection:
         return self.trials[key]
 
     def feed(self, number: int, corrected: Collection[str], *, replace: bool) -> dict[str, Array]:
-        """The corrections of one call; scalars of nothing where none is wanted or known."""
+        """Return the corrections of one call; neutral scalars where none is needed or known."""
         known = self.forced_runs.get(number, {})
         found: dict[str, Array] = {}
         for name in self.names:
@@ -143,7 +143,7 @@ class _Corrected:
 
 
 def _power(difference: Difference) -> float:
-    """Noise relative to signal, infinite where a number is not finite; of classes the share of those that differ."""
+    """Return noise relative to signal, infinite for non-finite numbers; for classes, the share that differs."""
     if difference.classes is not None:
         return 1.0 - difference.classes.equal
     if not np.isfinite(difference.max_abs):

@@ -30,17 +30,17 @@ def explained(
     optimize: bool = False,
     advance: Advance = lambda done, total: None,
 ) -> GateFailed:
-    """The failure of a gate with the nodes that are to blame, and their reproducer written.
+    """Return a gate's error extended by the nodes to blame, after writing a reproducer.
 
     Args:
-        error: names stage, tensor and difference.
-        before: the graph that holds the gate.
-        after: the graph that does not.
+        error: the error, with stage, tensor and difference.
+        before: the graph that passes the gate.
+        after: the graph that fails it.
         steps: the original's calls, in order.
-        limits: of the gate.
-        folder: where the reproducer goes; None for nowhere.
+        limits: tolerance of the gate.
+        folder: folder of the reproducer; None for none.
         optimize: whether the runtime may rewrite `after`.
-        advance: called with the number of runs of the search that are done, and of all.
+        advance: called with the number of finished runs of the search, and their total.
     """
     stage, graph = error.place.stage, after.graph
     try:
@@ -63,7 +63,7 @@ def _with_words(error: GateFailed, words: str, place: Place) -> GateFailed:
 
 
 def culprit_words(found: Findings) -> str:
-    """Who is to blame, and how sure that is."""
+    """Return the culprits, and how certain they are, as text."""
     count = len(found.culprits)
     noun = "node is" if count == 1 else "nodes are"
     named = "; ".join(_culprit_words(each, found) for each in found.culprits)
@@ -100,7 +100,7 @@ def _culprit_words(culprit: Culprit, found: Findings) -> str:
 
 
 def _spread_words(found: Findings) -> str:
-    """Nobody is to blame: the error comes from many."""
+    """Return text for an error that has no culprits but comes from many nodes."""
     if found.worst is None:
         return (
             "every node is right on right inputs: the difference arises where states are handed on, or in the runtime"

@@ -24,12 +24,12 @@ def local_errors(
     roundings: Mapping[str, Rounding],
     advance: Callable[[], None],
 ) -> list[LocalError]:
-    """Run all calls, and measure every section.
+    """Run all calls, and return the error of every section.
 
     Args:
-        forced_runs: of the graphs before and after a pass.
+        forced_runs: runs of the graphs before and after a pass.
         steps: the original's calls.
-        roundings: of every section, by the value that it ends in, in the order of the graph.
+        roundings: rounding of every section, by the value that it ends in, in graph order.
         advance: called after every call.
     """
     explained = ExplainedError(forced_runs.before, roundings, forced_runs.names)
@@ -45,7 +45,7 @@ def local_errors(
 
 
 def with_usual(errors: Sequence[LocalError], roundings: Mapping[str, Rounding]) -> list[LocalError]:
-    """Count what is usual among sections of one element type as explained: their weights may be rounded, too."""
+    """Count the median error of sections of one type as explained, as their weights may be rounded, too."""
     found = list(errors)
     for rounding in Rounding:
         relative = [each.relative for each in errors if roundings[each.tensor] is rounding and each.error]

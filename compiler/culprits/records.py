@@ -24,7 +24,7 @@ class TensorStatistics:
 
     @classmethod
     def of(cls, tensor: str, array: Array) -> "TensorStatistics":
-        """Statistics over the finite elements."""
+        """Return statistics over the finite elements."""
         exact = array.astype(np.float64)
         finite = exact[np.isfinite(exact)]
         low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
@@ -55,12 +55,12 @@ class LocalError:
 
     @property
     def relative(self) -> float:
-        """The error relative to the signal."""
+        """Return the error relative to the signal."""
         return self.error / self.signal if self.signal else self.error
 
     @property
     def beyond(self) -> float:
-        """How many times the explained error it is."""
+        """Return the error as a multiple of the explained error."""
         if not self.error:
             return 0.0
         return self.error / self.explained if self.explained else float("inf")
@@ -87,7 +87,7 @@ class Culprit:
     after: tuple[TensorStatistics, ...]
 
     def place(self) -> Place:
-        """The location for the error message."""
+        """Return the location for the error message."""
         return Place(
             node=str(self.node.name),
             op=self.node.op_type,
@@ -97,7 +97,7 @@ class Culprit:
 
     @property
     def source(self) -> str:
-        """The model's source line of the node, or else of one beside it."""
+        """Return the model's source line of the node, or of one beside it."""
         return next((line for node in (self.node, *reversed(self.nodes)) if (line := graphs.source_of(node))), "")
 
 

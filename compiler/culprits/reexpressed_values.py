@@ -27,12 +27,12 @@ BLOCK = 16
 def reexpressed(
     after: Lowered, names: Sequence[str], forced_run_of: Callable[[Sequence[str]], TeacherForcedRun | None]
 ) -> set[str]:
-    """The values among `names` that the graph holds in another form.
+    """Return the values among `names` that the graph holds in another form.
 
     Args:
         after: the graph.
-        names: values that it has in common with the graph before.
-        forced_run_of: a call with the graph cut at some of them; None where there is none to look at.
+        names: values in both this graph and the one before.
+        forced_run_of: returns a call with the graph cut at some of them; None without one.
     """
     forced_run = forced_run_of(names)
     if forced_run is None:
@@ -49,7 +49,7 @@ def reexpressed(
 
 
 def _readers(after: Lowered, names: Sequence[str]) -> dict[str, set[str]]:
-    """For each value the values whose sections read it."""
+    """Return, for each value, the values whose sections read it."""
     ends = set(names)
     readers: dict[str, set[str]] = {name: set() for name in names}
     for name in names:
@@ -62,7 +62,7 @@ def _readers(after: Lowered, names: Sequence[str]) -> dict[str, set[str]]:
 def _blocks(
     readers: Mapping[str, set[str]], errors: Mapping[str, float], outputs: set[str]
 ) -> list[tuple[set[str], set[str]]]:
-    """Values from an error up to the next ones, and these; not where a way leads out of the graph."""
+    """Return the values from one error up to the next, with the latter; without those that lead to outputs."""
     found = []
     for start in (name for name, error in errors.items() if error >= LARGE):
         block, ends, waiting = {start}, set[str](), [start]
@@ -80,7 +80,7 @@ def _blocks(
 
 
 def local_error(forced_run: TeacherForcedRun, name: str) -> float:
-    """The error of a section on right inputs, relative to the signal; zero where numbers are broken altogether."""
+    """Return the error of a section on right inputs, relative to the signal; 0 where non-finite numbers differ."""
     expected, got = forced_run.expected(name), forced_run.got(name)
     counted = is_counted(expected)
     signal = rms(expected[counted])

@@ -98,24 +98,24 @@ if __name__ == "__main__":
 
 
 def failure_folder(out: Path) -> Path:
-    """Where the reproducer of a failed build lies: beside the bundle."""
+    """Return the folder of a failed build's reproducer, beside the bundle."""
     return out.with_name(f"{out.name}.failure")
 
 
 def write_reproducer(findings: Findings, folder: Path, stage: str, beyond: float) -> Path:
-    """Write the folder, or replace the one of an earlier failure as a whole.
+    """Write the reproducer's folder, replacing that of an earlier failure.
 
     Args:
         findings: with at least one culprit.
-        folder: to write.
+        folder: the folder to write.
         stage: the pass or gate that failed.
-        beyond: a local error counts as a defect from this multiple of the explained error on.
+        beyond: multiple of the explained error from which on an error counts as a defect.
 
     Returns:
         The script to run.
 
     Raises:
-        RecipeError: there is something else at its place.
+        RecipeError: the path is something else.
     """
     files = reproducer_files(findings, stage, beyond)
     with staged(folder, check_reproducer) as partial:
@@ -124,16 +124,16 @@ def write_reproducer(findings: Findings, folder: Path, stage: str, beyond: float
 
 
 def remove_reproducer(folder: Path) -> None:
-    """Remove what an earlier failure has left; anything else of this name stays."""
+    """Remove an earlier failure's reproducer; other files of that name stay."""
     if folder.is_dir() and not _others(folder):
         shutil.rmtree(folder)
 
 
 def check_reproducer(folder: Path) -> None:
-    """Refuse to remove anything but what an earlier failure has left.
+    """Refuse to remove anything but an earlier failure's reproducer.
 
     Raises:
-        RecipeError: something else is there.
+        RecipeError: the path is something else.
     """
     others = _others(folder) if folder.is_dir() else ["a file"] if folder.exists() or folder.is_symlink() else []
     if others:
@@ -144,13 +144,13 @@ def check_reproducer(folder: Path) -> None:
 
 
 def _others(folder: Path) -> list[str]:
-    """What lies in a folder beside the files of a reproducer."""
+    """Return the files in a folder that do not belong to a reproducer."""
     found = sorted(folder.iterdir())
     return [path.name for path in found if path.name not in FILES or path.is_symlink() or not path.is_file()]
 
 
 def reproducer_files(findings: Findings, stage: str, beyond: float) -> dict[str, Content]:
-    """Content by file name."""
+    """Return the content of a reproducer, by file name."""
     forced_run = findings.forced_run
     assert forced_run is not None
     tensors = [culprit.local.tensor for culprit in findings.culprits]
@@ -188,7 +188,7 @@ def reproducer_files(findings: Findings, stage: str, beyond: float) -> dict[str,
 
 
 def cut_out(lowered: Lowered, tensors: Sequence[str], ends: set[str]) -> ir.Model:
-    """The sections that end in some tensors as a graph of their own; what they read are its inputs."""
+    """Return the sections that end in some tensors as a graph; values that they read are its inputs."""
     model = graphs.clone(lowered.model)
     copy = dataclasses.replace(lowered, model=model)
     nodes = {node: None for name in tensors for node in section_of(copy, name, ends - {name})}
@@ -219,7 +219,7 @@ def _is_end(value: ir.Value, ends: set[str]) -> bool:
 
 
 def _given(forced_run: TeacherForcedRun, name: str, *, is_after: bool) -> Array:
-    """What a section reads: right values, in the form of its graph."""
+    """Return the right value that a section reads, in the form of its graph."""
     name = name.removesuffix(".given")
     if is_after:
         return forced_run.given(name) if name in forced_run.right else forced_run.inputs_after[name]
@@ -227,7 +227,7 @@ def _given(forced_run: TeacherForcedRun, name: str, *, is_after: bool) -> Array:
 
 
 def _as_in_graph(lowered: Lowered, name: str, array: Array) -> Array:
-    """Inputs and outputs of a graph for one row have no batch in front."""
+    """Return an input or output without the batch axis, where the graph is for one row."""
     place = next((each for each in lowered.row_places if each.tensor == name), None)
     return array if place is None else np.ascontiguousarray(place.to_graph(array))
 

@@ -71,18 +71,18 @@ def find_culprits(
     optimize: bool = False,
     advance: Advance = lambda done, total: None,
 ) -> Findings | None:
-    """Find what breaks the gate of a graph.
+    """Find the nodes that make a graph fail its gate.
 
     Args:
-        before: the graph that holds the gate.
-        after: the graph that does not.
+        before: the graph that passes the gate.
+        after: the graph that fails it.
         steps: the original's calls, in order.
-        limits: of the gate, for `after`.
+        limits: tolerance of the gate, for `after`.
         optimize: whether the runtime may rewrite `after`.
-        advance: called with the number of runs that are done, and of all.
+        advance: called with the number of finished runs, and their total.
 
     Returns:
-        The findings, or None where the gate holds on these steps: nothing can be shown.
+        The findings, or None where the gate holds on these steps.
     """
     if before.first_call is not None and after.first_call is not None and _fails(after, steps[:1], limits):
         alone = [dataclasses.replace(steps[0], states={})]
@@ -103,7 +103,7 @@ def _fails(lowered: Lowered, steps: Sequence[OriginalCall], limits: Tolerance) -
 
 
 def first_of(lowered: Lowered) -> Lowered:
-    """The graph of the first call as a graph of its own; its outputs are named as those of the later calls."""
+    """Return the graph of the first call as the only graph, with the outputs named as those of later calls."""
     assert lowered.first_call is not None
     model = graphs.clone(lowered.first_call)
     for value, name in zip(model.graph.outputs, graphs.outputs_named(lowered.model), strict=True):
@@ -195,7 +195,7 @@ class _Search:
         return section_of(self.after, name, set(self.names) - {name})
 
     def _states(self) -> list[str]:
-        """Outputs that are states and have no value of the same name in the graph before; codes take no correction."""
+        """Return the outputs that are states without a value of that name in the graph before, except codes."""
         made = {str(output.name) for node in self.after.model.graph for output in node.outputs} - set(self.names)
         states = [state for state in self.after.states if state.output in made]
         return [state.output for state in states if codes_of(self.after, state.input) is None]
@@ -212,7 +212,7 @@ class _Search:
         return injection.without(corrected, replace=replace)
 
     def _sufficient(self, injection: Injection, suspects: Sequence[str]) -> tuple[str, ...] | None:
-        """A set of suspects that suffices and of which every member is needed; None if there is none."""
+        """Return a minimal set of suspects whose correction suffices; None if there is none."""
         if not suspects:
             return None
         enough = self._prefix(injection, suspects) or self._improving(injection, suspects)
@@ -225,18 +225,18 @@ class _Search:
         return enough
 
     def _replaceable(self, injection: Injection, suspects: Sequence[str]) -> tuple[str, ...] | None:
-        """Suspects that each make it better, and that suffice once they are right whatever they are fed."""
+        """Return suspects that each improve the result, and suffice if replaced by right values; else None."""
         chosen = self._improving(injection, suspects)
         return chosen if chosen and self._tried(injection, chosen, replace=True).used <= 1.0 else None
 
     def _leading(self, injection: Injection, suspects: Sequence[str], whole: Trial) -> tuple[str, ...] | None:
-        """Suspects that cause most of the error, where the rest is too much as well."""
+        """Return suspects that cause most of the error, where the rest fails as well; else None."""
         chosen = self._improving(injection, suspects) if suspects else ()
         left = self._tried(injection, chosen).power
         return chosen if chosen and left <= (1.0 - LEADING) * whole.power else None
 
     def _prefix(self, injection: Injection, suspects: Sequence[str]) -> tuple[str, ...] | None:
-        """The fewest of the first suspects that suffice, by bisection."""
+        """Return the fewest of the first suspects that suffice, by bisection."""
         if self._tried(injection, suspects).used > 1.0:
             return None
         low, high = 1, len(suspects)
@@ -249,7 +249,7 @@ class _Search:
         return tuple(suspects[:high])
 
     def _improving(self, injection: Injection, suspects: Sequence[str]) -> tuple[str, ...]:
-        """Suspects one after the other, but those without whose error it is no better: one may make up for another."""
+        """Return the suspects whose correction improves the result, added one after the other; errors may cancel."""
         chosen: tuple[str, ...] = ()
         best = self._tried(injection, ())
         for name in suspects:
@@ -261,7 +261,7 @@ class _Search:
         return chosen
 
     def _dominating(self, injection: Injection, whole: Trial) -> tuple[str, ...] | None:
-        """A few sections without whose error the gate holds and most of the error is gone."""
+        """Return a few sections whose correction satisfies the gate and removes most of the error; else None."""
         ranked = sorted(injection.names, key=lambda name: self._tried(injection, (name,)).power)
         for count in range(1, FEW + 1):
             trial = self._tried(injection, ranked[:count])
@@ -284,7 +284,7 @@ class _Search:
         return Culprit(local, self._first_to_see(nodes), nodes, share, tuple(before), tuple(after))
 
     def _first_to_see(self, nodes: Sequence[ir.Node]) -> ir.Node:
-        """The node of a section to look at: the last that does something else, is new, or reads new values."""
+        """Return the node of a section to report: the last that has changed, is new, or reads new values."""
         old = {str(output.name): node for node in self.before.model.graph for output in node.outputs}
         known = {node: old[str(node.outputs[0].name)] for node in nodes if str(node.outputs[0].name) in old}
         other = [node for node, was in known.items() if not _does_the_same(node, was)]
@@ -302,7 +302,7 @@ def _names(node: ir.Node) -> list[str]:
 
 
 def _does_the_same(node: ir.Node, old: ir.Node) -> bool:
-    """Whether a node has the operator, the attributes and, but for rounding, the constants of one before the pass."""
+    """Whether a node has the operator, attributes and, up to rounding, constants of a node before the pass."""
     if (node.op_type, node.domain) != (old.op_type, old.domain) or len(node.inputs) != len(old.inputs):
         return False
     if repr(sorted(node.attributes.items())) != repr(sorted(old.attributes.items())):

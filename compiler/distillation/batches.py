@@ -27,11 +27,11 @@ class Batch:
 
 
 def joined(stream: Sequence[Feed], along: Mapping[str, int]) -> Feed:
-    """The calls of a stream as one call over the whole sequence.
+    """Return the calls of a stream as one call over the whole sequence.
 
     Args:
         stream: its feeds.
-        along: the axis of time, by input that has it; the others are those of the last call.
+        along: the axis of time, by input that has it; other inputs are taken from the last call.
     """
     return {
         name: np.concatenate([feed[name] for feed in stream], axis=along[name]) if name in along else array
@@ -56,19 +56,19 @@ class Batches:
             self.alike[kind].append(at)
 
     def _kind(self, feed: Feed) -> tuple[object, ...]:
-        """The sizes that rows of one batch share."""
+        """Return the sizes that rows of one batch share."""
         return tuple(
             (name, *(size for axis, size in enumerate(array.shape) if axis != self.along.get(name)))
             for name, array in feed.items()
         )
 
     def draw(self, chance: np.random.Generator) -> Batch:
-        """A batch of sequences like one that is drawn at random."""
+        """Return a random batch of sequences of equal sizes."""
         alike = self.alike[self.kinds[chance.integers(len(self.sequences))]]
         return self.of(chance.choice(alike, size=min(self.rows, len(alike)), replace=False).tolist())
 
     def every(self) -> list[Batch]:
-        """All sequences, in batches."""
+        """Return all sequences, in batches."""
         return [
             self.of(alike[at : at + self.rows])
             for alike in self.alike.values()
@@ -76,7 +76,7 @@ class Batches:
         ]
 
     def of(self, chosen: Sequence[int]) -> Batch:
-        """Some sequences of equal sizes."""
+        """Return a batch of these sequences of equal sizes."""
         feeds = [self.sequences[at] for at in chosen]
         lengths = [
             next((array.shape[self.along[name]] for name, array in feed.items() if name in self.along), 0)
@@ -86,7 +86,7 @@ class Batches:
         return Batch(feed, np.array(lengths, np.int64))
 
     def _filled(self, feed: Feed, name: str, length: int) -> Array:
-        """An input as long as the longest row: its last frame again, which is a number that the model takes."""
+        """Return an input extended to the longest row by repeating its last frame, which is a legal number."""
         array = feed[name]
         if name not in self.along:
             return array

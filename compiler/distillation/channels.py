@@ -33,7 +33,7 @@ class Channels:
     index: Numbers
 
     def of(self, array: Numbers) -> Numbers:
-        """The channels, [channels, ..]."""
+        """Return the channels, [channels, ..]."""
         return np.moveaxis(array, self.axis, 0)[self.index]
 
     def put(self, array: Numbers, channels: Numbers) -> None:
@@ -42,15 +42,15 @@ class Channels:
 
 
 def channels_in(parameters: Mapping[str, Numbers], weights: Array, name: str) -> Channels:
-    """Find the parameter that holds every channel of a projection.
+    """Return the parameter that holds every channel of a projection.
 
     Args:
-        parameters: by name.
+        parameters: parameters by name.
         weights: [channels, inside].
-        name: of the projection, for messages.
+        name: name of the projection, for messages.
 
     Raises:
-        Refused: none does, or several do.
+        Refused: no parameter does, or several do.
     """
     found = []
     for parameter, array in parameters.items():
@@ -68,7 +68,7 @@ def channels_in(parameters: Mapping[str, Numbers], weights: Array, name: str) ->
 
 
 def _matching(rows: Numbers, wanted: Array) -> Numbers | None:
-    """The row that is like each wanted one, a different row for each; None where one has none."""
+    """Return the matching row for each wanted one, all different; None where one has none."""
     if rows.shape[1] != wanted.shape[1] or len(rows) < len(wanted):
         return None
     close = CLOSE * max(float(np.abs(wanted).max()), float(np.finfo(np.float32).tiny))
@@ -82,18 +82,18 @@ def _matching(rows: Numbers, wanted: Array) -> Numbers | None:
 
 
 def bias_beside(parameters: Mapping[str, Numbers], channels: Channels, bias: Array) -> str | None:
-    """The parameter that holds the bias of some channels: of the same module, one number per channel.
+    """Return the parameter that holds the bias of some channels: of the same module, one number per channel.
 
     Args:
-        parameters: by name.
-        channels: where the weights lie.
+        parameters: parameters by name.
+        channels: the weights' place in their parameter.
         bias: [channels].
 
     Returns:
-        Its name; None where there is none, and the bias is 0.
+        The parameter's name; None where there is none and the bias is 0.
 
     Raises:
-        Refused: the bias is in none, or in several.
+        Refused: the bias is in no parameter, or in several.
     """
     owner = channels.parameter.rpartition(".")[0]
     count = parameters[channels.parameter].shape[channels.axis]

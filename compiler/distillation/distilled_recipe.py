@@ -52,11 +52,11 @@ WRITTEN = "distilled.safetensors"
 
 @contextlib.contextmanager
 def distilled_recipe(loaded: LoadedRecipe, cache: StageCache | None, progress: Progress) -> Iterator[LoadedRecipe]:
-    """The recipe with changed checkpoints, while they are there; as it is where no heads share.
+    """Yield the recipe with changed checkpoints, or unchanged where no heads are shared.
 
     Raises:
-        Refused: heads cannot be found, or their weights not among the module's parameters.
-        GateFailed: the answers are further from the original's than the recipe allows.
+        Refused: heads cannot be found, or their weights are not among the module's parameters.
+        GateFailed: results differ from the original's by more than the recipe allows.
     """
     graphs = loaded.recipe.graphs
     if all(spec.share_heads is None for spec in graphs.values()):
@@ -101,7 +101,7 @@ class _Distillation:
         self.data = DrawnData(self.places, name, for_data(given), self.results)
 
     def spec(self) -> Graph:
-        """The graph's record with the changed checkpoint."""
+        """Return the graph's record with the changed checkpoint."""
         feeds, surroundings = self.loaded.recipe.data.distillation, surroundings_of(self.loaded)
         assert feeds is not None  # the recipe says so
         self.data.draw("distillation", feeds, 0, surroundings, self.progress)
@@ -128,7 +128,7 @@ class _Distillation:
         return self.given.model_copy(update={"source": source})
 
     def _made(self, key: str, handle: StageHandle) -> tuple[bytes, str]:
-        """The changed checkpoint, and what is told of it."""
+        """Return the changed checkpoint, and a report text."""
         with shielded():  # a signal in the middle of importing the framework would end the process without a word
             from compiler.capture import torch_module
             from compiler.distillation import training
@@ -183,7 +183,7 @@ class _Distillation:
         return found, f"{merges.merges[0].site.attention.heads} -> {self.options.groups} heads, {told}"
 
     def _time(self) -> str | None:
-        """The axis along which no frame reads later ones."""
+        """Return the axis along which no frame reads later ones; None without derived steps."""
         return None if self.given.derive_steps is None else self.given.derive_steps.along
 
     def _merges(self, lowered: Lowered, measured: list[Feed]) -> Merges:
@@ -198,10 +198,10 @@ class _Distillation:
         return merges
 
     def _require_same(self, got: list[Any], lowered: Lowered, feed: Feed) -> None:
-        """The module with tied weights answers what the merged graph answers.
+        """Require that the module with tied weights gives the results of the merged graph.
 
         Raises:
-            Refused: it does not: a parameter serves more than one projection.
+            Refused: results differ, as a parameter serves more than one projection.
         """
         names = [str(value.name) for value in lowered.model.graph.outputs]
         for name, ours, theirs in zip(names, got, session_of(lowered.model).run(names, dict(feed)), strict=True):
@@ -226,7 +226,7 @@ class _Streams:
 
 
 def _axes_of_time(lowered: Lowered, time_axis: str | None) -> Mapping[str, int]:
-    """Where each input has the axis of time, by the inputs that have it."""
+    """Return the axis of time of each input that has one."""
     if time_axis is None:
         return MappingProxyType({})
     dims = {str(value.name): [str(dim) for dim in value.shape or ()] for value in lowered.model.graph.inputs}
@@ -234,6 +234,6 @@ def _axes_of_time(lowered: Lowered, time_axis: str | None) -> Mapping[str, int]:
 
 
 def _answers(lowered: Lowered, time_axis: str | None) -> list[int | None]:
-    """Where each output has the axis of time."""
+    """Return the axis of time of each output, or None."""
     dims = [[str(dim) for dim in value.shape or ()] for value in lowered.model.graph.outputs]
     return [each.index(time_axis) if time_axis in each else None for each in dims]

@@ -49,7 +49,7 @@ def tied_weights(parameters: Mapping[str, Numbers], merges: Sequence[Merge]) -> 
     """Write merged heads into the parameters that they came from.
 
     Args:
-        parameters: of the module, by name.
+        parameters: parameters of the module, by name.
         merges: the attentions whose heads share.
 
     Raises:
@@ -78,12 +78,12 @@ class _Writing:
         back = np.argsort(order)
 
         def by_slot(affine: Affine) -> Affine:
-            """Heads in the order of the groups, back where they were."""
+            """Return heads in their original order, from the order of groups."""
             columns = affine.weights.reshape(-1, heads, size)[:, back]
             return Affine(columns.reshape(-1, heads * size), affine.bias.reshape(heads, size)[back].reshape(-1))
 
         def spread(affine: Affine) -> Affine:
-            """What a group shares, for every head of it."""
+            """Return a group's shared projection repeated for each of its heads."""
             groups, each = len(self.merge.partition), heads // len(self.merge.partition)
             columns = np.repeat(affine.weights.reshape(-1, groups, size), each, axis=1)
             biases = np.repeat(affine.bias.reshape(groups, size), each, axis=0)
@@ -109,7 +109,7 @@ class _Writing:
                 self.ties.append(Tie(bias, 0, self._equal(places)))
 
     def _equal(self, places: Channels) -> Numbers:
-        """The places of each group's heads, [groups, heads of a group, channels]."""
+        """Return the indices of each group's heads, [groups, heads of a group, channels]."""
         by_head = places.index.reshape(self.merge.site.attention.heads, -1)
         found: Numbers = np.stack([by_head[list(group)] for group in self.merge.partition])
         return found

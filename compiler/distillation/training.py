@@ -84,21 +84,21 @@ class Answers:
     along: Sequence[int | None]
 
     def to(self, batch: Batch) -> list[Tensor]:
-        """The answers of the module to a batch."""
+        """Return the results of the module for a batch."""
         tensors = [torch.from_numpy(np.array(array, order="C")) for array in batch.feed.values()]
         return list(leaves_of(self.module(*arguments_of(self.module.forward, list(batch.feed), tensors))))
 
     def answered(self, feed: Feed) -> list[Array]:
-        """The answers to one feed, as arrays."""
+        """Return the results for one feed, as arrays."""
         with torch.no_grad():
             return [each.numpy() for each in self.to(Batch(feed, np.zeros(1, np.int64)))]
 
 
 def distance(student: Answers, teacher: Answers, batch: Batch, training: Training) -> Tensor:
-    """How far the answers of two modules are apart, a scalar.
+    """Return the distance of two modules' results, a scalar.
 
-    Classes: the divergence of Kullback and Leibler of the teacher's probabilities from the student's, nats, the mean
-    over all places that count. Numbers: |a - b|^2 / |b|^2. Several answers are summed.
+    Classes: the Kullback-Leibler divergence of the teacher's probabilities from the student's, nats, the mean over all
+    counted positions. Numbers: |a - b|^2 / |b|^2. Several results are summed.
     """
     with torch.no_grad():
         right = teacher.to(batch)
@@ -116,7 +116,7 @@ def distance(student: Answers, teacher: Answers, batch: Batch, training: Trainin
 
 
 def _counted(answer: Tensor, axis: int | None, batch: Batch, skipped: int) -> Tensor:
-    """1 where a frame counts, 0 in front and where it fills up, in as many axes as the answer."""
+    """Return 1 for each counted frame, 0 for skipped and padded ones, with the result's rank."""
     if axis is None:
         return torch.ones([1] * answer.ndim)
     places = torch.arange(answer.shape[axis])
@@ -126,7 +126,7 @@ def _counted(answer: Tensor, axis: int | None, batch: Batch, skipped: int) -> Te
 
 
 def mean_distance(student: Answers, teacher: Answers, batches: Batches, training: Training) -> float:
-    """`distance` over all sequences, the mean over batches weighed by their rows."""
+    """Return `distance` over all sequences, the mean over batches weighted by their rows."""
     with torch.no_grad():
         found = [(float(distance(student, teacher, each, training)), len(each.lengths)) for each in batches.every()]
     return float(np.average([each for each, _ in found], weights=[rows for _, rows in found]))
@@ -144,16 +144,16 @@ def distill(
     """Train the student until the updates are made or the time is spent.
 
     Args:
-        student: its parameters change; tied entries are equal.
-        teacher: gives the answers.
-        ties: entries that stay equal.
-        batches: to draw from.
-        training: how.
-        state: file from which the run goes on, and in which it is kept.
-        advance: shown progress: updates made, of how many.
+        student: the module to train, whose tied entries stay equal.
+        teacher: the module whose results are learned.
+        ties: groups of equal entries.
+        batches: batches to draw from.
+        training: options of the training.
+        state: file from which the run continues, and in which it is saved.
+        advance: called with the number of updates made, and their total.
 
     Returns:
-        Where the run ended.
+        The position at which the run ended.
     """
     parameters = dict(student.module.named_parameters())
     tying = [_Tying(parameters[tie.parameter], tie) for tie in ties]
@@ -184,7 +184,7 @@ def distill(
 
 
 def _rate(training: Training, position: RunPosition) -> float:
-    """A linear rise under a cosine fall to 2 %, by what is nearer its end: the updates or the time."""
+    """Return the learning rate: a linear warm-up, and a cosine decay to 2 % by updates or time."""
     done = max(position.update / training.updates, position.spent_s / training.limit_s)
     return training.rate * min(max(0.5 * (1 + math.cos(math.pi * done)), 0.02), (position.update + 1) / WARM_UP)
 
@@ -206,18 +206,18 @@ class _Tying:
             self._write(self.parameter, self._members(self.parameter)[:, :1])
 
     def _members(self, tensor: Tensor) -> Tensor:
-        """[groups, members, channels, ..]."""
+        """Return the tied entries of a tensor, [groups, members, channels, ..]."""
         found = tensor.movedim(self.axis, 0)[self.index]
         return found.reshape(*self.shape, *found.shape[1:])
 
     def _write(self, tensor: Tensor, of_groups: Tensor) -> None:
-        """Give every member what its group has, [groups, 1, channels, ..]."""
+        """Write each group's entries, [groups, 1, channels, ..], to all of its members."""
         spread = of_groups.expand(-1, self.shape[1], *of_groups.shape[2:]).flatten(0, 2)
         tensor.movedim(self.axis, 0)[self.index] = spread
 
 
 def _save(path: Path, module: torch.nn.Module, optimizer: torch.optim.AdamW, position: RunPosition) -> None:
-    """Write where the run stands, whole or not at all."""
+    """Save the state of the run, as a whole or not at all."""
     tensors = {f"module.{name}": value.contiguous() for name, value in module.named_parameters()}
     for index, moments in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": moments[name].contiguous() for name in MOMENTS}
@@ -229,7 +229,7 @@ def _save(path: Path, module: torch.nn.Module, optimizer: torch.optim.AdamW, pos
 
 
 def _load(path: Path, module: torch.nn.Module, optimizer: torch.optim.AdamW) -> RunPosition:
-    """Go on from what `_save` wrote; a run whose file is not there, or is damaged, begins anew."""
+    """Load the state that `_save` wrote; without a valid file the run starts from the beginning."""
     try:
         with safetensors.safe_open(path, "pt") as file:
             metadata = file.metadata()
@@ -247,7 +247,7 @@ def _load(path: Path, module: torch.nn.Module, optimizer: torch.optim.AdamW) -> 
 
 
 def parameters_of(module: torch.nn.Module) -> dict[str, Array]:
-    """Floating parameters by name, as arrays of their own."""
+    """Return floating-point parameters by name, as copies."""
     return {
         name: np.array(value.detach().cpu().numpy())
         for name, value in module.named_parameters()
@@ -256,7 +256,7 @@ def parameters_of(module: torch.nn.Module) -> dict[str, Array]:
 
 
 def write_parameters(module: torch.nn.Module, changed: Mapping[str, Array | Tensor]) -> None:
-    """Give some parameters new numbers."""
+    """Set the values of some parameters."""
     parameters = dict(module.named_parameters())
     with torch.no_grad():
         for name, array in changed.items():
@@ -264,6 +264,6 @@ def write_parameters(module: torch.nn.Module, changed: Mapping[str, Array | Tens
 
 
 def checkpoint_of(module: torch.nn.Module) -> bytes:
-    """All tensors of a module in one safetensors file, tensors of one storage each by itself."""
+    """Return all tensors of a module as one safetensors file, with shared storage copied."""
     tensors = {name: value.detach().clone().contiguous() for name, value in module.state_dict().items()}
     return safetensors.torch.save(tensors)

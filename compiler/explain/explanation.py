@@ -145,11 +145,11 @@ class Explanation:
 
 
 def explain(lowered: Lowered, passes: Sequence[Pass]) -> Explanation:
-    """Take a graph through passes and say what padding did to it, or why it is refused.
+    """Run a graph through passes; return what padding changed in it, or why a pass refused it.
 
     Args:
-        lowered: the graph as it was captured; it is changed.
-        passes: those of a build, ending with pad_axes.
+        lowered: the graph as captured; rewritten in place.
+        passes: the passes of a build, up to pad_axes.
     """
     for made in passes:
         before = dataclasses.replace(lowered, model=graphs.clone(lowered.model))
@@ -237,7 +237,7 @@ def _explanation(
     *,
     underived: bool = False,
 ) -> Explanation:
-    """What proofs and refusals have in common; `drawn` is the graph whose nodes and output shapes are shown."""
+    """Return the explanation of a proof or of refusals; `drawn` is the graph whose nodes and shapes are shown."""
     order = {str(node.name): at for at, node in enumerate(lowered.model.graph)}
     steps = sorted(map(_step, records), key=lambda step: order.get(step.node, len(order)))
     axes = _axes(lowered)
@@ -276,7 +276,7 @@ def _axes(lowered: Lowered) -> tuple[ShownAxis, ...]:
 
 
 def _facts(records: Iterable[Mapping[str, Any]]) -> dict[str, Fact]:
-    """Facts by value name, as the certificate has them."""
+    """Return the facts of a certificate's records by value name."""
     facts: dict[str, Fact] = {}
     for record in records:
         for names, given in ((record["inputs"], record["in"]), (record["outputs"], record["out"])):

@@ -35,7 +35,7 @@ pre{font:12px monospace;white-space:pre-wrap}
 
 
 def write_picture(explanation: Explanation, path: Path) -> None:
-    """Write the picture; a reader sees the old file or the whole new one.
+    """Write the picture as HTML, atomically: a reader sees the old file or the new one.
 
     Args:
         explanation: what to draw.
@@ -46,7 +46,7 @@ def write_picture(explanation: Explanation, path: Path) -> None:
 
 
 def picture(explanation: Explanation) -> str:
-    """The HTML page, well-formed as XML too."""
+    """Return the HTML page of an explanation; it is well-formed XML, too."""
     groups, edges, hidden = group_boxes(explanation.boxes, (Kind.REFUSED,))
     title = f"{explanation.graph}: {'refused' if explanation.refusals else 'padding'}"
     parts = [

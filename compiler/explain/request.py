@@ -55,10 +55,10 @@ class Request:
 
 
 def from_file(path: Path, request: Request) -> tuple[Lowered, tuple[Pass, ...]]:
-    """An ONNX file with the axes of a request, and the standard passes up to padding.
+    """Read an ONNX file and mark the requested axes in it; return the graph and the standard passes up to padding.
 
     Raises:
-        RecipeError: the file cannot be read, or has no such axis, input or output.
+        RecipeError: the file cannot be read, or lacks a requested axis, input or output.
         Refused: ONNX Runtime cannot run it.
     """
     place = Place(stage="explain")
@@ -109,12 +109,12 @@ def from_file(path: Path, request: Request) -> tuple[Lowered, tuple[Pass, ...]]:
 def from_recipe(
     loaded: LoadedRecipe, graph: str, request: Request, cache: StageCache | None, progress: Progress
 ) -> tuple[Lowered, tuple[Pass, ...]]:
-    """A recipe's graph as a build has it after capture, and its passes up to padding.
+    """Return a recipe's graph as captured by a build, and its passes up to padding.
 
-    Heads that training would tie are as the checkpoint has them: nothing is trained to explain.
+    Heads are not distilled: they have the checkpoint's weights.
 
     Raises:
-        SlipwayError: as in a build; the recipe has no such graph or axis, or another one is asked for.
+        SlipwayError: as in a build; also where the recipe lacks the graph, or the request contradicts it.
     """
     graphs = loaded.recipe.graphs
     shown = shown_path(loaded.path)
@@ -143,10 +143,10 @@ def from_recipe(
 
 
 def padded_axes(model: ir.Model, request: Request) -> tuple[PaddedAxis, ...]:
-    """The axes padded behind, with their masks and lengths.
+    """Return the requested axes that are padded at the end, with their mask and length inputs.
 
     Raises:
-        RecipeError: a mask or length names an input or axis that is not there.
+        RecipeError: a mask or length names an input or axis that the graph lacks.
     """
     inputs = graphs.inputs_named(model)
     masks = _pairs("--mask", request.masks, inputs, request.axes)
@@ -165,13 +165,13 @@ def padded_axes(model: ir.Model, request: Request) -> tuple[PaddedAxis, ...]:
 
 
 def _free_name(wanted: str, taken: Iterable[str]) -> str:
-    """`wanted`, or `wanted_2`, ... where the graph has an input of that name."""
+    """Return `wanted`, or `wanted_2`, `wanted_3`, ... where an input of the graph has that name."""
     names = set(taken)
     return next(name for name in (wanted, *(f"{wanted}_{n}" for n in range(2, len(names) + 3))) if name not in names)
 
 
 def _states(model: ir.Model, request: Request) -> list[State]:
-    """Along the axis with a window, if there is one."""
+    """Return the requested states; a state lies along the axis with a window that it has, if any."""
     windows = {text.split("=", 1)[0] for text in request.windows}
     inputs = graphs.inputs_named(model)
     found = []
@@ -183,7 +183,7 @@ def _states(model: ir.Model, request: Request) -> list[State]:
 
 
 def _caches(model: ir.Model, states: Sequence[State], request: Request, known: Sequence[str]) -> tuple[CacheAxis, ...]:
-    """The cache axes."""
+    """Return the cache axes with their windows, as requested."""
     found = []
     for text in request.windows:
         axis, slots = _split("--window", text, "AXIS=FRAMES")
@@ -207,7 +207,7 @@ def _caches(model: ir.Model, states: Sequence[State], request: Request, known: S
 
 
 def _axis_names(model: ir.Model) -> tuple[str, ...]:
-    """The named axes of the inputs, in order."""
+    """Return the names of the symbolic axes of all inputs, in order of appearance."""
     dims = (dim for value in model.graph.inputs for dim in graphs.dims_of(value) or ())
     names = (symbol for dim in dims for symbol in sorted(symbols_of(dim), key=str) if not symbol.is_Dummy)
     return tuple(dict.fromkeys(map(str, names)))
@@ -222,7 +222,7 @@ def _check_known(
 
 
 def _check_disjoint(lowered: Lowered) -> None:
-    """An axis is rows, a cache axis, or padded behind."""
+    """Require that no axis is used twice, as the batch axis, a cache axis or a padded axis."""
     names = [each.axis for each in lowered.padded_axes]
     names += [cache.axis for cache in lowered.caches]
     names += [] if lowered.batch_axis is None else [lowered.batch_axis]
@@ -232,7 +232,7 @@ def _check_disjoint(lowered: Lowered) -> None:
 
 
 def _pairs(option: str, texts: Sequence[str], first: Iterable[str], second: Iterable[str]) -> list[tuple[str, str]]:
-    """`A=B` each, with A and B among known names."""
+    """Parse arguments `A=B` of an option, and require that A and B are among the known names."""
     found = []
     for text in texts:
         name, other = _split(option, text, "NAME=NAME")

@@ -17,12 +17,12 @@ SHORTEST_SOURCE = 40
 
 
 def print_explanation(explanation: Explanation, console: Console, *, every_node: bool = False) -> None:
-    """Print what there is to say.
+    """Print an explanation: its heading, its axes, and the proof or the refusals.
 
     Args:
         explanation: the proof or the refusals.
-        console: where to.
-        every_node: every judged node with its facts, and whole chains.
+        console: the console to print to.
+        every_node: print all judged nodes with their facts, and chains unabridged.
     """
     console.print(_heading(explanation))
     for part in (_axis_table(explanation), *_body(explanation, console.width, every_node=every_node)):
@@ -93,7 +93,7 @@ def _inserted_table(steps: Sequence[ReachedNode]) -> RenderableType:
 
 
 def _line(source: str) -> str:
-    """File, line and function, without the code."""
+    """Return file, line and function of a source location, without the line's code."""
     return source.split(": ", 1)[0]
 
 
@@ -146,7 +146,7 @@ def _link_cells(link: Link | None, refusal: ShownRefusal, gone: int) -> tuple[st
 
 
 def _chain_table(rows: Sequence[Sequence[str]], width: int) -> Table:
-    """One line per node where the width allows it: source lines are cut to what is left."""
+    """Return the table of a chain of nodes, one line per node where possible: sources are shortened to the width."""
     titles = ("", "node", "op", "in its padding", "source")
     table = Table(box=None, pad_edge=False)
     for title in titles:

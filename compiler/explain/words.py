@@ -28,7 +28,7 @@ class Kind(enum.Enum):
 
 
 def kind_of(facts: Sequence[Fact]) -> Kind:
-    """The worst that lies in the padding of some values."""
+    """Return the kind of the weakest padding content among some values' facts."""
     contents = [fact.padding(axis) for fact in facts for axis in fact.padded]
     if not contents:
         return Kind.NONE
@@ -38,7 +38,7 @@ def kind_of(facts: Sequence[Fact]) -> Kind:
 
 
 def padding_words(fact: Fact) -> str:
-    """What lies in the padding of a value, axis by axis where that differs."""
+    """Describe what the padding of a value contains, per axis where axes differ."""
     if fact.is_number:
         return "a size"
     if not fact.padded:
@@ -60,7 +60,7 @@ def _content_words(content: Interval) -> str:
 
 
 def shape_text(value: ir.Value) -> str:
-    """A shape as `[batch, time, 80]`; `?` where nothing is known."""
+    """Return a value's shape as text, e.g. `[batch, time, 80]`, with `?` where a size is unknown."""
     dims = graphs.dims_of(value)
     if dims is None:
         return "[?]"
@@ -68,7 +68,7 @@ def shape_text(value: ir.Value) -> str:
 
 
 def need_words(need: Mapping[str, Any], names: Sequence[str]) -> str:
-    """A need of a certificate's record; `names` are the node's inputs."""
+    """Describe a rewrite that a certificate's record requires; `names` are the node's inputs."""
     if "fill" in need:
         return f"padding of {names[need['fill']]} (axis {need['axis']}) := {number_text(float(need['value']))}"
     if "clamp" in need:
@@ -77,7 +77,7 @@ def need_words(need: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def number_text(value: float) -> str:
-    """A number that fills padding; the lowest and highest of float32 by name."""
+    """Return a fill value as text; the lowest and the highest number of float32 are written as words."""
     if math.isfinite(value) and abs(value) >= -LOWEST:
         return "lowest" if value < 0 else "highest"
     return f"{value:g}"

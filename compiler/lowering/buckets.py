@@ -7,10 +7,10 @@ from compiler.stages import Lowered
 
 
 def check_buckets(lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> None:
-    """Every bucket lies within the lengths that were proved, and several rows share a call only under a proof.
+    """Require that every bucket is within the proved lengths, and that rows share a call only if proved independent.
 
     Raises:
-        Refused: names the bucket.
+        Refused: a bucket is not; the message names it.
     """
     for each in lowered.padded_axes:
         for slots in buckets[each.axis]:

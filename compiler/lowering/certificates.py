@@ -9,7 +9,7 @@ from compiler.stages import Lowered, Outcome
 
 
 def replay_certificates(before: Lowered, outcome: Outcome) -> int:
-    """Have the independent checker replay what a pass claims; the number of steps.
+    """Replay what a pass claims with the independent checker; return the number of steps.
 
     Raises:
         GateFailed: a step does not hold.
@@ -18,7 +18,7 @@ def replay_certificates(before: Lowered, outcome: Outcome) -> int:
 
 
 def replay_proof(proof: Proof | None, survived: set[bytes] | None = None) -> int:
-    """The same of a proof whose graphs are written already; of none, no step. `survived` as in the checker."""
+    """Replay a proof with serialized graphs; return the number of steps, 0 for None. `survived` as in the checker."""
     if proof is None:
         return 0
     try:

@@ -39,11 +39,11 @@ class KeptPasses:
         self._expensive: dict[str, _Expensive] = {}
 
     def knows(self, key: str) -> bool:
-        """Whether an earlier build has ended this stage."""
+        """Whether an earlier build has completed this stage."""
         return self.results.find(key) is not None
 
     def report(self, key: str) -> tuple[StageReport, list[dict[str, Any]]] | None:
-        """What an earlier build said of a pass, and the records of its certificate."""
+        """Return an earlier build's report on a pass, and the records of its certificate; None without one."""
         entry = self.results.find(key)
         if entry is None:
             return None
@@ -51,7 +51,7 @@ class KeptPasses:
         return dataclasses.replace(stage_report_of(content["report"]), cached=True), content["records"]
 
     def keep_report(self, key: str, report: StageReport, records: list[dict[str, Any]]) -> None:
-        """Keep what was said of a pass, and its graph where it is expensive."""
+        """Keep the report on a pass, and its graph where the pass is expensive."""
         if self.results.cache is None:
             return  # writing the records of a large graph takes seconds
         content = canonical_json({"report": report.to_json(), "records": records})
@@ -59,26 +59,26 @@ class KeptPasses:
         self.keep(key, {REPORT: content, **({} if made is None else made.files())})
 
     def keep_forms(self, key: str, reports: Sequence[StageReport]) -> None:
-        """Keep that a graph's artefacts were made, with the reports of the forms that were applied."""
+        """Keep the reports on the forms applied to a graph's artefacts."""
         self.keep(key, {FORMS: canonical_json([each.to_json() for each in reports])})
 
     def forms(self, key: str) -> list[StageReport]:
-        """What an earlier build said of them."""
+        """Return an earlier build's reports on forms."""
         entry = self.results.find(key)
         found = [] if entry is None else json.loads((entry / FORMS).read_text())
         return [dataclasses.replace(stage_report_of(each), cached=True) for each in found]
 
     def keep_search(self, key: str, search: Search) -> None:
-        """Keep what a search for forms has found."""
+        """Keep the result of a search for forms."""
         self.keep(key, {SEARCH: canonical_json(search.to_json())})
 
     def search(self, key: str) -> Search | None:
-        """What an earlier build has found on a machine of this kind."""
+        """Return an earlier search's result on a machine of this kind; None without one."""
         entry = self.results.find(key)
         return None if entry is None else search_of(json.loads((entry / SEARCH).read_text()))
 
     def keep(self, key: str, files: Mapping[str, Content]) -> None:
-        """Keep the result of a stage, with all that has been read for it."""
+        """Keep the result of a stage, with everything that it has read."""
         code = dict(self.original.code())
         task = self.original.lowering_inputs().task
         if task is not None:
@@ -86,10 +86,10 @@ class KeptPasses:
         self.results.keep(key, files, code, self.original.data.is_data)
 
     def apply(self, made: Pass, key: str, lowered: Lowered) -> Outcome:
-        """A pass, or what it has made before if it is expensive.
+        """Apply a pass, or return its kept result if it is expensive.
 
         Raises:
-            SlipwayError: of the pass.
+            SlipwayError: the pass raises it.
         """
         if not made.expensive:
             return made.apply(lowered)
@@ -127,18 +127,18 @@ class _Expensive:
     states: bytes
 
     def files(self) -> dict[str, Content]:
-        """The files that the cache keeps."""
+        """Return the files that the cache keeps."""
         return {**stored(self.graph, GRAPH), RECORDS: self.records, STATES: self.states}
 
     @classmethod
     def kept_in(cls, entry: Path) -> "_Expensive":
-        """What an earlier build has made."""
+        """Return what an earlier build has kept."""
         graph = split(read_stored(entry / f"{GRAPH}.onnx"))
         return cls(graph, (entry / RECORDS).read_bytes(), (entry / STATES).read_bytes())
 
 
 def _shared_states(made: Pass, before: Lowered, after: Lowered) -> SharedStates:
-    """What an expensive pass has done to states; it may change nothing else but the graph, which is kept."""
+    """Return an expensive pass's change of states; it may change nothing else besides the graph, which is kept."""
     added = after.state_maps[len(before.state_maps) :]
     shared = added[0] if len(added) == 1 and isinstance(added[0], SharedStates) else SharedStates({})
     maps = (*before.state_maps, shared) if shared.states else before.state_maps

@@ -9,15 +9,15 @@ from compiler.targets.base import Target
 
 
 def check_forms(loaded: LoadedRecipe, target: Target, index: int) -> None:
-    """Every graph has a plan, and forms that round are listed only where the recipe says how much may be lost.
+    """Require that every graph has a plan, and that forms that round are listed only where the recipe allows a loss.
 
     Args:
         loaded: the recipe.
-        target: made from it.
-        index: its place among the recipe's targets.
+        target: the target made from the recipe.
+        index: its index among the recipe's targets.
 
     Raises:
-        RecipeError: with the line of the target.
+        RecipeError: a plan is wrong; the message has the line of the target.
     """
     where, graphs, forms = loaded.where("targets", index), loaded.recipe.graphs, target.forms
     if isinstance(forms, str):

@@ -18,11 +18,11 @@ from compiler.targets import placements
 
 
 def check_passes(loaded: LoadedRecipe) -> None:
-    """Make every pass once, so that a wrong one is answered with its line before anything runs.
+    """Construct every pass once, so that a wrong one is reported with its line before anything runs.
 
     Raises:
         RecipeError: a pass or an option does not exist, has a wrong value, comes before one that must have run, or
-            rounds on purpose where the recipe does not say how much may be lost.
+            rounds on purpose where the recipe allows no loss.
     """
     kinds = pass_kinds()
     for name, graph in loaded.recipe.graphs.items():
@@ -60,19 +60,19 @@ class PlannedPass:
 
     @property
     def is_rounded(self) -> bool:
-        """Whether the graph behind it is rounded."""
+        """Whether the graph after the pass is rounded."""
         return self.was_rounded or self.made.lossy
 
 
 def plan_of(
     key: str, specs: Sequence[PassSpec], preferred: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 ) -> list[PlannedPass]:
-    """Every pass, in order.
+    """Return every planned pass, in order.
 
     Args:
-        key: of what the first pass is given.
-        specs: as the recipe has them.
-        preferred: options by pass, of the target; a recipe's own go before them.
+        key: key of the first pass's input.
+        specs: passes in the recipe.
+        preferred: the target's options by pass; the recipe's take precedence.
     """
     plan: list[PlannedPass] = []
     for listed in specs:

@@ -29,7 +29,7 @@ class ListedTarget:
 
 
 def targets_of_recipe(loaded: LoadedRecipe) -> tuple[ListedTarget, ...]:
-    """The targets that ship, in the order of the recipe, or else one that emits nothing.
+    """Return the targets that ship, in the order of the recipe, or else one that emits nothing.
 
     Raises:
         RecipeError: a target or an option does not exist or has a wrong value; one rounds on purpose where the recipe
@@ -53,7 +53,7 @@ def targets_of_recipe(loaded: LoadedRecipe) -> tuple[ListedTarget, ...]:
 
 
 def _label(targets: Sequence[Target], index: int) -> str:
-    """A word that names a folder: the name where that is enough, else with what is its own, `name-value`."""
+    """Return a target's folder name: its name where that is unique, else followed by its own options' values."""
     target = targets[index]
     alike = [each for each in targets if each.name == target.name and each != target]
     fields = [field.name for field in dataclasses.fields(target)]
@@ -73,15 +73,15 @@ def _check_rounding(loaded: LoadedRecipe, target: Target, index: int) -> None:
 
 
 def missing_packages(target: type[Target]) -> tuple[str, ...]:
-    """Distributions that a build for a target needs and this machine lacks."""
+    """Return the distributions that a build for a target needs and this machine lacks."""
     return tuple(package for package in target.packages if not _is_installed(package))
 
 
 def require_packages(target: Target) -> None:
-    """Refuse a target whose artefacts nothing on this machine runs.
+    """Refuse a target whose artefacts cannot be run on this machine.
 
     Raises:
-        ToolchainAbsent: names what is missing.
+        ToolchainAbsent: packages are missing; the message names them.
     """
     missing = missing_packages(type(target))
     if missing:

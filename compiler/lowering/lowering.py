@@ -85,20 +85,20 @@ class Lowering:
 
     @property
     def target_key(self) -> str:
-        """The key of the artefacts."""
+        """Return the key of the artefacts."""
         return key_of(TargetInputs(self._last_key, self.target.name, repr(self.target), self.buckets))
 
     def is_known(self) -> bool:
-        """Whether the reports of all passes, the forms and the artefacts are in the cache."""
+        """Whether the reports on all passes, the forms and the artefacts are in the cache."""
         if self.target.searches:
             return False
         return all(map(self.kept.knows, (*(each.key for each in self.plan), self.target_key)))
 
     def run(self, beside: Iterable["Lowering"] = ()) -> None:
-        """Run the passes, or look their reports up when all of them and the artefacts are known.
+        """Run the passes, or read their reports from the cache when all of them and the artefacts are there.
 
         Args:
-            beside: the same graphs on their way to other targets; passes that one of them has run are not run again.
+            beside: lowerings of the same graph for other targets, whose passes are not run again.
         """
         alike = next((each for each in beside if (each.name, each._last_key) == (self.name, self._last_key)), None)
         if self.is_known():
@@ -128,7 +128,7 @@ class Lowering:
                 handle.finish(found[0])
 
     def _search(self, final: Lowered) -> None:
-        """Find the forms that are on by measuring, and keep what was found."""
+        """Choose the forms by measuring, and keep the result."""
         with self.progress.stage(self.name, SEARCH) as handle:
             try:
                 found = searched(self.target, final, self.buckets, self.gate, self._answers, handle.advance)
@@ -144,7 +144,7 @@ class Lowering:
 
     @property
     def _answers(self) -> Callable[[], Sequence[OriginalCall]] | None:
-        """The original's calls on the first calibration stream."""
+        """Return a function that returns the original's calls on the first calibration stream; None without data."""
         calibration = self.original.calibration()
         if calibration is None:
             return None
@@ -183,7 +183,7 @@ class Lowering:
         return dataclasses.replace(self.original.start(), calibration=self.original.calibration())
 
     def _apply(self, planned: PlannedPass, before: Lowered, lowered: Lowered) -> Outcome:
-        """The pass on `lowered`, a copy of `before`; what it proves is kept."""
+        """Apply a pass to `lowered`, a copy of `before`, and record its proof."""
         made = planned.made
         try:
             outcome = self.kept.apply(made, planned.key, lowered)
@@ -203,20 +203,20 @@ class Lowering:
             raise error.at(stage=planned.made.name, graph=self.name) from None
 
     def _after(self, plan: Iterable[PlannedPass]) -> Lowered:
-        """The graph after some passes, which are run again where they are not kept."""
+        """Return the graph after some passes, which are run again where they are not kept."""
         lowered = self._start()
         for each in plan:
             lowered = self._apply(each, _copy_of(lowered), lowered).lowered
         return lowered
 
     def exact(self) -> Lowered:
-        """The graph before the first pass that rounds on purpose."""
+        """Return the graph before the first pass that rounds on purpose."""
         if self._exact is None:
             self._exact = self._after(itertools.takewhile(lambda each: not each.made.lossy, self.plan))
         return self._exact
 
     def final(self) -> Lowered:
-        """The graph after all passes."""
+        """Return the graph after all passes."""
         if self._final is None:
             self._final = self._after(self.plan)
         return self._final
@@ -224,7 +224,7 @@ class Lowering:
     def explain(
         self, error: GateFailed, steps: Sequence[OriginalCall], limits: Tolerance, advance: Advance
     ) -> GateFailed:
-        """A failure of what ships with the nodes to blame, by the graph before the first pass that rounds."""
+        """Extend a gate's error by the nodes to blame, relative to the graph before the first rounding pass."""
         final = self.final()
         before = self.exact() if self.is_rounded else _copy_of(final)
         return self.parity.explain(error, before, final, steps, limits, advance, optimize=True)
@@ -238,15 +238,15 @@ class Lowering:
         limits: Tolerance,
         advance: Advance,
     ) -> GateFailed:
-        """A failure of what ships with the nodes of one form to blame; as it is where no artefact runs one row alone.
+        """Extend a gate's error by the nodes of one form to blame; unchanged where no artefact runs a single row.
 
         Args:
-            forms: names of those in front of it.
-            after: the artefacts with these and it.
-            error: what does not hold.
+            forms: names of the forms before it.
+            after: the artefacts with these forms and this one.
+            error: the error to explain.
             steps: the calls.
-            limits: what is allowed.
-            advance: called as the search goes on.
+            limits: the tolerance.
+            advance: called with the search's progress.
         """
         first, second = self.emit_with(forms).artifacts[0], after.artifacts[0]
         if first.sizes.get(str(second.lowered.batch_axis), 1) != 1 or second.lowered.padded_axes:
@@ -254,7 +254,7 @@ class Lowering:
         return self.parity.explain(error, first.lowered, second.lowered, steps, limits, advance, optimize=True)
 
     def emit(self, weights: WeightsFile | None = None) -> Built:
-        """The target's artefacts; their weights go where those of other graphs are, if such a file is given."""
+        """Return the target's artefacts; their weights are added to a shared file, if one is given."""
         with self.progress.stage(self.name, self.target.name) as handle:
             started = time.perf_counter()
             try:
@@ -270,21 +270,21 @@ class Lowering:
         return built
 
     def recall_forms(self) -> None:
-        """Say what the forms have done in the build that the artefacts are of."""
+        """Report the forms of the build that wrote the artefacts."""
         for each in self.kept.forms(self.target_key):
             self.progress.tell(each)
 
     def emit_with(self, names: Sequence[str]) -> Built:
-        """The artefacts with these forms of the plan alone."""
+        """Return the artefacts with only these forms of the plan."""
         return self.target.with_plan(names).emit(self.final(), self.buckets)
 
     def emit_exact(self) -> Built:
-        """The artefacts of the graph before the first pass that rounds on purpose, on nothing that does."""
+        """Return the artefacts of the graph before the first rounding pass, without forms and targets that round."""
         names = [form.name for form in self.target.plan if not form.made.lossy]
         return self.target.unrounded().with_plan(names).emit(self.exact(), self.buckets)
 
     def _take_in(self, report: StageReport) -> None:
-        """What is said of a pass."""
+        """Record a report on a pass."""
         self._reports.append(report)
         self.precision += report.precision
 
@@ -292,7 +292,7 @@ class Lowering:
 def _report_of(
     stage: str, before: Lowered, outcome: Outcome, steps: int, worst: Difference, limit: float, started: float
 ) -> StageReport:
-    """The detail of a pass's report: how many steps its certificates had."""
+    """Return the report on a pass, with the number of replayed steps of its certificates."""
     classes = "" if worst.classes is None else f"{worst.tensor} {class_words(worst.classes)}"
     replayed = f"certificate of {steps} steps replayed" if steps else ""
     return StageReport(
@@ -335,13 +335,13 @@ def _report_of_form(graph: str, done: FormOutcome) -> StageReport:
 
 
 def _copy_of(lowered: Lowered) -> Lowered:
-    """The same with graphs of its own: a pass rewrites in place."""
+    """Return a copy with its own graphs, as passes rewrite in place."""
     first = None if lowered.first_call is None else graphs.clone(lowered.first_call)
     return dataclasses.replace(lowered, model=graphs.clone(lowered.model), first_call=first)
 
 
 def _is_same(before: Lowered, after: Lowered) -> bool:
-    """Whether a pass left everything as it was, to the byte: what was compared then need not be compared again."""
+    """Whether a pass changed nothing, to the byte, so that no comparison has to be repeated."""
     if dataclasses.replace(after, model=before.model, first_call=before.first_call) != before:
         return False
     return len(before.models) == len(after.models) and all(map(is_same, before.models, after.models))

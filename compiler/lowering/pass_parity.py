@@ -44,24 +44,24 @@ class PassParity:
         self.name, self.gate = original.name, original.gate
 
     def steps(self) -> list[OriginalCall]:
-        """The original's calls that a graph is compared on after every pass."""
+        """Return the original's calls with which a graph is compared after every pass."""
         return self.original.steps(min(PASS_STEPS, self.gate.chained_steps))
 
     def compare(
         self, stage: str, before: Lowered, after: Lowered, advance: Advance, *, was_rounded: bool, is_rounded: bool
     ) -> tuple[Difference, float]:
-        """The largest difference after a pass, and what is allowed.
+        """Return the largest difference after a pass, and its limit.
 
         Args:
             stage: the pass.
-            before: the graph that it was given.
-            after: what it has made of it.
-            advance: called as the search for nodes to blame goes on.
+            before: the graph before the pass.
+            after: the graph after the pass.
+            advance: called with the progress of the search for nodes to blame.
             was_rounded: whether an earlier pass rounds on purpose.
-            is_rounded: whether that or this one does.
+            is_rounded: whether an earlier pass or this one does.
 
         Raises:
-            GateFailed: it is larger; names the pass and the nodes.
+            GateFailed: the difference exceeds its limit; the message names the pass and the nodes.
         """
         steps = self.steps()
         limits = self.gate.limits(lossy=is_rounded)
@@ -90,10 +90,10 @@ class PassParity:
         raise self.explain(error, before, after, steps, limits, advance)
 
     def require_captured(self, captured: Lowered, steps: Sequence[OriginalCall], limits: Tolerance) -> None:
-        """Hold the captured graph to the original.
+        """Require that the captured graph agrees with the original.
 
         Raises:
-            SlipwayError: it answers otherwise: by the original's fault, by the exporter's, or by rounding.
+            SlipwayError: it differs, by a fault of the original or of the exporter, or by rounding.
         """
         try:
             differences = compare(captured, runner_of(captured), steps)
@@ -113,7 +113,7 @@ class PassParity:
         self, stage: str, before: Lowered, after: Lowered, fresh: Callable[[], CallRunner],
         allowed: tuple[Tolerance, Tolerance], advance: Advance,
     ) -> None:  # fmt: skip
-        """Edge feeds, with what is allowed before the pass and after it."""
+        """Compare a graph with the original on edge feeds, with a tolerance before and after the pass."""
         cases, (was, limits) = self.original.edges(), allowed
         found = first_disagreement(after, fresh, cases, limits)
         if found is None:
@@ -133,15 +133,15 @@ class PassParity:
         self, error: GateFailed, before: Lowered, after: Lowered, steps: Sequence[OriginalCall], limits: Tolerance,
         advance: Advance, *, optimize: bool = False,
     ) -> GateFailed:  # fmt: skip
-        """A failure with the nodes to blame.
+        """Extend a gate's error by the nodes to blame.
 
         Args:
-            error: what does not hold.
-            before: a graph for which it holds.
-            after: the graph for which it does not.
+            error: the error to explain.
+            before: a graph that passes the gate.
+            after: the graph that fails it.
             steps: the calls.
-            limits: what is allowed.
-            advance: called as the search goes on.
-            optimize: whether the runtime may rewrite the graphs, as it does with what ships.
+            limits: the tolerance.
+            advance: called with the search's progress.
+            optimize: whether the runtime may rewrite the graphs, as it does with shipped graphs.
         """
         return explained(error, before, after, steps, limits, self.failures, optimize=optimize, advance=advance)

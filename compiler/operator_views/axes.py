@@ -43,28 +43,28 @@ AXES_OPERANDS: Mapping[str, int] = {"Pad": 3}
 
 
 def axis_operand(node: ir.Node) -> ir.Value | None:
-    """What names the axis of a node as an operand, a single number; None where an attribute or the default does."""
+    """Return the operand that holds a node's axis; None where an attribute or the default does."""
     at = AXIS_OPERANDS.get(node.op_type, len(node.inputs))
     return node.inputs[at] if at < len(node.inputs) else None
 
 
 def axis_of(node: ir.Node, rank: int, operand: int | None = None) -> int:
-    """The axis that a node names or leaves to the default, counted from the front.
+    """Return a node's axis, stated or default, counted from the front.
 
     Args:
-        node: an operator that works along one axis, from it on (LayerNormalization), or cuts in front of it (Flatten).
-        rank: how many axes there are to count: of the result where the operator adds one (OneHot), else of the data.
+        node: an operator that works along one axis, from it on (LayerNormalization), or splits before it (Flatten).
+        rank: rank of the result where the operator adds an axis (OneHot), else of the data.
         operand: the number that `axis_operand` holds, where there is one.
 
     Returns:
-        0 to rank - 1; of Flatten up to rank, in front of which all axes lie.
+        The axis, from 0 to rank - 1; for Flatten up to rank.
     """
     axis = _stated(node, operand)
     return axis if axis == rank and node.op_type == "Flatten" else axis % max(rank, 1)
 
 
 def has_axis(node: ir.Node, rank: int) -> bool:
-    """Whether a value of that rank has the axis that a node names by an attribute, or that is the default."""
+    """Whether a value of that rank has the axis that a node's attribute, or its default, names."""
     return -rank <= _stated(node, None) < rank
 
 
@@ -78,21 +78,21 @@ def _stated(node: ir.Node, operand: int | None) -> int:
 
 
 def _opset_of(node: ir.Node) -> int:
-    """The operator set of a node, of its own or of its graph; the newest where it stands alone."""
+    """Return the operator set of a node, its own or its graph's; the newest where it has neither."""
     imports = {} if node.graph is None else node.graph.opset_imports
     return imports.get(node.domain, DFT_AXIS_AS_OPERAND) if node.version is None else node.version
 
 
 def named_axes(node: ir.Node, read: Reader, rank: int) -> tuple[int, ...] | None:
-    """The axes that an operand, or the attribute of older operator sets, names: from the front, in the order of naming.
+    """Return the axes that an operand or attribute names, counted from the front, in the order of naming.
 
     Args:
         node: Squeeze, Unsqueeze, a reduction, or another that names several axes.
-        read: says what an operand holds.
-        rank: how many axes there are to count: of the result of an Unsqueeze, else of the data.
+        read: returns the content of an operand.
+        rank: rank of the result of an Unsqueeze, else of the data.
 
     Returns:
-        None where they are computed; nothing where none are named.
+        The axes, empty where none are named; None where they are computed.
     """
     at = AXES_OPERANDS.get(node.op_type, 1)
     operand, stated = node.inputs[at] if at < len(node.inputs) else None, node.attributes.get("axes")
@@ -103,15 +103,15 @@ def named_axes(node: ir.Node, read: Reader, rank: int) -> tuple[int, ...] | None
 
 
 def moment_axes(node: ir.Node, rank: int) -> tuple[int, ...]:
-    """The axes over which a MeanVarianceNormalization works: by default all but the channels of an image."""
+    """Return the axes of a MeanVarianceNormalization, by default all but the channels of an image."""
     return named_axes(node, lambda value: None, rank) or tuple(axis for axis in (0, 2, 3) if axis < rank)
 
 
 def changed_axes(node: ir.Node, read: Reader) -> tuple[int, ...] | None:
-    """The axes of one entry that a Squeeze takes off the data, or that an Unsqueeze adds in the result.
+    """Return the axes of size 1 that a Squeeze removes from the data, or an Unsqueeze adds to the result.
 
     Returns:
-        None of other nodes, and where the axes, or the shape by which they are counted, are not known.
+        The axes; None for other nodes, and where axes or rank are unknown.
     """
     value = {"Squeeze": node.inputs[:1], "Unsqueeze": node.outputs[:1]}.get(node.op_type, ())
     shape = value[0].shape if value and value[0] is not None else None
@@ -125,23 +125,23 @@ def changed_axes(node: ir.Node, read: Reader) -> tuple[int, ...] | None:
 
 
 def counts_from_the_front(node: ir.Node) -> bool:
-    """Whether the spelling of the axis names another one where an axis is added in front."""
+    """Whether the axis is written so that it names another one once an axis is added in front."""
     return _stated(node, None) >= 0
 
 
 def perm_of(node: ir.Node, rank: int) -> tuple[int, ...]:
-    """The axis of its operand that each axis of a Transpose is; in reverse order where none is stated.
+    """Return the permutation of a Transpose, the axis of its operand for each axis; reversed where none is stated.
 
     Args:
         node: a Transpose.
-        rank: how many axes its operand has.
+        rank: rank of its operand.
     """
     stated = node.attributes.get("perm")
     return tuple(reversed(range(rank))) if stated is None else tuple(stated.as_ints())
 
 
 def order_of(node: ir.Node | None) -> tuple[int, ...] | None:
-    """The same of any node; None of one that is no Transpose, or states no order of axes whose number is not known."""
+    """Return the permutation of a Transpose; None for other nodes, and without permutation and known rank."""
     if node is None or node.op_type != "Transpose" or node.domain not in ("", "ai.onnx") or node.inputs[0] is None:
         return None
     shape = node.inputs[0].shape

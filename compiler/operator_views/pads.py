@@ -31,18 +31,18 @@ class Pad:
 
     @property
     def numbers(self) -> Mapping[int, tuple[int, int]] | None:
-        """The same in numbers; None where one follows from lengths."""
+        """Return the added entries where all are fixed; None where one depends on lengths."""
         pairs = {axis: (a, b) for axis, (a, b) in self.added.items() if isinstance(a, int) and isinstance(b, int)}
         return pairs if len(pairs) == len(self.added) else None
 
 
 def pad_of(node: ir.Node | None, read: Reader, rank: int | None = None) -> Pad | None:
-    """The view of a Pad; None of other nodes, and where axes, amounts or the rank are not known.
+    """Return the view of a Pad; None for other nodes, and where axes, amounts or the rank are unknown.
 
     Args:
         node: any node.
-        read: says what an operand holds.
-        rank: how many axes the data have; by default as their shape says.
+        read: returns the content of an operand.
+        rank: rank of the data; by default from their shape.
     """
     if node is None or node.op_type != "Pad" or node.domain not in ("", "ai.onnx") or len(node.inputs) < 2:
         return None

@@ -33,18 +33,18 @@ class Reduction:
 
     @property
     def kept(self) -> dict[int, int]:
-        """The axes that are not reduced: those of the data by those of the result."""
+        """Return the axes that are not reduced: for each axis of the result, that of the data."""
         kept = [axis for axis in range(self.rank) if axis not in self.axes]
         return {axis if self.keeps else at: axis for at, axis in enumerate(kept)}
 
 
 def reduction_of(node: ir.Node, read: Reader, rank: int | None = None) -> Reduction | None:
-    """The view of a reduction; None of other nodes, and where the axes or the rank are not known.
+    """Return the view of a reduction; None for other nodes, and where the axes or the rank are unknown.
 
     Args:
         node: any node.
-        read: says what an operand holds.
-        rank: how many axes the data have; by default as their shape says.
+        read: returns the content of an operand.
+        rank: rank of the data; by default from their shape.
     """
     data = node.inputs[0] if node.inputs else None
     rank = len(data.shape) if rank is None and data is not None and data.shape is not None else rank

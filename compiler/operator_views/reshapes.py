@@ -31,28 +31,28 @@ class Target:
     copies: bool
 
     def copied(self, axis: int) -> bool:
-        """Whether the size of an axis is that of the data in its place."""
+        """Whether the size of an axis is copied from the data's axis of that index."""
         return self.copies and self.sizes[axis] == 0
 
     def of(self, sizes: Sequence[Size]) -> tuple[Size | Number | None, ...]:
-        """The sizes asked for of data of such sizes, LEFT_OVER among them; copies of axes that are not there stay."""
+        """Return the target sizes for data of these sizes, with LEFT_OVER; copies of missing axes stay as they are."""
         return tuple(
             sizes[axis] if self.copied(axis) and axis < len(sizes) else asked for axis, asked in enumerate(self.sizes)
         )
 
 
 def copies_zeros(node: ir.Node) -> bool:
-    """Whether a size of 0 that a Reshape asks for stands for that of the data in its place."""
+    """Whether a target size of 0 in a Reshape copies the data's size."""
     stated = node.attributes.get("allowzero")
     return stated is None or not stated.as_int()
 
 
 def target_of(node: ir.Node | None, read: Reader) -> Target | None:
-    """The view of a Reshape; None of other nodes, and where nothing is known of its sizes.
+    """Return the view of a Reshape; None for other nodes, and where its sizes are unknown.
 
     Args:
         node: any node.
-        read: says what an operand holds.
+        read: returns the content of an operand.
     """
     if node is None or node.op_type != "Reshape" or node.domain not in ("", "ai.onnx") or len(node.inputs) < 2:
         return None

@@ -48,13 +48,13 @@ class Cut:
 
     @property
     def numbers(self) -> slice | None:
-        """The entries that are kept, where all bounds are numbers."""
+        """Return the kept entries as a slice, where all bounds are numbers; else None."""
         start, end, step = self.start, self.end, self.step
         known = isinstance(start, int) and isinstance(end, int) and isinstance(step, int)
         return slice(start, end, step) if known else None
 
     def within(self, size: object) -> "Cut":
-        """The same cut in one spelling, for an axis of `size` entries; for any size where that is no integer."""
+        """Return the cut in normal form for an axis of `size` entries, or for any size where that is no integer."""
         bounds = self.numbers
         if bounds is not None and isinstance(size, int) and bounds.step > 0:
             first, last, _ = bounds.indices(size)
@@ -66,7 +66,7 @@ class Cut:
         return Cut(self.axis, start, end, self.step)
 
     def keeps_all(self, size: object) -> bool:
-        """Whether every entry of an axis of `size` entries stays where it is, in the spelling of `within`."""
+        """Whether the cut, as written by `within`, keeps every entry of an axis of `size` entries."""
         return (self.start, self.step) == (0, 1) and self.end in (END, size)
 
 
@@ -97,11 +97,11 @@ class Slice:
 
     @property
     def kind(self) -> ir.DataType:
-        """The type of the bounds, which axes and steps have, too."""
+        """Return the type of the bounds, which is also that of axes and steps."""
         return self.starts.dtype or ir.DataType.INT64
 
     def axes_cut(self, read: Reader) -> tuple[int, ...] | None:
-        """The axes that are cut, from the front, in the order of the bounds; None where they are not known."""
+        """Return the axes that are sliced, from the front, in the order of the bounds; None where unknown."""
         if self.axes is None:
             shape = self.starts.shape
             count = shape[0] if shape is not None and len(shape) == 1 else len(read(self.starts) or ())
@@ -112,7 +112,7 @@ class Slice:
         return tuple(axis + (rank or 0) * (axis < 0) for axis in axes) if known else None
 
     def cuts(self, read: Reader) -> tuple[Cut, ...] | None:
-        """What is kept of every axis of which not all is kept, in the order of axes; None where these are not known."""
+        """Return the cut of every axis of which not all is kept, in the order of axes; None where unknown."""
         axes = self.axes_cut(read)
         if axes is None:
             return None
@@ -127,12 +127,12 @@ class Slice:
         return tuple(sorted((cut for cut in cuts if not cut.keeps_all(sizes[cut.axis])), key=lambda cut: cut.axis))
 
     def only_cut(self, read: Reader) -> Cut | None:
-        """What is kept of the only axis that is cut; None where there are several or none, or it is not known."""
+        """Return the cut of the only axis that is sliced; None where there are several or none, or it is unknown."""
         cuts = self.cuts(read)
         return cuts[0] if cuts is not None and len(cuts) == 1 else None
 
     def picked(self, entries: Sequence[Entry], read: Reader) -> Sequence[Entry] | None:
-        """The entries of a list that the cut keeps; None where they are not known."""
+        """Return the entries of a list that the slice keeps; None where they are unknown."""
         cuts = self.cuts(read)
         kept = None if cuts is None else [cut.numbers for cut in cuts if cut.axis == 0]
         if kept is None or len(kept) != len(cuts or ()) or len(kept) > 1:
@@ -141,16 +141,16 @@ class Slice:
         return None if bounds is None else entries[bounds]
 
     def along(self, data: ir.Value | None, axes: ir.Value) -> list[ir.Value | None]:
-        """The operands of a Slice of other data by the same bounds along other axes, which are of their type."""
+        """Return the operands of a Slice of other data by the same bounds along other axes."""
         return [data, self.starts, self.ends, axes, *([] if self.steps is None else [self.steps])]
 
 
 def slice_of(node: ir.Node | None, rank: int | None = None) -> Slice | None:
-    """The view of a Slice; None of other nodes, and of those that older operator sets spell with attributes.
+    """Return the view of a Slice; None for other nodes, and for those of older operator sets with attributes.
 
     Args:
         node: any node.
-        rank: how many axes the data have; by default as their shape says.
+        rank: rank of the data; by default from their shape.
     """
     if node is None or node.op_type != "Slice" or node.domain not in ("", "ai.onnx") or len(node.inputs) < 3:
         return None

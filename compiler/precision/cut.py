@@ -54,12 +54,12 @@ class Carried:
 
 
 def choose_float32(nodes: Mapping[str, Choosable], values: Sequence[Carried], weight: float) -> frozenset[str]:
-    """The nodes that stay in float32 at the least cost; of equal choices the one with fewest of them.
+    """Choose the nodes that stay in float32 at the least cost; of equal choices the one with fewest nodes.
 
     Args:
-        nodes: by name.
-        values: between them.
-        weight: picoseconds that a share of noise of 1 is worth.
+        nodes: gains and noise of nodes, by name.
+        values: values passed between nodes, which cost time to convert.
+        weight: picoseconds that a noise share of 1 is worth.
     """
     graph = networkx.DiGraph()
     graph.add_nodes_from((SOURCE, SINK))
@@ -79,5 +79,5 @@ def choose_float32(nodes: Mapping[str, Choosable], values: Sequence[Carried], we
 
 
 def _edge(graph: "networkx.DiGraph", start: object, end: object, capacity: int | None) -> None:
-    """An edge; without a capacity it is infinite."""
+    """Add an edge; without a capacity it is infinite."""
     graph.add_edge(start, end, **({} if capacity is None else {"capacity": capacity}))

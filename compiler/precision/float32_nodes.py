@@ -48,7 +48,7 @@ SPECTRA = frozenset({"DFT", "STFT"})
 
 
 def typed_operands(node: ir.Node, kind: ir.DataType) -> Operands | None:
-    """The float32 operands and results that may be of another type, or None where one of them may not."""
+    """Return the float32 inputs and outputs of a node that may have another type, None where one may not."""
     inputs = [i for i, value in enumerate(node.inputs) if value is not None and value.dtype == ir.DataType.FLOAT]
     outputs = [i for i, value in enumerate(node.outputs) if value.dtype == ir.DataType.FLOAT]
     if graphs.is_op(node, "Cast"):
@@ -122,7 +122,7 @@ class Planner:
         self.choosable = self._choosable()
 
     def plan(self, budget: float) -> Plan:
-        """The cheapest choice whose predicted noise is within the budget, a share of the signal's power."""
+        """Return the cheapest plan whose predicted noise is within the budget, a share of the signal's power."""
         free = self._choice(0.0)
         if self.predicted(free) <= budget:
             return self._with_pins(free)
@@ -133,7 +133,7 @@ class Planner:
         return self._with_pins(self._choice(2.0**high))
 
     def predicted(self, float32: frozenset[str]) -> float:
-        """The share of noise of all nodes that are not in the set."""
+        """Return the predicted share of noise of all nodes outside the set."""
         return sum(share for name, share in self.noise.items() if name not in float32 and name in self.graph_nodes)
 
     def _choice(self, weight: float) -> frozenset[str]:
@@ -156,7 +156,7 @@ class Planner:
         return self._pin(node, reason, value=share or None)
 
     def _reason(self, node: ir.Node) -> Pin | None:
-        """What forces a node into float32."""
+        """Return why a node must stay in float32, None where it need not."""
         if str(node.name) in self.named:
             return self._pin(node, f"asked for by {self.named[str(node.name)]!r}")
         if typed_operands(node, self.kind) is None:
@@ -175,7 +175,7 @@ class Planner:
         return None
 
     def _overflow(self, value: ir.Value, node: ir.Node) -> float | None:
-        """The magnitude of a value that half precision cannot hold."""
+        """Return the largest magnitude of a value if half precision cannot hold it, else None."""
         if value.dtype != ir.DataType.FLOAT:
             return None
         array = graphs.array_of(value)
@@ -194,7 +194,7 @@ class Planner:
         return Pin(str(node.name), node.op_type, reason, name, value, graphs.source_of(node), cost, "us")
 
     def _gain(self, node: ir.Node) -> int:
-        """Picoseconds that half precision saves: half of the arithmetic and half of the bytes, weights included."""
+        """Return the picoseconds that half precision saves: half of the arithmetic and of the bytes, with weights."""
         moved = bytes_of([*node.inputs, *node.outputs], {})
         return max(Rates().picoseconds(multiply_adds(node, {}), moved) // 2, 1)
 
@@ -226,7 +226,7 @@ class Planner:
         return [str(value.name) for value in self._interface() if value.name not in states]
 
     def _values(self) -> Iterator[Carried]:
-        """Every float32 value with its maker and its readers; constants cost nothing in either type."""
+        """Yield every float32 value with its producer and consumers; constants cost nothing in either type."""
         graph = self.lowered.model.graph
         by_input = {state.input: STATE + state.input for state in self.lowered.states}
         by_output = {state.output: STATE + state.input for state in self.lowered.states}
@@ -245,12 +245,12 @@ class Planner:
 
 
 def _largest_dequantized(value: ir.Value) -> float:
-    """The largest number that a DequantizeLinear can give; 0 for anything else."""
+    """Return the largest magnitude that a DequantizeLinear can produce; 0.0 for other values."""
     node = value.producer()
     scale = graphs.array_of(node.inputs[1]) if node is not None and graphs.is_op(node, "DequantizeLinear") else None
     return 0.0 if scale is None else MOST_LEVELS * float(scale.max())
 
 
 def touches_float(node: ir.Node) -> bool:
-    """Whether a node reads or makes float32 numbers."""
+    """Whether a node has a float32 input or output."""
     return any(value is not None and value.dtype == ir.DataType.FLOAT for value in (*node.inputs, *node.outputs))

@@ -11,15 +11,15 @@ from compiler.errors import RecipeError
 
 
 def pinned_by(nodes: Sequence[ir.Node], patterns: Sequence[str], option: str) -> dict[str, str]:
-    """The pattern that pins each node that one fits, by node name.
+    """Return the pattern that pins each node, by node name; nodes that no pattern matches are absent.
 
     Args:
-        nodes: of the graph.
+        nodes: the nodes of the graph.
         patterns: a name with wildcards, `op:Softmax`, or `scope:layers.0.*` for a module and everything below it.
-        option: of the pass, for messages.
+        option: name of the pass's option, for messages.
 
     Raises:
-        RecipeError: a pattern fits no node.
+        RecipeError: a pattern is malformed or matches no node.
     """
     found: dict[str, str] = {}
     for pattern in patterns:

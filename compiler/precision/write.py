@@ -14,11 +14,11 @@ STAMP = "lower_precision"
 
 
 def write_types(lowered: Lowered, float32: Collection[str], kind: ir.DataType) -> Lowered:
-    """A copy in which every node and state is of type `kind` but for those that stay in float32.
+    """Return a copy in which all nodes and states have type `kind` except those that stay in float32.
 
     Args:
         lowered: the graph in float32.
-        float32: names of nodes, and of states behind `state `.
+        float32: names of nodes, and of states with the prefix `state `.
         kind: FLOAT16 or BFLOAT16.
     """
     copy = graphs.clone(lowered.model)
@@ -74,7 +74,7 @@ class _Writer:
         graphs.prune(self.model)
 
     def _interface(self) -> dict[str, ir.DataType]:
-        """The type of every input and output that is float32 now."""
+        """Return the new type of each float32 input and output, by name."""
         found = {
             str(value.name): ir.DataType.FLOAT
             for value in (*self.graph.inputs, *self.graph.outputs)
@@ -86,7 +86,7 @@ class _Writer:
         return found
 
     def _as(self, value: ir.Value, kind: ir.DataType, *, fill: bool = False) -> ir.Value:
-        """A value in another type: a constant written anew, else one Cast for all who read it."""
+        """Return a value converted to another type: a new constant, or one Cast shared by all readers."""
         if value.dtype == kind:
             return value
         if (value, kind) in self.casts:
@@ -105,7 +105,7 @@ class _Writer:
 
 
 def _rounded(array: np.ndarray, kind: ir.DataType, *, saturate: bool) -> np.ndarray:
-    """A constant in half precision; what masks fill in stays finite."""
+    """Round a constant to half precision; with `saturate`, finite fill values stay finite."""
     if saturate:
         most = LARGEST[kind]
         array = np.where(np.isfinite(array), np.clip(array, -most, most), array).astype(array.dtype)

@@ -32,12 +32,12 @@ class CachedProduct:
 
     @property
     def of_shares(self) -> bool:
-        """Whether its data are the results of a Softmax, most of which are next to 0."""
+        """Whether the data are results of a Softmax, most of which are close to 0."""
         return _origin_of(self.first) == "Softmax"
 
 
 def cached_products(lowered: Lowered) -> list[CachedProduct]:
-    """All of them, in graph order. Nodes in subgraphs are left out, and so are packed states, which share no grid."""
+    """Return all such products, in graph order, except in subgraphs and with packed states, which share no grid."""
     model, packed = lowered.model, lowered.parts
     states = {graphs.inputs_named(model)[state.input] for state in lowered.states if state.input not in packed}
     return [found for node in model.graph if (found := _product(node, states)) is not None]
@@ -56,7 +56,7 @@ def _product(node: ir.Node, states: Collection[ir.Value]) -> CachedProduct | Non
 
 
 def _held(value: ir.Value, states: Collection[ir.Value]) -> ir.Value | None:
-    """Of which entries in a value were there before the call: a state, or a table that is no single number."""
+    """Return the state, or table of several numbers, whose entries a value holds; None for other values."""
     pending, seen = [value], {value}
     while pending:
         value = pending.pop()
@@ -71,7 +71,7 @@ def _held(value: ir.Value, states: Collection[ir.Value]) -> ir.Value | None:
 
 
 def _origin_of(value: ir.Value) -> str:
-    """The operator whose results a value holds, moved and masked."""
+    """Return the operator whose moved and masked results a value holds."""
     maker = value.producer()
     while maker is not None and (moved := [each for each in moved_by(maker) if graphs.array_of(each) is None]):
         maker = moved[0].producer()

@@ -28,7 +28,7 @@ def pinned_layers(
     pins: Sequence[str],
     keep_float: Sequence[str],
 ) -> dict[str, Pin]:
-    """Sites that stay in float whatever is measured, by name.
+    """Return the layers that stay in float regardless of measurements, by name.
 
     Args:
         layers: all layers.
@@ -82,12 +82,12 @@ def choose(
     distance_of: Callable[[frozenset[str]], float | None],
     most: float,
 ) -> Chosen:
-    """Quantise all layers, or all but those that lose most for the work they save, until the task agrees.
+    """Quantize all layers, or all but those that lose most for the work they save, until the task's metric is met.
 
     Args:
-        layers: those that are free.
-        losses_of: noise over signal of each alone; asked once, and only where the task minds them all together.
-        distance_of: the task's distance with these layers quantised; None where there is no task.
+        layers: the layers that are not pinned.
+        losses_of: returns the noise share of each alone; called once, if quantizing all fails the task.
+        distance_of: returns the task's distance with these layers quantized; None without a task.
         most: largest distance to accept.
 
     Raises:
@@ -120,7 +120,7 @@ def choose(
 
 
 def _first(ranked: Sequence[WeightedLayer], losses: Mapping[str, float], wanted: float) -> list[WeightedLayer]:
-    """The first layers whose losses add up to what is to be taken away."""
+    """Return the first layers whose losses add up to a wanted reduction."""
     found: list[WeightedLayer] = []
     gone = 0.0
     for layer in ranked:

@@ -20,7 +20,7 @@ INTEGER_PRODUCT = "MatMulIntegerToFloat"
 
 
 def held_weights(model: ir.Model) -> collections.Counter[str]:
-    """Digests of the numbers that constant codes stand for, and how many nodes multiply by each."""
+    """Return digests of dequantized constants, with the number of nodes that multiply by each."""
     return collections.Counter(
         hashlib.sha256(repr(numbers.shape).encode() + numbers.tobytes()).hexdigest()
         for node in model.graph
@@ -41,10 +41,10 @@ def _numbers(node: ir.Node) -> Iterator[Array]:
 
 
 def require_same_weights(before: collections.Counter[str], model: ir.Model) -> None:
-    """Hold a lowered graph to the weights that it had.
+    """Require that a rewritten graph multiplies by the same weights as before.
 
     Raises:
-        InternalError: it multiplies by others.
+        InternalError: its weights differ.
     """
     after = held_weights(model)
     if after != before:

@@ -45,17 +45,17 @@ class Factor:
 
     @property
     def rank(self) -> int:
-        """The rank of the codes."""
+        """Return the rank of the codes."""
         return len(self.codes.shape or ())
 
     @property
     def is_constant(self) -> bool:
-        """Whether the codes are."""
+        """Whether the codes are constant."""
         return graphs.array_of(self.codes) is not None
 
     @property
     def numbers(self) -> Array:
-        """What constant codes stand for, float32."""
+        """Return the numbers, float32, that constant codes stand for."""
         codes = graphs.array_of(self.codes)
         assert codes is not None
         along = [-1 if at == self.axis else 1 for at in range(codes.ndim)] if self.scales.ndim else []
@@ -84,7 +84,7 @@ class IntegerProduct:
 
     @property
     def hindrance(self) -> str | None:
-        """Why no integer kernel takes it; None where one does."""
+        """Return why no integer kernel computes the product; None where one does."""
         kinds = (self.first.codes.dtype, self.second.codes.dtype)
         if kinds in SLOW:
             return SLOW[kinds]
@@ -96,7 +96,7 @@ class IntegerProduct:
 
 
 def products_of(model: ir.Model) -> list[IntegerProduct]:
-    """All products of two dequantised values, in graph order. Nodes in subgraphs are left out."""
+    """Return all products of two dequantized values, in graph order, except in subgraphs."""
     return [found for node in model.graph if (found := _product(node)) is not None]
 
 
@@ -114,7 +114,7 @@ def _product(node: ir.Node) -> IntegerProduct | None:
 
 
 def factor_of(value: ir.Value | None) -> Factor | None:
-    """The parts of a dequantised value of 8 bits; None where it is another, or its parameters are computed."""
+    """Return the parts of a dequantized value of 8 bits; None for others, or with computed parameters."""
     node = None if value is None else value.producer()
     if node is None or not graphs.is_op(node, "DequantizeLinear") or node.inputs[0] is None:
         return None
@@ -131,7 +131,7 @@ def factor_of(value: ir.Value | None) -> Factor | None:
 
 
 def _bias(node: ir.Node, product: ir.Value, width: int) -> Array | None:
-    """What is added to every row of a product, [width]; None where something else is done to it."""
+    """Return the bias added to every row of a product, [width]; None where the node is no such addition."""
     if not graphs.is_op(node, "Add"):
         return None
     others = [graphs.array_of(value) for value in node.inputs if value is not product]

@@ -9,7 +9,7 @@ from compiler import ir as graphs
 
 
 def has_one_grid(node: ir.Node) -> bool:
-    """Whether a node turns numbers into codes, or codes into numbers, on one constant grid for all entries."""
+    """Whether a node quantizes or dequantizes with one constant scale for all entries."""
     if not graphs.is_op(node, "DequantizeLinear", "QuantizeLinear"):
         return False
     parameters = [graphs.array_of(value) for value in node.inputs[1:] if value is not None]

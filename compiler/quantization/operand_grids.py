@@ -17,25 +17,25 @@ Grids = Mapping[str, Grid]
 
 
 def operands_of(products: Iterable[CachedProduct]) -> list[str]:
-    """Names of what products read, each once."""
+    """Return the names of the products' operands, without duplicates."""
     return list(dict.fromkeys(str(value.name) for each in products for value in (each.first, each.second)))
 
 
 def grids_of(
     lowered: Lowered, products: Iterable[CachedProduct], streams: Sequence[Sequence[Feed]]
 ) -> tuple[Grids, Mapping[str, TensorRange]]:
-    """The grid of every operand, and how it was chosen.
+    """Return the grid of every operand, and how it was chosen.
 
-    Data are unsigned, on one grid in whatever order they are read. What a state or a table holds is signed, and all
-    that is read of it has one grid: a state that holds the keys and values of all layers can carry no other codes.
+    Data are unsigned, with one grid in any order of entries. States and tables are signed, and all values read from one
+    have one grid: a state that holds the keys and values of all layers can carry no other codes.
 
     Args:
-        lowered: the graph, in real numbers still.
-        products: of it.
+        lowered: the graph, in floats.
+        products: products of that graph.
         streams: calibration streams.
 
     Raises:
-        DataError: nothing came of some value.
+        DataError: a value was never computed.
     """
     alike: dict[tuple[ir.Value, bool], list[str]] = {}
     for each in products:

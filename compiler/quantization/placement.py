@@ -35,10 +35,10 @@ CPU = Placement("cpu", signed=False, rounds_convolution_outputs=True, splits_bia
 
 
 def with_placement(options: Mapping[str, Any], placements: Mapping[str, Placement]) -> dict[str, Any]:
-    """Options of a pass with the rules of a target in place of the name that a recipe gives them.
+    """Return options of a pass with a target's placement rules in place of their name.
 
     Raises:
-        RecipeError: there are no rules of this name.
+        RecipeError: the name is unknown.
     """
     given = dict(options)
     name = given.get("placement")

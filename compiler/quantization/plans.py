@@ -37,9 +37,9 @@ class Plan:
 
 
 def make_plans(layers: Sequence[WeightedLayer], table: Table, placement: Placement) -> dict[str, Plan]:
-    """The plan of every layer, by its name.
+    """Return the plan of every layer, by its name.
 
-    Values that are only moved have one grid, so that what moves them can move codes.
+    Values that are only moved have one grid, so that movements can move codes.
     """
     readers: dict[ir.Value, list[WeightedLayer]] = {}
     for layer in layers:
@@ -65,7 +65,7 @@ def _key(layer: WeightedLayer) -> str:
 
 
 def _choose(readers: Sequence[WeightedLayer], table: Table, placement: Placement) -> tuple[Grid, Range]:
-    """The grid with the least square error behind all readers together."""
+    """Return the grid with the least square error in the results of all readers together."""
     tensor = table.tensors[_key(readers[0])]
     behind = [(table.tensors[_key(layer)].rows, layer.matrix) for layer in readers]
     return nearest_grid(tensor, behind, signed=placement.signed)
@@ -74,9 +74,9 @@ def _choose(readers: Sequence[WeightedLayer], table: Table, placement: Placement
 def nearest_grid(
     tensor: Histogram, readers: Sequence[tuple[Array, Array | None]] = (), *, signed: bool
 ) -> tuple[Grid, Range]:
-    """The grid with the least square error behind readers, each given by rows of data and what multiplies them.
+    """Return the grid with the least square error in readers' results, each given by rows of data and a matrix.
 
-    Where nothing does, and without readers, the error is that of the entries themselves.
+    Where there is no matrix, and without readers, the error is that of the entries themselves.
     """
     best: tuple[float, Grid, Range] | None = None
     for candidate in ranges_of(tensor):
@@ -95,7 +95,7 @@ def _error(rows: Array, matrix: Array | None, grid: Grid) -> float:
 
 
 def _importance(layer: WeightedLayer, tensor: Histogram) -> Array | None:
-    """Mean squares of the input channels, in the shape of the weights."""
+    """Return the mean squares of the input channels, in the shape of the weights."""
     squares = tensor.mean_squares
     if not layer.is_convolution:
         return squares[:, None]
@@ -103,7 +103,7 @@ def _importance(layer: WeightedLayer, tensor: Histogram) -> Array | None:
 
 
 def _correction(layer: WeightedLayer, tensor: Histogram, grid: Grid, weights: Weights) -> Array:
-    """E[W x] - E[W_q x_q] per output channel: what both roundings take away on average."""
+    """Return E[W x] - E[W_q x_q] per output channel: the mean error of both roundings."""
     rows = tensor.rows.astype(np.float64)
     exact = layer.mean_output(layer.weights, rows.mean(axis=0))
     rounded = layer.mean_output(weights.rounded, grid.rounded(tensor.rows).astype(np.float64).mean(axis=0))
@@ -111,7 +111,7 @@ def _correction(layer: WeightedLayer, tensor: Histogram, grid: Grid, weights: We
 
 
 def ranges_chosen(layers: Sequence[WeightedLayer], plans: Mapping[str, Plan], table: Table) -> list[TensorRange]:
-    """What the plans say, for reports: one record per value and one per weight."""
+    """Return the chosen ranges for reports: one record per value and one per weight."""
     found: dict[str, TensorRange] = {}
     for layer in layers:
         plan, tensor = plans[layer.name], table.tensors[_key(layer)]
@@ -129,6 +129,6 @@ def ranges_chosen(layers: Sequence[WeightedLayer], plans: Mapping[str, Plan], ta
 
 
 def range_chosen(name: str, grid: Grid, chosen: Range, tensor: Histogram) -> TensorRange:
-    """What was chosen for a value, for reports."""
+    """Return the chosen range of a value, for reports."""
     share = tensor.share_outside(grid.low, grid.high)
     return TensorRange(name, grid.low, grid.high, chosen.method, share, 1, grid.type)

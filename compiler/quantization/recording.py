@@ -32,7 +32,7 @@ class Wanted:
 
 
 def inputs_of(layers: Iterable[WeightedLayer]) -> list[Wanted]:
-    """What the layers read, and what convolutions give."""
+    """Return the values to record: operands of layers, and results of convolutions."""
     found = []
     for layer in layers:
         found.append(Wanted(str(layer.data.name), layer.channel_axis))
@@ -45,12 +45,12 @@ def record(lowered: Lowered, wanted: Sequence[Wanted], streams: Sequence[Sequenc
     """Record values over all calls of all streams.
 
     Args:
-        lowered: the graph, in real numbers still.
-        wanted: what to record.
+        lowered: the graph, in floats.
+        wanted: values to record.
         streams: feeds of one row each; every stream begins with empty caches.
 
     Raises:
-        DataError: nothing came, or of some value nothing but padding.
+        DataError: nothing was recorded, or only padding of a value.
     """
     tensors = {str(each): Histogram(each.channel_axis) for each in wanted}
     calls = 0

@@ -34,16 +34,16 @@ def sensitivities(
     *,
     calls: int = PROBE_CALLS,
 ) -> dict[str, float]:
-    """Noise over signal of the data outputs when one layer alone is quantised, by the layer's name.
+    """Return, by layer, the noise share of the data outputs when that layer alone is quantized.
 
-    Of classes it is that of the real numbers which decide them.
+    For classes it is the noise in the floats that decide them.
 
     Args:
-        lowered: the graph in real numbers.
-        plans: of the layers to ask about.
+        lowered: the graph in floats.
+        plans: plans of the layers to probe.
         placement: the target's rules.
         streams: the calibration streams; the longest is used, its caches filled by real calls.
-        calls: how many calls are compared.
+        calls: number of calls to compare.
     """
     measured = measured_on(lowered.model)
     names = tuple(dict.fromkeys(each for name in lowered.data_outputs for each in measured[name]))
@@ -73,7 +73,7 @@ def sensitivities(
 
 
 def _noise(exact: Sequence[Mapping[str, Array]], rounded: Sequence[Mapping[str, Array]], names: Sequence[str]) -> float:
-    """Noise over signal; of several outputs the mean, in which one without a signal counts by its noise alone."""
+    """Return the mean noise share of several outputs; one without a signal counts by its noise alone."""
     shares = []
     for name in names:
         found = Noise()

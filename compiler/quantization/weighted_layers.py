@@ -37,39 +37,39 @@ class WeightedLayer:
 
     @property
     def name(self) -> str:
-        """The node's."""
+        """Return the node's name."""
         return str(self.node.name)
 
     @property
     def is_convolution(self) -> bool:
-        """Whether it slides."""
+        """Whether the layer is a convolution."""
         return bool(self.node.op_type == "Conv")
 
     @property
     def data(self) -> ir.Value:
-        """The operand that is not constant."""
+        """Return the operand that is not constant."""
         value = self.node.inputs[0]
         assert value is not None
         return value
 
     @property
     def result(self) -> ir.Value:
-        """What the rest of the graph reads."""
+        """Return the layer's result, after bias and activation."""
         return self.parts[-1].outputs[0]
 
     @property
     def weight_axis(self) -> int:
-        """Position of the output channels in the weights."""
+        """Return the axis of the output channels in the weights."""
         return 0 if self.is_convolution else 1
 
     @property
     def channel_axis(self) -> int:
-        """Position of the channels in the data."""
+        """Return the axis of the channels in the data."""
         return 1 if self.is_convolution else -1
 
     @property
     def matrix(self) -> Array:
-        """What each input channel is multiplied with, [in, ...]; of a depthwise convolution its root sum of squares."""
+        """Return the factors of each input channel, [in, ...]; for a depthwise convolution the root sum of squares."""
         if not self.is_convolution:
             return self.weights
         if self.groups == 1:
@@ -77,7 +77,7 @@ class WeightedLayer:
         return np.diag(np.sqrt(np.square(self.weights).reshape(self.groups, -1).sum(axis=1)))
 
     def mean_output(self, weights: Array, means: Array) -> Array:
-        """The mean of every output channel without bias, for the means of the input channels; exact without padding."""
+        """Return the mean of each output channel without bias, given those of the inputs; exact without padding."""
         if not self.is_convolution:
             return means @ weights
         taps = weights.reshape(*weights.shape[:2], -1).sum(axis=2)
@@ -88,7 +88,7 @@ class WeightedLayer:
 
 
 def find_layers(model: ir.Model) -> list[WeightedLayer]:
-    """All layers in graph order. Nodes in subgraphs are left out."""
+    """Return all layers in graph order, except in subgraphs."""
     return [layer for node in model.graph for layer in _layer(node)]
 
 
@@ -116,7 +116,7 @@ def _layer(node: ir.Node) -> Iterator[WeightedLayer]:
 
 
 def left_out(model: ir.Model) -> list[Refusal]:
-    """Operators with constant real weights that have no integer form here."""
+    """Return refusals of operators with constant float weights that have no integer form here."""
     found = {layer.node for layer in find_layers(model)}
     return [
         Refusal(f"{node.op_type} {node.name} has no integer form: {_reason(node)}", Place(node=str(node.name)))
@@ -145,7 +145,7 @@ def _bias(node: ir.Node, product: ir.Node, width: int) -> Array | None:
 
 
 def root_of(value: ir.Value) -> ir.Value:
-    """The value whose entries these are, in another shape or order: it has the same grid."""
+    """Return the value that another is a rearrangement of, so that both have the same grid."""
     node = value.producer()
     while node is not None and graphs.is_op(node, *REARRANGING) and node.inputs[0] is not None:
         value = node.inputs[0]
@@ -154,7 +154,7 @@ def root_of(value: ir.Value) -> ir.Value:
 
 
 def kinds_of(layers: list[WeightedLayer], data_outputs: tuple[str, ...]) -> dict[str, str]:
-    """The kind of each layer that has one of `PINS`, by its name."""
+    """Return the kind of each layer that has one of `PINS`, by its name."""
     by_node = {layer.node: layer for layer in layers}
     before = {layer.name: _reached(layer, by_node, forward=False) for layer in layers}
     after = {layer.name: _reached(layer, by_node, forward=True) for layer in layers}
@@ -173,7 +173,7 @@ def kinds_of(layers: list[WeightedLayer], data_outputs: tuple[str, ...]) -> dict
 def _reached(
     layer: WeightedLayer, layers: dict[ir.Node, WeightedLayer], *, forward: bool
 ) -> tuple[list[WeightedLayer], list[ir.Value]]:
-    """All layers before or behind one, and the graph outputs that are reached."""
+    """Return all layers before or after one, and the graph outputs that are reached."""
     pending, seen = [layer.node], {layer.node}
     found: list[WeightedLayer] = []
     ends: list[ir.Value] = []

@@ -35,16 +35,16 @@ class Writer:
         self._grids: dict[ir.Value, Grid] = {}
 
     def write(self, layers: Iterable[WeightedLayer]) -> None:
-        """Put quantised forms in the place of layers, which must come in graph order."""
+        """Replace layers, given in graph order, by their quantized forms."""
         for layer in layers:
             graphs.take_over(self.model, layer.result, self._quantised(layer))
         graphs.prune(self.model)
 
     def write_switched(self, layers: Iterable[WeightedLayer]) -> dict[str, str]:
-        """Add quantised forms beside layers: a graph input per layer, bool [], is true to use it.
+        """Add quantized forms beside layers, each with a graph input, bool [], that selects it.
 
         Returns:
-            Name of the input by name of the layer.
+            The name of the input, by name of the layer.
         """
         switches = {}
         for layer in layers:
@@ -54,7 +54,7 @@ class Writer:
         return switches
 
     def _quantised(self, layer: WeightedLayer) -> ir.Value:
-        """The result of the quantised form, written behind the layer's last node."""
+        """Return the result of the quantized form, written after the layer's last node."""
         plan = self.plans[layer.name]
         data = self.on_grid(layer.data, plan.data)
         insert = graphs.Inserter(self.model, self.stamp, after=layer.parts[-1], source=graphs.source_of(layer.node))
@@ -77,7 +77,7 @@ class Writer:
         return slid if plan.result is None else self.on_grid(slid, plan.result)
 
     def _bias(self, insert: graphs.Inserter, layer: WeightedLayer, plan: Plan, bias: np.ndarray) -> ir.Value:
-        """A convolution's bias: int32 in steps of data times weights where the kernel works so, else float."""
+        """Return a convolution's bias: int32 in steps of data times weights where kernels need that, else float."""
         if not self.placement.rounds_convolution_outputs:
             return insert.constant(bias, f"{layer.name}_bias")
         scales = (np.float32(plan.data.scale) * plan.weights.scales).astype(np.float32)
@@ -96,7 +96,7 @@ class Writer:
         )
 
     def on_grid(self, value: ir.Value, grid: Grid) -> ir.Value:
-        """A value rounded to a grid; once for all that read it."""
+        """Return a value rounded to a grid, shared by all its readers."""
         if self._grids.get(value) == grid:
             return value
         if (value, grid) not in self._rounded:

@@ -40,7 +40,7 @@ Dtype = Literal[
 
 
 def disagree(message: str, cure: str, *keys: Key) -> PydanticCustomError:
-    """Keys that contradict each other: `expected ..., got ...`, what to do, and where below the record."""
+    """Return the error for keys that contradict each other: `expected ..., got ...`, a cure, and the keys' path."""
     return PydanticCustomError("disagree", "{message}", {"message": message, "cure": cure, "keys": keys})
 
 
@@ -52,7 +52,7 @@ class Record(pydantic.BaseModel):
     @pydantic.model_validator(mode="before")
     @classmethod
     def _require_known(cls, given: object) -> object:
-        """Told with the keys that there are, and before anything that is missing for it."""
+        """Refuse unknown keys, with the known ones, before missing keys are reported."""
         unknown = [key for key in given if key not in cls.model_fields] if isinstance(given, dict) else []
         if unknown:
             raise PydanticCustomError("unknown_key", "unknown", {"key": unknown[0], "known": list(cls.model_fields)})

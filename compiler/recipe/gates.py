@@ -71,7 +71,7 @@ class ParityGate(Tolerance):
     edges: tuple[EdgeKind, ...] = get_args(EdgeKind)
 
     def limits(self, *, lossy: bool) -> Tolerance:
-        """What holds for a graph that has been rounded on purpose, or not."""
+        """Return the tolerance of a graph, by whether it has been rounded on purpose."""
         return self.lossy if lossy and self.lossy is not None else self
 
 

@@ -47,7 +47,7 @@ class Graph(Record):
     @pydantic.model_validator(mode="before")
     @classmethod
     def _rows_in_front(cls, given: Any) -> Any:
-        """A shape with the batch elsewhere is the original's; callers have the batch in front.
+        """Move the batch to the front of a shape; the given shape becomes that of the original.
 
         Of such validators the last one runs first: by now every axis with a length has its name.
         """
@@ -62,7 +62,7 @@ class Graph(Record):
     @pydantic.model_validator(mode="before")
     @classmethod
     def _name_lengths(cls, given: Any) -> Any:
-        """An axis whose mask or length the model takes has a length input whether it is named or not."""
+        """Add the default length input to axes whose mask or length the model takes."""
         if not isinstance(given, dict) or not isinstance(given.get("inputs"), dict):
             return given
         axes = given.get("axes")
@@ -87,50 +87,50 @@ class Graph(Record):
 
     @property
     def padded(self) -> dict[str, Axis]:
-        """The axes with a true length per row, by name."""
+        """Return the axes with a true length per row, by name."""
         return {name: axis for name, axis in self.axes.items() if axis.buckets and axis.length_input is not None}
 
     @property
     def has_utterances(self) -> bool:
-        """Whether a call is of whole utterances with lengths of their own: no state is handed on."""
+        """Whether a call takes whole utterances with lengths of their own, and no state is handed on."""
         is_whole = self.derive_steps is None
         return bool(self.padded) and is_whole and all(not given.is_carried for given in self.inputs.values())
 
     @property
     def caches(self) -> dict[str, Axis]:
-        """The axes along which states keep frames, by name."""
+        """Return the axes along which states keep frames, by name."""
         return {name: axis for name, axis in self.axes.items() if axis.window is not None}
 
     @property
     def without_constants(self) -> Self:
-        """The graph as it is once inputs that are fixed to a constant are none."""
+        """Return the graph without the inputs that are fixed to a constant."""
         inputs = {name: given for name, given in self.inputs.items() if given.constant is None}
         return self if len(inputs) == len(self.inputs) else self.model_copy(update={"inputs": inputs})
 
     @property
     def fed_alike(self) -> tuple[str, ...]:
-        """The inputs that every call of a stream is fed alike: of derived steps those without frames."""
+        """Return the inputs that are the same in every call of a stream: of derived steps those without frames."""
         steps = self.derive_steps
         fed = [name for name, given in self.inputs.items() if given.is_data]
         return () if steps is None else tuple(name for name in fed if steps.along not in self.inputs[name].shape)
 
     @property
     def fed_back(self) -> dict[str, str]:
-        """For each input that an output feeds in the next call, that output."""
+        """Return, by input that is fed back, the output that feeds it."""
         return {name: given.state for name, given in self.inputs.items() if given.state is not None}
 
     @property
     def held(self) -> tuple[str, ...]:
-        """The padded axes along which states lie: a stream has one length along each, which its first call has."""
+        """Return the padded axes of states: a stream has one length along each, that of its first call."""
         return tuple(axis for axis in self.padded if any(axis in self.held_along(name) for name in self.inputs))
 
     def held_along(self, name: str) -> list[str]:
-        """The padded axes in the shape of a state; none of another input."""
+        """Return the padded axes in the shape of a state; none for other inputs."""
         given = self.inputs[name]
         return [str(dim) for dim in given.shape if dim in self.padded] if given.state is not None else []
 
     def sizes_at_start(self, name: str) -> list[int]:
-        """The sizes of a state as the model takes it first: 1 for the batch, and of a padded axis all slots."""
+        """Return the sizes of a state at the start: 1 for the batch, and all slots of a padded axis."""
         given = self.inputs[name]
         own = given.shape if given.original is None else given.original
         return [dim if isinstance(dim, int) else self._size_at_start(dim) for dim in own]
@@ -139,7 +139,7 @@ class Graph(Record):
         return self.slots(axis) if axis in self.padded else self.axes[axis].fixed or 1
 
     def slots(self, axis: str) -> int:
-        """The entries of the largest bucket of an axis."""
+        """Return the size of the largest bucket of an axis."""
         return (self.axes[axis].buckets or (1,))[-1]
 
     @property
@@ -149,7 +149,7 @@ class Graph(Record):
 
     @property
     def batch(self) -> str | None:
-        """The axis of rows."""
+        """Return the axis of rows."""
         return next((name for name, axis in self.axes.items() if axis.buckets and axis.length_input is None), None)
 
 
@@ -191,7 +191,7 @@ def _check_axes(graph: Graph) -> None:
 
 
 def _check_rows(graph: Graph) -> None:
-    """Every input has the rows in front; an original of one row says so in its own place."""
+    """Require that every input has the rows as first axis, unless its original says otherwise."""
     if graph.batch is None or graph.is_for_one_row:
         return
     for name, given in graph.inputs.items():
@@ -206,7 +206,7 @@ def _check_rows(graph: Graph) -> None:
 
 
 def _check_constants(graph: Graph) -> None:
-    """Something is fed besides."""
+    """Require that an input is not a constant."""
     if not graph.without_constants.inputs:
         message = "expected an input that is fed or carried, got constants alone"
         raise disagree(message, "delete constant where callers feed the input", "inputs")
@@ -218,7 +218,7 @@ def _counts_rows(axis: Any) -> bool:
 
 
 def _in_front(given: Any, batch: str) -> Any:
-    """An input whose shape, as written, has the batch elsewhere than in front."""
+    """Return an input with the batch moved to the front of its written shape; the written shape becomes `original`."""
     shape = given.get("shape") if isinstance(given, dict) else None
     if (
         not isinstance(shape, tuple)
@@ -231,7 +231,7 @@ def _in_front(given: Any, batch: str) -> Any:
 
 
 def _named_lengths(inputs: dict[Any, Any], axes: dict[Any, Any]) -> dict[Any, Any]:
-    """The axes, with the default of length_input where the model takes a mask or a length."""
+    """Return the axes, with the default length_input where the model takes a mask or a length."""
     named = dict(axes)
     for key in ("mask_of", "pad_mask_of", "length_of"):  # the name of an input wins
         for name, given in inputs.items():
@@ -243,7 +243,7 @@ def _named_lengths(inputs: dict[Any, Any], axes: dict[Any, Any]) -> dict[Any, An
 
 
 def _check_padded(graph: Graph) -> None:
-    """Axes with a length per row, and the masks and lengths that the model takes of them."""
+    """Check the axes with a length per row, and the mask and length inputs of the model."""
     bare = [name for name, axis in graph.axes.items() if axis.buckets is not None and axis.length_input is None]
     if len(bare) > 1:
         message = f"expected one axis with buckets and no length_input, the batch, got {bare}"
@@ -277,7 +277,7 @@ def _check_padded(graph: Graph) -> None:
 
 
 def _check_chunks(graph: Graph) -> None:
-    """Chunks with a length per row, in a graph that carries states."""
+    """Check chunks with a length per row, in a graph that carries states."""
     if graph.has_utterances or not graph.padded:
         return
     axis = next(iter(graph.padded))
@@ -289,7 +289,7 @@ def _check_chunks(graph: Graph) -> None:
 
 
 def _check_flush(graph: Graph) -> None:
-    """What is fed at the end of a stream is one more chunk."""
+    """Check that a graph with `flush` takes chunks of any length."""
     if not graph.flush:
         return
     if graph.has_utterances or not graph.padded:
@@ -318,7 +318,7 @@ def _check_flush(graph: Graph) -> None:
 
 
 def _check_flush_values(graph: Graph) -> None:
-    """It is filled with a number that each input can have."""
+    """Check that `flush_values` names inputs of `flush`, with numbers that each input can hold."""
     for name in graph.flush_values:
         if name not in graph.flush:
             cure = f"write the entries of {name!r} under flush, or delete it; {did_you_mean(name, graph.flush)}"
@@ -336,7 +336,7 @@ def _check_flush_values(graph: Graph) -> None:
 
 
 def _check_derived(graph: Graph) -> None:
-    """What steps are derived of is a model without states, whose time is an axis of chunks."""
+    """Check that a graph with derived steps has no states, and an axis of chunks as its time."""
     if graph.derive_steps is None:
         return
     axis, most = graph.derive_steps.along, graph.derive_steps.window
@@ -359,7 +359,7 @@ def _check_derived(graph: Graph) -> None:
 
 
 def _check_shared(graph: Graph) -> None:
-    """What is trained is a module over whole sequences, called once."""
+    """Check that a graph with shared heads is a module over whole sequences, called once."""
     if graph.share_heads is None:
         return
     carried = [name for name, given in graph.inputs.items() if given.is_carried]
@@ -393,7 +393,7 @@ def _check_states(graph: Graph) -> None:
 
 
 def _check_initial(graph: Graph, name: str) -> None:
-    """What a stream begins with is that of a state which has a size then; files are read later."""
+    """Check that `initial` is given for a state that has a size at the start; files are read later."""
     given, place = graph.inputs[name], ("inputs", name, "initial")
     if given.initial is None:
         return
@@ -420,7 +420,7 @@ def _check_initial(graph: Graph, name: str) -> None:
 
 
 def _check_held(graph: Graph, name: str, axis: str) -> None:
-    """A state lies once along a padded axis, of which every call tells the length."""
+    """Check that a state has a padded axis once, and that every call gives its length."""
     shape = graph.inputs[name].shape
     if graph.is_for_one_row:
         message = f"expected no state along {axis!r} in a model of one row, got {name!r}"
@@ -436,7 +436,7 @@ def _check_held(graph: Graph, name: str, axis: str) -> None:
 
 
 def _check_counts(graph: Graph) -> None:
-    """What an input counts is the frames of a call, which have one number; every row has a count of its own."""
+    """Check that a counting input counts frames of a call, whose number is unique, with one count per row."""
     for name, given in graph.inputs.items():
         if given.counts is None:
             continue
@@ -456,7 +456,7 @@ def _check_counts(graph: Graph) -> None:
 
 
 def _check_originals(graph: Graph) -> None:
-    """A graph is written for one row in all of its inputs or in none; where it has the batch, it may lie elsewhere."""
+    """Check that a graph is written for one row in all of its inputs or in none, and where the batch lies."""
     given = [name for name, spec in graph.inputs.items() if spec.original is not None]
     if not given:
         return

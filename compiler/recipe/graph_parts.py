@@ -155,19 +155,19 @@ class Input(Record):
 
     @property
     def is_data(self) -> bool:
-        """Whether callers feed it."""
+        """Whether callers feed the input."""
         return not self.is_carried and self.mask_axis is None and self.length_of is None and self.constant is None
 
     @property
     def mask_axis(self) -> str | None:
-        """The axis of which it is a mask, of either kind."""
+        """Return the axis of which the input is a mask, of either kind; None for other inputs."""
         return self.mask_of if self.mask_of is not None else self.pad_mask_of
 
     def without_padding(self, sizes: Mapping[str, int]) -> int | None:
-        """The number that a mask or length holds everywhere where nothing is padding; None of every other input.
+        """Return the number that a mask or length holds everywhere without padding; None for other inputs.
 
         Args:
-            sizes: lengths of axes, by name; 1 of those that are not among them.
+            sizes: lengths of axes, by name; 1 for others.
         """
         if self.length_of is not None:
             return sizes.get(self.length_of, 1)
@@ -175,12 +175,12 @@ class Input(Record):
 
     @property
     def is_carried(self) -> bool:
-        """Whether a stream hands it from call to call."""
+        """Whether calls of a stream hand the input to the next."""
         return self.state is not None or self.counts is not None
 
     @property
     def row_place(self) -> int | None:
-        """The axis of `original` that is the batch, or 1 for it; None where it has none."""
+        """Return the axis of `original` that is the batch, or a 1 in its place; None where it has none."""
         original = list(self.original or ())
         rest, rows = list(self.shape[1:]), (1, self.shape[0])
         if original == rest:
@@ -216,13 +216,13 @@ class Axis(Record):
 
     @property
     def gives_new_frames(self) -> bool:
-        """Whether the model gives the new frames of a window alone."""
+        """Whether the model returns only the new frames of a window."""
         return self.update == "append"
 
     @pydantic.model_validator(mode="before")
     @classmethod
     def _fill_cache(cls, given: Any) -> Any:
-        """A window has a length input and an update whether they are written or not."""
+        """Add the default length input and update to a window."""
         if not isinstance(given, dict) or given.get("window") is None:
             return given
         return {**given, **{key: each for key, each in CACHE_DEFAULTS.items() if given.get(key) is None}}

@@ -41,7 +41,7 @@ def _check_alone(name: str, graph: Graph, wiring: Sequence[Wire]) -> None:
 
 
 def _check_alike(graphs: Mapping[str, Graph], first: str, name: str) -> None:
-    """Callers name the same inputs and outputs at every latency; sizes may differ."""
+    """Require that callers see the same inputs and outputs at every latency; sizes may differ."""
     expected, got = (_interface(graphs[each]) for each in (first, name))
     if expected != got:
         message = f"expected what callers of {first} feed and get, {_listed(expected)}, got {_listed(got)}"

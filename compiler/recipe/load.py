@@ -47,15 +47,15 @@ class RecipePlaces:
     tree: Node = dataclasses.field(repr=False)
 
     def where(self, *keys: Key) -> str:
-        """The start of a message about a key: `recipes/cpu.yaml:12: graphs.encoder.passes`."""
+        """Return the start of a message about a key: `recipes/cpu.yaml:12: graphs.encoder.passes`."""
         return where(self.tree, keys)
 
     def search_path(self) -> tuple[Path, ...]:
-        """Folders for relative paths and for modules named in the recipe, first match first."""
+        """Return the folders for relative paths and for modules named in the recipe, in order of search."""
         return tuple(dict.fromkeys((Path.cwd(), self.path.resolve().parent)))
 
     def locate(self, relative: str) -> Path:
-        """The file a recipe's path means: the first that exists, else the one in the current directory."""
+        """Return the file that a recipe's path means: the first that exists, else the one in the current directory."""
         candidates = [folder / relative for folder in self.search_path()]
         return next((path for path in candidates if path.exists()), candidates[0])
 
@@ -73,13 +73,13 @@ class LoadedRecipe(RecipePlaces):
     text: str
 
     def for_target(self, index: int) -> "LoadedRecipe":
-        """The same with one of its targets alone, as the bundle that is built for it keeps it."""
+        """Return the recipe with one of its targets alone, as the bundle for that target stores it."""
         recipe = self.recipe.model_copy(update={"targets": (self.recipe.targets[index],)})
         return dataclasses.replace(self, recipe=recipe, text=render_recipe(recipe))
 
     @property
     def places(self) -> RecipePlaces:
-        """All that a stage may know of it besides its declared inputs."""
+        """Return the paths and keys that a stage may know besides its declared inputs."""
         return RecipePlaces(self.path, self.tree)
 
 
@@ -92,7 +92,7 @@ def load_recipe(
         path_or_name: a file, or a name found in `recipes/`.
         overrides: `path.to.key=value`, typed by YAML rules, applied in order.
         checkpoint: replaces the checkpoint of every graph.
-        tell: is given a notice, one line, for each old name in the recipe.
+        tell: called with a notice, one line, for each old name in the recipe.
 
     Raises:
         RecipeError: the recipe cannot be read, or is wrong; the message names the line and the key.
@@ -109,11 +109,11 @@ def load_recipe(
 
 
 def recipe_of_values(values: Mapping[str, Any], name: str, checkpoint: str | None = None) -> LoadedRecipe:
-    """Complete and check a recipe that a program gives as values, as if a file had said them.
+    """Complete and check a recipe given as values, as if read from a file.
 
     Args:
-        values: what the file would hold: mappings, lists, text, numbers, truths, and records of a recipe.
-        name: stands in messages in place of the file.
+        values: content of the file: mappings, lists, text, numbers, booleans, and records of a recipe.
+        name: name in messages, in place of the file's.
         checkpoint: replaces the checkpoint of every graph.
 
     Raises:
@@ -145,7 +145,7 @@ def _validate(tree: Node) -> Recipe:
 
 
 def find_recipe(path_or_name: str) -> Path:
-    """The recipe file: a path as given, or a name in `recipes/` here or beside Slipway, `.yaml` optional.
+    """Return the recipe file: a path as given, or a name in `recipes/` here or beside Slipway, `.yaml` optional.
 
     Raises:
         RecipeError: there is no such file.
@@ -166,7 +166,7 @@ def find_recipe(path_or_name: str) -> Path:
 
 
 def render_recipe(recipe: Recipe) -> str:
-    """The recipe as YAML with defaults filled in; keys without value and without default are left out."""
+    """Return the recipe as YAML with defaults filled in; keys without value and default are left out."""
     text: str = yaml.safe_dump(
         plain_of(recipe), sort_keys=False, width=120, default_flow_style=None, allow_unicode=True
     )
@@ -174,7 +174,7 @@ def render_recipe(recipe: Recipe) -> str:
 
 
 def plain_of(value: Any) -> Any:
-    """Records as a file writes them: mappings, lists and scalars; keys without value are left out."""
+    """Return records as a file writes them: mappings, lists and scalars, without keys that have no value."""
     if isinstance(value, PassSpec):
         return {value.name: plain_of(value.options)} if value.options else value.name
     if isinstance(value, Target):

@@ -5,10 +5,10 @@ from compiler.recipe.load import LoadedRecipe
 
 
 def require_lowered_parts(loaded: LoadedRecipe) -> None:
-    """Refuse wires of a kind that is not lowered yet.
+    """Refuse wires of a kind that is not supported yet.
 
     Raises:
-        Refused: the recipe has one; names it and its line.
+        Refused: the recipe has one; the message names it and its line.
     """
     for number, wire in enumerate(loaded.recipe.wiring):
         if loaded.recipe.graphs[wire.to_graph].inputs[wire.input].state is not None:

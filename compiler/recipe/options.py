@@ -16,17 +16,17 @@ Made = TypeVar("Made")
 def make(
     where: str, what: str, name: str, kinds: Mapping[str, Callable[..., Made]], options: Mapping[str, Any]
 ) -> Made:
-    """A pass or a target with its options.
+    """Return a pass or a target with its options.
 
     Args:
         where: the place in the recipe.
         what: `pass` or `target`.
-        name: which one.
-        kinds: all there are, by name.
-        options: as the recipe has them.
+        name: name of the pass or target.
+        kinds: all passes or targets, by name.
+        options: options in the recipe.
 
     Raises:
-        RecipeError: there is none of the name, it has no such option, or the value does not fit.
+        RecipeError: the name or an option is unknown, or a value has a wrong type.
     """
     if name not in kinds:
         known = [*kinds, STANDARD] if what == "pass" else kinds
@@ -50,7 +50,7 @@ def make(
 
 
 def _fits(value: Any, wanted: Any) -> bool:
-    """Whether a value of the recipe is of a field's type; an int is a float, a bool is neither."""
+    """Whether a value of the recipe has a field's type; an int counts as a float, a bool as neither."""
     if isinstance(wanted, types.UnionType):
         return any(_fits(value, each) for each in wanted.__args__)
     if wanted is types.NoneType:

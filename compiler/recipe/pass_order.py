@@ -15,15 +15,15 @@ NEEDED: Mapping[str, Callable[[Graph], bool]] = {
 
 
 def check_order(loaded: LoadedRecipe, graph: str, after: Mapping[str, Collection[str]]) -> None:
-    """Refuse a pass in front of one that must have run.
+    """Refuse a pass listed before one that must have run.
 
     Args:
         loaded: the recipe.
-        graph: whose passes.
-        after: by pass, those that must have run when it comes; one that has nothing to do on the graph may be left out.
+        graph: the graph whose passes are checked.
+        after: by pass, those that must run before it, if they have anything to do on the graph.
 
     Raises:
-        RecipeError: one comes later, or not at all; with the line of the pass that waits for it.
+        RecipeError: a pass comes later, or not at all; the message has the line of the pass that needs it.
     """
     spec = loaded.recipe.graphs[graph]
     names = [each.name for each in spec.passes]

@@ -30,7 +30,7 @@ class Feeds(Record):
     files: tuple[FilePath, ...] = ()
 
     def for_graph(self, graph: str) -> str:
-        """The generator of one graph's feeds."""
+        """Return the generator of one graph's feeds."""
         return self.feeds if isinstance(self.feeds, str) else self.feeds[graph]
 
 
@@ -126,7 +126,7 @@ class Recipe(Record):
         return self
 
     def task_of(self, graph: str) -> TaskGate | None:
-        """The task gate, if it is that graph which hears the recordings."""
+        """Return the task gate, if it runs recordings through that graph; else None."""
         task = self.gates.task
         return task if task is not None and graph == (task.graph or next(iter(self.graphs))) else None
 

@@ -24,10 +24,10 @@ class Wire(Record):
 
 
 def check_wiring(wiring: Sequence[Wire], graphs: Mapping[str, Graph]) -> None:
-    """Check that every wire leads from an output to an input that can take it, and that the graphs have an order.
+    """Check that every wire leads from an output to an input that fits, and that the graphs can be ordered.
 
     Raises:
-        PydanticCustomError: they do not; with the keys of the wire.
+        PydanticCustomError: a check fails; the error has the keys of the wire.
     """
     taken: dict[tuple[str, str], int] = {}
     for number, wire in enumerate(wiring):
@@ -64,7 +64,7 @@ def _check_names(number: int, wire: Wire, graphs: Mapping[str, Graph]) -> None:
 
 
 def _check_states(number: int, wire: Wire, graphs: Mapping[str, Graph]) -> None:
-    """A state starts as a state of the same type and rank; data are what callers would feed."""
+    """Check that a state is wired to a state of the same type and rank, and data to an input that callers feed."""
     wanted = graphs[wire.to_graph].inputs[wire.input]
     fed = [given for given in graphs[wire.from_graph].inputs.values() if given.state == wire.output]
     if not fed:

@@ -16,12 +16,12 @@ from runtime_lite.format.initial_value import (
 
 
 def fault_of_constant(given: Initial, shape: Sequence[int | str], dtype: str) -> tuple[str, str] | None:
-    """What is wrong with the numbers of a constant, `expected ..., got ...`, and what to do; None where nothing is.
+    """Return what is wrong with the numbers of a constant, `expected ..., got ...`, and a cure; None if nothing is.
 
     Args:
-        given: a number for all entries, or lists of the very shape.
-        shape: of the input.
-        dtype: its element type.
+        given: a number for all entries, or lists of exactly the shape.
+        shape: shape of the input.
+        dtype: element type of the input.
     """
     sizes = shape_of_initial(given)
     if sizes is None or (sizes and sizes != tuple(shape)):
@@ -30,12 +30,12 @@ def fault_of_constant(given: Initial, shape: Sequence[int | str], dtype: str) ->
 
 
 def fault_of_initial(given: Initial, sizes: Sequence[int], dtype: str) -> tuple[str, str] | None:
-    """What is wrong with what a state begins with; as `fault_of_constant`.
+    """Return what is wrong with the initial value of a state, as `fault_of_constant` does.
 
     Args:
-        given: a number for all entries, or lists as deep as the shape, of size 1 along axes whose entries are alike.
-        sizes: of the state, 1 for the batch.
-        dtype: its element type.
+        given: a number for all entries, or lists of the shape's rank, with size 1 along axes of equal entries.
+        sizes: sizes of the state, 1 for the batch.
+        dtype: element type of the state.
     """
     shape = shape_of_initial(given)
     fault = fault_of_shape(shape, sizes)
@@ -49,7 +49,7 @@ def fault_of_initial(given: Initial, sizes: Sequence[int], dtype: str) -> tuple[
 
 
 def fault_of_shape(shape: Sequence[int] | None, sizes: Sequence[int]) -> tuple[str, str] | None:
-    """What is wrong with the shape alone; None of lists of different lengths."""
+    """Return what is wrong with the shape of an initial value; `shape` is None for lists of different lengths."""
     fits = (
         shape is not None
         and len(shape) == len(sizes)
@@ -70,7 +70,7 @@ def _fault_of_numbers(given: Initial, dtype: str, cure: str) -> tuple[str, str] 
 
 
 def _not_of(dtype: str, given: Initial) -> Iterator[Number]:
-    """The numbers that an element type does not have."""
+    """Yield the numbers that an element type cannot hold."""
     kind = "float32" if dtype == "bfloat16" else dtype
     for number in numbers_of_initial(given):
         is_number = type(number) in ((bool,) if dtype == "bool" else (int, float))

@@ -50,12 +50,12 @@ class StageReport:
     processor_seconds: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, for the stage cache."""
+        """Return the report as plain data, for the stage cache."""
         return {**dataclasses.asdict(self), "precision": precision.to_json(self.precision)}
 
 
 def stage_report_of(content: Mapping[str, Any]) -> StageReport:
-    """The report of `StageReport.to_json`."""
+    """Return the report that `StageReport.to_json` wrote."""
     lists = {"refused": tuple(content["refused"]), "precision": precision.from_json(content["precision"])}
     return StageReport(**{**content, **lists})
 
@@ -115,7 +115,7 @@ class EngineRow:
 
     @property
     def words(self) -> str:
-        """How far its engines were looked at, for people."""
+        """Say in words how thoroughly the graph's engines were checked."""
         linted = f"linted, not built ({self.by})" if self.by else "linted, not built"
         return {"linted": linted, "built": self.by, "run": "built and run"}[self.reached]
 
@@ -180,7 +180,7 @@ class BuildReport:
     ratios: tuple[RatioRow, ...] = ()
 
     def to_json(self) -> str:
-        """The report as JSON text; NaN and infinities become strings, which JSON has no numbers for."""
+        """Return the report as JSON text, with NaN and infinities as strings, which JSON cannot write as numbers."""
         content = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
         return json.dumps(_jsonable(content), indent=1, allow_nan=False) + "\n"
 
@@ -196,7 +196,7 @@ def _jsonable(value: Any) -> Any:
 
 
 def describe_stage(report: StageReport) -> str:
-    """The end of a stage's line: `cached`, counts, the measured difference, the detail."""
+    """Describe the result of a stage in its line: `cached`, counts, the measured difference, the detail."""
     parts = ["cached" if report.cached else ""]
     if report.matched or report.rewritten or report.refused:
         parts.append(f"{report.rewritten} of {report.matched} rewritten")
@@ -209,7 +209,7 @@ def describe_stage(report: StageReport) -> str:
 
 
 def write_report(report: BuildReport, path: Path) -> None:
-    """Write the report as JSON; a reader sees the old file or the whole new one."""
+    """Write the report as JSON, atomically: a reader sees the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replace_file(path) as file:
         file.write(report.to_json().encode())

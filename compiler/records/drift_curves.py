@@ -35,14 +35,14 @@ class DriftCurve:
 
     @property
     def growth(self) -> float:
-        """How many times the early error the late one is; infinite where it is no number."""
+        """Return the ratio of the late error to the early error; infinite where the late error is not finite."""
         if not math.isfinite(self.late):
             return float("inf")
         least = max(self.early, NOISE * self.signal)
         return self.late / least if least else (float("inf") if self.late else 0.0)
 
     def to_json(self) -> dict[str, Any]:
-        """The curve as receipts have it: numbers of four digits; those that are not finite as text."""
+        """Return the curve as plain data: numbers with four digits, non-finite ones as text."""
         found = dataclasses.asdict(self) | {"growth": self.growth}
         return {
             key: [_short(each) for each in value] if isinstance(value, tuple) else _short(value)
@@ -57,7 +57,7 @@ def _short(value: Any) -> Any:
 
 
 def curve_of(content: Mapping[str, Any]) -> DriftCurve:
-    """The curve of `DriftCurve.to_json`."""
+    """Return the curve that `DriftCurve.to_json` wrote."""
     return DriftCurve(
         content["tensor"],
         bool(content["is_state"]),

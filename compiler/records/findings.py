@@ -36,22 +36,22 @@ class Finding:
 
     @property
     def thing(self) -> tuple[str, str, str]:
-        """What it is about; of two findings about one thing the later one counts."""
+        """The subject of the finding; of two findings with one subject the later replaces the earlier."""
         return self.gate, self.graph, self.subject
 
     @property
     def verdict(self) -> str:
-        """In a word, for people."""
+        """The verdict in words."""
         return "not reached" if self.holds is None else "holds" if self.holds else "FAILS"
 
     @property
     def limit_words(self) -> str:
-        """The limit, for people."""
+        """The limit in words."""
         return "" if self.limit is None else f"{'at least ' if self.is_least else ''}{self.limit:.4g}"
 
     @property
     def used(self) -> float | None:
-        """The share of an upper limit that is used up; None where there is none, infinite for NaN."""
+        """The used share of an upper limit; None without an upper limit, infinite for NaN."""
         if self.limit is None or self.measured is None or self.is_least:
             return None
         share = self.measured / self.limit if self.limit else (0.0 if self.measured <= 0.0 else float("inf"))
@@ -68,16 +68,16 @@ def at_most(
     detail: str = "",
     figures: Mapping[str, float | None] | None = None,
 ) -> Finding:
-    """A promise with an upper limit; NaN does not hold it."""
+    """Return the finding of a promise with an upper limit; NaN violates it."""
     return Finding(gate, graph, subject, measured, limit, measured <= limit, detail, figures or {})
 
 
 def with_unreached(findings: Iterable[Finding], promised: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings and, behind them, every promise that none of them is about.
+    """Return the findings, followed by the promises that no finding covers.
 
     Args:
-        findings: what was found.
-        promised: what the recipe asks for, without anything measured.
+        findings: the results of gates.
+        promised: the promises of the recipe, without measurements.
     """
     found = tuple(findings)
     known = {(each.gate, graph) for each in found for graph in (each.graph, "")}
@@ -85,5 +85,5 @@ def with_unreached(findings: Iterable[Finding], promised: Iterable[Finding]) -> 
 
 
 def most_urgent_first(findings: Iterable[Finding]) -> list[Finding]:
-    """What fails, what nobody has looked at, and what holds; as they were found otherwise."""
+    """Sort findings: failed ones first, then those not reached, then those that hold; otherwise in order."""
     return sorted(findings, key=lambda each: (each.holds is not False, each.holds is not None))

@@ -67,11 +67,11 @@ _KINDS: Mapping[str, type[Pin] | type[TensorRange]] = {"pin": Pin, "range": Tens
 
 
 def to_json(records: Iterable[PrecisionRecord]) -> list[dict[str, Any]]:
-    """Plain dictionaries, each with its kind."""
+    """Return the records as dictionaries, each with its kind."""
     names = {made: name for name, made in _KINDS.items()}
     return [{KIND: names[type(record)], **dataclasses.asdict(record)} for record in records]
 
 
 def from_json(content: Iterable[Mapping[str, Any]]) -> tuple[PrecisionRecord, ...]:
-    """The records of `to_json`."""
+    """Return the records that `to_json` wrote."""
     return tuple(_KINDS[each[KIND]](**{key: value for key, value in each.items() if key != KIND}) for each in content)

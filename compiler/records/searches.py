@@ -27,7 +27,7 @@ class Trial:
 
     @property
     def noise(self) -> str:
-        """The noise as a text; empty where none was measured."""
+        """The noise in decibels as text; empty where it was not measured."""
         return "" if self.noise_db is None else f"{self.noise_db:.1f}"
 
 
@@ -52,11 +52,11 @@ class Search:
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, for the stage cache."""
+        """Return the search as plain data, for the stage cache."""
         return dataclasses.asdict(self)
 
     def rows(self) -> "list[tuple[str, ...]]":
-        """A row of texts for each trial, and one for the plan: `HEADS` says of what."""
+        """Return a row of texts for each trial, and one for the plan; `HEADS` are the titles of the columns."""
         told = [
             (
                 self.graph,
@@ -76,7 +76,7 @@ HEADS = ("graph", "form", "on top of", "[ratio (p10..p90)]", "[both buckets]", "
 
 
 def _figures(compared: Comparison | None) -> tuple[str, str, str]:
-    """Ratios by bucket, of all together with the interval of the median, and milliseconds saved."""
+    """Return as texts the buckets, the ratio over all buckets with its interval, and the milliseconds saved."""
     if compared is None:
         return "", "", ""
     both = compared.together
@@ -85,7 +85,7 @@ def _figures(compared: Comparison | None) -> tuple[str, str, str]:
 
 
 def search_of(content: Mapping[str, Any]) -> Search:
-    """The record of `Search.to_json`."""
+    """Return the search that `Search.to_json` wrote."""
     trials = tuple(
         Trial(**{**each, "plan": tuple(each["plan"]), "compared": _comparison(each["compared"])})
         for each in content["trials"]
@@ -102,7 +102,7 @@ def _comparison(content: Mapping[str, Any] | None) -> Comparison | None:
 
 
 def pinned(searches: Sequence[Search]) -> str:
-    """The line of a recipe that has what was found, for every machine alike."""
+    """Return the recipe's line that pins the plans found, so that builds on all machines use them."""
     plans = [f"[{', '.join(each.plan)}]" for each in searches]
     if len(plans) == 1:
         return f"forms: {plans[0]}"

@@ -30,7 +30,7 @@ class Ratio:
 
     @property
     def certainty(self) -> str:
-        """How sure the median is, in words."""
+        """The certainty of the median, in words."""
         return f"median of {self.rounds} rounds within {self.least:.3f}..{self.most:.3f}"
 
 

@@ -52,10 +52,10 @@ class BuildRecord:
         self.searches: list[Search] = []
 
     def report(self, error: BaseException | None = None) -> BuildReport:
-        """The report.
+        """Return the build's report.
 
         Args:
-            error: what has ended the build; None where all gates hold.
+            error: the error that ended the build; None where all gates hold.
         """
         failure = None if error is None else _failure(error)
         findings = [*self.findings, *(_findings_of(error) if isinstance(error, GateFailed) else ())]
@@ -77,7 +77,7 @@ class BuildRecord:
         )
 
     def of_several(self, several: "Several") -> BuildReport:
-        """The report of a build for several targets."""
+        """Return the report of a build for several targets."""
         ended = self.report(several.failure)
         reports, ratios = tuple(several.reports), tuple(several.ratios)
         engines = [row for report in reports for row in report.engines]
@@ -102,20 +102,20 @@ class Several:
         self.failure: Exception | None = None
 
     def add(self, report: BuildReport, figures: Sequence[GraphFigures], failure: Exception | None = None) -> None:
-        """One that has ended."""
+        """Add the result of one target."""
         self.reports.append(report)
         self.figures[report.target] = figures
         self.failure = self.failure or failure
 
     def held(self) -> list[BuildReport]:
-        """The reports of the targets that have a bundle."""
+        """Return the reports of the targets that have a bundle."""
         return [report for report in self.reports if report.failure is None]
 
 
 def write_reports(
     report: BuildReport, figures: Mapping[str, Sequence[GraphFigures]], json_file: Path | None, page: Path | None
 ) -> None:
-    """Write what was asked for: JSON for programs, one page for people."""
+    """Write the requested reports: JSON for programs, one page for people."""
     if json_file is not None:
         write_report(report, json_file)
     if page is not None:
@@ -123,13 +123,13 @@ def write_reports(
 
 
 def _held(engines: Sequence[EngineRow]) -> str:
-    """All gates hold: of the graphs alone, where nobody has run the engines that are to run in their place."""
+    """Return the verdict that all gates hold, limited to the graphs where their engines have not been run."""
     least = min(engines, key=lambda row: ("linted", "built", "run").index(row.reached), default=None)
     return HELD if least is None or least.reached == "run" else f"{HELD} for the graphs; engines {least.words}"
 
 
 def _findings_of(error: GateFailed) -> tuple[Finding, ...]:
-    """What the failure says was measured; a promise that has no number is known by its stage."""
+    """Return the findings of a failure; without any, one named after its stage."""
     place = error.place
     return error.findings or (Finding(place.stage, place.graph, place.tensor, holds=False, detail=error.message),)
 

@@ -19,7 +19,7 @@ LEAST = 1e-12
 
 
 def drift_chart(curves: Sequence[DriftCurve]) -> str:
-    """Errors over chained calls on a logarithmic scale; what grows most has names, the first of them the worst."""
+    """Return a chart of errors over chained calls on a logarithmic scale, with names at the fastest growing."""
     shown = sorted(curves, key=lambda curve: -curve.growth)
     tops = [max(max(_finite(curve.errors), default=LEAST), LEAST) for curve in curves]
     bottoms = [max(min((e for e in _finite(curve.errors) if e > LEAST), default=LEAST), LEAST) for curve in curves]
@@ -74,13 +74,13 @@ def _y(exponent: float, low: int, high: int) -> float:
 
 
 def _apart(y: float, taken: Sequence[float]) -> float:
-    """The nearest height to `y` at which a label covers no other."""
+    """Return the nearest height to `y` at which a label covers no other."""
     tried = sorted((y + 15 * step for step in range(-LINES, LINES + 1)), key=lambda each: abs(each - y))
     return next((each for each in tried if all(abs(each - other) >= 14 for other in taken)), y)
 
 
 def histogram_chart(histogram: TensorHistogram) -> str:
-    """Reference as an area, what ships as a line over it; heights on a square-root scale, so that tails show."""
+    """Return a histogram of the reference as an area and of the bundle as a line, heights as square roots."""
     width, height, bottom = 360, 120, 18
     top = max(max(histogram.reference), max(histogram.shipped), 1)
     count = len(histogram.reference)
@@ -105,7 +105,7 @@ def histogram_chart(histogram: TensorHistogram) -> str:
 
 
 def share_bar(share: float) -> str:
-    """How much of a limit is used, as a bar of 120 pixels; full where it is all or more."""
+    """Return the used share of a limit as a bar of 120 pixels, full where it is exceeded."""
     width = 120 * min(max(share, 0.0), 1.0) if math.isfinite(share) else 120.0
     style = "used" if share <= 1.0 else "used over"
     return (

@@ -16,15 +16,15 @@ HEAD_BYTES = 4096
 
 
 def require_place(option: str, path: Path, is_ours: Callable[[bytes], bool]) -> None:
-    """Find out before the work what would go wrong after it; makes the folder.
+    """Require that a report can be written to a path, before the work; creates the folder.
 
     Args:
-        option: that names the file, for messages.
+        option: the option that names the file, for messages.
         path: the file.
-        is_ours: whether a file's content is a report of this kind.
+        is_ours: returns whether a file's content is such a report.
 
     Raises:
-        RecipeError: the path is no plain file, the folder cannot be written, or another file is there.
+        RecipeError: the path is no plain file, the folder cannot be written, or there is another file.
     """
     if path.is_dir():
         raise RecipeError(f"{option}: expected a file, got the folder {path}", cure="name a file in it")
@@ -57,5 +57,5 @@ def is_json_report(content: bytes) -> bool:
 
 
 def is_page(content: bytes) -> bool:
-    """Whether a file is a page of ours."""
+    """Whether a file is a page of Slipway."""
     return GENERATOR.encode() in content[:HEAD_BYTES]

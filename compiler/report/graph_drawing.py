@@ -53,17 +53,17 @@ class Group:
 
     @property
     def kind(self) -> enum.Enum:
-        """Their colour."""
+        """Return the kind of the boxes, which decides their colour."""
         return self.boxes[0].kind
 
     @property
     def title(self) -> str:
-        """The operators, in order."""
+        """Return the operators, in order."""
         return " > ".join(box.op for box in self.boxes)
 
     @property
     def below(self) -> str:
-        """The name, or how many they are; and what lies in the padding of the last one."""
+        """Return the caption: the name or number of nodes, and the padding of the last one."""
         last = self.boxes[-1]
         return last.below if len(self.boxes) == 1 else f"{len(self.boxes)} nodes: {last.below}"
 
@@ -74,11 +74,11 @@ class Group:
 def group_boxes(
     boxes: Sequence[Box], alone: Collection[enum.Enum] = ()
 ) -> tuple[list[Group], list[tuple[int, int]], int]:
-    """Groups, edges between them by number, and how many boxes were left out.
+    """Return groups of boxes, edges between them by index, and the number of boxes left out.
 
     Args:
         boxes: in the order of the graph.
-        alone: kinds of which every box is drawn by itself.
+        alone: kinds whose boxes are never grouped.
     """
     kept = [box for box in boxes if box.is_tracked] if len(boxes) > GROUP_ABOVE else list(boxes)
     edges = _edges(kept)
@@ -100,7 +100,7 @@ def _edges(boxes: Sequence[Box]) -> list[tuple[int, int]]:
 
 
 def _chains(boxes: Sequence[Box], edges: Sequence[tuple[int, int]], alone: Collection[enum.Enum]) -> list[int]:
-    """Per box the first box of its chain: each next one is the only reader and reads nothing else."""
+    """Return, per box, the first box of its chain, in which each next one is the only reader and reads nothing else."""
     readers: dict[int, list[int]] = {}
     makers: dict[int, list[int]] = {}
     for start, end in edges:
@@ -119,12 +119,12 @@ def _chains(boxes: Sequence[Box], edges: Sequence[tuple[int, int]], alone: Colle
 
 
 def drawn(groups: Sequence[Group], edges: Sequence[tuple[int, int]], styles: Mapping[enum.Enum, str]) -> Iterator[str]:
-    """The lines of one SVG element.
+    """Yield the lines of one SVG element.
 
     Args:
         groups: from `group_boxes`.
-        edges: between them.
-        styles: of the rectangle of a kind; of a kind that is not there, the page's style sheet has it.
+        edges: edges between them.
+        styles: style of a kind's rectangle; other kinds are styled by the page's style sheet.
     """
     layout = place(len(groups), edges)
     width = (max((x for x, _ in layout.places), default=0) + 1) * COLUMN + 20
@@ -165,7 +165,7 @@ def _heading(group: Group) -> str:
 
 
 def _far(groups: Sequence[Group], starts: Sequence[int], middle: Point) -> str:
-    """A word on what comes from far above, with a link to it."""
+    """Return a label for sources far above a node, with a link to the first."""
     x, y = middle
     names = ", ".join(groups[start].boxes[-1].name for start in starts)
     return (
@@ -183,5 +183,5 @@ def _short(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Escaped, without characters that no page may hold."""
+    """Return a text escaped for HTML, without characters that no page may contain."""
     return html.escape("".join(each if each.isprintable() or each == "\n" else "?" for each in text))

@@ -32,8 +32,8 @@ def place(count: int, edges: Sequence[tuple[int, int]]) -> Layout:
     """Lay out `count` nodes.
 
     Args:
-        count: of nodes; numbered from 0, every edge leads from a smaller to a larger number.
-        edges: (from, to), each once.
+        count: number of nodes; every edge leads from a smaller to a larger index.
+        edges: (from, to), without duplicates.
     """
     layer = _layers(count, edges)
     near = [edge for edge in edges if layer[edge[1]] - layer[edge[0]] <= FAR]
@@ -58,7 +58,7 @@ def place(count: int, edges: Sequence[tuple[int, int]]) -> Layout:
 
 
 def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """The longest way from a source; sources lie just above their first reader."""
+    """Return each node's longest distance from a source; sources lie just above their first reader."""
     layer = [0] * count
     sources = set(range(count)) - {end for _, end in edges}
     for start, end in sorted(edges, key=lambda edge: edge[1]):
@@ -88,7 +88,7 @@ class _Rows:
             self._spread(row)
 
     def _spread(self, row: Sequence[int]) -> None:
-        """A row side by side in its order, around 0."""
+        """Place the nodes of a row side by side, centred at 0."""
         at = -sum(self.width[each] for each in row) / 2
         for each in row:
             self.x[each] = at + self.width[each] / 2
@@ -102,7 +102,7 @@ class _Rows:
                 self._spread(row)
 
     def straighten(self) -> None:
-        """Move every row towards its neighbours without changing its order."""
+        """Move the nodes of every row towards their neighbours without changing their order."""
         for rows, neighbours in ((self.rows, self.above), (self.rows[::-1], self.below)):
             for row in rows:
                 wanted = [self._middle(neighbours[each], self.x[each]) for each in row]

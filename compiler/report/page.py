@@ -24,18 +24,18 @@ ROWS = 40
 
 
 def write_page(report: BuildReport, figures: Mapping[str, Sequence[GraphFigures]], path: Path) -> None:
-    """Write the page; a reader sees the old file or the whole new one."""
+    """Write the page; readers see the old file or the whole new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replace_file(path) as file:
         file.write(report_page(report, figures).encode())
 
 
 def report_page(report: BuildReport, figures: Mapping[str, Sequence[GraphFigures]]) -> str:
-    """The HTML page, well-formed as XML too.
+    """Return the HTML page, well-formed as XML too.
 
     Args:
-        report: what the build found.
-        figures: one per graph, by target where there are several; without them the page has no histograms and no maps.
+        report: the build's report.
+        figures: figures per graph, by target; without them the page has no histograms and no maps.
     """
     name = report.bundle.rstrip("/").rsplit("/", 1)[-1]
     body = _body(report, figures.get(report.target, ()))
@@ -58,7 +58,7 @@ def report_page(report: BuildReport, figures: Mapping[str, Sequence[GraphFigures
 
 
 def _headline(report: BuildReport) -> str:
-    """The gate that a failed build failed, and by how much; nothing of other builds."""
+    """Return the gate that failed, and by how much; empty for other builds."""
     if report.failure is None:
         return ""
     failed = next((each for each in report.gates if each.holds is False), None)
@@ -71,7 +71,7 @@ def _headline(report: BuildReport) -> str:
 
 
 def _body(report: BuildReport, figures: Sequence[GraphFigures]) -> list[str]:
-    """What is said of the bundle for one target."""
+    """Return the sections of the page for one target."""
     sections = [
         ("Gates", _gates(report)),
         ("Parity by stage", _stages(report)),
@@ -102,7 +102,7 @@ def _ratios(report: BuildReport) -> Iterator[str]:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; columns in `[brackets]` hold numbers, cells are HTML."""
+    """Return an HTML table; columns in `[brackets]` hold numbers, cells are HTML."""
     kinds = [' class="n"' if column.startswith("[") else "" for column in columns]
     heads = "".join(f"<th{k}>{escaped(c.strip('[]'))}</th>" for k, c in zip(kinds, columns, strict=True))
     lines = ["".join(f"<td{k}>{c}</td>" for k, c in zip(kinds, row, strict=True)) for row in rows]
@@ -133,7 +133,7 @@ def _holds(*, holds: bool) -> str:
 
 
 def _verdict(report: BuildReport) -> Iterator[str]:
-    """How the build ended, and where to look."""
+    """Yield how the build ended, and the location of a failure."""
     if report.failure is None:
         yield f'<p><span class="good">{escaped(report.verdict)}</span></p>'
         return
@@ -145,7 +145,7 @@ def _verdict(report: BuildReport) -> Iterator[str]:
 
 
 def _gates(report: BuildReport) -> Iterator[str]:
-    """What every gate has found."""
+    """Yield a table of every gate's findings."""
     if not report.gates:
         return
     rows = (
@@ -318,7 +318,7 @@ def _passes(report: BuildReport) -> Iterator[str]:
 
 
 def _forms(report: BuildReport) -> Iterator[str]:
-    """What a search has measured, and what it has kept."""
+    """Yield tables of what a search has measured, and the forms that it has kept."""
     for search in report.searches:
         yield (
             f'<p class="soft">{escaped(search.graph)}: time with a form to that without it, measured in '

@@ -42,15 +42,15 @@ class StageHandle:
         self.report: StageReport | None = None
 
     def advance(self, done: int, total: int) -> None:
-        """Say how far a long loop is."""
+        """Show how far a long loop is."""
         self.count = f"{done}/{total}"
 
     def finish(self, report: StageReport) -> None:
-        """Say how the stage ended; the line shows it instead of the bare time."""
+        """Set the stage's report, which its line shows instead of the time alone."""
         self.report, self.outcome = report, describe_stage(report)
 
     def end(self, **found: Any) -> None:
-        """Say what a stage that has run until now found, as fields of its report."""
+        """Set the stage's report from fields, with the time until now."""
         self.finish(StageReport(self.graph, self.stage, self.now() - self.started_s, **found))
 
 
@@ -69,7 +69,7 @@ class Progress:
 
     @contextlib.contextmanager
     def stage(self, graph: str, name: str) -> Iterator[StageHandle]:
-        """Show one stage while it runs, and one line when it has ended, well or not."""
+        """Show one stage while it runs, and one line when it has ended or failed."""
         handle = StageHandle(graph, name, self._now)
         computed, ended = time.process_time(), "failed"
         try:
@@ -86,7 +86,7 @@ class Progress:
             self._line(graph, name, seconds, ended)
 
     def tell(self, report: StageReport) -> None:
-        """Print and keep the line of a stage that ran inside another, which has the computing time of both."""
+        """Print and record the line of a stage that ran inside another, which has the computing time of both."""
         self.stages.append(dataclasses.replace(report, processor_seconds=0.0))
         self._line(report.graph, report.stage, report.seconds, describe_stage(report))
 
@@ -95,7 +95,7 @@ class Progress:
         self.console.print(escape(line), soft_wrap=True)
 
     def show(self, report: BuildReport) -> None:
-        """Print what every pass did or refused, what every gate found, sizes and speed, and where the bundle is."""
+        """Print what every pass did or refused, every gate's findings, sizes and speed, and the bundle's path."""
         for each in report.targets:
             self.say(f"\n{each.target}: {each.verdict}")
             if each.failure is None:
@@ -113,7 +113,7 @@ class Progress:
             self._show_engines([row for row in report.engines if row.reason and row.status == status], report.bundle)
 
     def _show_engines(self, rows: Sequence[EngineRow], bundle: str) -> None:
-        """What is yet to be done about engines that are all built, or all not, and that nobody has run."""
+        """Print what remains to be done for engines that are not built, or not run."""
         if not rows:
             return
         is_built, names = rows[0].status == "built", ", ".join(row.graph for row in rows)
@@ -144,7 +144,7 @@ class _PlainConsole(Console):
 
 
 def standard_console() -> Console:
-    """Standard output; a file or pipe has no width to fit tables into."""
+    """Return a console on standard output, with a fixed width where that is no terminal."""
     console = _PlainConsole(highlight=False)
     return console if console.is_terminal else _PlainConsole(highlight=False, width=PLAIN_COLUMNS)
 

@@ -12,7 +12,7 @@ from compiler.records.searches import HEADS
 
 
 def _table(title: str, *columns: str) -> Table:
-    """A table whose first columns are text and whose columns in `[brackets]` are numbers."""
+    """Return a table whose first columns are text and whose columns in `[brackets]` are numbers."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     for column in columns:
         is_number = column.startswith("[")
@@ -37,7 +37,7 @@ SHOWN_PINS = 16
 
 
 def _pin_table(report: BuildReport) -> Table | None:
-    """Nodes that a pass has left more precise, the costliest first."""
+    """Return a table of the nodes that a pass kept in higher precision, the costliest first; None without any."""
     table = _table("Kept precise", "graph", "pass", "node", "operator", "why", "[costs]", "line")
     for stage in report.stages:
         pins = [record for record in stage.precision if isinstance(record, Pin)]
@@ -53,7 +53,7 @@ def _pin_table(report: BuildReport) -> Table | None:
 
 
 def _search_table(report: BuildReport) -> Table | None:
-    """What a search for forms has measured, and what it has kept."""
+    """Return a table of what a search for forms measured and kept; None without a search."""
     table = _table("Forms", *HEADS)
     for search in report.searches:
         for row in search.rows():
@@ -70,7 +70,7 @@ SHOWN_FINDINGS = 12
 
 
 def _gate_table(report: BuildReport) -> Table | None:
-    """What every gate has found, what fails first; of many alike those that use most of their limits."""
+    """Return a table of every gate's findings, failures first, and of similar ones those closest to their limits."""
     table = _table("Gates", "gate", "graph", "of", "[measured]", "[limit]", "", "besides")
     groups: dict[tuple[str, str, str], list[Finding]] = {}
     for each in most_urgent_first(report.gates):
@@ -122,7 +122,7 @@ def _ratio_table(report: BuildReport) -> Table | None:
 
 
 def tables_of(report: BuildReport) -> Iterator[Table]:
-    """The passes, forms, pins, gates, sizes, speed and engines of a build; of several targets how they compare."""
+    """Yield tables of passes, forms, pins, gates, sizes, speed and engines; for several targets, a comparison."""
     of_one = (_pass_table, _search_table, _pin_table, _gate_table, _size_table, _speed_table, _engine_table)
     makers: tuple[Callable[[BuildReport], Table | None], ...] = (_ratio_table,) if report.targets else of_one
     yield from (table for make in makers if (table := make(report)) is not None)

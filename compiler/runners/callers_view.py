@@ -22,7 +22,7 @@ class OneRowSession:
         self.outputs = list(graphs.outputs_named(lowered.model))
 
     def run(self, names: Sequence[str] | None, feeds: dict[str, Array]) -> list[Array]:
-        """Outputs in the order of `names`, or of the graph."""
+        """Return outputs in the order of `names`, or of the graph."""
         given = {
             name: self.places[name].to_graph(array) if name in self.places else array for name, array in feeds.items()
         }
@@ -31,12 +31,12 @@ class OneRowSession:
 
 
 def for_callers(session: Session, lowered: Lowered) -> Session:
-    """The session, of a graph for one row as callers see it."""
+    """Return a session of a graph for one row as callers see it, with the batch as first axis."""
     return OneRowSession(session, lowered) if lowered.row_places else session
 
 
 def caller_dims(lowered: Lowered) -> dict[str, tuple[Dim, ...]]:
-    """The shapes of all inputs and outputs as callers see them; of unknown rank, none."""
+    """Return the shapes of all inputs and outputs as callers see them; of unknown rank, empty."""
     places = {each.tensor: each for each in lowered.row_places}
     found = {}
     for value in (*lowered.model.graph.inputs, *lowered.model.graph.outputs):

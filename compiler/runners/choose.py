@@ -9,12 +9,12 @@ from compiler.stages import Lowered
 
 
 def runner_of(lowered: Lowered, batch: int = 1, *, optimize: bool = False) -> CallRunner:
-    """A runner of an intermediate graph; see `runners_of`."""
+    """Return a runner of an intermediate graph; see `runners_of`."""
     return runners_of(lowered, batch, optimize=optimize)()
 
 
 def runners_of(lowered: Lowered, batch: int = 1, *, optimize: bool = False) -> Callable[[], CallRunner]:
-    """Makes runners, one per stream; all share one session.
+    """Return a function that returns runners, one per stream; all share one session.
 
     Args:
         lowered: the graph; while its first call is a graph of its own, that runs first.
@@ -29,14 +29,14 @@ def runners_of(lowered: Lowered, batch: int = 1, *, optimize: bool = False) -> C
 def runner_on(
     session: Session, lowered: Lowered, *, first: Session | None = None, batch: int = 1, fill: float = 0.0
 ) -> CallRunner:
-    """A runner on what is open already.
+    """Return a runner on open sessions.
 
     Args:
-        session: runs the graph.
-        lowered: its record.
-        first: runs the first call, where that is to be a graph of its own.
+        session: session of the graph.
+        lowered: the graph's record.
+        first: session of the first call's graph, where there is one.
         batch: rows of every call of a graph that carries states.
-        fill: what lies behind the entries of rows with lengths of their own.
+        fill: number that pads rows with lengths of their own.
     """
     if lowered.has_utterances:
         return RowsRunner(lowered, session, fill=fill)

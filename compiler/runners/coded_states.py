@@ -40,12 +40,12 @@ class Codes:
     signed: bool = True
 
     def numbers(self, codes: Array) -> Array:
-        """What codes stand for, float32."""
+        """Return the numbers, float32, that codes stand for."""
         found: Array = (codes.astype(np.float32) - np.float32(self.zero)) * self._along(codes.ndim)
         return found
 
     def codes(self, numbers: Array) -> Array:
-        """The codes nearest to some numbers; what lies outside of the grid is taken for its end, NaN for 0."""
+        """Return the codes nearest to numbers; those outside the grid become its ends, NaN becomes 0."""
         limits = np.iinfo(np.int8 if self.signed else np.uint8)
         with np.errstate(invalid="ignore"):
             found = np.clip(np.rint(numbers / self._along(numbers.ndim)) + self.zero, limits.min, limits.max)
@@ -60,7 +60,7 @@ class Codes:
 
 
 def codes_of(lowered: Lowered, name: str) -> Codes | None:
-    """The grid of the codes that a state holds, by its input; None where it holds none."""
+    """Return the grid of the codes that a state holds, by its input; None where it holds no codes."""
     state = next((state for state in lowered.states if state.input == name), None)
     if state is None:
         return None
@@ -71,7 +71,7 @@ def codes_of(lowered: Lowered, name: str) -> Codes | None:
 
 
 def _grid(model: ir.Model, state: State, given: ir.Value, kept: ir.Value) -> Codes | None:
-    """The one grid of all that is written into a state."""
+    """Return the single grid of all values written into a state; None where there is none."""
     written: list[ir.Node] = []
     moves: list[ir.Node] = []
     for node in _makers(kept, given):
@@ -90,7 +90,7 @@ def _grid(model: ir.Model, state: State, given: ir.Value, kept: ir.Value) -> Cod
 
 
 def _makers(value: ir.Value, given: ir.Value) -> Iterator[ir.Node | None]:
-    """The nodes that write or move what lies in a value, constants and `given` left out; None is one that computes."""
+    """Yield the nodes that write or move the content of a value; None stands for a node that computes."""
     pending, seen = [value], {value}
     while pending:
         value = pending.pop()
@@ -104,7 +104,7 @@ def _makers(value: ir.Value, given: ir.Value) -> Iterator[ir.Node | None]:
 
 
 def moved_by(node: ir.Node) -> list[ir.Value]:
-    """The operands of a move whose entries are in its results; empty for a node that is no move."""
+    """Return the operands that a movement passes on to its results; empty for other nodes."""
     if graphs.is_op(node, "Concat"):
         operands = list(node.inputs)
     elif graphs.is_op(node, "Where"):
@@ -115,7 +115,7 @@ def moved_by(node: ir.Node) -> list[ir.Value]:
 
 
 def grid_of(node: ir.Node) -> Codes | None:
-    """The grid of a node that quantises or dequantises; None where it is computed, or another than of 8 bits."""
+    """Return the grid of a quantizing or dequantizing node; None where it is computed, or not of 8 bits."""
     scales = graphs.array_of(node.inputs[1]) if len(node.inputs) > 1 else None
     point = node.inputs[2] if len(node.inputs) > 2 else None
     zeros = np.zeros(1, np.uint8) if point is None else graphs.array_of(point)
@@ -135,12 +135,12 @@ def same_grid(one: Codes, other: Codes) -> bool:
 
 
 def states_in_numbers(lowered: Lowered, states: Mapping[str, Array]) -> dict[str, Array]:
-    """States by input name, those that are coded in the numbers that they stand for."""
+    """Return states by input name, with coded ones as the numbers that they stand for."""
     return {name: _in_numbers(lowered, name, array) for name, array in states.items()}
 
 
 def outputs_in_numbers(lowered: Lowered, outputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Outputs by name, states that are coded in the numbers that they stand for."""
+    """Return outputs by name, with coded states as the numbers that they stand for."""
     fed = {state.output: state.input for state in lowered.states}
     return {name: _in_numbers(lowered, fed.get(name, ""), array) for name, array in outputs.items()}
 

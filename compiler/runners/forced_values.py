@@ -24,7 +24,7 @@ from compiler.stages import Array, Feed, Lowered, newest
 
 
 def common_values(before: Lowered, after: Lowered) -> list[str]:
-    """Names of computed floating-point values that both graphs have, in the order of `after`."""
+    """Return the names of computed floating-point values in both graphs, in the order of `after`."""
     known = set(_countable(before))
     return [name for name in _countable(after) if name in known]
 
@@ -41,14 +41,14 @@ def _countable(lowered: Lowered) -> list[str]:
 
 
 def _is_counted(value: ir.Value, lowered: Lowered) -> bool:
-    """Whether the size of a value follows from the lengths, so that padding can be cut from it."""
+    """Whether the size of a value depends on the lengths alone, so that padding can be cut from it."""
     known = {graphs.symbol(name) for name in (lowered.batch_axis, *(each.axis for each in lowered.padded_axes)) if name}
     dims = graphs.dims_of(value)
     return dims is not None and all(isinstance(dim, int) or dim.free_symbols <= known for dim in dims)
 
 
 def section_of(lowered: Lowered, name: str, ends: Iterable[str]) -> tuple[ir.Node, ...]:
-    """The nodes between the values `ends`, or the inputs, and a value; in graph order."""
+    """Return the nodes between the values `ends`, or the inputs, and a value; in graph order."""
     stop = set(ends)
     start = values_named(lowered.model, [name])[name].producer()
     found: set[ir.Node] = set()
@@ -66,7 +66,7 @@ def section_of(lowered: Lowered, name: str, ends: Iterable[str]) -> tuple[ir.Nod
 
 
 def read_by(nodes: Sequence[ir.Node]) -> list[ir.Value]:
-    """The values that nodes read and do not make, constants left out, in order."""
+    """Return the values that nodes read but do not compute, without constants, in order."""
     made = {output for node in nodes for output in node.outputs}
     read = dict.fromkeys(
         value
@@ -91,17 +91,17 @@ class Bench:
         self.lowered = lowered
 
     def full_feed(self, feed: Feed, states: Mapping[str, Array]) -> dict[str, Array]:
-        """Every input of the next call."""
+        """Return every input of the next call."""
         self.runner.states = self._typed(states)
         return self.runner.full_feed(feed)
 
     def call(self, feed: Feed, states: Mapping[str, Array] | None = None, more: Feed | None = None) -> dict[str, Array]:
-        """All outputs of one call, padding included.
+        """Run one call and return all outputs, with padding.
 
         Args:
-            feed: what the caller gives.
-            states: in place of those of the call before, by input name.
-            more: further inputs as the graph has them.
+            feed: the caller's inputs.
+            states: states to use in place of those of the previous call, by input name.
+            more: further inputs of the graph.
         """
         if states is not None:
             self.runner.states = self._typed(states)
@@ -119,7 +119,7 @@ class Bench:
         return found
 
     def continue_at(self, lengths: Mapping[str, Array]) -> None:
-        """Let the next call be a later one, with caches of these true lengths."""
+        """Make the next call a later one, with caches of these true lengths."""
         self.runner.reset(self.runner.states, lengths)
 
 
@@ -158,7 +158,7 @@ class TeacherForcedRun:
     places: Mapping[str, tuple[slice, ...]]
 
     def expected(self, name: str) -> Array:
-        """What the section of a value should have made, as float64, in the shape of `got`."""
+        """Return the right value of a section, as float64, in the shape of `got`."""
         right = self.right[name]
         got = self.own[name]
         if right.ndim == got.ndim:
@@ -168,12 +168,12 @@ class TeacherForcedRun:
         return right.astype(np.float64).reshape(self.got(name, self.own).shape)
 
     def got(self, name: str, values: Mapping[str, Array] | None = None) -> Array:
-        """The comparable part of what the section of a value has made."""
+        """Return the comparable part of a section's result."""
         array = (self.local if values is None else values)[name]
         return array[self.places[name]].astype(np.float64)
 
     def given(self, name: str) -> Array:
-        """The right value in the shape of the graph after; its padding is the graph's own."""
+        """Return the right value in the shape of the graph after; padding keeps the graph's own content."""
         whole = self.own[name].copy()
         with np.errstate(over="ignore"):
             whole[self.places[name]] = self.expected(name).astype(whole.dtype)
@@ -199,7 +199,7 @@ class TeacherForcedRuns:
         self.maps = after.state_maps[len(before.state_maps) :]
 
     def run(self, steps: Sequence[OriginalCall]) -> Iterator[TeacherForcedRun]:
-        """Call after call, in order; a first call of its own is left out."""
+        """Yield one run per call, in order; a separate first call is left out."""
         for bench in (self.start, self.old, self.new, self.forced):
             if bench is not None:
                 bench.runner.reset()
@@ -232,7 +232,7 @@ class TeacherForcedRuns:
         return dataclasses.replace(forced_run, local=self.forced.call(feed, given, more))
 
     def _in_front(self, states: Mapping[str, Array]) -> dict[str, Array]:
-        """States of the graph before; the oldest frame in the first slot where the graph after gives new ones alone."""
+        """Return states of the graph before, starting with the oldest frame where the graph after needs that."""
         moved, kinds = dict(states), {cache.axis: cache.kind for cache in self.after.caches}
         for state in self.before.states if self.before.is_padded else ():
             cache, axis = self.before.cache_of(state), state.frames_axis
@@ -244,7 +244,7 @@ class TeacherForcedRuns:
         return moved
 
     def _place(self, name: str, right: Array, own: Array, feed: Feed) -> tuple[slice, ...]:
-        """Without padding; of caches the newest entries that both have."""
+        """Return the index of a value without padding; for caches, of the newest entries in both graphs."""
         if self.after.padded_axes or right.ndim != own.ndim:
             return self.new.runner.valid(name, own, feed)
         return tuple(slice(max(b - a, 0), b) for a, b in zip(right.shape, own.shape, strict=True))

@@ -19,19 +19,19 @@ HALF = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 
 
 def uses_half(model: ir.Model) -> bool:
-    """Whether any value of the main graph is of a half type."""
+    """Whether any value of the main graph has a half-precision type."""
     values: Iterable[ir.Value] = (*model.graph.inputs, *model.graph.initializers.values())
     computed = (output for node in model.graph for output in node.outputs)
     return any(value.dtype in HALF for group in (values, computed) for value in group)
 
 
 def with_rounding(model: ir.Model) -> ir.Model:
-    """The graph with every half-precision value computed in float32 and rounded; the model itself without such values.
+    """Return the graph with half-precision values computed in float32 and rounded; unchanged without such values.
 
     Inputs and outputs keep their names, types and order.
 
     Raises:
-        Refused: a subgraph is in half precision.
+        Refused: a subgraph uses half precision.
     """
     if not uses_half(model):
         return model
@@ -82,7 +82,7 @@ class _Rounding:
                 self._round(node, output, kind)
 
     def _cast_node(self, node: ir.Node) -> None:
-        """A cast to a half type rounds; one from a half type to float32 has nothing left to do."""
+        """Replace a cast to a half type by rounding; one from a half type to float32 becomes the identity."""
         output, kind = node.outputs[0], node.outputs[0].dtype
         assert kind is not None
         output.type = ir.TensorType(ir.DataType.FLOAT)

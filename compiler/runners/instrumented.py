@@ -28,14 +28,14 @@ STAMP = "instrumented"
 
 
 def values_named(model: ir.Model, names: Iterable[str]) -> dict[str, ir.Value]:
-    """The inputs and computed values of these names, in the order of the graph."""
+    """Return the inputs and computed values of these names, in the order of the graph."""
     wanted = set(names)
     values = (*model.graph.inputs, *(output for node in model.graph for output in node.outputs))
     return {str(value.name): value for value in values if str(value.name) in wanted}
 
 
 def exposed(lowered: Lowered, names: Iterable[str]) -> Lowered:
-    """A copy whose graph returns these computed values besides its outputs; the later calls alone."""
+    """Return a copy whose graph also outputs these computed values; without a first-call graph."""
     model = graphs.clone(lowered.model)
     _return(model, values_named(model, names).values())
     return dataclasses.replace(lowered, model=model, first_call=None)
@@ -49,13 +49,13 @@ def _return(model: ir.Model, values: Iterable[ir.Value]) -> None:
 def measured(
     lowered: Lowered, names: Iterable[str], prefix: str, measure: Callable[[graphs.Inserter, ir.Value], ir.Value]
 ) -> Lowered:
-    """A copy whose graph returns besides its outputs what is computed of values, named with a prefix.
+    """Return a copy whose graph also outputs a measurement of values, named with a prefix.
 
     Args:
         lowered: the graph.
-        names: of inputs and computed values.
-        prefix: begins the names of the new outputs.
-        measure: writes what is computed of a value.
+        names: names of inputs and computed values.
+        prefix: prefix of the new outputs' names.
+        measure: writes the measurement of a value.
     """
     model = graphs.clone(lowered.model)
     insert = graphs.Inserter(model, STAMP)
@@ -67,7 +67,7 @@ def measured(
 
 
 def forced(lowered: Lowered, names: Iterable[str]) -> Lowered:
-    """A copy that reads every one of these values from an input of its own, and returns what it would have been."""
+    """Return a copy that reads these values from new inputs, and outputs what they would have been."""
     model = graphs.clone(lowered.model)
     values = values_named(model, names)
     _return(model, values.values())
@@ -79,7 +79,7 @@ def forced(lowered: Lowered, names: Iterable[str]) -> Lowered:
 
 
 def correctable(lowered: Lowered, names: Iterable[str]) -> Lowered:
-    """A copy in which every one of these computed values can be corrected by two further inputs."""
+    """Return a copy in which each of these computed values can be corrected by two further inputs."""
     model = graphs.clone(lowered.model)
     for name, value in values_named(model, names).items():
         added = _input(model, f"{ADDED}{name}", value.type)
@@ -96,13 +96,13 @@ def _corrected(model: ir.Model, added: ir.Value, replaced: ir.Value, value: ir.V
 
 
 def switch(model: ir.Model) -> ir.Value:
-    """A further input, bool []: the one that decides in `switched`."""
+    """Add an input, bool [], that decides in `switched`, and return it."""
     name = graphs.fresh_name(model.graph, "slipway.switch")
     return _input(model, name, ir.TensorType(ir.DataType.BOOL), ir.Shape(()))
 
 
 def switched(model: ir.Model, value: ir.Value, by: ir.Value, other: Callable[[ir.Value], ir.Value]) -> None:
-    """Let everything that reads a computed value read another form of it while a switch is on; in place.
+    """Make all readers of a computed value read another form of it while a switch is on; in place.
 
     Args:
         model: the graph.
@@ -126,7 +126,7 @@ def _input(model: ir.Model, name: str, kind: ir.TypeProtocol | None, shape: ir.S
 
 
 def _stand_in(model: ir.Model, value: ir.Value, write: Callable[[ir.Value], ir.Value]) -> None:
-    """Let everything that reads a value read what `write` makes of it; a graph output keeps its name."""
+    """Make all readers of a value read the result of `write`; a graph output keeps its name."""
     readers = {use.node for use in value.uses()}
     made = write(value)
     graphs.take_over(model, value, made, except_in={use.node for use in value.uses()} - readers)

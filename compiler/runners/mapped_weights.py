@@ -29,20 +29,20 @@ _PLACES: dict[str, tuple["weakref.ref[mmap.mmap]", int]] = {}
 
 
 def mapped(file: BinaryIO) -> mmap.mmap:
-    """A file, mapped; it may be closed and removed. What is written into the mapping stays out of the file."""
+    """Map a file, which may then be closed and removed; writes to the mapping do not reach the file."""
     mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     _MAPS.add(mapping)
     return mapping
 
 
 def map_weights(*models: ir.Model | None) -> int:
-    """Let large weights lie in a mapped file instead of in memory; they stay there where no such file can be written.
+    """Move large weights into a mapped file; they stay in memory where no such file can be written.
 
     Args:
-        models: have other tensors with the same numbers afterwards; an absent one is passed over.
+        models: models whose tensors are replaced by equal ones; None is skipped.
 
     Returns:
-        The bytes that were written, of weights that no graph has had before.
+        The number of bytes written, for weights that were not mapped before.
     """
     values = [value for model in models if model is not None for value in model.graph.initializers.values()]
     large = {value: tensor for value in values if (tensor := value.const_value) is not None and _is_large(tensor)}
@@ -63,7 +63,7 @@ def map_weights(*models: ir.Model | None) -> int:
 
 
 def unload_weights() -> None:
-    """Give the system the memory of what is mapped, until it is read again, and what lies free in the heap."""
+    """Release the memory of mapped weights until they are read again, and free memory of the heap."""
     for mapping in list(_MAPS):
         mapping.madvise(mmap.MADV_DONTNEED)
     trim_heap()
@@ -74,7 +74,7 @@ def _is_large(tensor: ir.TensorProtocol) -> bool:
 
 
 def _owner(tensor: ir.TensorProtocol) -> object:
-    """What the numbers of a tensor lie in."""
+    """Return the object that owns the memory of a tensor."""
     owner: object = tensor.numpy()
     while isinstance(owner, np.ndarray | memoryview):
         owner = owner.base if isinstance(owner, np.ndarray) else owner.obj

@@ -41,7 +41,7 @@ class PaddedChunks:
         self.inputs = graphs.inputs_named(lowered.model)
 
     def lengths(self, feed: Feed) -> dict[str, Array]:
-        """The true length of every row per padded axis, int64 [rows]."""
+        """Return the true length of every row per padded axis, int64 [rows]."""
         found: dict[str, Array] = {}
         for each in self.lowered.padded_axes:
             if each.length_input in feed:
@@ -56,7 +56,7 @@ class PaddedChunks:
         return next((name, dims.index(symbol)) for name in feed if symbol in (dims := list(self.dims.get(name, ()))))
 
     def padded(self, feed: Feed) -> dict[str, Array]:
-        """A feed with its padding and the true lengths."""
+        """Return a feed with its padding and the true lengths."""
         lengths = self.lengths(feed)
         if not lengths:
             return dict(feed)
@@ -65,7 +65,7 @@ class PaddedChunks:
         return full | self._told(lengths, slots)
 
     def _told(self, lengths: Mapping[str, Array], slots: Mapping[str, int]) -> dict[str, Array]:
-        """The true lengths, and what the model takes of them while nothing is padding: lengths, and masks."""
+        """Return the true lengths, with the length and mask inputs of the model while nothing is padded."""
         told: dict[str, Array] = {each.length_input: lengths[each.axis] for each in self.lowered.padded_axes}
         named = {**slots, **self._rows_by_name()}
         for each in self.lowered.padded_axes:
@@ -81,7 +81,7 @@ class PaddedChunks:
         return {} if self.lowered.batch_axis is None else {self.lowered.batch_axis: self.rows}
 
     def _slots(self, lengths: Mapping[str, Array]) -> Mapping[str, int]:
-        """As many as the longest row has, and some more once the graph is padded; or the smallest bucket."""
+        """Return the number of slots: the smallest fitting bucket's, or the longest row's, plus spare ones."""
         longest = {axis: int(rows.max()) for axis, rows in lengths.items()}
         for bucket in self.buckets:
             if all(size <= bucket[axis] for axis, size in longest.items()):
@@ -92,7 +92,7 @@ class PaddedChunks:
         return {axis: min(size + SPARE, max(most[axis] or size + SPARE, size)) for axis, size in longest.items()}
 
     def filled(self, name: str, array: Array, slots: Mapping[str, int]) -> Array:
-        """An array of a feed, padded to `slots` slots."""
+        """Return an array of a feed, padded to `slots` slots."""
         dims = self.dims.get(name, ())
         behind = [
             (0, slots[str(dim)] - size) if str(dim) in slots else (0, 0)
@@ -105,9 +105,9 @@ class PaddedChunks:
         return np.pad(array, behind, constant_values=fill)
 
     def valid(self, name: str, array: Array, lengths: Mapping[str, int]) -> tuple[slice, ...]:
-        """Where in an output its entries lie that are valid at these lengths; all rows.
+        """Return the index of an output's valid entries at these lengths, for all rows.
 
-        An axis in which frames lie row by row holds those of a single row in front.
+        An axis that holds the frames of all rows in sequence has those of a single row in front.
         """
         place = [slice(None)] * array.ndim
         sizes = {**lengths, **self._rows_by_name()}
@@ -118,16 +118,16 @@ class PaddedChunks:
         return tuple(place)
 
     def longest(self, feed: Feed) -> dict[str, int]:
-        """The length of the longest row, by padded axis."""
+        """Return the length of the longest row, by padded axis."""
         return {axis: int(rows.max()) for axis, rows in self.lengths(feed).items()}
 
     def cut(self, outputs: Mapping[str, Array], feed: Feed) -> dict[str, Array]:
-        """Outputs without what lies behind the longest row."""
+        """Return outputs without the padding behind the longest row."""
         longest = self.longest(feed)
         return {name: array[self.valid(name, array, longest)] for name, array in outputs.items()}
 
     def added(self, feed: Feed) -> dict[str, Array | int]:
-        """The frames that a call adds to every row, by cache axis."""
+        """Return the frames that a call adds to every row, by cache axis."""
         lengths = self.lengths(feed)
         rows = [{axis: int(each[row]) for axis, each in lengths.items()} for row in range(self.rows)]
         return {
@@ -137,12 +137,12 @@ class PaddedChunks:
 
 
 def side_by_side(lowered: Lowered, rows: Sequence[Feed], fill: float = 0.0) -> dict[str, Array]:
-    """Feeds of one row each as one feed; where their chunks differ in length, padded, with the lengths.
+    """Return feeds of one row each as one feed, padded and with lengths where their chunks differ in length.
 
     Args:
         lowered: the graph, with axes by name.
-        rows: in order.
-        fill: what lies behind the entries of shorter rows, where they are real.
+        rows: the feeds, in order.
+        fill: number that pads shorter rows, for floats.
     """
     if len(rows) == 1:
         return dict(rows[0])
@@ -159,7 +159,7 @@ def side_by_side(lowered: Lowered, rows: Sequence[Feed], fill: float = 0.0) -> d
 
 
 def rows_of(array: Array, expected: Sequence[Array], *, has_rows: bool) -> list[Array]:
-    """The rows of an output, each as large as what is expected of it: padding lies behind."""
+    """Return the rows of an output, each sliced to the shape of its expected result."""
     if not has_rows:
         return [array]
     cuts = [tuple(slice(size) for size in each.shape[1:]) for each in expected]
@@ -187,6 +187,6 @@ class SessionOfBuckets:
             )
 
     def run(self, names: Sequence[str] | None, feeds: dict[str, Array]) -> list[Array]:
-        """Outputs in the order of `names`."""
+        """Return outputs in the order of `names`."""
         slots = tuple(feeds[name].shape[at] for name, at in self.places)
         return self.sessions[slots].run(names, feeds)

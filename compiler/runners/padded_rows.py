@@ -60,7 +60,7 @@ class RowsRunner:
         self.batch = lowered.batch_axis
 
     def lengths_of(self, row: Feed) -> dict[str, int]:
-        """The length of a row per padded axis."""
+        """Return the length of a row per padded axis."""
         found = {}
         for each in self.lowered.padded_axes:
             for name, array in row.items():
@@ -71,30 +71,30 @@ class RowsRunner:
         return found
 
     def step(self, feed: Feed, more: Feed | None = None) -> dict[str, Array]:
-        """The outputs of one row, cut to what is valid; inputs of `more` are taken as the graph has them."""
+        """Return the valid outputs of one row; `more` are further inputs of the graph."""
         return self._cut([feed], self._run([feed], more))[0]
 
     def call(self, feed: Feed, more: Feed | None = None) -> dict[str, Array]:
-        """The same with padding."""
+        """Return the outputs of one row, with padding."""
         return self._run([feed], more)
 
     def full_feed(self, feed: Feed) -> dict[str, Array]:
-        """Every input of a call of one row."""
+        """Return every input of a call of one row."""
         return self._full_feed([feed])
 
     def valid(self, name: str, array: Array, feed: Feed) -> tuple[slice, ...]:
-        """Where in an output of one row its valid entries lie."""
+        """Return the index of the valid entries in an output of one row."""
         return self.place_of(name, 0, self.lengths_of(feed))
 
     def reset(self, states: Mapping[str, Array] | None = None, lengths: Mapping[str, Array] | None = None) -> None:
-        """Every call is a first one; nothing is carried."""
+        """Do nothing, as every call is a first one."""
 
     def run(self, rows: Sequence[Feed], fill: float | None = None) -> list[dict[str, Array]]:
-        """Run rows together; the valid outputs of each.
+        """Run rows together, and return the valid outputs of each.
 
         Args:
             rows: data inputs of one row each.
-            fill: what lies in padded slots and free rows of this call; the runner's own if None.
+            fill: number in padded slots and free rows of this call; the runner's own if None.
         """
         return self._cut(rows, self._run(rows, fill=fill))
 
@@ -109,14 +109,14 @@ class RowsRunner:
         return dict(zip(self.formulas, self.session.run(list(self.formulas), full), strict=True))
 
     def _full_feed(self, rows: Sequence[Feed], more: Feed | None = None, fill: float | None = None) -> dict[str, Array]:
-        """Rows side by side, their lengths, and what lies in the rest."""
+        """Return rows as one batch with their lengths, padded to the slots and rows of the call."""
         lengths = [self.lengths_of(row) for row in rows]
         sizes = self.sizes or Sizes(len(rows), self._slots(lengths))
         fill = self.fill if fill is None else fill
         return {**self._feed(rows, lengths, sizes, fill, (more or {}).keys()), **(more or {})}
 
     def _slots(self, lengths: Sequence[Mapping[str, int]]) -> dict[str, int]:
-        """Slots for these rows: as many as the longest has, and some more once the graph is padded."""
+        """Return the number of slots for these rows: the longest row's, plus spare ones once the graph is padded."""
         found = {}
         for each in self.lowered.padded_axes:
             longest = max(row[each.axis] for row in lengths)
@@ -160,18 +160,18 @@ class RowsRunner:
         return joined
 
     def is_shared(self, name: str) -> bool:
-        """Whether an input has no rows: one array for all of them, which each row reads up to its own length."""
+        """Whether an input has no rows: one array for all, which each row reads up to its own length."""
         return self.batch is None or graphs.symbol(self.batch) not in self.dims[name]
 
     def shares(self, row: Feed, longest: Feed) -> bool:
-        """Whether a row can be run beside a longer one: what they share is the same as far as it goes."""
+        """Whether a row can run beside a longer one: their shared inputs agree as far as the shorter goes."""
         return all(_begins_with(longest[name], row[name]) for name in row if self.is_shared(name))
 
     def _longest(self, name: str, arrays: Sequence[Array]) -> Array:
-        """What all rows share, as the longest of them has it.
+        """Return the longest of the arrays of an input shared by all rows.
 
         Raises:
-            DataError: another row has something else.
+            DataError: another row's array is no prefix of it.
         """
         longest = max(arrays, key=np.size)
         if not all(_begins_with(longest, array) for array in arrays):
@@ -183,7 +183,7 @@ class RowsRunner:
         return longest
 
     def place_of(self, name: str, row: int, lengths: Mapping[str, int]) -> tuple[slice, ...]:
-        """Where in an output a row of these lengths has its valid entries."""
+        """Return the index of the valid entries of a row of these lengths in an output."""
         sizes = {**lengths, **({} if self.batch is None else {self.batch: 1})}
         place = []
         for dim in self.formulas[name]:
@@ -199,7 +199,7 @@ class RowsRunner:
 
 
 def _begins_with(longest: Array, array: Array) -> bool:
-    """Whether the first entries along every axis are these."""
+    """Whether an array is the first part of a longer one along every axis."""
     return np.array_equal(longest[tuple(slice(size) for size in array.shape)], array, equal_nan=array.dtype.kind == "f")
 
 
@@ -209,10 +209,10 @@ def _dtype(value: ir.Value) -> np.dtype:
 
 
 def size_of(dim: Dim, sizes: Mapping[str, int]) -> int:
-    """A dimension at given sizes of its axes.
+    """Return a dimension at given sizes of its axes.
 
     Raises:
-        Refused: it does not follow from these.
+        Refused: the dimension depends on other axes.
     """
     if isinstance(dim, int):
         return dim

@@ -27,20 +27,20 @@ class Session(Protocol):
     """What runs one graph: the shape of `onnxruntime.InferenceSession`."""
 
     def run(self, names: Sequence[str] | None, feeds: dict[str, Array]) -> list[Array]:
-        """Outputs in the order of `names`."""
+        """Return outputs in the order of `names`."""
         ...
 
 
 def open_session(
     model: bytes | str, *, optimize: bool = False, threads: int = 1, keeps_memory: bool = True
 ) -> onnxruntime.InferenceSession:
-    """A CPU session.
+    """Return a CPU session of a model.
 
     Args:
         model: serialized model, or the path of a model file.
         optimize: whether ONNX Runtime may rewrite the graph. Off when passes are compared, on for what ships.
         threads: intra-op threads.
-        keeps_memory: whether what a run has needed is kept for the next one.
+        keeps_memory: whether memory of a run is kept for the next one.
     """
     options = _options(optimize=optimize, threads=threads, keeps_memory=keeps_memory)
     return onnxruntime.InferenceSession(model, options, providers=PROVIDERS)
@@ -75,12 +75,12 @@ class _Fed:
 
 
 def open_model(model: ir.Model, *, optimize: bool = False) -> Session:
-    """A CPU session of a model in memory, on one thread; `optimize` as in `open_session`."""
+    """Return a CPU session of a model in memory, on one thread; `optimize` as in `open_session`."""
     return open_structure(split(model), optimize=optimize)
 
 
 def open_structure(structure: Structure, *, optimize: bool = False) -> Session:
-    """A CPU session of a graph whose weights lie beside it, on one thread; `optimize` as in `open_session`."""
+    """Return a CPU session of a graph with separate weights, on one thread; `optimize` as in `open_session`."""
     if structure.nbytes > MOST_PACKED_BYTES and not optimize:
         return _fed(structure)
     options = _options(optimize=optimize)
@@ -111,19 +111,19 @@ def _fed(structure: Structure) -> Session:
 
 
 def session_of(model: ir.Model, *, optimize: bool = False) -> Session:
-    """A session that rounds half precision wherever the graph says so; `optimize` as in `open_session`."""
+    """Return a session that rounds half precision as the graph says; `optimize` as in `open_session`."""
     prepared = model if optimize else with_constants_dequantized(model)
     return open_model(with_rounding(prepared), optimize=optimize)
 
 
 def run_model(model: ir.Model, feeds: Mapping[str, Array]) -> dict[str, Array]:
-    """All outputs of a model by name."""
+    """Run a model and return all outputs by name."""
     names = [str(output.name) for output in model.graph.outputs]
     return dict(zip(names, open_model(model).run(names, dict(feeds)), strict=True))
 
 
 def evaluate_node(node: ir.Node, operands: Sequence[Array]) -> list[Array]:
-    """The outputs of one node for constant operands."""
+    """Return the outputs of one node for constant operands."""
     inputs = [
         ir.val(f"x{i}", ir.DataType.from_numpy(x.dtype), x.shape) for i, x in enumerate(map(np.asarray, operands))
     ]
@@ -138,9 +138,9 @@ def evaluate_node(node: ir.Node, operands: Sequence[Array]) -> list[Array]:
 
 
 def with_constants_dequantized(model: ir.Model) -> ir.Model:
-    """The graph with the numbers that integer constants stand for; the model itself where it has none.
+    """Return the graph with dequantized constants in place of integer ones; unchanged where it has none.
 
-    ONNX Runtime without optimisation makes them again in every call.
+    ONNX Runtime without optimization dequantizes them again in every call.
     """
     if not any(_dequantizes_a_constant(node) for node in model.graph):
         return model

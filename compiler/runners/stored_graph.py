@@ -19,7 +19,7 @@ ALIGNMENT_BYTES = 64
 
 
 def stored(structure: Structure, name: str) -> dict[str, Content]:
-    """The files of a graph by name: `<name>.onnx`, and `<name>.weights` where it has large weights."""
+    """Return the files of a graph by name: `<name>.onnx`, and `<name>.weights` where it has large weights."""
     parts, offsets, end = list[memoryview](), dict[str, int](), 0
 
     def place(digest: str, array: Array, tensor: onnx.TensorProto) -> dict[str, str]:
@@ -37,7 +37,7 @@ def stored(structure: Structure, name: str) -> dict[str, Content]:
 
 
 def read_stored(path: Path) -> ir.Model:
-    """The graph of `stored`; its large weights are mapped, and stay readable when the files are gone."""
+    """Return the graph that `stored` wrote; its large weights are mapped, and stay readable without the files."""
     proto = onnx.load(path, load_external_data=False)
     model = ir.from_proto(proto)
     external = {each.name: each for each in proto.graph.initializer if each.external_data}

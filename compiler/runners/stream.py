@@ -33,9 +33,9 @@ class OriginalCall:
     )
 
     def states_after(self, maps: Sequence[StateMap]) -> Mapping[str, Array]:
-        """The states as passes have reshaped them.
+        """Return the states as passes have reshaped them.
 
-        The last answer is kept: a graph is compared after every pass, and few passes reshape states once more.
+        The last result is kept: a graph is compared after every pass, and few passes reshape states again.
         """
         done, states = self._last[0] if self._last else ((), self.states)
         if done != maps[: len(done)]:
@@ -44,7 +44,7 @@ class OriginalCall:
         return self._last[0][1]
 
     def repeated(self, rows: int) -> "OriginalCall":
-        """The same call with `rows` equal rows."""
+        """Return the same call with `rows` equal rows."""
         parts = (self.feed, self.outputs, self.states)
         return OriginalCall(*({name: np.repeat(array, rows, axis=0) for name, array in part.items()} for part in parts))
 
@@ -66,7 +66,7 @@ class Stepper(Protocol):
     states: dict[str, Array]
 
     def step(self, feed: Feed) -> dict[str, Array]:
-        """Run one call and keep its states; all outputs by name."""
+        """Run one call, keep its states, and return all outputs by name."""
         ...
 
 
@@ -75,32 +75,32 @@ class CallRunner(Stepper, Protocol):
 
     @property
     def lengths(self) -> Mapping[str, Array]:
-        """Lengths of the caches per row as their kinds count them, int64 [batch], by cache axis; empty without any."""
+        """Return lengths of caches per row as their kinds count them, int64 [batch], by cache axis."""
         ...
 
     def full_feed(self, feed: Feed) -> dict[str, Array]:
-        """Every input of the next call: what the caller gives, states, lengths and masks."""
+        """Return every input of the next call: the caller's inputs, states, lengths and masks."""
         ...
 
     def step(self, feed: Feed, more: Feed | None = None) -> dict[str, Array]:
-        """Run one call and keep its states; all outputs by name, without padding behind an axis.
+        """Run one call, keep its states, and return all outputs by name, without padding.
 
         Args:
-            feed: what the caller gives.
-            more: inputs that a copy of the graph has besides; a first call takes those that its own copy has.
+            feed: the caller's inputs.
+            more: further inputs of a copy of the graph; a first call uses those of its own copy.
         """
         ...
 
     def call(self, feed: Feed, more: Feed | None = None) -> dict[str, Array]:
-        """The same with padding."""
+        """Run one call, keep its states, and return all outputs by name, with padding."""
         ...
 
     def valid(self, name: str, array: Array, feed: Feed) -> tuple[slice, ...]:
-        """The place in an output of `call` that is no padding behind an axis."""
+        """Return the index of the part of an output of `call` that is no padding."""
         ...
 
     def reset(self, states: Mapping[str, Array] | None = None, lengths: Mapping[str, Array] | None = None) -> None:
-        """Let the next call be the first; or a later one, with these states and caches of these true lengths."""
+        """Make the next call the first, or a later one with these states and true lengths of caches."""
         ...
 
 
@@ -135,7 +135,7 @@ class Runner:
         self.reset()
 
     def reset(self, states: Mapping[str, Array] | None = None, lengths: Mapping[str, Array] | None = None) -> None:
-        """Let the next call be the first; or a later one, with these states and caches of these true lengths."""
+        """Make the next call the first, or a later one with these states and true lengths of caches."""
         none = {cache.axis: np.zeros(self.batch, np.int64) for cache in self.lowered.caches}
         self.lengths: dict[str, Array] = none if lengths is None else dict(lengths)
         empty = {state.input: self.initial(state) for state in self.lowered.states}
@@ -143,14 +143,14 @@ class Runner:
         self.started = states is not None
 
     def initial(self, state: State) -> Array:
-        """What a state begins with; a dynamic cache starts with no frames."""
+        """Return a state's initial value; a dynamic cache starts with no frames."""
         value, dims = self.inputs[state.input], self.dims[state.input]
         shape = [dim if isinstance(dim, int) else 0 if str(dim) in self.lengths else self.batch for dim in dims]
         dtype = value.dtype.numpy() if value.dtype else np.dtype(np.float32)
         return np.full(shape, array_of_initial(state.initial, dtype.name))
 
     def full_feed(self, feed: Feed) -> dict[str, Array]:
-        """The caller's feed, padded, with states, lengths and masks."""
+        """Return the caller's feed, padded, with states, lengths and masks."""
         full = {**self.chunks.padded(feed), **{each.input: self._in_slots(each) for each in self.lowered.states}}
         for cache in self.lowered.caches:
             length = cache.valid(self.lengths[cache.axis])
@@ -160,7 +160,7 @@ class Runner:
         return {name: array for name, array in full.items() if name in self.inputs}
 
     def _in_slots(self, state: State) -> Array:
-        """A state as whoever writes new frames in place has it: the oldest frame where its kind begins."""
+        """Return a state rolled as its kind stores it: the oldest frame where the kind begins."""
         array, cache = self.states[state.input], self.lowered.cache_of(state)
         if cache is None or cache.kind.is_given_whole or state.frames_axis is None:
             return array
@@ -170,20 +170,20 @@ class Runner:
         return rolled_rows(self.lowered, array, state.frames_axis, begins)
 
     def valid(self, name: str, array: Array, feed: Feed) -> tuple[slice, ...]:
-        """The place in an output of `call` that is no padding behind the frames of the longest row."""
+        """Return the index of the part of an output of `call` without padding behind the longest row."""
         return self.chunks.valid(name, array, self.chunks.longest(feed))
 
     def step(self, feed: Feed, more: Feed | None = None) -> dict[str, Array]:
-        """Run one call and keep its states; all outputs by name, without padding behind the frames of the longest row.
+        """Run one call, keep its states, and return all outputs by name, without padding behind the longest row.
 
         Args:
-            feed: what the caller gives; the length input besides, where rows have chunks of different lengths.
-            more: inputs that a copy of the graph has besides; a first call takes those that its own copy has.
+            feed: the caller's inputs, with the length input where rows have chunks of different lengths.
+            more: further inputs of a copy of the graph; a first call uses those of its own copy.
         """
         return self.chunks.cut(self.call(feed, more), feed)
 
     def call(self, feed: Feed, more: Feed | None = None) -> dict[str, Array]:
-        """The same with padding."""
+        """Run one call, keep its states, and return all outputs by name, with padding."""
         if self.first is not None and not self.started:
             names = {value.name for value in (self.lowered.first_call or self.lowered.model).graph.inputs}
             given = {**self.chunks.padded(feed), **(more or {})}
@@ -207,28 +207,28 @@ class Runner:
 
 
 def rolled_rows(lowered: Lowered, array: Array, axis: int, places: Sequence[int]) -> Array:
-    """An array with the entries of each row moved along an axis, those behind its end to its beginning.
+    """Return an array with the entries of each row rolled along an axis.
 
     Args:
         lowered: the graph; without a batch axis all of the array is one row.
-        array: rows in front.
-        axis: along which entries move.
-        places: number of places by which those of each row move.
+        array: the array, with rows as first axis.
+        axis: the axis to roll along.
+        places: number of entries by which each row is rolled.
     """
     rows = [array] if lowered.batch_axis is None else np.split(array, len(array))
     return np.concatenate([np.roll(row, count, axis) for row, count in zip(rows, places, strict=True)])
 
 
 def with_frames(lowered: Lowered, state: State, frames: Array, new: Array, lengths: Array, added: Array | int) -> Array:
-    """A state with new frames behind the others, the oldest in the first slot.
+    """Return a state with new frames after the others, the oldest in the first slot.
 
     Args:
         lowered: the graph.
-        state: of which a call gives new frames alone.
-        frames: as it was.
-        new: what a call gave, valid frames first.
-        lengths: of every row before the call, int64 [rows].
-        added: frames of the call, of every row or of all alike.
+        state: a state of which a call returns new frames alone.
+        frames: the state before the call.
+        new: the call's new frames, valid ones first.
+        lengths: length of every row before the call, int64 [rows].
+        added: number of new frames, per row or for all rows.
     """
     cache, axis = lowered.cache_of(state), state.frames_axis
     assert cache is not None and axis is not None
@@ -248,18 +248,18 @@ def with_frames(lowered: Lowered, state: State, frames: Array, new: Array, lengt
 
 
 def cut_to_slots(lowered: Lowered, state: State, array: Array) -> Array:
-    """The newest frames of a state, as many as its cache has slots; the whole of a state without frames."""
+    """Return the newest frames of a state that fit its slots; the whole of a state without frames."""
     cache = lowered.cache_of(state)
     return array if cache is None or state.frames_axis is None else newest(array, state.frames_axis, cache.slots)
 
 
 def expected_states(lowered: Lowered, states: Mapping[str, Array]) -> dict[str, Array]:
-    """The original's states as the passes have reshaped them."""
+    """Return the original's states as the passes have reshaped them."""
     return mapped(lowered.state_maps, states)
 
 
 def mapped(maps: Sequence[StateMap], states: Mapping[str, Array]) -> dict[str, Array]:
-    """States as passes with these maps have reshaped them."""
+    """Return states as passes with these maps have reshaped them."""
     found = dict(states)
     for state_map in maps:
         found = state_map.apply(found)
@@ -267,14 +267,14 @@ def mapped(maps: Sequence[StateMap], states: Mapping[str, Array]) -> dict[str, A
 
 
 def expected_of(lowered: Lowered, step: OriginalCall) -> dict[str, Array]:
-    """What a call must give: outputs by name, and states, as the passes have reshaped them, by the input they feed."""
+    """Return what a call must return: outputs by name, and reshaped states by the input that they feed."""
     fed_back = {state.output for state in lowered.states}
     outputs = {name: array for name, array in step.outputs.items() if name not in fed_back}
     return {**outputs, **step.states_after(lowered.state_maps)}
 
 
 def chained_steps(run: Run, stream: Sequence[Feed], count: int) -> list[OriginalCall]:
-    """The original's first `count` calls on one stream."""
+    """Return the original's first `count` calls on one stream."""
     feeds = list(stream[:count])
     steps: list[OriginalCall] = []
     for feed, (outputs, states) in zip(feeds, run(feeds), strict=True):
@@ -291,7 +291,7 @@ def chained_steps(run: Run, stream: Sequence[Feed], count: int) -> list[Original
 
 
 def poisoned(lowered: Lowered, full: Mapping[str, Array], active: Array, poisons: Sequence[float]) -> dict[str, Array]:
-    """Copies of a feed with a row's poison in the padded slots of caches, behind its chunk, and all over a free row.
+    """Return a feed with each row's poison in padded slots of caches, behind its chunk, and in all of a free row.
 
     Args:
         lowered: the graph, with axes by name where chunks may be shorter than their slots.
@@ -331,14 +331,14 @@ def poisoned(lowered: Lowered, full: Mapping[str, Array], active: Array, poisons
 
 
 def _row_place(lowered: Lowered, row: int, rank: int) -> list[Any]:
-    """The index of a row in an array of `rank` axes; without a batch axis all of it is one row."""
+    """Return the index of a row in an array of `rank` axes; without a batch axis the array is one row."""
     return [slice(None) if lowered.batch_axis is None else row, *[slice(None)] * (rank - 1)]
 
 
 def _behind_chunks(
     lowered: Lowered, name: str, full: Mapping[str, Array], active: Array
 ) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """The rows in use, and the slots of an input that are padding behind each row's true length."""
+    """Yield the rows in use, with the slots of an input behind each row's true length."""
     dims = caller_dims(lowered).get(name, ())
     for each in lowered.padded_axes:
         for at in [at for at, dim in enumerate(dims) if dim == graphs.symbol(each.axis)]:

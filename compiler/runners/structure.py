@@ -43,16 +43,16 @@ class Structure:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the large weights together."""
+        """Return the total bytes of the large weights."""
         return sum(array.nbytes for array in self.weights.values())
 
     @property
     def content(self) -> bytes:
-        """The structure, serialized: all that makes the graph, as it holds the digests of the weights."""
+        """Return the serialized structure, which identifies the graph, as it holds the digests of the weights."""
         return written(self.proto)
 
     def model(self) -> ir.Model:
-        """The graph again, with the same arrays."""
+        """Return the graph, with the same arrays."""
         model = ir.from_proto(self.proto)
         for tensor in outside(self.proto):
             value = model.graph.initializers[tensor.name]
@@ -61,7 +61,7 @@ class Structure:
         return model
 
     def array_of(self, tensor: onnx.TensorProto) -> Array:
-        """A weight as it is declared: of weights that have the same bytes in other shapes or types, one is held."""
+        """Return a weight in its declared shape and type; weights of equal bytes are stored once."""
         array, kind, shape = self.weights[_reference(tensor)], ir.DataType(tensor.data_type).numpy(), tuple(tensor.dims)
         if (array.dtype, array.shape) == (kind, shape):
             return array
@@ -69,19 +69,19 @@ class Structure:
 
 
 def split(model: ir.Model) -> Structure:
-    """The structure of a model, and its large weights, shared with it."""
+    """Return the structure of a model, and its large weights, shared with the model."""
     view = _WithoutWeights(model.graph)
     proto = ir.serde.serialize_model(_WithGraph(model, view))  # type: ignore[arg-type]
     return Structure(proto, view.weights)
 
 
 def references(proto: onnx.ModelProto) -> dict[str, str]:
-    """The digests of the weights that a structure leaves out, by name."""
+    """Return the digests of the weights outside a structure, by name."""
     return {tensor.name: _reference(tensor) for tensor in outside(proto)}
 
 
 def outside(proto: onnx.ModelProto) -> list[onnx.TensorProto]:
-    """The weights that a structure leaves out, as it declares them."""
+    """Return the weights outside a structure, as it declares them."""
     return [tensor for tensor in proto.graph.initializer if tensor.external_data]
 
 
@@ -94,12 +94,12 @@ Place = Callable[[str, Array, onnx.TensorProto], Mapping[str, str]]
 
 
 def with_weights_placed(structure: Structure, place: Place, inline_bytes: int) -> bytes:
-    """A graph as a file whose weights lie elsewhere.
+    """Return a graph file whose weights lie elsewhere.
 
     Args:
-        structure: stays as it is.
-        place: asked for every weight, also those that the structure holds.
-        inline_bytes: constants that are no larger stay in the file.
+        structure: the graph; not changed.
+        place: called for every weight, also those inside the structure.
+        inline_bytes: largest size of constants that stay in the file.
     """
     proto = onnx.ModelProto()
     proto.CopyFrom(structure.proto)
@@ -120,10 +120,10 @@ def with_weights_placed(structure: Structure, place: Place, inline_bytes: int) -
 
 
 def written(proto: onnx.ModelProto) -> bytes:
-    """A model as it is written.
+    """Return a model, serialized.
 
     Raises:
-        Refused: it has more bytes than a protobuf may have.
+        Refused: it exceeds the size limit of a protobuf.
     """
     if proto.ByteSize() > LARGEST_PROTOBUF:
         raise Refused(
@@ -138,14 +138,14 @@ _DIGESTS: "weakref.WeakKeyDictionary[ir.TensorProtocol, str]" = weakref.WeakKeyD
 
 
 def digest_of(tensor: ir.TensorProtocol) -> str:
-    """SHA-256 of the content of a weight."""
+    """Return SHA-256 of the content of a weight."""
     if tensor not in _DIGESTS:
         _DIGESTS[tensor] = hashlib.sha256(flat(tensor.numpy())).hexdigest()
     return _DIGESTS[tensor]
 
 
 def remember_digest(tensor: ir.TensorProtocol, digest: str) -> None:
-    """Note the digest of a weight that has the content of another one."""
+    """Record the digest of a weight whose content equals another's."""
     _DIGESTS[tensor] = digest
 
 
@@ -204,7 +204,7 @@ class _WithGraph:
 
 
 def _is_weight(value: ir.Value, tensor: ir.TensorProtocol) -> bool:
-    """Whether it is large, read by nodes, as the runtime drops what is not, and no input that callers may feed."""
+    """Whether a value is large, read by nodes (the runtime drops others), and no input that callers may feed."""
     if value.is_graph_input() or value.is_graph_output() or not value.uses():
         return False
     return tensor.dtype in WEIGHTS and tensor.nbytes >= LEAST_BYTES
@@ -216,10 +216,10 @@ def is_same(before: ir.Model, after: ir.Model) -> bool:
 
 
 def check_structure(model: ir.Model) -> None:
-    """Check the model by the rules of ONNX; a weight is stood in for by an empty one of its type.
+    """Check the model by the rules of ONNX, with empty constants in place of large weights.
 
     Raises:
-        onnx.checker.ValidationError: it breaks one.
+        onnx.checker.ValidationError: it breaks a rule.
     """
     proto = split(model).proto
     for tensor in proto.graph.initializer:

@@ -65,31 +65,31 @@ class FormBench:
 
     @property
     def candidates(self) -> list[Candidate]:
-        """The forms, those that are standard first."""
+        """Return the variants that apply to the graph as candidates, standard ones first."""
         ordered = sorted(self._able(), key=lambda form: not form.is_standard)
         return [Candidate(form.name, form.made.lossy) for form in ordered]
 
     @property
     def usual(self) -> Plan:
-        """The standard forms among them, in the order of the target."""
+        """Return the names of the applicable standard variants, in the order of the target."""
         return tuple(form.name for form in self._able() if form.is_standard)
 
     def _able(self) -> list[Form]:
         return [form for form in self.target.offers if self.answers is not None or not form.made.lossy]
 
     def changes(self, plan: Plan, name: str) -> bool:
-        """Whether the form rewrites anything behind those of a plan."""
+        """Whether a variant rewrites the graph where it runs after those of a plan."""
         outcomes = self._open((*plan, name)).built.forms
         return any(each.form == name and each.rewritten for each in outcomes)
 
     def compare(self, plan: Plan, other: Plan, seconds: float) -> Comparison:
-        """Both plans in turns, in both buckets."""
+        """Time two plans in alternation on both buckets, and return the ratios."""
         first, second = self._open(plan).calls, self._open(other).calls
         pairs = {sizes: Rounds((call, second[sizes])) for sizes, call in first.items()}
         return compared(pairs, seconds)
 
     def noise(self, plan: Plan) -> float:
-        """Power of the noise over that of the signal, of the output or state with most, in the smallest bucket."""
+        """Return the noise-to-signal power ratio of the noisiest output or state, measured on the smallest bucket."""
         assert self.answers is not None
         opened = self._open(plan)
         files = (opened.folder, self.lowered, opened.built.artifacts, Tolerance(max_abs=1.0), self.answers())

@@ -51,24 +51,24 @@ class Bench(Protocol):
 
     @property
     def candidates(self) -> Sequence[Candidate]:
-        """All there are; the most promising first, as time may be up."""
+        """All candidates, most promising first, since the time limit may cut the search short."""
         ...
 
     @property
     def usual(self) -> Plan:
-        """What is on where nobody searches."""
+        """The plan that is used without a search."""
         ...
 
     def changes(self, plan: Plan, name: str) -> bool:
-        """Whether a candidate changes anything on top of a plan."""
+        """Whether a candidate changes the graph when it is added to a plan."""
         ...
 
     def compare(self, plan: Plan, other: Plan, seconds: float) -> Comparison:
-        """The ratio of the times with two plans, measured in at most `seconds` seconds."""
+        """Return the ratio of the times of two plans, measured in at most `seconds` seconds."""
         ...
 
     def noise(self, plan: Plan) -> float:
-        """Power of the noise over that of the signal, of the tensor with most."""
+        """Return the noise-to-signal power ratio of the noisiest tensor under a plan."""
         ...
 
 
@@ -89,14 +89,14 @@ def search_plan(
     wall: Callable[[], float] = time.monotonic,
     advance: Advance = lambda done, total: None,
 ) -> Found:
-    """Find what to switch on.
+    """Search the plan of least time: measure each candidate alone, then add them greedily.
 
     Args:
-        bench: measures.
-        seconds: that all of it may take; a measurement that has begun is ended, and those of whole plans come last.
-        most_noise: power of noise over that of signal that candidates which round may come to.
-        wall: seconds.
-        advance: called with the number of trials that are done, and of all.
+        bench: measures plans.
+        seconds: time limit of the search; a measurement that has begun is completed, and whole plans are measured last.
+        most_noise: greatest noise-to-signal power ratio allowed for candidates that round.
+        wall: returns the time in seconds.
+        advance: called with the number of completed trials and of all trials.
     """
     return _Search(bench, wall() + seconds, most_noise, wall, advance).run()
 
@@ -125,7 +125,7 @@ class _Search:
         return Found(plan, tuple(self.trials), total)
 
     def _or_usual(self, plan: Plan) -> Plan:
-        """The usual plan unless that is slower; looked at even if time is up."""
+        """Return the usual plan unless it is measured to be slower than `plan`; measured even past the time limit."""
         usual = self.bench.usual
         if set(usual) <= set(plan):
             self.left -= bool(usual)  # its share of the time is free
@@ -145,7 +145,7 @@ class _Search:
         return trial
 
     def _again(self, alone: Trial) -> Trial:
-        """The earlier measurement of a candidate alone, counted as another step."""
+        """Return the measurement of a candidate alone once more, counted as another step."""
         self._count()
         return alone
 
@@ -161,7 +161,7 @@ class _Search:
         return self._compared(candidate.name, plan, (*plan, candidate.name), candidate.rounds)
 
     def _compared(self, name: str, plan: Plan, other: Plan, rounds: bool) -> Trial:
-        """Another plan in the place of one, unless it is too noisy."""
+        """Compare a plan with one that would replace it, without timing it where it is too noisy."""
         noise = self.bench.noise(other) if rounds else 0.0
         noise_db = -10.0 * math.log10(noise) if noise else None
         if noise > self.most_noise:
@@ -171,7 +171,7 @@ class _Search:
         return Trial(name, plan, verdict, compared, noise_db)
 
     def _by_promise(self, alone: dict[str, Trial]) -> list[Candidate]:
-        """What saves most first; of what rounds, behind the others, what saves most for its noise."""
+        """Return the candidates by time saved; those that round come last, by time saved per added noise."""
         quiet = self._noise_of_none() if any(each.rounds for each in self.bench.candidates) else 0.0
 
         def promise(candidate: Candidate) -> tuple[bool, float]:

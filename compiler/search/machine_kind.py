@@ -15,10 +15,10 @@ FLAGS = (
 
 
 def machine_kind(versions: Sequence[str], cpu_info: Path = Path("/proc/cpuinfo")) -> str:
-    """The kind of machine in one line, e.g. `x86_64, AMD EPYC 9B45, avx2 avx512f, onnxruntime 1.31`.
+    """Describe the kind of machine in one line, e.g. `x86_64, AMD EPYC 9B45, avx2 avx512f, onnxruntime 1.31`.
 
     Args:
-        versions: what runs the graphs.
+        versions: names and versions of the packages that run graphs.
         cpu_info: where Linux describes the processor.
     """
     try:

@@ -27,14 +27,14 @@ def searched(
     answers: Callable[[], Sequence[OriginalCall]] | None,
     advance: Advance,
 ) -> Search:
-    """Find the plan of one graph by measuring on this machine.
+    """Find the plan of one graph by measurement on this machine.
 
     Args:
-        target: offers the forms.
+        target: the target, which lists the variants.
         lowered: the graph after all passes.
         buckets: sizes by axis.
-        gate: without lossy limits no form that rounds is tried, and with them none that is noisier than they allow.
-        answers: the original's calls on calibration data; None where there are none.
+        gate: without lossy limits no rounding variant is tried, with them none that is noisier than allowed.
+        answers: returns the original's calls on calibration data; None without such data.
         advance: called as the search goes on.
     """
     started = time.monotonic()

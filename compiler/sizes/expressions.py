@@ -35,10 +35,10 @@ def expression(text: str) -> Dim:
 
 @functools.lru_cache(maxsize=100_000)
 def normal_form(size: Dim) -> Dim:
-    """One spelling per size, so that equal sizes compare equal.
+    """Return one spelling per size, so that equal sizes compare equal.
 
-    floor(floor(a/b)/c) is floor(a/(b*c)), whole numbers leave the floor, quotients in it are cancelled, and a remainder
-    is written as a quotient.
+    floor(floor(a/b)/c) is floor(a/(b*c)), integers leave the floor, quotients in it are cancelled, and a remainder is
+    written as a quotient.
     """
     if isinstance(size, int):
         return size
@@ -74,7 +74,7 @@ def _normal_floor(inner: sympy.Expr) -> Dim:
 
 
 def _power(base: Dim, exponent: Dim) -> Dim:
-    """A power as sizes have them; a tower of powers in a text that nobody trusts takes for ever."""
+    """Return a power for a size; large exponents in untrusted text are refused."""
     if not isinstance(exponent, int) or not 0 <= exponent <= 8:
         raise ValueError(f"{base}**{exponent} is no size")
     return base**exponent
@@ -115,15 +115,15 @@ def _arithmetic(tree: ast.expr) -> Dim:
 
 
 def symbol(name: str) -> sympy.Symbol:
-    """The SymPy symbol of an axis."""
+    """Return the SymPy symbol of an axis."""
     return sympy.Symbol(name, integer=True, nonnegative=True)
 
 
 def written(size: Dim) -> str:
-    """A size as a formula of integers, names, `+ - * //`, `min` and `max`, for readers without SymPy.
+    """Return a size as a formula of integers, names, `+ - * //`, `min` and `max`, for readers without SymPy.
 
     Raises:
-        ValueError: it has another function.
+        ValueError: it contains another function.
     """
     if isinstance(size, int) or size.is_Atom:
         return str(size)
@@ -147,13 +147,13 @@ def written(size: Dim) -> str:
 
 
 def _term(size: sympy.Expr) -> str:
-    """One of several terms: what is written with `+` or `-` stands apart, for the sign in front of it."""
+    """Return one of several terms, in parentheses where it is a sum or starts with a minus sign."""
     is_sum = size.is_Add or isinstance(size, sympy.Mod) or size.could_extract_minus_sign()
     return f"({written(size)})" if is_sum else written(size)
 
 
 def _factor(size: sympy.Expr) -> str:
-    """One of several factors, or a divisor: `*` and `//` are read from left to right, so what has them stands apart."""
+    """Return one of several factors, or a divisor, in parentheses where it contains `*` or `//`."""
     return f"({written(size)})" if size.is_Mul or isinstance(size, sympy.floor) else _term(size)
 
 
@@ -163,12 +163,12 @@ def mentions(dim: Dim, axis: str) -> bool:
 
 
 def bounds_of_cut(start: sympy.Expr, end: sympy.Expr, rows: int) -> tuple[sympy.Expr, sympy.Expr] | None:
-    """The first entry that a slice takes, and the first after it that it does not, both counted from the front.
+    """Return the start and the end of a slice, both counted from the front.
 
     Args:
-        start: as written; below 0 it counts from the end.
-        end: likewise; a very large one is the end.
-        rows: entries of the axis.
+        start: the start; negative ones count from the end.
+        end: the end; a very large one is the size of the axis.
+        rows: size of the axis.
 
     Returns:
         None where it depends on the lengths from which end a bound counts. A bound that counts from the front is valid
@@ -179,7 +179,7 @@ def bounds_of_cut(start: sympy.Expr, end: sympy.Expr, rows: int) -> tuple[sympy.
 
 
 def entries_between(start: sympy.Expr, end: sympy.Expr) -> sympy.Expr:
-    """The size end - start, simplified: a slice x[-n:] of `end` entries has Min(n, end)."""
+    """Return the size end - start, simplified: a slice x[-n:] of `end` entries has Min(n, end)."""
     if isinstance(start, sympy.Max):
         gaps = [sympy.sympify(normal_form(end - each)) for each in start.args]
         if any(gap.is_Integer for gap in gaps):
@@ -188,7 +188,7 @@ def entries_between(start: sympy.Expr, end: sympy.Expr) -> sympy.Expr:
 
 
 def remainder_by(bound: sympy.Expr, rows: sympy.Expr) -> int | None:
-    """The fixed number of which a bound is the remainder by so many rows; it lies within them at every length."""
+    """Return the constant k where a bound is k modulo the number of rows at every length; None for other bounds."""
     nearest = sympy.expand(bound.subs(dict.fromkeys(bound.atoms(sympy.floor), 0)))
     for dividend in (nearest, sympy.expand(nearest - rows)):
         if dividend.is_Integer and sympy.sympify(normal_form(sympy.Mod(dividend, rows))) == bound:

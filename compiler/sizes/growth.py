@@ -22,10 +22,10 @@ _quotient = sympy.Function("quotient")
 
 
 def function_of(size: Dim, names: Sequence[sympy.Basic]) -> Callable[..., Any]:
-    """A size as an exact function of the values of its names, or of other parts of it: whole numbers or arrays of them.
+    """Return a size as an exact function of the values of its names, integers or arrays of them.
 
     Raises:
-        ValueError: it has other parts.
+        ValueError: it has other names.
     """
     arguments = [sympy.Dummy(integer=True) for _ in names]
     inner = sympy.sympify(normal_form(size)).subs(dict(zip(names, arguments, strict=True)))
@@ -45,7 +45,7 @@ def function_of(size: Dim, names: Sequence[sympy.Basic]) -> Callable[..., Any]:
 
 
 def period_of(size: sympy.Expr) -> int:
-    """A number of steps after which a size has grown by the same amount everywhere, far enough out."""
+    """Return a number of steps after which a size grows by the same amount everywhere, far enough out."""
     if isinstance(size, sympy.floor):
         inner, divisor = sympy.fraction(sympy.together(size.args[0]))
         return period_of(inner) * int(divisor) if divisor.is_Integer else MOST_LENGTHS
@@ -53,7 +53,7 @@ def period_of(size: sympy.Expr) -> int:
 
 
 def lengths_for(sizes: Sequence[Dim], first: int) -> tuple[np.ndarray, int] | None:
-    """The lengths at which sizes of one name have to be tried, and their common period; None when there are too many.
+    """Return the lengths at which sizes of one name have to be compared, and their common period; None if too many.
 
     Two branches a*n + b and c*n + d that are not parallel cross before n = |b - d| / |a - c|. The numerator is at most
     the sum of all numbers in the sizes and one per floor, the denominator at least one over the period.
@@ -71,12 +71,12 @@ def lengths_for(sizes: Sequence[Dim], first: int) -> tuple[np.ndarray, int] | No
 
 
 def values_of(size: Dim, name: sympy.Basic, lengths: np.ndarray) -> np.ndarray:
-    """A size at every length."""
+    """Return a size at every length."""
     return np.broadcast_to(np.asarray(function_of(size, [name])(lengths)), lengths.shape)
 
 
 def agree(a: Dim, b: Dim, name: sympy.Basic, first: int) -> bool:
-    """Whether two sizes of one name are equal for all lengths from a first one on."""
+    """Whether two sizes of one name are equal at all lengths from a first one on."""
     tried = lengths_for((a, b), first)
     if tried is None:
         return False
@@ -85,9 +85,9 @@ def agree(a: Dim, b: Dim, name: sympy.Basic, first: int) -> bool:
 
 
 def agree_up_to(a: Dim, b: Dim, name: sympy.Basic, last: int) -> bool:
-    """Whether two sizes are equal for all values of a name from 0 to a last one, and of one other name from 1 on.
+    """Whether two sizes are equal for all values of a name from 0 to a last one, and of another name from 1 on.
 
-    False where it is not found out.
+    False where that cannot be shown.
     """
     others = (sympy.sympify(a).free_symbols | sympy.sympify(b).free_symbols) - {name}
     if len(others) > 1:
@@ -102,7 +102,7 @@ def agree_up_to(a: Dim, b: Dim, name: sympy.Basic, last: int) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def never_negative(size: Dim, first: int = 0) -> bool:
-    """Whether a size of one name is 0 or more for every length from a first one on; False where it is not found out."""
+    """Whether a size of one name is at least 0 at every length from a first one on; False where unknown."""
     if isinstance(size, int):
         return size >= 0
     names = sorted(size.free_symbols, key=str)
@@ -116,9 +116,9 @@ def never_negative(size: Dim, first: int = 0) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def never_falls(size: Dim) -> bool:
-    """Whether a size grows or stays when lengths grow; False where it is not found out.
+    """Whether a size never falls when lengths grow; False where that is unknown.
 
-    Terms of one name are tried together up to where they repeat; a term of several has to be made of parts that are
+    Terms of one name are tried together up to where they repeat; a term of several names must consist of parts that are
     not negative and do not fall.
     """
     if isinstance(size, int):
@@ -140,7 +140,7 @@ def _grows(size: sympy.Expr) -> bool:
 
 
 def _rises(size: sympy.Expr) -> bool:
-    """Whether a size of several names is put together so that it cannot fall."""
+    """Whether a size of several names consists of parts that cannot fall."""
     if size.is_Add or isinstance(size, sympy.floor | sympy.Min | sympy.Max):
         return all(_rises(part) for part in size.args)
     if size.is_Mul or (size.is_Pow and size.exp.is_Integer and size.exp > 0):
@@ -149,10 +149,10 @@ def _rises(size: sympy.Expr) -> bool:
 
 
 def grows_by(size: Dim, axis: str) -> int | None:
-    """The frames that a call adds to a cache, which may be cut to the newest; None where it is no fixed number.
+    """Return the number of frames that a call adds to a cache, which may be sliced to the newest; None if not fixed.
 
     Args:
-        size: of the cache as it leaves, an expression of its size as it goes in.
+        size: size of the returned cache, as an expression of its size as an input.
         axis: the name of that size.
     """
     if isinstance(size, int) or [str(name) for name in size.free_symbols] != [axis]:
@@ -164,10 +164,10 @@ def grows_by(size: Dim, axis: str) -> int | None:
 
 @functools.lru_cache(maxsize=4096)
 def truncated(top: sympy.Expr, bottom: sympy.Expr) -> sympy.Expr | None:
-    """The quotient of integers, which Div rounds towards zero; None where the sign of the dividend is not found out.
+    """Return the quotient of integers, which Div rounds towards zero; None where the dividend's sign is unknown.
 
-    A size that holds nothing for short inputs, as time - 3, is 0 or more for all lengths that mean something. A number
-    that is positive for short inputs and negative for longer ones, as 3 - time, is rounded as each of them is.
+    A size that is empty for short inputs, as time - 3, is 0 or more for all valid lengths. A number that is positive
+    for short inputs and negative for longer ones, as 3 - time, is rounded accordingly.
 
     Args:
         top: a size, the negative of one, or a difference of sizes.

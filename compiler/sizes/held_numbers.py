@@ -20,7 +20,7 @@ _EXACT = {
 
 
 def held_numbers(dtype: ir.DataType) -> tuple[int, int]:
-    """The least and the largest whole number between which a type holds every one; 0 and 0 where that is not known."""
+    """Return the least and largest integer between which a type holds every one; 0 and 0 where unknown."""
     if not dtype.is_integer():
         return _EXACT.get(dtype, (0, 0))
     if dtype.is_signed():
@@ -29,13 +29,13 @@ def held_numbers(dtype: ir.DataType) -> tuple[int, int]:
 
 
 def holds_lengths(dtype: ir.DataType) -> bool:
-    """Whether a type holds every length that counts; int8, int16, float16 and bool do not."""
+    """Whether a type holds every relevant length; int8, int16, float16 and bool do not."""
     return held_numbers(dtype)[1] >= LONG
 
 
 @functools.lru_cache(maxsize=100_000)
 def can_hold(dtype: ir.DataType | None, number: Dim) -> bool:
-    """Whether a type holds a number; a size that follows from lengths, at long ones."""
+    """Whether a type holds a number; of a size, its value at long lengths."""
     if dtype is None:
         return True
     least, most = held_numbers(dtype)

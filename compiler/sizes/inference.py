@@ -28,9 +28,9 @@ READ: dict[str, Callable[..., sympy.Expr]] = {"Abs": sympy.Abs, "ceiling": sympy
 
 
 def infer(model: ir.Model) -> None:
-    """Write symbolic shapes and contents on the values of a model, in place.
+    """Write inferred symbolic shapes and contents into a model's values, in place.
 
-    The library knows of the extensions while the call lasts, and is as it was afterwards.
+    The library is extended during the call, and restored afterwards.
     """
     for value in (*model.graph.inputs, *(output for node in model.graph.all_nodes() for output in node.outputs)):
         _forget_unreadable(value)
@@ -43,7 +43,7 @@ def infer(model: ir.Model) -> None:
 
 
 def _forget_unreadable(value: ir.Value) -> None:
-    """Sizes in functions that the library cannot read are not known: exporters write any that their language has."""
+    """Remove sizes in functions that the library cannot read; exporters may write any function."""
     dims = () if value.shape is None else tuple(value.shape)
     if any(isinstance(dim, ir.SymbolicDim) and not _is_readable(dim.value) for dim in dims):
         known = [dim if isinstance(dim, int) or _is_readable(dim.value) else None for dim in dims]
@@ -62,7 +62,7 @@ def _is_readable(text: str | None) -> bool:
 
 
 def _write_numbers(value: ir.Value) -> None:
-    """Sizes that are numbers as numbers: the library leaves some of them as names such as "17"."""
+    """Convert sizes that the library writes as names, such as "17", to numbers."""
     dims = () if value.shape is None else tuple(value.shape)
     if any(isinstance(dim, ir.SymbolicDim) and dim.value is not None and dim.value.isdigit() for dim in dims):
         texts = [dim if isinstance(dim, int) else dim.value for dim in dims]
@@ -95,7 +95,7 @@ def _taught() -> Iterator[None]:
 
 @functools.cache
 def _extended() -> onnx_shape_inference.OpShapeInferenceRegistry:
-    """The library's registry with our arithmetic of sizes and cuts by sizes on top of its own."""
+    """Return the library's registry, extended by our arithmetic of sizes and slices by sizes."""
     known = onnx_shape_inference.registry
     known.collect()
     extended = copy.deepcopy(known)
@@ -124,7 +124,7 @@ _meet = _broadcast._broadcast_dim
 
 
 def _together(first: Size, second: Size) -> Size | None:
-    """The size of two axes that meet: of one that never has more than an entry that of the other.
+    """Return the size of two broadcast axes: where one has at most one entry, the other's.
 
     Of two sizes that it cannot compare the library takes the first: of Min(1, time) and time that is the wrong one.
     """
@@ -140,7 +140,7 @@ _note = ShapeInferenceContext.set_symbolic_value
 
 
 def _note_what_fits(context: ShapeInferenceContext, value: ir.Value, data: Sizes) -> None:
-    """Note what a value holds, unless its type cannot hold it, or it has another number of elements.
+    """Record a value's content, unless its type cannot hold it or it has another number of elements.
 
     The library computes without bounds, and adds a column to a row as if both were lists.
     """
@@ -153,7 +153,7 @@ def _note_what_fits(context: ShapeInferenceContext, value: ir.Value, data: Sizes
 
 
 def _where_it_can(known: Inference) -> Inference:
-    """The library's inference, which says nothing of a node where it fails: what needs its sizes is refused by name."""
+    """Wrap the library's inference so that it infers nothing where it fails; nodes that need the sizes are refused."""
 
     def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
         with contextlib.suppress(Exception):
@@ -163,9 +163,9 @@ def _where_it_can(known: Inference) -> Inference:
 
 
 def _of_data_with_a_shape(known: Inference) -> Inference:
-    """The library's inference of Expand, which says nothing of data whose shape it does not know.
+    """Wrap the library's inference of Expand so that it infers nothing for data of unknown shape.
 
-    It takes the sizes that are asked for, where a one asks for as many entries as there are.
+    The library uses the target sizes, but a target of 1 keeps the operand's size.
     """
 
     def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
@@ -179,7 +179,7 @@ def _of_data_with_a_shape(known: Inference) -> Inference:
 
 
 def _after(known: Inference, extension: Inference) -> Inference:
-    """The library's inference, and then what it leaves out."""
+    """Return an inference that runs the library's and then an extension."""
 
     def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
         known(context, node)
@@ -189,12 +189,12 @@ def _after(known: Inference, extension: Inference) -> Inference:
 
 
 def _real(context: ShapeInferenceContext, node: ir.Node) -> None:
-    """A product of integers that gives real numbers."""
+    """Set the type of an integer product's floating-point result."""
     node.outputs[0].type = ir.TensorType(ir.DataType.FLOAT)  # the context keeps the type that was there
 
 
 def _arithmetic(function: Callable[..., sympy.Expr | None]) -> Inference:
-    """One size computed from others, of which the library knows nothing."""
+    """Return an inference that computes one size from others, which the library does not support."""
 
     def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
         output = node.outputs[0]
@@ -209,7 +209,7 @@ def _arithmetic(function: Callable[..., sympy.Expr | None]) -> Inference:
 
 
 def _extreme(function: Callable[..., sympy.Expr]) -> Inference:
-    """The smaller or larger of two sizes, for which the library makes up a new name."""
+    """Return an inference of the smaller or larger of two sizes, for which the library invents a new name."""
 
     def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
         numbers = _single_sizes(context, node)
@@ -220,7 +220,7 @@ def _extreme(function: Callable[..., sympy.Expr]) -> Inference:
 
 
 def _single_sizes(context: ShapeInferenceContext, node: ir.Node) -> list[sympy.Expr] | None:
-    """The operands, where each is one known size."""
+    """Return the operands, where each is one known size; else None."""
     operands = [context.get_symbolic_value(value) for value in node.inputs if value is not None]
     if any(operand is None or len(operand) != 1 for operand in operands):
         return None
@@ -228,14 +228,14 @@ def _single_sizes(context: ShapeInferenceContext, node: ir.Node) -> list[sympy.E
 
 
 def _dim_of(size: sympy.Expr | int) -> Size:
-    """A size as the library writes it."""
+    """Return a size as the library writes it."""
     return int(size) if sympy.sympify(size).is_Integer else ir.SymbolicDim(str(size))
 
 
 def _cut(context: ShapeInferenceContext, node: ir.Node) -> None:
-    """table[a:b] with computed bounds has b - a entries; x[::-1] has as many as x: the library leaves both open.
+    """Infer table[a:b] with computed bounds as b - a entries, and x[::-1] as x's, which the library leaves open.
 
-    It writes Max(0, size) for sizes that it knows; the rule of Slice asks for lengths that have a size.
+    It writes Max(0, size) for sizes that it knows; the rule of Slice requires lengths with a valid size.
     """
     data, output = node.inputs[0], node.outputs[0]
     if output.shape is not None:
@@ -267,7 +267,7 @@ def _cut(context: ShapeInferenceContext, node: ir.Node) -> None:
 
 
 def _pick(context: ShapeInferenceContext, view: Slice, output: ir.Value, read: Reader) -> None:
-    """Numbers cut out of others, backwards, too: the library takes an end in front of the first one for the first."""
+    """Infer a slice of known numbers, backwards too, as the library misreads an end before the first entry."""
     numbers = context.get_symbolic_value(view.data)
     is_list = view.data.shape is not None and len(view.data.shape) == 1
     picked = view.picked(numbers, read) if numbers is not None and is_list else None
@@ -276,7 +276,7 @@ def _pick(context: ShapeInferenceContext, view: Slice, output: ir.Value, read: R
 
 
 def _size_of_cut(cut: Cut, rows: Size, *, is_open: bool) -> sympy.Expr | None:
-    """The entries between two bounds; None where that is left to what the library says."""
+    """Return the number of entries between two bounds; None where the library's inference stays."""
     if _turns_round(cut):
         return None if isinstance(rows, ir.SymbolicDim) and rows.value is None else _expression(rows)
     if cut.step != 1:
@@ -292,7 +292,7 @@ def _size_of_cut(cut: Cut, rows: Size, *, is_open: bool) -> sympy.Expr | None:
 
 
 def _cut_short(output: ir.Value, shape: ir.Shape, cuts: Sequence[Cut]) -> None:
-    """x[:, 0:1000] has as many entries as x where x is shorter: the library takes fixed bounds as within the axis."""
+    """Limit x[:, 0:1000] to the entries of a shorter x, as the library assumes fixed bounds to be within the axis."""
     dims = list(output.shape or ())
     for cut in cuts:
         rows, fixed = shape[cut.axis], cut.numbers
@@ -307,7 +307,7 @@ def _cut_short(output: ir.Value, shape: ir.Shape, cuts: Sequence[Cut]) -> None:
 
 
 def _pool(context: ShapeInferenceContext, node: ir.Node) -> None:
-    """A pool that pads by a rule has one place per stride, which the library leaves open."""
+    """Infer one position per stride for a pooling with auto_pad SAME, which the library leaves open."""
     auto, data = node.attributes.get("auto_pad"), node.inputs[0]
     if auto is None or not auto.as_string().startswith("SAME") or data is None or data.shape is None:
         return
@@ -324,7 +324,7 @@ def _places(size: Size, stride: int) -> Dim:
 
 
 def _pad(context: ShapeInferenceContext, node: ir.Node) -> None:
-    """An axis padded by computed amounts has so many entries more, which the library leaves open."""
+    """Infer the size of an axis padded by computed amounts, which the library leaves open."""
     data, output = node.inputs[0], node.outputs[0]
     amounts = context.get_symbolic_value(node.inputs[1]) if node.inputs[1] is not None else None
     has_axes = len(node.inputs) > 3 and node.inputs[3] is not None
@@ -340,14 +340,14 @@ def _pad(context: ShapeInferenceContext, node: ir.Node) -> None:
 
 
 def _filled(context: ShapeInferenceContext, node: ir.Node) -> None:
-    """A tensor of computed sizes, which the library leaves open where some are names."""
+    """Infer a tensor of computed sizes, which the library leaves open where some are names."""
     sizes = context.get_symbolic_value(node.inputs[0]) if node.inputs[0] is not None else None
     if sizes is not None and node.outputs[0].shape is None:
         node.outputs[0].shape = ir.Shape(list(sizes))
 
 
 def _count(context: ShapeInferenceContext, node: ir.Node) -> None:
-    """Positions are as many as counted, up or down, not Max(0, count): the rule of Range asks for such lengths."""
+    """Infer as many positions as a Range counts, up or down, without the library's Max(0, count)."""
     output = node.outputs[0]
     if output.shape is not None:
         output.shape = ir.Shape([_as_counted(dim) for dim in output.shape])
@@ -362,7 +362,7 @@ def _count(context: ShapeInferenceContext, node: ir.Node) -> None:
 
 
 def _cancel(context: ShapeInferenceContext, node: ir.Node) -> None:
-    """What is left over for -1 is a quotient, which the library leaves as it is: 32*n*t / (16*t) = 2*n."""
+    """Cancel the quotient that a -1 stands for, which the library leaves as it is: 32*n*t / (16*t) = 2*n."""
     shape = node.outputs[0].shape
     if shape is None:
         return
@@ -375,7 +375,7 @@ def _cancel(context: ShapeInferenceContext, node: ir.Node) -> None:
 
 
 def _frames_of_signal(context: ShapeInferenceContext, node: ir.Node) -> None:
-    """(samples - length) // step + 1 frames of a spectrum, which the library leaves open."""
+    """Infer the number of frames of an STFT, (samples - length) // step + 1, which the library leaves open."""
     signal, output = node.inputs[0], node.outputs[0]
     step = None if node.inputs[1] is None else ir.convenience.get_const_tensor(node.inputs[1])
     length = _window_length(node)
@@ -390,9 +390,9 @@ def _frames_of_signal(context: ShapeInferenceContext, node: ir.Node) -> None:
 
 
 def _piece(context: ShapeInferenceContext, node: ir.Node) -> None:
-    """A piece of a tensor that is cut up has its other axes, and along the cut what is left: the library knows no size.
+    """Infer the shape of a piece of a split tensor, of which the library knows no size.
 
-    Where pieces are as long as each other, the last one may be shorter; one that is there is not empty.
+    Where pieces are of equal size, the last one may be shorter; a piece that exists is not empty.
     """
     at = context.get_symbolic_value(node.inputs[1]) if node.inputs[1] is not None else None
     source = node.inputs[0].producer() if node.inputs[0] is not None else None
@@ -417,7 +417,7 @@ def _piece(context: ShapeInferenceContext, node: ir.Node) -> None:
 
 
 def _equal_piece(whole: int | ir.SymbolicDim, size: int | ir.SymbolicDim, place: int) -> int | ir.SymbolicDim | None:
-    """The size of a piece of many that are as long as each other, but perhaps the last; counted from either end."""
+    """Return the size of one of several equal pieces, of which the last may be shorter; counted from either end."""
     if isinstance(whole, ir.SymbolicDim) and (whole.value is None or place < 0):
         return None
     if place < 0:
@@ -430,14 +430,14 @@ def _equal_piece(whole: int | ir.SymbolicDim, size: int | ir.SymbolicDim, place:
 
 
 def _as_counted(dim: int | ir.SymbolicDim) -> int | ir.SymbolicDim:
-    """Max(0, count) without its lower end."""
+    """Return the count of a size Max(0, count); other sizes are unchanged."""
     count = sympy.Integer(0) if isinstance(dim, int) or dim.value is None else _expression(dim)
     others = [each for each in count.args if each != 0]
     return ir.SymbolicDim(str(others[0])) if isinstance(count, sympy.Max) and len(others) == 1 else dim
 
 
 def _window_length(node: ir.Node) -> int | None:
-    """The samples of one frame: as stated, or as many as the window has."""
+    """Return the samples of one frame, as stated or as the window's size; None where unknown."""
     given = list(node.inputs) + [None] * 4
     if given[3] is not None:
         tensor = ir.convenience.get_const_tensor(given[3])
@@ -447,14 +447,14 @@ def _window_length(node: ir.Node) -> int | None:
 
 
 def _turns_round(cut: Cut) -> bool:
-    """Whether a whole axis is reversed, from the last entry to the first."""
+    """Whether a slice reverses a whole axis."""
     return (cut.start, cut.step) == (-1, -1) and isinstance(cut.end, int) and cut.end <= -FAR
 
 
 def _keeps_last(start: sympy.Expr, end: sympy.Expr, rows: ir.SymbolicDim) -> bool:
-    """Whether a cut keeps entries at the end of an axis that has at least as many at every length.
+    """Whether a slice keeps the last entries of an axis that has at least that many at every length.
 
-    So many are a number, or counted, as in x[-n:] of what n entries were joined to; without any it would keep all.
+    Their number is a constant, or counted, as in x[-n:] of what n entries were joined to; for 0 it would keep all.
     """
     if not end.is_Integer or end < FAR or rows.value is None:
         return False
@@ -463,18 +463,18 @@ def _keeps_last(start: sympy.Expr, end: sympy.Expr, rows: ir.SymbolicDim) -> boo
 
 
 def _number(size: Size) -> Dim | None:
-    """A size as a number or an expression; None where it is not known."""
+    """Return a size as a number or an expression; None where it is unknown."""
     return size if isinstance(size, int) else None if size.value is None else expression(size.value)
 
 
 def _is_open(output: ir.Value, axis: int) -> bool:
-    """Whether the library made up a name for the size of an axis, or left it open."""
+    """Whether the library invented a name for the size of an axis, or left it open."""
     dim = None if output.shape is None else output.shape[axis]
     return not isinstance(dim, int) and (dim is None or dim.value is None or dim.value.startswith("_d"))
 
 
 def _at_most(start: sympy.Expr, end: sympy.Expr, rows: ir.SymbolicDim) -> sympy.Expr | None:
-    """x[a:b] and x[-n:] have as many entries as there are, up to b - a or n."""
+    """Return the size of x[a:b] or x[-n:] with constants: at most the entries of x; None for other bounds."""
     if rows.value is None or not start.is_Integer or not end.is_Integer:
         return None
     size, is_far = _expression(rows), end >= 2**31 - 1
@@ -484,7 +484,7 @@ def _at_most(start: sympy.Expr, end: sympy.Expr, rows: ir.SymbolicDim) -> sympy.
 
 
 def _within(start: sympy.Expr, end: sympy.Expr, rows: ir.SymbolicDim) -> sympy.Expr | None:
-    """How many entries lie between bounds that are within an axis at every length; None where they may not be."""
+    """Return the number of entries between bounds that are within an axis at every length; None if they may not be."""
     if rows.value is None or (start.is_Integer and end.is_Integer):
         return None
     size = _expression(rows)
@@ -500,7 +500,7 @@ def _expression(size: int | ir.SymbolicDim) -> sympy.Expr:
 
 
 def _remainder(context: ShapeInferenceContext, node: ir.Node) -> None:
-    """The remainder has the sign of the divisor; with fmod that of the dividend, which is the same for sizes only."""
+    """Infer a remainder, with the sign of the divisor, or with fmod of the dividend, which is equal for sizes only."""
     fmod = node.attributes.get("fmod")
     _arithmetic(sympy.Mod if fmod is None or not fmod.value else _remainder_of_dividend)(context, node)
 

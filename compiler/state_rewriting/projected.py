@@ -27,7 +27,7 @@ class Projected(StateMap):
     gone: tuple[str, ...]
 
     def apply(self, states: Mapping[str, Array]) -> dict[str, Array]:
-        """Map state values by input name; empty caches give empty values."""
+        """Map state values by input name to those of the rewritten graph; empty caches give empty values."""
         kept = {name: array for name, array in states.items() if name not in self.gone}
         if self.model is None:
             return kept
@@ -41,7 +41,7 @@ class Projected(StateMap):
 
     @functools.cached_property
     def _session(self) -> Session:
-        """One for all calls: the map is applied to every step after every pass, and opening it takes longer."""
+        """Return the session of the map; opened once and kept, since opening takes longer than a call."""
         assert self.model is not None
         return open_structure(self.model)
 
@@ -53,13 +53,13 @@ def _empty(value: ir.Value, rows: int) -> Array:
 
 
 def map_of(model: ir.Model, stable: Stable, values: Sequence[ir.Value], names: Sequence[str]) -> Structure:
-    """The graph from states to the old frames of stable values.
+    """Return the graph that computes the old frames of stable values from the states.
 
     Args:
-        model: the graph that they are stable in; it is left as it is.
-        stable: what is stable in it.
-        values: some of that.
-        names: of the results.
+        model: the graph; unchanged.
+        stable: the stable values of the graph.
+        values: stable values to compute.
+        names: names of the new graph's outputs.
     """
     return split(_Map(model, stable).model(values, names))
 
@@ -75,7 +75,7 @@ class _Map:
         self.copies: dict[ir.Value, ir.Value] = {}
 
     def model(self, values: Sequence[ir.Value], names: Sequence[str]) -> ir.Model:
-        """The graph whose outputs are the old frames of some values, under new names."""
+        """Return a model whose outputs, under the given names, are the old frames of some values."""
         outputs = [self._old(value) for value in values]
         for value, output, name in zip(values, outputs, names, strict=True):
             assert value.shape is not None
@@ -93,7 +93,7 @@ class _Map:
         return ir.Model(graph, ir_version=self.origin.ir_version)
 
     def _old(self, value: ir.Value) -> ir.Value:
-        """The old frames of a stable value, or a copy of a constant."""
+        """Return the old frames of a stable value, or a copy of a constant."""
         if value in self.copies:
             return self.copies[value]
         cache = next((cache for cache in self.stable.caches if cache.joined is value), None)
@@ -120,7 +120,7 @@ class _Map:
 
 
 def copied(node: ir.Node, inputs: list[ir.Value | None], names: list[str]) -> ir.Node:
-    """The same operator on other operands, its results under other names."""
+    """Return a node with the same operator on other inputs, with its outputs renamed."""
     return ir.Node(
         node.domain,
         node.op_type,

@@ -36,7 +36,7 @@ class Split:
         self.new: dict[ir.Value, ir.Value] = {cache.joined: cache.new for cache in stable.caches}
 
     def write(self) -> int:
-        """Rewrite the graph; the number of caches that are gone, or that something is carried beside."""
+        """Rewrite the graph; return the number of caches that are removed or have new states computed from them."""
         owners = {value: self._owner(value) for value in self.carried}
         inputs = {value: self._carry(value, owners[value]) for value in self.carried}
         for node in self.stable.newest:
@@ -61,12 +61,12 @@ class Split:
         return len({cache.state.input for cache in (*gone, *owners.values())})
 
     def _is_whole(self, value: ir.Value | None) -> bool:
-        """Whether a value is still there with all frames, under its own name."""
+        """Whether all frames of a value are still computed under its name."""
         assert value is not None
         return value.producer() in self.again or any(value is cache.joined for cache in self.kept)
 
     def _owner(self, value: ir.Value) -> Cache:
-        """The first cache that a value is computed from."""
+        """Return the first cache that a value is computed from."""
         front, seen = [value], set()
         while front:
             each = front.pop()
@@ -77,7 +77,7 @@ class Split:
         return next(cache for cache in self.stable.caches if cache.joined in seen)
 
     def _new(self, value: ir.Value) -> ir.Value:
-        """The new frames of a stable value: cut from the whole where it is there, else computed from new frames."""
+        """Return the new frames of a stable value: a slice of the whole value if it is computed, else recomputed."""
         if value in self.new:
             return self.new[value]
         node, axis = value.producer(), self.stable.axes[value]
@@ -101,7 +101,7 @@ class Split:
         return self.new[value]
 
     def _carry(self, value: ir.Value, owner: Cache) -> ir.Value:
-        """Make a value a state, join its new frames to it, and let all who need it whole read that; the input."""
+        """Make a value a state, append its new frames, let its readers read the result; return the state's input."""
         graph, axis, node = self.model.graph, self.stable.axes[value], value.producer()
         assert value.shape is not None and node is not None
         count = sum(state.input.startswith(f"{owner.state.input}_carried_") for state in self.states)
@@ -131,7 +131,7 @@ class Split:
         return state
 
     def _fed(self, insert: graphs.Inserter, joined: ir.Value, dims: list[int | ir.SymbolicDim], axis: int) -> ir.Value:
-        """What is fed back of a joined state: all along a cache axis, else as many frames as there were."""
+        """Return the next value of an appended state: all frames of a cache axis, else as many of the newest."""
         cached = self.stable.frames.cached
         if not isinstance(cached, int):
             return joined
@@ -143,7 +143,7 @@ class Split:
         return fed
 
     def _read_new_half(self, node: ir.Node) -> None:
-        """Let who reads a slice of the new frames read them as they are computed."""
+        """Let the readers of a slice of the new frames read the new frames directly."""
         value, cut = node.inputs[0], node.outputs[0]
         assert value is not None
         if self._is_whole(value):
@@ -155,7 +155,7 @@ class Split:
         graphs.take_over(self.model, cut, new)
 
     def _read_length(self, node: ir.Node, state: ir.Value, axis: int) -> None:
-        """Compute what a Shape node reads from a state that is there: rows, and cached frames plus new ones."""
+        """Replace a Shape node by sizes computed from a state: rows, and cached frames plus new ones."""
         value = node.inputs[0]
         assert value is not None and value.shape is not None
         own = self.stable.axes.get(value)

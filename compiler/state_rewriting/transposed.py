@@ -27,14 +27,14 @@ Permutation = tuple[int, ...]
 
 
 def permutation_alone(value: ir.Value, reader: ir.Node) -> Permutation | None:
-    """The order of a Transpose whose result one node alone reads."""
+    """Return the permutation of a Transpose whose output is read by this node only, else None."""
     if value.is_graph_output() or graphs.consumers_of(value) != [reader]:
         return None
     return order_of(value.producer())
 
 
 def in_front(value: ir.Value | None) -> ir.Value | None:
-    """What a Transpose reads."""
+    """Return the first input of the node that computes a value, None where there is no node."""
     maker = None if value is None else value.producer()
     return None if maker is None else maker.inputs[0]
 
@@ -50,19 +50,19 @@ class Transposed(StateMap):
     permutations: tuple[tuple[str, Permutation], ...]
 
     def apply(self, states: Mapping[str, Array]) -> dict[str, Array]:
-        """Map state values by input name."""
+        """Transpose the values of the transposed states, given by input name."""
         return dict(states) | {name: np.transpose(states[name], permutation) for name, permutation in self.permutations}
 
 
 def transpose_states(lowered: Lowered, stamp: str) -> tuple[Lowered, int]:
-    """Transpose every context of a convolution; the graph is rewritten in place.
+    """Transpose every state that is the context of a convolution; the graph is rewritten in place.
 
     Args:
-        lowered: the graph, of known ranks.
+        lowered: the graph; the ranks of its values are known.
         stamp: name of the pass.
 
     Returns:
-        The record with the transposed states, and their number.
+        The lowered graph with its new states, and the number of transposed states.
     """
     transposed, permutations = dict[str, State](), list[tuple[str, Permutation]]()
     for state in lowered.states if lowered.first_call is None else ():
@@ -96,7 +96,7 @@ class _Context:
 
     @classmethod
     def of(cls, lowered: Lowered, state: State) -> "_Context | None":
-        """The context that a state is; None where anything but a convolution reads it, or frames are not transposed."""
+        """Return the convolution context held by a state; None for other states, or without a transpose to move."""
         old, kept = (
             graphs.inputs_named(lowered.model)[state.input],
             graphs.outputs_named(lowered.model)[state.output],
@@ -119,11 +119,11 @@ class _Context:
 
     @property
     def back(self) -> Permutation:
-        """The order of the context's axes from now on, of those that it had."""
+        """Return the permutation that takes the context's old axes to its new ones."""
         return tuple(int(at) for at in np.argsort(self.permutation))
 
     def write(self, model: ir.Model, stamp: str) -> None:
-        """Join in front of the transpose."""
+        """Move the Concat of old and new frames in front of the Transpose, and slice the new state there."""
         value, kept = self.joined.outputs[0], self.cut.outputs[0]
         insert = graphs.Inserter(model, stamp, before=self.joined)
         self.old.shape = self._transposed(self.old)
@@ -148,13 +148,13 @@ class _Context:
 
 
 def _axes(cut: ir.Node) -> Permutation | None:
-    """The axes that a Slice names, counted from the front."""
+    """Return the axes of a Slice, counted from the front."""
     view = slice_of(cut)
     return None if view is None or view.data.shape is None else view.axes_cut(graphs.integers_of)
 
 
 def _transposed(initial: Initial, context: _Context) -> Initial:
-    """What a state begins with, in its new order of axes."""
+    """Return a state's initial value with transposed axes."""
     dtype = context.old.dtype
     assert dtype is not None
     numbers = array_of_initial(initial, dtype.numpy().name)

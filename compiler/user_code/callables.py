@@ -33,7 +33,7 @@ def importable(folders: Sequence[Path]) -> Iterator[None]:
 
 
 def resolve(reference: str, folders: Sequence[Path], where: str) -> Callable[..., Any]:
-    """The callable that a reference names.
+    """Return the callable that a reference names.
 
     Args:
         reference: `package.module:callable`.
@@ -80,14 +80,14 @@ def call(
     named: Callable[..., Any] | None = None,
     keywords: Mapping[str, Any] = MappingProxyType({}),
 ) -> Any:
-    """Call the user's code; whatever it raises, `SystemExit` too, becomes one message of the given class.
+    """Call the user's code; any exception, `SystemExit` too, becomes one message of the given class.
 
     Args:
-        function: what is called.
+        function: the function to call.
         where: start of the message.
         kind: class of the message.
-        arguments: of the call.
-        named: the user's callable, where `function` is ours and calls it.
+        arguments: arguments of the call.
+        named: the user's callable, where `function` is a wrapper of it.
         keywords: arguments by name, as a recipe writes them; sequences arrive as lists.
     """
     try:
@@ -110,19 +110,21 @@ def call(
 
 
 def _as_written(value: Any) -> Any:
-    """A value of a recipe, which is kept in tuples, with lists as its author wrote them."""
+    """Return a value of a recipe with lists in place of tuples."""
     if isinstance(value, tuple | list):
         return [_as_written(item) for item in value]
     return {key: _as_written(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """`module:name` for messages."""
+    """Return `module:name` of a function, for messages."""
     return f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', function)}"
 
 
 def users_line(error: BaseException) -> str:
-    """The deepest line of the user's own code on the way to an error or its causes: `file.py:12 in forward: x = ...`.
+    """Return the deepest line of the user's code in an error's traceback or causes: `file.py:12 in forward: x = ...`.
+
+    Empty where no line of the user's is in it.
 
     Empty where no line of theirs is on the way.
     """
@@ -138,7 +140,7 @@ def users_line(error: BaseException) -> str:
 
 
 def running_line() -> str:
-    """The innermost line of the user's own code that runs: `file.py:12 in forward: x = ...`; empty without one."""
+    """Return the innermost running line of the user's code: `file.py:12 in forward: x = ...`; empty without one."""
     for frame in reversed(traceback.extract_stack()):
         if is_users(frame.filename):
             return f"{shown_path(Path(frame.filename))}:{frame.lineno} in {frame.name}: {frame.line}"
@@ -163,7 +165,7 @@ def is_users(file: str) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def portable_source(file: str) -> str:
-    """A source file as bundles name it: by its module, `package/module.py`, wherever it lies and whoever builds."""
+    """Return a source file as bundles name it, by its module: `package/module.py`, independent of its location."""
     name = next((name for name, module in list(sys.modules.items()) if getattr(module, "__file__", None) == file), "")
     path = Path(file)
     parts = len(name.split(".")) + (path.stem == "__init__")
@@ -171,7 +173,7 @@ def portable_source(file: str) -> str:
 
 
 def shown_path(path: Path) -> str:
-    """A path relative to the current directory where it lies below it, else its last two parts."""
+    """Return a path relative to the current directory where it is below it, else its last two parts."""
     try:
         return path.resolve().relative_to(Path.cwd()).as_posix()
     except ValueError:

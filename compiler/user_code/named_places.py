@@ -21,13 +21,13 @@ Named = tuple[tuple[Key, ...], str]
 
 
 def require_named_places(loaded: LoadedRecipe) -> tuple[int, int]:
-    """Look for every file and every module that a recipe names.
+    """Require that every file and every module that a recipe names exists.
 
     Returns:
-        How many files and how many modules it names.
+        The numbers of named files and modules.
 
     Raises:
-        RecipeError: one is not there; with the line of the recipe.
+        RecipeError: one does not exist; the message has the line of the recipe.
     """
     files, references = list(_named(loaded.recipe, FilePath)), list(_named(loaded.recipe, ObjectName))
     for keys, file in files:
@@ -55,7 +55,7 @@ def require_named_places(loaded: LoadedRecipe) -> tuple[int, int]:
 
 
 def _names_in(module: Path) -> set[str] | None:
-    """What a module defines, imports and assigns; None where that is not to be seen from its text alone."""
+    """Return the names that a module defines, imports or assigns; None where its text does not show them."""
     try:
         tree = ast.parse(module.read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -73,7 +73,7 @@ def _names_in(module: Path) -> set[str] | None:
 
 
 def _named(record: pydantic.BaseModel, wanted: Any, keys: tuple[Key, ...] = ()) -> Iterator[Named]:
-    """The values of fields that are declared as a kind of text, however deep."""
+    """Yield the values of fields of a declared type of text, with their keys, at any depth."""
     hints = typing.get_type_hints(type(record), include_extras=True)
     for field in type(record).model_fields:
         yield from _held(getattr(record, field), wanted, (*keys, field), _mentions(hints[field], wanted))

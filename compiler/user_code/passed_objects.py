@@ -25,12 +25,12 @@ _BUILDING = threading.Lock()
 
 
 def with_references(value: Any, objects: dict[str, Callable[..., Any]], keys: Sequence[Key] = ()) -> Any:
-    """The values of a recipe with a reference in the place of every object.
+    """Return the values of a recipe with a reference in place of every object.
 
     Args:
         value: mappings, lists and scalars; code stands at the keys that name code.
-        objects: takes in what only `passed_objects` can name.
-        keys: where the value stands.
+        objects: dictionary to which objects without an importable name are added.
+        keys: keys of the value.
     """
     if isinstance(value, Mapping):
         return {key: with_references(child, objects, (*keys, key)) for key, child in value.items()}
@@ -55,22 +55,22 @@ def _name_of(keys: Sequence[Key]) -> str:
 
 
 def _named(function: Callable[[], Any], keys: Sequence[Key]) -> Callable[[], Any]:
-    """A function of ours under the name that messages know it by."""
+    """Return a function after giving it the name that messages use."""
     function.__module__, function.__qualname__ = MODULE, _name_of(keys)
     return function
 
 
 def is_module(value: object) -> bool:
-    """Whether this is a module of the framework, which need not be imported for that, and not a class of them."""
+    """Whether a value is a torch module, and not a class of modules; torch need not be imported."""
     return not isinstance(value, type) and all(
         callable(getattr(value, each, None)) for each in ("forward", "state_dict")
     )
 
 
 def _own_reference(function: Callable[..., Any]) -> str | None:
-    """`package.module:name` by which the import system finds this very object; None where there is none.
+    """Return `package.module:name` by which the import system finds this very object; None where there is none.
 
-    The program that was started is not imported again under its name.
+    Objects of the main program have none, as it is not imported again under its name.
     """
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or not name.isidentifier() or module == "__main__":
@@ -79,7 +79,7 @@ def _own_reference(function: Callable[..., Any]) -> str | None:
 
 
 def _copier(module: Any, keys: Sequence[Key]) -> Callable[[], Any]:
-    """A factory of copies on the processor: a build moves weights and sets modes, and not those of the caller."""
+    """Return a factory of copies on the CPU, so that a build does not change the caller's module."""
 
     def copied() -> Any:
         try:
@@ -95,10 +95,10 @@ def _copier(module: Any, keys: Sequence[Key]) -> Callable[[], Any]:
 
 @contextlib.contextmanager
 def passed(objects: Mapping[str, Callable[..., Any]]) -> Iterator[None]:
-    """Let the import system find objects below `passed_objects` while the body runs.
+    """Make objects importable from `passed_objects` while the body runs.
 
     Raises:
-        RecipeError: another build of this process runs: what code reads is watched for one at a time.
+        RecipeError: another build runs in this process, as reads are tracked for one build at a time.
     """
     if not _BUILDING.acquire(blocking=False):
         message = "expected one build at a time in a process, got a second one while the first runs"

@@ -21,10 +21,10 @@ Streams = list[list[Feed]]
 
 
 def draw_streams(places: RecipePlaces, key: str, feeds: Feeds, graph: str, spec: Graph) -> Streams:
-    """The first `count` streams of a generator, every feed checked against the recipe.
+    """Return the first `count` streams of a generator, every feed checked against the recipe.
 
     Args:
-        places: of the recipe.
+        places: paths and keys of the recipe.
         key: `verification`, `calibration` or `development`.
         feeds: the generator's record.
         graph: graph the feeds are for.
@@ -32,7 +32,7 @@ def draw_streams(places: RecipePlaces, key: str, feeds: Feeds, graph: str, spec:
 
     Raises:
         RecipeError: the generator does not exist.
-        DataError: it raises, yields nothing, or yields a feed that does not fit.
+        DataError: the generator raises, yields nothing, or yields a feed that does not fit.
     """
     reference = feeds.for_graph(graph)
     where = places.where("data", key, "feeds")
@@ -52,10 +52,10 @@ def draw_streams(places: RecipePlaces, key: str, feeds: Feeds, graph: str, spec:
 
 
 def locate_files(places: RecipePlaces, files: Sequence[str], *keys: Key) -> list[Path]:
-    """The files and folders that a recipe names below some key.
+    """Return the files and folders that a recipe names below some key.
 
     Raises:
-        DataError: one does not exist.
+        DataError: a file does not exist.
     """
     paths = [places.locate(file) for file in files]
     for index, path in enumerate(paths):
@@ -68,10 +68,10 @@ def locate_files(places: RecipePlaces, files: Sequence[str], *keys: Key) -> list
 
 
 def take_streams(function: Any, count: int, where: str) -> list[list[Any]]:
-    """The first streams of a generator, as lists of what it yields.
+    """Return the first streams of a generator, as lists of feeds.
 
     Raises:
-        DataError: it yields no streams of feeds.
+        DataError: the generator yields no streams of feeds.
     """
     streams = function()
     if not isinstance(streams, Iterable):
@@ -91,15 +91,15 @@ def take_streams(function: Any, count: int, where: str) -> list[list[Any]]:
 
 
 def check_stream(stream: Sequence[Any], spec: Graph, where: str) -> list[Feed]:
-    """The feeds of one stream.
+    """Return the feeds of one stream, after checking them.
 
     Args:
-        stream: what the user's code gave.
+        stream: the stream that the user's code yielded.
         spec: inputs and axes they must fit.
         where: start of error messages.
 
     Raises:
-        DataError: there are none, or one does not fit.
+        DataError: there are no feeds, or one does not fit.
     """
     if not stream:
         raise DataError(f"{where}: expected feeds, got an empty stream", cure="yield at least one feed per stream")
@@ -143,7 +143,7 @@ def _check_feed(feed: Any, wanted: Mapping[str, Any], spec: Graph, where: str) -
 
 
 def _cure_of_names(got: set[str], wanted: set[str], spec: Graph) -> str:
-    """Which of the two is mended: the feeds, or what the recipe says of its inputs."""
+    """Return the cure for feeds with wrong names: change the feeds, or change the inputs in the recipe."""
     missing, more = sorted(wanted - got), sorted(got - wanted)
     carried = ", ".join(name for name in more if name in spec.inputs)
     if carried:
@@ -160,7 +160,7 @@ def _cure_of_names(got: set[str], wanted: set[str], spec: Graph) -> str:
 
 
 def _cure_of_shape(array: Array, shape: Sequence[int | str], fixed: Sequence[int | None], spec: Graph) -> str:
-    """Which of the two is mended where a feed's shape is not the recipe's."""
+    """Return the cure for a feed whose shape is not that of the recipe: change the feed, or change the recipe."""
     if 0 in array.shape:
         return "yield at least one entry along every axis"
     rows = spec.batch is not None and spec.batch in shape
@@ -188,7 +188,7 @@ def _check_range(array: Array, declared: Sequence[float] | None, where: str) -> 
 
 
 def _check_lengths(array: Array, shape: Sequence[int | str], spec: Graph, sizes: dict[str, int], where: str) -> None:
-    """A padded axis has one length in all inputs of a feed, and fits into a bucket."""
+    """Require that a padded axis has one length in all inputs of a feed, at most its largest bucket."""
     for dim, size in zip(shape, array.shape, strict=True):
         if not isinstance(dim, str) or dim not in spec.padded:
             continue
@@ -206,17 +206,17 @@ def _check_lengths(array: Array, shape: Sequence[int | str], spec: Graph, sizes:
 
 
 def _size(dim: int | str, spec: Graph) -> int | None:
-    """The size that a feed must have; feeds are drawn one row at a time."""
+    """Return the size that a feed must have along a dimension, None where any is allowed; feeds are single rows."""
     if isinstance(dim, int):
         return dim
     return 1 if dim == spec.batch else spec.axes[dim].fixed
 
 
 def completed(feed: Feed, spec: Graph) -> dict[str, Array]:
-    """A feed with what callers do not give: masks and lengths, as for a row without padding.
+    """Return a feed together with the masks and lengths that the build computes: those of a row without padding.
 
     Args:
-        feed: data inputs, and maybe states.
+        feed: arrays of data inputs and of states, by input name.
         spec: the graph.
     """
     sizes = {name: axis.fixed for name, axis in spec.axes.items() if axis.fixed is not None}
@@ -233,7 +233,7 @@ def completed(feed: Feed, spec: Graph) -> dict[str, Array]:
 
 
 def digest_of(streams: Streams) -> str:
-    """SHA-256 over names, shapes and contents of all feeds."""
+    """Return the SHA-256 over names, shapes and contents of all feeds."""
     digest = hashlib.sha256()
     for stream in streams:
         digest.update(f"stream {len(stream)}".encode())
@@ -246,10 +246,10 @@ def digest_of(streams: Streams) -> str:
 
 
 def check_streams(streams: Sequence[Sequence[Feed]], needed: int, graph: str) -> None:
-    """Refuse verification data that cannot show what the gate promises.
+    """Require enough verification data for the gates of a graph.
 
     Raises:
-        DataError: no stream, an empty stream, or none with `needed` chunks.
+        DataError: there is no stream, one is empty, or none has `needed` chunks.
     """
     place = Place(stage="data", graph=graph)
     if not streams:

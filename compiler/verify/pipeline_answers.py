@@ -86,7 +86,7 @@ def answers_of_originals(
 
 
 def golden_together(loaded: LoadedRecipe, model: Model) -> bytes:
-    """The golden file of wired graphs: the first calls as the bundle answers them; one stream's if they have states."""
+    """Return the golden file of wired graphs: first calls with the bundle's results, one stream's if it has states."""
     streams, left = draw_together(loaded), GOLDEN_STEPS
     feeds = []
     for stream in streams[:1] if together(model).has_states else streams:

@@ -115,7 +115,7 @@ class StreamArtefacts:
         return [varied(self.runners.lowered, each[:GOLDEN_STEPS], turn) for turn, each in enumerate(self.streams)]
 
     def apart(self) -> dict[str, list[Difference]]:
-        """For each bucket the distance of every output from the same row in the smallest, beside other streams."""
+        """Return, by bucket, the differences of a row beside other streams from the same row in the smallest one."""
         alone = [list(self._run_alone(stream)) for stream in self._varied]
         return self._of_every_bucket(lambda emitted: self._apart_from_alone(emitted, alone))
 

@@ -171,7 +171,7 @@ class _Indices:
         return beyond
 
     def _given(self, value: ir.Value, calls: Array) -> Array:
-        """An input at each of the calls: counts and lengths as they are then, zeros of what lends its shape."""
+        """Return an input's content at each of the calls: counts and lengths, else zeros of its shape."""
         name, dtype = str(value.name), value.dtype
         assert dtype is not None
         sizes = [dim if isinstance(dim, int) else calls.size for dim in graphs.dims_of(value) or ()]

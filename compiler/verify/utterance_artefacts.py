@@ -120,7 +120,7 @@ class UtteranceArtefacts:
         return sorted({*np.linspace(0, len(self.steps) - 1, most).astype(int).tolist()})
 
     def disagreement(self, cases: Sequence[EdgeCase], limits: Tolerance) -> Disagreement | None:
-        """The first edge feed that an artefact answers otherwise than the original, alone in its smallest bucket."""
+        """Return the first edge feed on which an artefact's results differ from the original's, or None."""
         return first_disagreement(self.lowered, lambda: _Alone(self._alone), cases, limits)
 
     def golden(self) -> bytes:
@@ -130,7 +130,7 @@ class UtteranceArtefacts:
         return npz_from_golden(Golden(steps, self.limits.max_abs, self.limits.min_equal))
 
     def apart(self) -> dict[str, list[Difference]]:
-        """For each bucket the distance of every output from the same row alone, beside random rows of other lengths."""
+        """Return, by bucket, the differences of a row beside random rows of other lengths from that row alone."""
         return {bucket_name(emitted.sizes): self._apart_from_alone(emitted) for emitted in self.artifacts}
 
     def _apart_from_alone(self, emitted: Emitted) -> list[Difference]:

@@ -50,12 +50,12 @@ class Wanted:
 
 
 def signature_of_factory(source: Source, places: RecipePlaces, inputs: Mapping[str, Wanted]) -> Signature:
-    """The inputs and outputs of a factory's module.
+    """Return the inputs and outputs of a factory's module.
 
     Args:
         source: the factory, and its checkpoint.
-        places: where its module is looked for.
-        inputs: by name; without any, nothing but names is known.
+        places: paths in which its module is searched.
+        inputs: wanted inputs by name; without any, only names are known.
 
     Raises:
         RecipeError: there is no such factory, `forward` has no such input, or it does not run on such inputs.
@@ -119,9 +119,9 @@ def _parameters(forward: Callable[..., Any]) -> _Parameters:
 
 
 def _in_order(inputs: Mapping[str, Wanted], named: _Parameters) -> dict[str, Wanted]:
-    """The inputs in the order of `forward`; those of `*caches` behind all others, as they were given.
+    """Return the inputs in the order of `forward`; those of `*caches` come last, in their given order.
 
-    Parts of a list, a tuple or a dictionary are inputs called by their places, as `caches.0`.
+    Parts of a list, a tuple or a dictionary are inputs called by their position or key, as `caches.0`.
     """
     parts = {parameter: [name for name in inputs if name.split(".")[0] == parameter] for parameter in named.all}
     missing = [name for name in named.required if not parts[name]]
@@ -147,7 +147,7 @@ def _in_order(inputs: Mapping[str, Wanted], named: _Parameters) -> dict[str, Wan
 
 
 def _example(tensor: Tensor, sizes: Mapping[str, int]) -> Array:
-    """Numbers that a model takes: nothing is padding, and whole numbers are rows of every table."""
+    """Return an array that a model accepts: nothing is padding, and integers are valid rows of every table."""
     shape = shape_in(tensor, sizes)
     dtype = np.dtype(tensor.dtype)
     if is_length(tensor):
@@ -160,7 +160,7 @@ def _example(tensor: Tensor, sizes: Mapping[str, int]) -> Array:
 
 
 def _outputs(run: Callable[[Mapping[str, int]], list[Array]], tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The outputs, with sizes over the axes of the inputs."""
+    """Return the outputs, with sizes as expressions of the axes of the inputs."""
     axes = dict.fromkeys(axis for tensor in tensors for axis in tensor.axes)
     sizes = {axis: ROWS if "batch" in axis else SIZE + APART * at for at, axis in enumerate(axes)}
     start = run(sizes)
@@ -174,7 +174,7 @@ def _outputs(run: Callable[[Mapping[str, int]], list[Array]], tensors: Sequence[
 def _dim(
     start: Sequence[Array], grown: Mapping[str, Sequence[Array]], sizes: Mapping[str, int], output: int, at: int
 ) -> Dim:
-    """A size as a sum of axes and a number; a name of its own where it is something else."""
+    """Return a size as a sum of axes and a number; a new name where it is something else."""
     size = start[output].shape[at]
     by = {
         axis: other[output].shape[at] - size
@@ -192,7 +192,7 @@ def _dim(
 
 
 def _result_names(forward: Callable[..., Any], count: int, taken: set[str]) -> list[str]:
-    """The names that `forward` returns, or numbers; none is an input's."""
+    """Return the names that `forward` returns, or numbers; none is an input's name."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(forward)))
     except (OSError, TypeError, SyntaxError):

@@ -46,12 +46,12 @@ def init_recipe(what: str, out: Path | None, inputs: Mapping[str, Wanted], check
 
     Args:
         what: `MODEL.onnx` or `package.module:factory`.
-        out: the recipe; `./<model>.yaml` by default.
-        inputs: of a factory's module, by name.
-        checkpoint: of a factory's module.
+        out: path of the recipe; `./<model>.yaml` by default.
+        inputs: wanted inputs of a factory's module, by name.
+        checkpoint: checkpoint of a factory's module.
 
     Raises:
-        RecipeError: the model cannot be read, the inputs do not fit it, or a file of that name is there.
+        RecipeError: the model cannot be read, the inputs do not fit it, or such a file exists.
         Refused: the model cannot be run.
     """
     is_file = what.endswith(".onnx") or Path(what).is_file()
@@ -83,7 +83,7 @@ def _of_file(path: Path) -> Signature:
 
 
 def _require_new(recipe: Path, feeds: Path) -> None:
-    """Find out before the work what may not be written."""
+    """Require that the recipe and its module of feeds can be written, before the work."""
     if recipe.suffix not in (".yaml", ".yml"):
         raise RecipeError(f"--out: expected a file that ends in .yaml, got {recipe}", cure=f"write {recipe}.yaml")
     if not recipe.parent.is_dir():
@@ -96,7 +96,7 @@ def _require_new(recipe: Path, feeds: Path) -> None:
 
 
 def _path_in(recipe: Path, model: Path) -> str:
-    """The model's path as the recipe finds it: from the current directory, or from the recipe's folder."""
+    """Return the model's path as the recipe finds it: relative to the current directory or the recipe's folder."""
     relative = os.path.relpath(model, recipe.parent)
     found = RecipePlaces(recipe, Node({}, "")).locate(relative)
     return relative if found.exists() and found.samefile(model) else str(model.resolve())

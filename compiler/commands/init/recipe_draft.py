@@ -83,7 +83,7 @@ class Draft:
 
     @property
     def fixed(self) -> dict[str, int]:
-        """Sizes of axes in feeds of one row; those that vary from feed to feed are left out."""
+        """Return the sizes of axes in feeds of one row, without those that vary from feed to feed."""
         found = {}
         for axis in self.axes:
             fixed, buckets = axis.settings.get("fixed"), axis.settings.get("buckets")
@@ -95,7 +95,7 @@ class Draft:
 
     @property
     def ragged(self) -> dict[str, tuple[int, ...]]:
-        """Buckets of the axes with a length per row."""
+        """Return the buckets of the axes with a length per row."""
         taken = {each.role[1] for each in self.inputs if each.role is not None and each.role[0] != "state"}
         found = {}
         for axis in self.axes:
@@ -106,7 +106,7 @@ class Draft:
 
 
 def draft_of(signature: Signature) -> Draft:
-    """Guess a recipe's graph from a model's inputs and outputs."""
+    """Return a recipe's graph, guessed from a model's inputs and outputs."""
     carried = {each.input: each for each in carried_states(signature)}
     unpaired = unpaired_states(signature, carried.values())
     carried |= {name: maybe[0] for name, maybe in unpaired.items()}
@@ -147,14 +147,14 @@ def _shape(tensor: Tensor, named: Mapping[str, str]) -> tuple[int | str, ...]:
 
 
 def _is_axis(dim: Dim) -> bool:
-    """Whether a size is an axis of its own, and neither a sum nor unknown."""
+    """Whether a size is an axis by itself, not a sum or unknown."""
     return not isinstance(dim, int) and bool(dim.is_Symbol) and not dim.is_Dummy
 
 
 def _role(
     tensor: Tensor, shape: Sequence[int | str], carried: Mapping[str, Carried], padded: Sequence[str]
 ) -> tuple[tuple[str, str] | None, str]:
-    """What an input is, besides its shape, and why."""
+    """Return the role of an input besides its shape, with the reason."""
     if any(getattr(dim, "is_Dummy", False) for dim in tensor.dims):
         return None, "TODO: its sizes and axis names, as in [batch, time, 80]"
     if TODO in shape:
@@ -183,7 +183,7 @@ def _choice(maybe: Sequence[Carried]) -> str:
 
 
 def _axis_names(signature: Signature, carried: Mapping[str, Carried]) -> dict[str, tuple[str, bool]]:
-    """The model's axes: the name of each in the recipe, and whether it is that of rows; several may share a name."""
+    """Return, by the model's axis, its name in the recipe and whether it is that of rows; several may share a name."""
     rows = _rows(signature, carried)
     frames = {
         str(each.dims[carried[each.name].frames_axis or 0])
@@ -206,7 +206,7 @@ def _axis_names(signature: Signature, carried: Mapping[str, Carried]) -> dict[st
 
 
 def _rows(signature: Signature, carried: Mapping[str, Carried]) -> set[str]:
-    """The axes that lie in front of all data and sound like nothing else; several only where none has a name."""
+    """Return the axes that are first in all data and have no telling name; several only where none has a name."""
     data = [each for each in signature.inputs if each.name not in carried and each.dims]
     first = {each.dims[0] for each in data if _is_axis(each.dims[0])}
     if len({each.dims[0] for each in data}) != len(first) or not first:
@@ -222,7 +222,7 @@ def _rows(signature: Signature, carried: Mapping[str, Carried]) -> set[str]:
 
 
 def _free(wanted: str, taken: Collection[str]) -> str:
-    """A name as recipes have them, and which no other axis has."""
+    """Return a name in a recipe's form that no other axis has."""
     plain = re.sub(r"\W", "_", wanted, flags=re.ASCII)[:56]
     plain = plain if re.match(r"[A-Za-z_]", plain) else f"axis_{plain}"
     return next(name for name in (plain, *(f"{plain}_{n}" for n in range(2, 1000))) if name not in taken)
@@ -247,7 +247,7 @@ class _Settings:
     taken: Collection[str]
 
     def rows(self, name: str) -> DraftAxis:
-        """Buckets where the axis is in front of everything, else one row."""
+        """Return a rows axis: with buckets where it is the first everywhere, else of one row."""
         for tensor in (*self.signature.inputs, *self.signature.outputs):
             places = [at for at, dim in enumerate(tensor.dims) if self._is(dim, name)]
             is_open = bool(tensor.dims) and bool(getattr(tensor.dims[0], "is_Dummy", False))
@@ -259,7 +259,7 @@ class _Settings:
         return DraftAxis(name, {"buckets": ROWS}, "guessed: rows, as it is in front of every input and output")
 
     def cache(self, name: str) -> DraftAxis:
-        """A window of some calls."""
+        """Return a cache axis with a window of several calls."""
         state, frames = next(
             (each, self.frames_per_call(each))
             for each in self.carried.values()
@@ -272,7 +272,7 @@ class _Settings:
         return DraftAxis(name, settings, reason)
 
     def frames_per_call(self, state: Carried) -> int:
-        """The frames by which a state grows once chunks have their size; 1 where nothing says it."""
+        """Return the number of frames by which a state grows in a call; 1 where unknown."""
         assert state.frames_axis is not None
         before, after = (
             each.dims[state.frames_axis] for each in (self._input(state.input), self._output(state.output))
@@ -283,7 +283,7 @@ class _Settings:
         return max(int(found), 1) if isinstance(found, int) or found.is_Integer else 1
 
     def padded(self, name: str) -> DraftAxis:
-        """Buckets with a length per row."""
+        """Return a padded axis, with buckets and a length per row."""
         having = [each.tensor for each in self.inputs if name in each.shape]
         words = {word for each in having for word in (*words_of(each.name), *words_of(name))}
         if words & RAW and any(len(each.dims) < 4 and each.dtype.startswith("float") for each in having):
@@ -298,11 +298,11 @@ class _Settings:
         return DraftAxis(name, settings, f"guessed: {what}, with a length per row; choose sizes that your data have")
 
     def chunk(self, name: str) -> DraftAxis:
-        """One size for all calls of a stream."""
+        """Return a chunk axis, of one size for all calls of a stream."""
         return DraftAxis(name, {"fixed": CHUNK}, "guessed: of one size in all calls of a stream; choose yours")
 
     def steps(self, axes: Sequence[DraftAxis], padded: Sequence[str]) -> int:
-        """Calls in a row that let every window overflow."""
+        """Return a number of chained calls in which every window overflows."""
         if padded:
             return UTTERANCES
         windows = [axis.settings["window"] for axis in axes if "window" in axis.settings]

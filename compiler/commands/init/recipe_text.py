@@ -56,12 +56,12 @@ def verification():
 
 
 def recipe_text(draft: Draft, name: str, source: Source, feeds: str) -> str:
-    """The recipe.
+    """Return the recipe's text.
 
     Args:
         draft: the graph.
-        name: of the recipe and its graph.
-        source: where the graph comes from.
+        name: name of the recipe and its graph.
+        source: source of the graph.
         feeds: reference to the generator of feeds, or TODO.
     """
     count = len(_sizes(draft))
@@ -91,13 +91,13 @@ def _input_lines(inputs: Sequence[DraftInput]) -> list[str]:
 
 
 def _comment(reason: str) -> str:
-    """A reason behind a value; names in it may hold anything."""
+    """Return a reason as a YAML comment; unprintable characters in names are replaced."""
     plain = "".join(letter if letter.isprintable() else "?" for letter in " ".join(reason.split()))
     return f"  # {plain}" if plain else ""
 
 
 def _flow(value: object) -> str:
-    """A value on one line."""
+    """Return a value as YAML on one line."""
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{_word(str(key))}: {_flow(each)}' for key, each in value.items())}}}"
     if isinstance(value, list | tuple):
@@ -106,16 +106,16 @@ def _flow(value: object) -> str:
 
 
 def _word(text: str) -> str:
-    """A text that YAML reads as itself."""
+    """Return a text in a form that YAML reads as that text."""
     is_plain = re.fullmatch(r"[A-Za-z_][\w./-]*", text, flags=re.ASCII) and yaml.safe_load(text) == text
     return text if is_plain else json.dumps(text)
 
 
 def feeds_text(draft: Draft, recipe: str) -> str:
-    """The module that yields random feeds.
+    """Return the text of a module that yields random feeds.
 
     Args:
-        draft: of the recipe's graph; without TODO.
+        draft: draft of the recipe's graph, without TODO.
         recipe: the recipe's file name.
     """
     data = [each for each in draft.inputs if each.role is None]
@@ -130,7 +130,7 @@ def feeds_text(draft: Draft, recipe: str) -> str:
 
 
 def _sizes(draft: Draft) -> tuple[dict[str, int], ...]:
-    """Sizes of the ragged axes, stream by stream."""
+    """Return the sizes of the ragged axes, stream by stream."""
     if not draft.ragged:
         return ({},) * STREAMS
     shares = SHARES * (draft.steps // len(SHARES))
@@ -138,7 +138,7 @@ def _sizes(draft: Draft) -> tuple[dict[str, int], ...]:
 
 
 def _array(given: DraftInput, draft: Draft) -> str:
-    """Python that makes one array of one row."""
+    """Return a Python expression for one array of one row."""
     dims = (
         str(dim) if isinstance(dim, int) else str(draft.fixed[dim]) if dim in draft.fixed else f"sizes[{dim!r}]"
         for dim in given.shape

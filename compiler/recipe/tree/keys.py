@@ -10,14 +10,14 @@ Key = str | int
 
 
 def join_keys(keys: Sequence[Key]) -> str:
-    """A key as messages and `--set` write it: `graphs.encoder.axes`."""
+    """Return a key as messages and `--set` write it: `graphs.encoder.axes`."""
     return ".".join(str(key) for key in keys)
 
 
 def where(tree: Node, keys: Sequence[Key]) -> str:
-    """The start of a message: `recipes/cpu.yaml:12: graphs.encoder`, with the line of the deepest key that exists.
+    """Return the start of a message: `recipes/cpu.yaml:12: graphs.encoder`, with the line of the deepest existing key.
 
-    A pass is known by its name: its number counts the standard passes, which nobody has written.
+    A pass is called by its name, as its number counts the standard passes, which nobody has written.
     """
     node, shown = tree, list(keys)
     for place, key in enumerate(keys):
@@ -31,7 +31,7 @@ def where(tree: Node, keys: Sequence[Key]) -> str:
 
 
 def child_of(node: Node, key: Key) -> Node | None:
-    """The entry of a mapping or list, or None."""
+    """Return the entry of a mapping or list, or None."""
     if isinstance(node.value, dict):
         return node.value.get(str(key))
     if isinstance(node.value, tuple) and isinstance(key, int) and 0 <= key < len(node.value):
@@ -47,10 +47,10 @@ TODO = "TODO"
 
 
 def require_filled(tree: Node) -> None:
-    """Point at the first value that is left to fill in.
+    """Refuse a recipe with a value left to fill in.
 
     Raises:
-        RecipeError: there is one.
+        RecipeError: there is one; the message names the first.
     """
     keys = _keys_of_todo(tree)
     if keys is not None:
@@ -67,14 +67,14 @@ def _keys_of_todo(node: Node) -> list[Key] | None:
 
 
 def changed(node: Node, key: str, change: Callable[[Node], Node]) -> Node:
-    """The mapping with one entry changed; the node itself where there is no such entry."""
+    """Return the mapping with one entry changed; unchanged where there is no such entry."""
     if not isinstance(node.value, dict) or key not in node.value:
         return node
     return dataclasses.replace(node, value={**node.value, key: change(node.value[key])})
 
 
 def changed_each(node: Node, change: Callable[[Node], Node]) -> Node:
-    """The mapping or list with every entry changed."""
+    """Return the mapping or list with every entry changed."""
     if isinstance(node.value, dict):
         return dataclasses.replace(node, value={key: change(child) for key, child in node.value.items()})
     if isinstance(node.value, tuple):

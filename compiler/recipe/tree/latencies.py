@@ -21,10 +21,10 @@ ROLES = ("verification", "calibration", "development", "distillation")
 
 
 def expand_latencies(tree: Node) -> Node:
-    """Write out every graph that has `latencies`.
+    """Expand every graph that has `latencies` into one graph per latency.
 
     Raises:
-        RecipeError: latencies are no mapping of names to keys of a graph, or a graph has the name of one already.
+        RecipeError: latencies are not a mapping of names to keys of a graph, or a graph already has such a name.
     """
     graphs = child_of(tree, "graphs")
     if graphs is None or not isinstance(graphs.value, dict):
@@ -49,7 +49,7 @@ def expand_latencies(tree: Node) -> Node:
 
 
 def _graphs_of(name: str, graph: Node, written: Node) -> dict[str, Node]:
-    """A graph for each latency, by its name."""
+    """Return a graph for each latency, by its name."""
     where = f"{written.origin}: graphs.{name}.{KEY}"
     if not isinstance(written.value, dict) or not written.value:
         message = f"{where}: expected names of latencies, each with keys of the graph, got {written.describe()}"
@@ -69,7 +69,7 @@ def _graphs_of(name: str, graph: Node, written: Node) -> dict[str, Node]:
 
 
 def _over(base: Node, over: Node, key: str = "") -> Node:
-    """The entries of one mapping put over those of another."""
+    """Return a mapping with the entries of another merged over it."""
     if not isinstance(base.value, dict) or not isinstance(over.value, dict):
         return over
     merged = dict(base.value)
@@ -80,7 +80,7 @@ def _over(base: Node, over: Node, key: str = "") -> Node:
 
 
 def _for_each(node: Node, variants: Mapping[str, tuple[str, ...]]) -> Node:
-    """A mapping by graph: what it says of a graph with latencies, said of each that it does not name itself."""
+    """Return a mapping by graph, with the entry of a graph with latencies copied to each that is not named."""
     if not isinstance(node.value, dict):
         return node
     named = node.value

@@ -46,7 +46,7 @@ class Node:
     quoted: bool = False
 
     def plain(self) -> Any:
-        """The value without origins: dicts, tuples and scalars."""
+        """Return the value without origins: dicts, tuples and scalars."""
         if isinstance(self.value, dict):
             return {key: child.plain() for key, child in self.value.items()}
         if isinstance(self.value, tuple):
@@ -54,7 +54,7 @@ class Node:
         return self.value
 
     def describe(self) -> str:
-        """The value in a message: a string in quotes, another scalar as written, a container by what it holds."""
+        """Return the value for a message: a string in quotes, another scalar as written, a container by its content."""
         if isinstance(self.value, dict):
             return f"a mapping with keys {', '.join(self.value)}" if self.value else "an empty mapping"
         if isinstance(self.value, tuple):
@@ -109,12 +109,12 @@ def read_document(data: bytes, name: str) -> Node:
 
 
 def node_of(value: Any, origin: str, place: str = "") -> Node:
-    """Values of a program as a tree, as if a file had said them.
+    """Return values of a program as a tree, as if read from a file.
 
     Args:
         value: mappings with text as keys, lists, tuples, scalars; arrays and their numbers become lists and numbers.
-        origin: what messages say in place of file and line.
-        place: keys on the way to the value.
+        origin: text in messages in place of file and line.
+        place: keys above the value.
 
     Raises:
         RecipeError: a value is of another type.

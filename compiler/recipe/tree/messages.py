@@ -71,7 +71,7 @@ class _Problem:
 
 
 def first_problem(tree: Node, errors: Sequence[ErrorDetails]) -> RecipeError:
-    """The error to show: a misspelt key, because it explains a missing one; else the first in the record's order."""
+    """Return the error to report: a misspelt key, which may explain a missing one, else the first."""
     problems = [_placed(tree, error) for error in errors]
     unknown = [problem for problem in problems if problem.error["type"] == "unknown_key"]
     chosen = unknown[0] if unknown else _most_telling(problems)
@@ -93,7 +93,7 @@ def _placed(tree: Node, error: ErrorDetails) -> _Problem:
 
 
 def _most_telling(problems: list[_Problem]) -> _Problem:
-    """The first problem; where it is one branch of a choice, the branch whose type fits."""
+    """Return the first problem; of a choice, that of the branch whose type fits."""
     first = problems[0]
     if not first.branch:
         return first
@@ -124,7 +124,7 @@ def _message(tree: Node, problem: _Problem, same: list[_Problem]) -> RecipeError
 
 
 def _meant(node: Node, keys: Sequence[Key]) -> str:
-    """Where a key is missing because `--set` has misspelt one above it: the one that it may have meant."""
+    """Return a hint where `--set` has misspelt a key above a missing one; else an empty string."""
     for key in keys:
         child = child_of(node, key)
         if child is not None and child.origin == SET and isinstance(node.value, dict):
@@ -156,7 +156,7 @@ def _value_cure(error: ErrorDetails, node: Node | None) -> str:
 
 
 def _size_cure(text: str) -> str:
-    """What to write for a size that is none: rows that are merged with something else have a way of their own."""
+    """Return the cure for an invalid size; rows merged with another axis are described with `original`."""
     cure = "write a number, or the name of an axis"
     if not re.search(r"[-+*/]", text):
         return cure
@@ -164,7 +164,7 @@ def _size_cure(text: str) -> str:
 
 
 def _type_cure(expected: str, node: Node | None) -> str:
-    """The spelling that YAML reads as the expected type, where it can be computed."""
+    """Return the spelling that YAML reads as the expected type, where it can be computed."""
     if node is None:
         return "add a value"
     if node.value is None and not node.text:

@@ -10,10 +10,10 @@ from compiler.recipe.tree.short_forms import split_pass
 
 
 def apply_override(tree: Node, text: str) -> Node:
-    """Set one value.
+    """Set one value of a recipe's tree.
 
     Args:
-        tree: the recipe, passes and targets as written.
+        tree: the recipe, with passes and targets as written.
         text: `path.to.key=value`; entries of lists are named by number, passes by name too.
 
     Raises:
@@ -47,7 +47,7 @@ def _set(node: Node, keys: list[str], new: Node, done: list[str]) -> Node:
 
 
 def _set_option(written: Node, keys: list[str], new: Node, done: list[str]) -> Node:
-    """Put another pass in the place of one, or open it to `name: {options}` first."""
+    """Replace a pass, or set one of its options after expanding it to `name: {options}`."""
     if not keys:
         return new
     name, options = split_pass(written)
@@ -65,7 +65,7 @@ def _index(entries: tuple[Node, ...], key: str, done: list[str]) -> int:
 
 
 def _entry_name(entry: Node) -> str:
-    """What a list entry can be called by: a pass by its name, a target by its kind."""
+    """Return the name of a list entry: a pass's name, or a target's kind."""
     if isinstance(entry.value, str):
         return entry.value
     kind = child_of(entry, "kind")
@@ -75,7 +75,7 @@ def _entry_name(entry: Node) -> str:
 
 
 def _split_key(entries: dict[str, Node], keys: list[str]) -> tuple[str, list[str]]:
-    """The longest existing key at the start of a path (tensor names may hold dots), and the rest."""
+    """Return the longest existing key at the start of a path (tensor names may contain dots), and the rest."""
     for count in range(len(keys), 0, -1):
         if ".".join(keys[:count]) in entries:
             return ".".join(keys[:count]), keys[count:]

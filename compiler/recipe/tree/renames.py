@@ -38,14 +38,14 @@ Tell = Callable[[str], None]
 
 
 def with_new_names(tree: Node, tell: Tell) -> Node:
-    """The recipe without old names.
+    """Return the recipe with old names replaced.
 
     Args:
-        tree: the recipe, passes and targets as written or written out.
-        tell: is given a notice for each old name, with its line.
+        tree: the recipe, with passes and targets in any form.
+        tell: called with a notice for each old name, with its line.
 
     Raises:
-        RecipeError: a key stands there under both of its names.
+        RecipeError: a key is given under both of its names.
     """
     for path, names in OLD_NAMES.items():
         tree = _changed_at(tree, path, functools.partial(_renamed, path=path, names=names, tell=tell))
@@ -53,11 +53,11 @@ def with_new_names(tree: Node, tell: Tell) -> Node:
 
 
 def with_new_path(override: str, tell: Tell) -> str:
-    """The text of `--set` without old names in its path.
+    """Return the text of `--set` with old names in its path replaced.
 
     Args:
         override: `path.to.key=value`.
-        tell: is given a notice for each old name.
+        tell: called with a notice for each old name.
     """
     path, equals, value = override.partition("=")
     keys = path.split(".")
@@ -70,7 +70,7 @@ def with_new_path(override: str, tell: Tell) -> str:
 
 
 def _changed_at(node: Node, path: Sequence[str], change: Callable[[Node], Node]) -> Node:
-    """The node with everything changed that stands at a path."""
+    """Return the node with every node at a path changed."""
     if not path:
         return change(node)
     if path[0] == ANY:
@@ -79,7 +79,7 @@ def _changed_at(node: Node, path: Sequence[str], change: Callable[[Node], Node])
 
 
 def _renamed(node: Node, path: Sequence[str], names: Mapping[str, str], tell: Tell) -> Node:
-    """A mapping with its keys, or a list with its entries, under their new names."""
+    """Return a mapping with its keys, or a list with its entries, renamed."""
     if isinstance(node.value, dict):
         return _with_new_keys(node, path, names, tell)
     if not isinstance(node.value, tuple):
@@ -88,7 +88,7 @@ def _renamed(node: Node, path: Sequence[str], names: Mapping[str, str], tell: Te
 
 
 def _renamed_entry(entry: Node, path: Sequence[str], names: Mapping[str, str], tell: Tell) -> Node:
-    """An entry of a list that is a name, or a name with options."""
+    """Return a renamed entry of a list: a name, or a name with options."""
     if isinstance(entry.value, dict):
         return _with_new_keys(entry, path, names, tell)
     if not isinstance(entry.value, str) or entry.value not in names:

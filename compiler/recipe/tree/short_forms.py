@@ -23,10 +23,10 @@ _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 
 
 def expand_name_ranges(tree: Node) -> Node:
-    """Write out `{00..11}` in the inputs, states and outputs of every graph.
+    """Expand `{00..11}` in the inputs, states and outputs of every graph.
 
     Raises:
-        RecipeError: a range is not one, or key and state do not hold the same.
+        RecipeError: a range is malformed, or the ranges of key and state differ.
     """
 
     def expand_graph(graph: Node) -> Node:
@@ -83,7 +83,7 @@ def _expand_outputs(outputs: Node) -> Node:
 
 
 def _names(name: str, origin: str) -> list[str]:
-    """`cache_{08..11}` as four names; a name without a range as itself."""
+    """Return `cache_{08..11}` as four names, and a name without a range as itself."""
     ranges = list(_RANGE.finditer(name))
     if not ranges and not ("{" in name and ".." in name):
         return [name]
@@ -128,10 +128,10 @@ def _normalize_pass(node: Node) -> Node:
 
 
 def split_pass(node: Node) -> tuple[str, Node]:
-    """The name and the options of a pass as written.
+    """Return the name and the options of a pass as written.
 
     Raises:
-        RecipeError: it is neither a name nor one `name: {options}`.
+        RecipeError: the pass is neither a name nor one `name: {options}`.
     """
     if isinstance(node.value, str):
         return node.value, Node({}, node.origin)
@@ -159,7 +159,7 @@ def _normalize_target(node: Node) -> Node:
 
 
 def replace_checkpoints(tree: Node, checkpoint: str) -> Node:
-    """Use one checkpoint for every factory of a recipe whose graphs share theirs.
+    """Set one checkpoint for every factory of a recipe whose graphs share theirs.
 
     Raises:
         RecipeError: the recipe names different checkpoints, or no factory.
@@ -203,7 +203,7 @@ def _changed_sources(tree: Node, change: Callable[[Node], Node]) -> Node:
 
 
 def inherit_checkpoints(tree: Node) -> Node:
-    """Give `first_call` the checkpoint of `source` where it names none: two call forms of one model share weights."""
+    """Give `first_call` the checkpoint of `source` where it names none: both call forms share weights."""
 
     def inherit(graph: Node) -> Node:
         source = child_of(graph, "source")

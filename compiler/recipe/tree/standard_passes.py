@@ -32,7 +32,7 @@ STANDARD_PASSES = (
 
 
 def add_default_passes(tree: Node) -> Node:
-    """Write the standard pipeline into every graph that lists no passes or `standard`, so that `--set` reaches it."""
+    """Write the standard passes into every graph that lists none or `standard`, so that `--set` reaches them."""
 
     def add(graph: Node) -> Node:
         if not isinstance(graph.value, dict):

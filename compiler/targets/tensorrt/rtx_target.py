@@ -155,7 +155,7 @@ class TensorrtRtx(Target):
         return None if trial_part(is_needed=True).cure else built
 
     def engine_outlook(self) -> str:
-        """Linted always, built where the builder is, run where a device is."""
+        """Return what a build here does: it lints graphs, builds engines where it can, runs them where a device is."""
         lacking, without_device = self.absent(), self.cannot_run()
         if lacking is not None:
             return f"graphs are linted, engines are not built ({lacking}; {trial_part(is_needed=True).cure})"

@@ -210,7 +210,7 @@ class Tensorrt(Target):
         return f"{part.found}; {part.cure}" if part.cure else ""
 
     def engine_outlook(self) -> str:
-        """Linted always; built by TensorRT-RTX where that is installed; built and run where the device is."""
+        """Return what a build here does: it lints graphs, tries TensorRT-RTX, and runs engines where a device is."""
         lacking, unseen = self.absent(), self.trial_absent()
         if lacking is None:
             return "graphs are linted, engines are built and run here"
