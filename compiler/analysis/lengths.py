@@ -22,7 +22,7 @@ from compiler.sizes.growth import agree_up_to, never_falls, never_negative
 from compiler.sizes.held_numbers import held_numbers
 
 Limit = tuple[sympy.Expr, int]
-"""A size that may not exceed a number: rows looked up in a table of so many. One that falls asks for long inputs."""
+"""A size and its upper limit, e.g. the rows of a lookup table. A falling size is a lower limit of the inputs."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -145,7 +145,7 @@ def infer_settled(model: ir.Model, behind: Collection[str] = ()) -> dict[Limit, 
         for size, most in limits:
             room = sympy.sympify(graphs.expression(str(most - size)))
             settled |= {sympy.Min(most, size): size, sympy.Max(0, room): room, sympy.Max(0, -room): sympy.Integer(0)}
-            if most < 0:  # so many at least, and as many as any smaller number asks for
+            if most < 0:  # a lower limit of -most, which implies every smaller limit
                 settled |= {sympy.Min(-size, fewer): sympy.Integer(fewer) for fewer in range(1, -most + 1)}
         for node in model.graph:
             for output in node.outputs:

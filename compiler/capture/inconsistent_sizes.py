@@ -7,10 +7,10 @@ from compiler.errors import Refused
 from compiler.recipe.graph_parts import Axis
 
 _AT_MOST = re.compile(r"Eq\((\w+), Min\((\d+), \1\)\)|Eq\(Min\((\d+), (\w+)\), \4\)")
-"""What the exporter finds inconsistent: a length that is to be no longer than so many entries."""
+"""What the exporter finds inconsistent: a length that must not exceed a constant."""
 
 _IN_GROUPS = re.compile(r"inconsistencies were found:.*\(\w+//(\d+)\)", re.DOTALL)
-"""What it finds inconsistent where as many entries are to come out of a Reshape as go in: whole groups of so many."""
+"""What it finds inconsistent where a Reshape splits a length into groups of constant size."""
 
 MOST_NAMED = 3
 

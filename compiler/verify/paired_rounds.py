@@ -1,8 +1,8 @@
 """Times of several calls in turns, round by round, and how sure their ratios are.
 
 What else the machine does falls on all calls of a round, so a ratio is taken within it. Where the median of all rounds
-lies is known to be within an interval that assumes nothing of their distribution: so many of the smallest and largest
-ratios are left out that the median lies outside by a chance of one in a hundred, as heads and tails fall.
+lies is known to be within a distribution-free interval: the interval leaves out as many of the smallest and largest
+ratios as a sign test at a level of one in a hundred allows.
 """
 
 import math
@@ -38,7 +38,7 @@ MOST_S = 45.0
 """Then the median decides, however near to the limit it is."""
 
 BUSY = 1.5
-"""How far a busy machine moves the ratio of two graphs: integer code has been seen to vary by so much, float by 1.1."""
+"""How far a busy machine moves the ratio of two graphs: integer code was seen to vary by this factor, float by 1.1."""
 
 
 def ratio_of(ratios: Sequence[float], sizes: str = "") -> Ratio:

@@ -22,10 +22,10 @@ import runtime_lite
 from examples.codec_tts import generation, prompt, wish
 
 FIRST_CODES = 5
-"""The first sound is made of so many codes, 0.1 s."""
+"""Codes of the first sound, 0.1 s."""
 
 PACKET_CODES = 25
-"""Later ones of so many, 0.5 s."""
+"""Codes of later sounds, 0.5 s."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -78,7 +78,7 @@ def survey(bundle: Path, probe: Probe, every: int = 1) -> tuple[collections.Coun
     Args:
         bundle: a folder; its manifest is what it was in the end.
         probe: what to ask.
-        every: try one of so many.
+        every: try one mutant in this many.
     """
     path = bundle / "manifest.json"
     original = path.read_bytes()

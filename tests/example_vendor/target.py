@@ -39,7 +39,7 @@ def run(request: Mapping[str, Any], out: Path) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Abacus(Target):
-    """Write static graphs and `abacus/<graph>.plan.json`; engines are for a frame of so many rods.
+    """Write static graphs and `abacus/<graph>.plan.json`; engines are for frames of `rods` rods.
 
     Attributes:
         rods: of the frame.

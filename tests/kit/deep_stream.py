@@ -115,7 +115,7 @@ def behind(model: ir.Model, output: str, op: str, operand: Array, name: str) -> 
 
 
 def round_to_bits(model: ir.Model, output: str, bits: int, *, low: float = -4.0, high: float = 4.0) -> None:
-    """A value is quantised to so many bits of a range, and clipped to it; its readers get what is left."""
+    """Quantise a value to `bits` bits of a range, and clip it to the range; its readers read the result."""
     node = node_named(model, output)
     value = node.outputs[0]
     uses = list(value.uses())

@@ -1,4 +1,4 @@
-"""A gate for tests, as somebody adds one: no output of a node has a name of more than so many characters."""
+"""A gate for tests, as somebody adds one: no output of a node has a name longer than a limit."""
 
 from compiler.records.findings import at_most
 from compiler.runners.stream import Advance

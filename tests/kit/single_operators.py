@@ -364,7 +364,7 @@ class SingleOperators:
         return self.op("Reshape", x, self.op("Concat", self._rows(), self._length(), self.ints(width), axis=0))
 
     def _projected(self, x: ir.Value, width: int) -> ir.Value:
-        """Frames of all that lies behind their axis, [batch, time, ..] of so many entries."""
+        """Project [batch, time, ...] with `width` entries per frame to [batch, time, `self.width`]."""
         flat = self.op("Reshape", x, self.ints(0, 0, width))
         return self.op("MatMul", flat, self.frames.weights(width, self.width))
 
@@ -378,7 +378,7 @@ class SingleOperators:
         return self.op("Expand", self.frames.weights(1, count, self.width), shape)
 
     def _cut_off(self, wide: ir.Value, count: int) -> ir.Value:
-        """Without so many entries in front."""
+        """Return `wide` without its first `count` frames."""
         return self.op("Slice", wide, self.ints(count), self.ints(ENDLESS), self.ints((1, -2)[self._drawn(2)]))
 
     def _cut_from(self, wide: ir.Value, start: int) -> ir.Value:

@@ -1,4 +1,4 @@
-"""Masks by distance in random spellings: a frame sees itself and so many before it, however that is written.
+"""Masks by distance in random spellings: a frame sees itself and a constant number of frames before it.
 
     rows - columns < 4                 Less(Sub(rows, columns), 4); Greater(Mul(Sub(columns, rows), 2), -8); Trilu ..
     0 <= rows - columns < 4            And, Xor, Not of Or, a product, a difference or a selection of both bounds; Abs

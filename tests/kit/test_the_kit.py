@@ -170,7 +170,7 @@ def edit_constant(stem: str, edit: Callable[[np.ndarray], np.ndarray]) -> Change
 
 
 def move_masks(frames: int) -> Change:
-    """Every mask begins so many slots later."""
+    """Let every mask begin `frames` slots later."""
 
     def change(lowered: Lowered) -> None:
         for node in graphs.nodes_of(lowered.model):

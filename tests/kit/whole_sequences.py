@@ -1010,7 +1010,7 @@ def in_calls(
 
 
 def lengths_of_calls(frames: int, random: np.random.Generator, chunk: int = 1, most: int | None = None) -> list[int]:
-    """Random calls that are so many frames together: a prompt, then mostly steps; of whole chunks but for the last.
+    """Draw lengths of calls that sum to `frames`: a prompt, then mostly steps; all but the last of whole chunks.
 
     Args:
         frames: together.

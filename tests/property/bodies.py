@@ -106,7 +106,7 @@ class Grown:
     def steps(
         self, source: str, count: int, depth: int
     ) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto], list[str]]:
-        """Nodes and weights of a body, and so many results."""
+        """Return nodes and weights of a body, and the names of its `count` results."""
         nodes: list[onnx.NodeProto] = []
         weights: list[onnx.TensorProto] = []
         values = [source]

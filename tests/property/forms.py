@@ -150,7 +150,7 @@ class Net:
         return self.insert.op("Unsqueeze", [value, self.insert.int64s(axis)], name="wide")
 
     def _since(self, first: ir.Value, count: int) -> ir.Value:
-        """Which of so many places are not in front of one, bool [batch, count]."""
+        """Return which of `count` positions are at or after `first`, bool [batch, count]."""
         places = self.insert.constant(np.arange(count).reshape(1, count), "places")
         return self.insert.op("GreaterOrEqual", [places, first], name="seen", dtype=ir.DataType.BOOL)
 

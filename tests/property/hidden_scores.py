@@ -60,7 +60,7 @@ class Masked:
         return self.number(*[(KEYS,), (QUERIES, KEYS), (1, QUERIES, 1)][int(self.rng.integers(3))])
 
     def tree(self, depth: int) -> ir.Value:
-        """Scores, hidden so many times."""
+        """Return scores that are masked `depth` times."""
         if not depth:
             return self.data
         inner, draw = self.tree(depth - 1), self.rng.random()

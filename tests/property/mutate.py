@@ -49,7 +49,7 @@ EXPORTED = (
 """Graphs of the zoo that reach, with little time, the lines that any of them reaches."""
 
 SMALL = 4
-"""Every so many of the small graphs of a single row is taken."""
+"""One small graph of a single row in this many is taken."""
 
 CHAINS = 40
 """Chains of movements that are drawn."""

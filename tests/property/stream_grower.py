@@ -150,7 +150,7 @@ class Grower:
         rows: how many there are where the batch has no buckets.
         least: entries of the shortest chunk that the layers so far take.
         value: frames [batch, frames, width], which the next layer takes.
-        frames_of: the frames of `value` for so many entries of a chunk.
+        frames_of: returns the frames of `value` for a number of entries of a chunk.
     """
 
     def __init__(self, rng: np.random.Generator, *, is_plain: bool = False) -> None:
@@ -181,7 +181,7 @@ class Grower:
         self.frames_of: Callable[[int], int] = lambda entries: entries
 
     def chance(self, share: float) -> bool:
-        """Whether something is drawn that so many graphs have."""
+        """Return True with probability `share`."""
         return bool(self.rng.random() < share)
 
     # Nodes

@@ -43,9 +43,9 @@ from tests.property.stream_served import FLUSHED, can_flush, served
 
 ROWS = 3
 SERVED = 4
-"""Every so many of the graphs are also served."""
+"""One graph in this many is also served."""
 STARTED = 10
-"""Every so many have a first call that is a graph of its own, and as many are encoders."""
+"""One graph in this many has a first call that is a graph of its own, and as many are encoders."""
 LIMIT_S = 240.0
 """Seconds of this process's own time that a graph may take: one that takes longer hangs."""
 

@@ -116,7 +116,7 @@ OF_DATA = {
     "behind the first, pooled with ends": 2,
     "padded by reflection": 2,
 }
-"""The same where operators of data ask for so many entries."""
+"""The same for graphs whose operators of data require a least number of entries."""
 
 
 @pytest.mark.parametrize(("name", "least"), (LEAST | OF_DATA).items())

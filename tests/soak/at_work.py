@@ -1,8 +1,8 @@
 """Callers of every kind at work in a process that then ends, is forked, or is given no more threads and descriptors.
 
     python -m tests.soak.at_work ends SEED FOLDER      one end of a script, with the exit code that it has by itself
-    python -m tests.soak.at_work forks COUNT FOLDER    so many forks, whose children use what they have, or begin anew
-    python -m tests.soak.at_work limits COUNT FOLDER   so many runtimes while the system gives no more
+    python -m tests.soak.at_work forks COUNT FOLDER    COUNT forks, whose children use what they have, or begin anew
+    python -m tests.soak.at_work limits COUNT FOLDER   COUNT runtimes while the system gives no more
 
 In the folder lies an adder bundle. The last line that `forks` and `limits` print is a JSON object of counts.
 """
@@ -377,7 +377,7 @@ def _first_free() -> int:
 
 
 def limits(count: int, path: Path) -> dict[str, int]:
-    """Make calls of a kind in each of so many runtimes, new ones and such that have served, while there is no more."""
+    """Make calls of a kind in each of `count` runtimes, new ones and such that have served, while there is no more."""
     become_limited()
     found: Counter[str] = Counter()
     fresh: ExecutorFactory = in_child(make_executor, open_s=LIMIT_S, limit_s=LIMIT_S)

@@ -77,7 +77,7 @@ def matmuls() -> Path:
 
 
 def cold_and_warm(size: int, timed: bool) -> Figures:
-    """Row 19: the first request of every shape after `load(warm_up=True)`, beside those that follow, so many loads."""
+    """Row 19: the first request of every shape after `load(warm_up=True)`, beside those that follow, `size` loads."""
     wrong, opened = 0, 0
     with Runtime() as runtime, counted_sessions() as sessions:
         for _ in range(size):
@@ -106,7 +106,7 @@ def _first_over_steady(loads: int, rows: int) -> float:
 
 
 def overhead(size: int, timed: bool) -> Figures:
-    """Row 24: so many requests and chunks of a model that adds four numbers: calls of functions, time, rate."""
+    """Row 24: `size` requests and chunks of a model that adds four numbers: calls of functions, time, rate."""
     with Runtime() as runtime:
         model = runtime.load(adder(), warm_up=True)
         with model.open_stream() as stream:
@@ -156,7 +156,7 @@ def _rate(model: Model, size: int) -> float:
 
 
 def thread_pools(size: int, timed: bool) -> Figures:
-    """Row 25: lanes with a thread each start no thread that a caller did not ask for; so many runs on all cores."""
+    """Row 25: lanes with a thread each start no thread that a caller did not ask for; `size` runs on all cores."""
     cores = os.cpu_count() or 1
     before = _native_threads()
     with Runtime(workers=cores, threads=1) as runtime:
@@ -198,7 +198,7 @@ def _bare(threads: int) -> Callable[[dict[str, Array]], object]:
 
 
 def _share(run: Callable[[dict[str, Array]], object], x: Array, size: int, callers: int) -> float:
-    """Seconds of so many runs by so many callers."""
+    """Seconds of `size` runs by `callers` callers."""
     begin = time.perf_counter()
     together(callers, lambda _: [run({"x": x}) for _ in range(size // callers)])
     return time.perf_counter() - begin

@@ -324,7 +324,7 @@ class Caller:
 
 
 def _call(model: Model, seed: int, size: int, wrong: Counter[str]) -> None:
-    """One caller, for so many acts."""
+    """One caller, for `size` acts."""
     caller = Caller(model, seed, wrong)
     for _ in range(size):
         caller.act()
@@ -332,7 +332,7 @@ def _call(model: Model, seed: int, size: int, wrong: Counter[str]) -> None:
 
 
 def chaos(size: int, timed: bool) -> Figures:
-    """Row 34: so many acts of six callers, while bundles are swapped and lanes come and go."""
+    """Row 34: `size` acts of six callers, while bundles are swapped and lanes come and go."""
     wrong = Counter[str]()
     requests = sum(_life(seed, min(LIFE, size - seed * LIFE), wrong) for seed in range(-(-size // LIFE)))
     found = {name: value for name, value in sorted(wrong.items()) if value}
@@ -340,7 +340,7 @@ def chaos(size: int, timed: bool) -> Figures:
 
 
 def _life(seed: int, size: int, wrong: Counter[str]) -> int:
-    """One runtime for so many acts; how many requests there were."""
+    """One runtime for `size` acts; how many requests there were."""
     observed, stop = ObservedRequests(), threading.Event()
     with Runtime(workers=2, observers=[observed]) as runtime:
         model = runtime.load(adder(1), executors=jittery)

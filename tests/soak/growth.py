@@ -30,7 +30,7 @@ from tests.soak.row import Bar, Figures, none
 
 
 def memory_growth(size: int, timed: bool) -> Figures:
-    """Row 12, short: blocks that so many rounds of streams, requests, cancels, drops and failures leave behind each."""
+    """Row 12, short: blocks that `size` rounds of streams, requests, cancels, drops and failures leave behind each."""
     leak: list[Array] = []
     return {
         "blocks per round": _blocks_per_round(size, fail_on_mark),
@@ -234,7 +234,7 @@ GROWTH_BARS = (
 
 
 def judge(minutes: float, say: Callable[[str], object]) -> dict[str, float]:
-    """The long form: so many minutes, and a fifth of it with the planted leak; what follows when the crowd has gone.
+    """The long form: `minutes` minutes, and a fifth of it with the planted leak; what follows when the crowd has gone.
 
     To be called in the environment of `ALLOCATOR`.
     """

@@ -33,7 +33,7 @@ WRONG_FEEDS: Mapping[str, Callable[[random.Random], Any]] = {
 
 
 def bad_inputs(size: int, timed: bool) -> Figures:
-    """Row 1: so many wrong feeds among good ones, to requests and to a stream."""
+    """Row 1: `size` wrong feeds among good ones, to requests and to a stream."""
     crashes = accepted = wrong = 0
     took = 0
     draw = random.Random(1)
@@ -71,7 +71,7 @@ def fail_on_mark(feeds: Mapping[str, Array]) -> None:
 
 
 def poisoned_item(size: int, timed: bool) -> Figures:
-    """Row 2: a batch of so many requests, each of them the poisoned one once; then several at once."""
+    """Row 2: a batch of `size` requests, each of them the poisoned one once; then several at once."""
     draw, wrong, named, most = random.Random(2), 0, 0, 0.0
     sets = [{at} for at in range(size)] + [{at for at in range(size) if draw.random() < 0.2} for _ in range(size)]
     with puppet() as place:
@@ -113,7 +113,7 @@ class Chunked:
 
 
 def chunk_faults(size: int, timed: bool) -> Figures:
-    """Row 9: so many faults, each in one of some streams whose neighbours go on."""
+    """Row 9: `size` faults, each in one of some streams whose neighbours go on."""
     draw = random.Random(9)
     found = dict.fromkeys(("untyped", "changed states", "wrong neighbours"), 0)
     with puppet(max_streams=8) as place:

@@ -32,7 +32,7 @@ LIMIT_S = 600.0
 
 
 def together(count: int, work: Callable[[int], object]) -> int:
-    """Let so many threads work at once; return how many have not come back, or raised."""
+    """Let `count` threads work at once; return how many have not come back, or raised."""
     well: list[int] = []
 
     def begin(number: int) -> None:
@@ -48,7 +48,7 @@ def together(count: int, work: Callable[[int], object]) -> int:
 
 
 def executor_faults(size: int, timed: bool) -> Figures:
-    """Row 3: executors in a child that crash and lack memory so many times, and hang if time is measured."""
+    """Row 3: executors in a child that crash and lack memory `size` times, and hang if time is measured."""
     kinds = {KILL: "crash", ALLOCATE: "memory"} | ({HANG: "hang"} if timed else {})
     found: dict[str, float] = {"lost tickets": 0, "wrong answers": 0, "misnamed": 0, "changed states": 0}
     detected: dict[str, list[float]] = {name: [] for name in kinds.values()}
@@ -110,7 +110,7 @@ def _wrong_probes() -> int:
 
 
 def hot_swap(size: int, timed: bool) -> Figures:
-    """Row 13: so many swaps between two bundles, every third of them to a broken one, while four callers go on."""
+    """Row 13: `size` swaps between two bundles, every third of them to a broken one, while four callers go on."""
     found: dict[str, float] = {"failed": 0, "mixed versions": 0, "broken ones taken": 0, "streams moved": 0}
     stop, begun = threading.Event(), threading.Barrier(5)
     waits: list[list[float]] = [[] for _ in range(4)]
@@ -170,7 +170,7 @@ def _is_taken(runtime: Runtime, model: Model, path: Path) -> bool:
 
 
 def drains(size: int, timed: bool) -> Figures:
-    """Row 14: runtimes with so many requests and streams in them are stopped, with time to finish and without."""
+    """Row 14: runtimes with `size` requests and streams in them are stopped, with time to finish and without."""
     found: dict[str, float] = {"unnamed": 0, "cut off with time": 0, "taken while draining": 0}
     took = 0.0
     for limit_s in (LIMIT_S, 0.0):
@@ -207,7 +207,7 @@ def _is_served(call: Callable[[Any], object]) -> bool:
 
 
 def loads_and_unloads(size: int, timed: bool) -> Figures:
-    """Row 15: 32 threads that load, serve and unload a bundle so many times each."""
+    """Row 15: 32 threads that load, serve and unload a bundle `size` times each."""
     adder(1), adder(2)
     with Runtime(workers=2) as runtime:
         runtime.load(adder()).run(fed(1))  # what is opened once
@@ -289,7 +289,7 @@ def counted_sessions() -> Iterator[list[str]]:
 
 
 def resizes(size: int, timed: bool) -> Figures:
-    """Row 16: lanes go from 1 to 4 and back while eight streams push so many chunks in each part."""
+    """Row 16: lanes go from 1 to 4 and back while eight streams push `size` chunks in each part."""
     found: dict[str, float] = {}
     with Runtime(workers=1) as runtime, contextlib.ExitStack() as streams_open:
         model = runtime.load(adder(), warm_up=True, executors=sleeping if timed else make_executor)
@@ -330,7 +330,7 @@ def _throughput(lanes: int, size: int) -> float:
 
 
 def clock_jumps(size: int, timed: bool) -> Figures:
-    """Row 23: the wall clock jumps by an hour, forward and back, while each of so many requests and chunks runs."""
+    """Row 23: the wall clock jumps by an hour, forward and back, while each of `size` requests and chunks runs."""
     wrong, offset, jumped = 0, 0.0, threading.Event()
 
     def behind_the_jump(bundle: Bundle, name: str, threads: int) -> Executor:

@@ -41,7 +41,7 @@ MS = NS_PER_MS
 
 
 def deadline_storm(size: int, timed: bool) -> Figures:
-    """Row 6: so many tasks that expire together behind a run that takes too long; and answers around their deadline."""
+    """Row 6: `size` tasks that expire together behind a run that takes too long; and answers around their deadline."""
     half, whole = _sweep(size // 2), _sweep(size)
     found = {"ended otherwise": whole[0] + half[0], "drop lag ms": max(whole[1], half[1])}
     found["results after the deadline"], found["results before it"] = _around_deadlines(min(size, 400))
@@ -100,7 +100,7 @@ FACTORS = (0.5, 1.0, 1.5, 2.0, 3.0, 0.8)
 
 
 def overload(size: int, timed: bool) -> Figures:
-    """Row 7: streams, voices, and utterances from 0.5 to 3 times what the device carries and back, so many s each."""
+    """Row 7: streams, voices, and utterances from 0.5 to 3 times what the device carries and back, `size` s each."""
     outcome, parts = _sweep_of_loads(size)
     since = (len(FACTORS) - 1) * size
     return {
@@ -131,7 +131,7 @@ def _sweep_of_loads(seconds: int, retries: int = 0) -> tuple[Outcome, list[float
 
 
 def retries(size: int, timed: bool) -> Figures:
-    """Row 8: each drop sent again three times, over loads of so many seconds; half of the clients vanish at once."""
+    """Row 8: each drop sent again three times, over loads of `size` seconds; half of the clients vanish at once."""
     with_retries, without = (_sweep_of_loads(size, retries=count)[1] for count in (3, 0))
     return {
         "goodput at 2x / without retries": with_retries[3] / without[3],
@@ -166,7 +166,7 @@ def _half_vanish(clients: int) -> dict[str, float]:
 
 
 def starvation(size: int, timed: bool) -> Figures:
-    """Row 17: chunks that would fill the device twice, and a trickle of a low class, for so many seconds."""
+    """Row 17: chunks that would fill the device twice, and a trickle of a low class, for `size` seconds."""
     share = 0.1
     low = ServiceClass("low", soft_ms=1000, hard_ms=None, real_time=False, share=share, priority=-5)
     key = Key("offline", "encoder")
@@ -204,7 +204,7 @@ class _Once:
 
 
 def mixed(size: int, timed: bool) -> Figures:
-    """Row 27: chunks, voices and utterances at just over full load for so many s; strict priority tuned for it."""
+    """Row 27: chunks, voices and utterances at just over full load for `size` s; strict priority tuned for it."""
     load = Load(400, (480.0,), size)
     _, [strict] = tune(load, (1,), SWEEP if size > 10 else SWEEP[-1:])
     mine = play(ours(), load, 1)
@@ -219,7 +219,7 @@ def mixed(size: int, timed: bool) -> Figures:
 
 
 def wrong_costs(size: int, timed: bool) -> Figures:
-    """Row 29: a device 0.7 to 2 times as slow as its table says, for so many seconds, against a table that is right."""
+    """Row 29: a device 0.7 to 2 times as slow as its table says, for `size` seconds, against a table that is right."""
     found: dict[str, float] = {"late chunks": 0.0, "goodput / with the right table": 2.0, "runs to converge": 0.0}
     for factor in (0.7, 1.5, 2.0):
         load = Load(200, (300.0,), size)

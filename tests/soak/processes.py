@@ -20,7 +20,7 @@ def _run(what: str, number: int) -> "subprocess.CompletedProcess[str]":
 
 
 def exits(size: int, timed: bool) -> Figures:
-    """Row 31: so many scripts that close nothing end, in all ways in turn, with callers of some kinds at work."""
+    """Row 31: `size` scripts that close nothing end, in all ways in turn, with callers of some kinds at work."""
     found = dict.fromkeys(("aborts", "hung", "other exit codes", "said more", "wrong answers"), 0)
     for seed in range(size):
         try:
@@ -39,12 +39,12 @@ def exits(size: int, timed: bool) -> Figures:
 
 
 def forks(size: int, timed: bool) -> Figures:
-    """Row 32: so many forks beside callers of all kinds; each child uses what it was born with, or opens its own."""
+    """Row 32: `size` forks beside callers of all kinds; each child uses what it was born with, or opens its own."""
     return _counted("forks", size, ("hung", "ended by a signal", "of another name", "wrong answers"))
 
 
 def limits(size: int, timed: bool) -> Figures:
-    """Row 33: so many runtimes, new ones and such that have served, meet the limits, and serve again behind them."""
+    """Row 33: `size` runtimes, new ones and such that have served, meet the limits, and serve again behind them."""
     return _counted(
         "limits", size, ("without a name", "not served again", "lost", "wrong answers", "files more", "threads more")
     )

@@ -52,7 +52,7 @@ def _ragged() -> Path:
 
 
 def cross_talk(size: int, timed: bool) -> Figures:
-    """Row 10: so many streams of random lengths that come, go and take turns at random, a third of them full of NaN."""
+    """Row 10: `size` streams of random lengths that come, go and take turns at random, a third of them full of NaN."""
     draw = random.Random(10)
     mismatches = answers = 0
     with puppet(_streaming(), lanes=2, max_streams=12, finite=False) as place:
@@ -114,7 +114,7 @@ NEIGHBOURS = (0.0, np.nan, np.inf, 3e38)
 
 
 def padding_sweep(size: int, timed: bool) -> Figures:
-    """Row 20: so many rows of every length, in every batch, beside any content, with any poison behind their length."""
+    """Row 20: `size` rows of every length, in every batch, beside any content, with any poison behind their length."""
     mismatches, tokens, answers, worst = 0, 0, 0, 0.0
     with puppet(_ragged(), finite=False) as place:
         lengths = range(SHORTEST, TIMES[-1] + 1)
@@ -138,7 +138,7 @@ def padding_sweep(size: int, timed: bool) -> Figures:
 
 
 def prefix_collision(size: int, timed: bool) -> Figures:
-    """Row 21: so many prefixes kept as snapshots and gone on from, in two bundles, where all hashes are equal.
+    """Row 21: `size` prefixes kept as snapshots and gone on from, in two bundles, where all hashes are equal.
 
     The runtime keeps no prefixes by itself: a snapshot is one, and its caller says where it goes on.
     """

@@ -28,7 +28,7 @@ ROOM = 4
 
 
 def slow_consumer(size: int, timed: bool) -> Figures:
-    """Row 4: a reader that never reads, one that reads a response per second, and others with so many chunks."""
+    """Row 4: a reader that never reads, one that reads a response per second, and others with `size` chunks."""
     observed, wrong = ObservedRequests(), 0
     with puppet(observers=[observed]) as place:
         never, seldom, other = (place.model.open_stream() for _ in range(3))
@@ -83,7 +83,7 @@ def _until_error(responses: Any) -> list[dict[str, Array]]:
 
 
 def cancels(size: int, timed: bool) -> Figures:
-    """Row 5: a cancel at each moment of a request's life, so many times."""
+    """Row 5: a cancel at each moment of a request's life, `size` times."""
     gc.collect()
     states = _states()
     lost = most = unnamed = 0
@@ -170,7 +170,7 @@ MOMENTS = (_while_queued, _while_forming, _while_running, _between_steps, _after
 
 
 def slot_race(size: int, timed: bool) -> Figures:
-    """Row 11: so many interleavings of chunks, cancels, ends and idle expiry at one instant of the virtual clock."""
+    """Row 11: `size` interleavings of chunks, cancels, ends and idle expiry at one instant of the virtual clock."""
     draw = random.Random(11)
     found = dict.fromkeys(("double frees", "lost slots", "wrong answers"), 0)
     with puppet(max_streams=4, lanes=2) as place:
@@ -240,7 +240,7 @@ def _open(place: Puppet, newcomers: list[Stream]) -> None:
 
 
 def order(size: int, timed: bool) -> Figures:
-    """Row 18: 64 streams with so many chunks each, whose runs are made and end in any order."""
+    """Row 18: 64 streams with `size` chunks each, whose runs are made and end in any order."""
     draw, inversions, wrong = random.Random(18), 0, 0
     seen: list[tuple[int, int]] = []
     with puppet(lanes=8) as place:
@@ -275,7 +275,7 @@ def order(size: int, timed: bool) -> Figures:
 
 
 def decoupled(size: int, timed: bool) -> Figures:
-    """Row 22: requests with no response, with one, with so many, and with an error in the middle."""
+    """Row 22: requests with no response, with one, with `size`, and with an error in the middle."""
     wrong = 0
     ends: list[int] = []
     for count, bad in ((0, None), (1, None), (size, None), (size, size // 2), (size, 0), (1, 0)):
@@ -299,7 +299,7 @@ def decoupled(size: int, timed: bool) -> Figures:
 
 
 def request_accounting(size: int, timed: bool) -> Figures:
-    """Row 28: so many acts of any kind, in any order; the counts are looked at after each."""
+    """Row 28: `size` acts of any kind, in any order; the counts are looked at after each."""
     draw, observed, unbalanced = random.Random(28), ObservedRequests(), 0
     with puppet(lanes=3, max_streams=6, observers=[observed]) as place:
         place.hook = fail_on_mark

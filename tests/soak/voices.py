@@ -25,7 +25,7 @@ CLIENTS = (1, 4, 8, 16, 32, 64)
 
 
 def continuity(size: int, timed: bool) -> Figures:
-    """Row 26: 1 to 64 voices of so many frames that begin together, beside utterances that would fill the device."""
+    """Row 26: 1 to 64 voices of `size` frames that begin together, beside utterances that would fill the device."""
     found: dict[str, float] = {}
     first: dict[int, float] = {}
     for clients in CLIENTS:

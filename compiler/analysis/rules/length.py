@@ -52,10 +52,9 @@ def created(case: Case, stated: Dim, computed: Dim | None = None) -> tuple[Dim, 
     size = stated if computed is None or is_known(case, stated) else computed
     if not is_known(case, size):
         unknown = any(is_placeholder(name) for name in symbols_of(stated))
+        stated_size = "a size" if unknown else f"size {stated}"
         raise refuse(
-            f"{case.op} makes an axis of {'so many' if unknown else stated} entries that its size does not follow from "
-            "the declared axes",
-            WHOLE_SIZES,
+            f"{case.op} makes an axis of {stated_size} that does not follow from the declared axes", WHOLE_SIZES
         )
     if case.batch is not None and symbol(case.batch) in symbols_of(size):
         return size, _with_batch(case, size)

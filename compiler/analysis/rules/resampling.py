@@ -23,7 +23,7 @@ from compiler.ir import Dim
 from compiler.sizes.expressions import normal_form
 
 MOST_PLACES = 3
-"""Kernels that interpolate take every axis of a value of up to so many axes for one of places."""
+"""Kernels that interpolate treat every axis of a value with at most this many axes as a spatial axis."""
 
 MOST_PARTS = 64
 """The largest denominator of a scale that is taken to be meant exactly."""

@@ -75,9 +75,7 @@ def _check_sizes(case: Case, sizes: tuple[Dim, ...]) -> None:
         if any(str(name) == case.batch for name in symbols_of(size)):
             raise refuse(f"{case.op} computes with the batch size: rows of one batch would mix", BATCH_CURE)
         if not is_known(case, size):
-            raise refuse(
-                f"{case.op} uses so many values that their number does not follow from the declared axes", WHOLE_SIZES
-            )
+            raise refuse(f"{case.op} uses a number of values that does not follow from the declared axes", WHOLE_SIZES)
         if not never_falls(size):
             raise refuse(
                 f"{case.op} uses values of {size} entries, fewer for longer inputs",

@@ -65,7 +65,7 @@ def case_of(body: str, side: Side = Side.RIGHT, seen: Mapping[Dim, Axis] | None 
 
 
 def held(model: ir.Model, cached: int) -> np.ndarray:
-    """What `v` holds with so many cached frames."""
+    """Return the contents of `v` with `cached` cached frames."""
     copy = graphs.clone(model)
     node = node_named(copy, "y")
     value = node.inputs[1]

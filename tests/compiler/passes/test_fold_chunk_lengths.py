@@ -31,7 +31,7 @@ def named(*left_out: str) -> Lowered:
 
 
 def frozen(frames: int, *left_out: str) -> Lowered:
-    """The same for so many frames per call."""
+    """Return the same with `frames` frames per call."""
     return FreezeAxes((("time", frames),)).apply(named(*left_out)).lowered
 
 

@@ -52,7 +52,7 @@ def test_what_cannot_be_written_is_named_as_it_was_given(tmp_path: Path, name: s
 
 @contextlib.contextmanager
 def files_of_at_most(count: int) -> Iterator[None]:
-    """What a full disk does: a write beyond so many bytes fails, and the system names no file."""
+    """A full disk: a write beyond a number of bytes fails, and the system's error names no file."""
     before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (count, before[1]))
     try:

@@ -40,7 +40,7 @@ def rate(made: CostTable) -> float:
 
 
 def observe(made: CostTable, rows: int, ms: int, part: float) -> None:
-    """Runs that take together so much of the time over which their pace is averaged."""
+    """Observe runs that together take a share `part` of the time over which the pace is averaged."""
     for _ in range(round(part * PACE_NS / (ms * MS))):
         made.observe(CHUNKS, rows, ms * MS)
 

@@ -34,7 +34,7 @@ class Given:
     below: int = 0
 
     def drawn(self, rng: np.random.Generator, frames: int) -> Array:
-        """One row, with so many frames."""
+        """One row with `frames` frames."""
         named = {BATCH: 1, TIME: frames}
         if LETTERS in self.shape:
             named[LETTERS] = int(rng.integers(1, MOST_LETTERS + 1))

@@ -17,10 +17,10 @@ HEAD = """# The streaming zoo
 
 Steps of streaming models in tiny configurations with random weights, written as their authors write them, or those of
 transformers (`pip install transformers==5.23.0`), captured from a recipe that lists inputs, states and axes only.
-**Built** means: the passes of a build went through, the checker replayed every step of the proof, and so many chained
-*calls* of three rows that began at different times, past the end of every window, equal the module run on each row
-alone; NaN, infinities and 1e30 in free slots and in rows that have not begun change no bit. *Tries* counts the recipes
-until one was right: 1 is the first plain one. *Error* is the largest difference, relative to values above 1.
+**Built** means: the passes of a build went through, the checker replayed every step of the proof, and the stated number
+of chained *calls* of three rows that began at different times, past the end of every window, equal the module run on
+each row alone; NaN, infinities and 1e30 in free slots and in rows that have not begun change no bit. *Tries* counts the
+recipes until one was right: 1 is the first plain one. *Error* is the largest difference, relative to values above 1.
 **Refused** gives the reason: a build stops there.
 
 `python -m tests.zoo.streams [step ...]` builds them and writes their rows of this page.

@@ -94,7 +94,7 @@ def test_the_last_entries_as_a_slice() -> None:
 
 
 def frozen(rows: int) -> ir.Model:
-    """A window of 6 slots and 2 new frames, with a table of so many rows; the lookup is written."""
+    """A window of 6 slots and 2 new frames, with a table of `rows` rows; the lookup is written."""
     model = parse(
         """(float[batch,cache,3] past, int64[batch] real_length, float[1,rows,3] table) => (float[b,t,d] out)
         <int64[1] zero = {0}, int64[1] one = {1}, int64[1] two = {2}>
