@@ -55,10 +55,10 @@ def _require_static(value: ir.Value, node: ir.Node | None, graph: str) -> None:
     sources = "" if node is None else ", ".join(_sizing_inputs(node))
     raise Refused(
         f"a static target needs numbers, got shape {value.shape}"
-        + (f", whose sizes are computed of the values of {sources}" if sources else ""),
+        + (f", whose sizes are computed from the values of {sources}" if sources else ""),
         cure=(
-            "let every call compute as many entries: hide places behind a number with a mask, as "
-            "torch.where(torch.arange(size) < number, x, 0) does, in place of slicing or selecting by it"
+            "let every call compute equally many entries: mask the positions from a number on, as "
+            "torch.where(torch.arange(size) < number, x, 0) does, instead of slicing or selecting by it"
         )
         if sources
         else "give every axis buckets, a fixed size or a window, and list pad_axes for the window",

@@ -223,8 +223,8 @@ class _Places:
         if first is None:
             lookup = next(each for each in self.lookups if name in each.inputs)
             raise Refused(
-                f"expected numbers of {name!r} whose places are in a table of {lookup.entries} entries, got none",
-                cure=f"write at {name} the numbers that callers feed, as in range: [0, {lookup.entries - 1}]",
+                f"expected values of {name!r} that index a table of {lookup.entries} entries, got none",
+                cure=f"write at {name} the range of values that callers feed, as in range: [0, {lookup.entries - 1}]",
                 place=_place(lookup),
             )
         low, beyond = first, self.largest + first
@@ -266,7 +266,7 @@ class _Places:
         told = sorted(lookup.inputs - self.states.keys() - self.others.keys()) or sorted(lookup.inputs)
         held = " and ".join(f"{name!r} from {known[name][0]} to {known[name][1]}" for name in told)
         raise Refused(
-            f"expected places in a table of {lookup.entries} entries, got places {low} to {high} for {held}",
+            f"expected indices into a table of {lookup.entries} entries, got {low} to {high} for {held}",
             cure=self._cure(lookup, known),
             place=_place(lookup),
         )

@@ -28,7 +28,7 @@ def prove_rows(lowered: Lowered) -> dict[str, Any]:
     for judged in derivation.judged:
         if judged.verdict.needs:
             raise Refused(
-                "expected rows that are independent as they are, got a node that needs another form for it",
+                "expected independent rows without any rewriting, got a node that must be rewritten for it",
                 cure="put pad_axes before the pass that wrote it",
             ).at(node=str(judged.node.name), op=judged.node.op_type, source=graphs.source_of(judged.node))
     for name, value in graphs.outputs_named(lowered.model).items():

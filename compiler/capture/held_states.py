@@ -74,8 +74,8 @@ def _fill_up(model: ir.Model, spec: Graph, state: ir.Value, axis: str) -> None:
     dims, slots = list(graphs.dims_of(state) or ()), spec.slots(axis)
     if dims.count(graphs.symbol(axis)) != 1:
         raise Refused(
-            f"a state along {axis!r} comes back as {list(map(str, dims))}: that it is as long as the call is not known",
-            cure=f"let its sizes follow from shapes: compute it of what is fed along {axis!r}, and cut by fixed bounds",
+            f"a state along {axis!r} is returned as {list(map(str, dims))}, and not known to be as long as the call",
+            cure=f"compute it from inputs along {axis!r}, and slice by fixed bounds: sizes must follow from shapes",
             place=Place(STAMP, tensor=str(state.name), axis=axis, source=graphs.source_of(state.producer())),
         )
     at, rank = dims.index(graphs.symbol(axis)), len(dims)

@@ -95,7 +95,7 @@ def _move(model: ir.Model, batch: str, places: Mapping[str, RowPlace]) -> int:
         assert place.axis is not None
         if value.shape is None:
             raise Refused(
-                f"nothing tells how many axes {name} has, whose batch lies behind another",
+                f"{name} has an unknown number of axes, and the batch is not its first",
                 cure="give it a shape in the file, or transpose it before the model returns it",
                 place=Place(tensor=name, axis=batch),
             )

@@ -108,7 +108,7 @@ def _ended(lowered: Lowered, told: str) -> Refused:
         place = dataclasses.replace(place, **names)
     return Refused(
         f"a call of all rows ends where one of them holds NaN, infinities or huge numbers: {told}",
-        cure="keep places that are computed of data in their table, as with clamp(0, size - 1), or build buckets: [1]",
+        cure="keep computed indices inside their table, as with clamp(0, size - 1), or build buckets: [1]",
         place=place,
     )
 

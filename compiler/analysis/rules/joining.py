@@ -209,7 +209,7 @@ def _slice(case: Case) -> Verdict:
         work.cut(at, cut)
     if case.needs and len(cuts) > 1:
         raise refuse(
-            "Slice of several axes, one of them at places that differ between rows", "slice one axis at a time"
+            "Slice of several axes, one of them at positions that differ between rows", "slice one axis at a time"
         )
     out = case.output(work.axes, work.content, work.index)
     return case.verdict(work.rule, work.reason, out, pointwise=work.pointwise, at_least_one=work.at_least)
@@ -314,7 +314,7 @@ class _Cutting:
             return
         if not isinstance(stated, int) and not is_known(case, stated):
             raise refuse(
-                f"Slice keeps {stated} entries, which is no size that can be told",
+                f"Slice keeps {stated} entries, a number that does not follow from the declared axes",
                 "slice by constants, or by sizes of inputs whose difference grows with the length",
             )
         del self.axes[at]

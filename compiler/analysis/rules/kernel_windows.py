@@ -232,7 +232,7 @@ def stated(case: Case, at: int, computed: Dim) -> Dim:
         return computed
     if not same(inferred, computed):
         raise refuse(
-            f"axis {at} of {case.op} is said to have {inferred} entries, it has {computed}",
+            f"axis {at} of {case.op} has {computed} entries, and shape inference or the file states {inferred}",
             "state in the recipe's inputs the shapes that the model is run with, and export it again",
         )
     return inferred

@@ -52,10 +52,10 @@ def test_a_declared_range_whose_places_are_in_the_table_is_taken(name: str, span
 @pytest.mark.parametrize(
     ("name", "span", "words"),
     [
-        ("one table for all books", (0, 7), "places 0 to 15 for 'tokens' from 0 to 7"),
-        ("as they are", (-13, 11), "places -13 to 11"),
-        ("clamped from below", (-1, 12), "places 0 to 12"),
-        ("one number alone", (0, 20), "places 11 to 40"),
+        ("one table for all books", (0, 7), "got 0 to 15 for 'tokens' from 0 to 7"),
+        ("as they are", (-13, 11), "got -13 to 11"),
+        ("clamped from below", (-1, 12), "got 0 to 12"),
+        ("one number alone", (0, 20), "got 11 to 40"),
     ],
 )
 def test_a_declared_number_without_an_entry_is_refused(name: str, span: tuple[int, int], words: str) -> None:
@@ -68,7 +68,7 @@ def test_a_declared_number_without_an_entry_is_refused(name: str, span: tuple[in
 
 def test_numbers_none_of_which_has_an_entry_are_refused() -> None:
     text = f"{HEAD} <int64 far = {{-100000}}> {{ p = Min(tokens, far) y = Gather(table, p) }}"
-    with pytest.raises(Refused, match="whose places are in a table of 12 entries, got none"):
+    with pytest.raises(Refused, match="that index a table of 12 entries, got none"):
         lookup_ranges(parse(text, TABLE), {}, ["tokens"], {})
 
 
@@ -80,7 +80,7 @@ CONTEXT = """(int64[batch,1] token, int64[batch,1] context, float[12,4] table) =
 def test_a_state_holds_what_calls_before_left() -> None:
     model, carried = parse(CONTEXT, TABLE), {"context": Carried("n")}
     assert lookup_ranges(model, {"token": (-1, 11)}, ["token"], {}, carried) == {"token": (-1, 11)}
-    with pytest.raises(Refused, match=r"places 0 to 12 for 'token' from -1 to 12") as refused:
+    with pytest.raises(Refused, match=r"got 0 to 12 for 'token' from -1 to 12") as refused:
         lookup_ranges(model, {"token": (-1, 12)}, ["token"], {}, carried)
     assert "write range: [0, 11] at token" in refused.value.cure
 

@@ -32,5 +32,5 @@ def test_what_is_not_declared_is_what_the_table_has() -> None:
 def test_what_is_declared_is_held_to_the_table() -> None:
     model = parse(MODEL, {"table": np.zeros((12, 4), np.float32)})
     assert ranges_of_lookups(model, _spec(range=(-1.0, 11.0)), STATES) == {"token": (-1, 11)}
-    with pytest.raises(Refused, match="places 0 to 12"):
+    with pytest.raises(Refused, match="got 0 to 12"):
         ranges_of_lookups(model, _spec(range=(0.0, 12.0)), STATES)

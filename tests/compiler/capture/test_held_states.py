@@ -63,6 +63,6 @@ def test_a_state_whose_length_is_not_known_is_refused() -> None:
     model = parse(UNKNOWN, {})
     graphs.infer_shapes(model)
     with pytest.raises(
-        Refused, match=r"a state along 'text' comes back as .*: that it is as long as the call is not known"
+        Refused, match=r"a state along 'text' is returned as .*, and not known to be as long as the call"
     ):
         hold_states(model, SPEC)
