@@ -25,7 +25,7 @@ NOT_WRITABLE = frozenset({errno.ENAMETOOLONG, errno.EFBIG})
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class Location:
     """Where in the build something happened; unknown parts stay empty.
 
     Attributes:
@@ -62,11 +62,11 @@ class SlipwayError(Exception):
 
     exit_code: ClassVar[int] = 1
 
-    def __init__(self, message: str, *, cure: str = "", place: Place | None = None) -> None:
+    def __init__(self, message: str, *, cure: str = "", place: Location | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.cure = cure
-        self.place = place or Place()
+        self.place = place or Location()
 
     def at(self, **known: str) -> "SlipwayError":
         """Fill in the missing parts of the error's location, and return self."""
@@ -116,7 +116,7 @@ class GateFailed(SlipwayError):
     exit_code = 4
 
     def __init__(
-        self, message: str, *, cure: str = "", place: Place | None = None, findings: Iterable[Finding] = ()
+        self, message: str, *, cure: str = "", place: Location | None = None, findings: Iterable[Finding] = ()
     ) -> None:
         super().__init__(message, cure=cure, place=place)
         self.findings = tuple(findings)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import onnx
 import onnx_ir as ir
 
-from compiler.errors import InternalError, Place, Refused
+from compiler.errors import InternalError, Location, Refused
 from compiler.ir import source_of
 from compiler.runners.structure import check_structure
 from compiler.stages import Lowered
@@ -26,13 +26,15 @@ def check_between_passes(lowered: Lowered) -> None:
     outputs = {value.name: value for value in model.graph.outputs}
     lost = [name for name in lowered.data_outputs if name not in outputs]
     if lost:
-        raise InternalError(f"the graph lost its output {lost[0]!r}", place=Place(graph=lowered.graph, tensor=lost[0]))
+        raise InternalError(
+            f"the graph lost its output {lost[0]!r}", place=Location(graph=lowered.graph, tensor=lost[0])
+        )
     for state in lowered.states:
         fed, back = inputs.get(state.input), outputs.get(state.output)
         if fed is None or back is None or fed.dtype != back.dtype:
             raise InternalError(
                 f"state {state.input!r} is not fed by {state.output!r}",
-                place=Place(graph=lowered.graph, tensor=state.input),
+                place=Location(graph=lowered.graph, tensor=state.input),
             )
 
 
@@ -62,7 +64,7 @@ def _require_static(value: ir.Value, node: ir.Node | None, graph: str) -> None:
         )
         if sources
         else "give every axis buckets, a fixed size or a window, and list pad_axes for the window",
-        place=Place(
+        place=Location(
             stage="static",
             graph=graph,
             node=str(node.name) if node else "",

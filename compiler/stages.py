@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from compiler.errors import InternalError, Place, Refused
+from compiler.errors import InternalError, Location, Refused
 from compiler.records.precision import PrecisionRecord
 from compiler.sizes.expressions import Dim
 from runtime_lite.format.cache_axis import CacheAxis
@@ -118,7 +118,7 @@ def require_lowered(cache: CacheAxis) -> None:
         Refused: the states along the axis are of a kind that is not lowered; the message names it.
     """
     if not cache.kind.is_given_whole:
-        raise Refused(f"{cache.kind.name} are not lowered yet", cure=CACHE_CURE, place=Place(axis=cache.axis))
+        raise Refused(f"{cache.kind.name} are not lowered yet", cure=CACHE_CURE, place=Location(axis=cache.axis))
 
 
 CACHE_CURE = "join each cache in front of the new frames, and feed the whole back"
@@ -220,7 +220,7 @@ class Refusal:
     """One place that a pass left alone, and why."""
 
     reason: str
-    place: Place = dataclasses.field(default_factory=Place)
+    place: Location = dataclasses.field(default_factory=Location)
 
     def __str__(self) -> str:
         where = str(self.place)

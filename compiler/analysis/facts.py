@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from compiler.analysis.interval import ANYTHING, Interval, constant, hull
 from compiler.analysis.layout import Axis, Frames, Rows, frames_of, has_rows, is_padded
-from compiler.errors import Place, Refused
+from compiler.errors import Location, Refused
 from compiler.ir import Dim
 
 Region: TypeAlias = frozenset[int]
@@ -230,4 +230,4 @@ class Verdict:
 
 def refuse(reason: str, cure: str, **place: Any) -> Refused:
     """Return a refusal to raise; the caller adds node and source line."""
-    return Refused(reason, cure=cure, place=Place(**place))
+    return Refused(reason, cure=cure, place=Location(**place))

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from compiler import ir as graphs
-from compiler.errors import Place, Refused
+from compiler.errors import Location, Refused
 from compiler.operator_views.axes import axis_of
 from compiler.runners.session import Session, open_model
 
@@ -316,9 +316,9 @@ class _Places:
         return array
 
 
-def _place(lookup: _Lookup) -> Place:
+def _place(lookup: _Lookup) -> Location:
     node = lookup.node
-    return Place(node=str(node.name), op=node.op_type, source=graphs.source_of(node))
+    return Location(node=str(node.name), op=node.op_type, source=graphs.source_of(node))
 
 
 def _part_of(model: ir.Model, names: Collection[str]) -> ir.Model:

@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as graphs
-from compiler.errors import Place, Refused
+from compiler.errors import Location, Refused
 from compiler.runners.instrumented import FORCED, forced, values_named
 from compiler.runners.session import Session, session_of
 from compiler.stages import Array, Lowered, PaddedAxis, State, right_aligned
@@ -160,7 +160,7 @@ def _refused(state: State, why: str) -> Refused:
     return Refused(
         f"expected {state.output!r} to hold the cached frames and the new ones behind them, but {why}",
         cure=CURE,
-        place=Place(tensor=state.output),
+        place=Location(tensor=state.output),
     )
 
 

@@ -21,7 +21,7 @@ import onnx_ir as ir
 import sympy
 
 from compiler import ir as graphs
-from compiler.errors import Place, Refused
+from compiler.errors import Location, Refused
 from compiler.operator_traits import ENTRYWISE, REDUCTIONS
 from compiler.operator_views.axes import axis_of, changed_axes, perm_of
 from compiler.operator_views.reductions import reduction_of
@@ -99,7 +99,7 @@ def write_apart(
     for value in model.graph.outputs:
         if value in work.frames:
             raise Refused(
-                f"{value.name!r} is given in the order of slots", cure=CURE, place=Place(tensor=str(value.name))
+                f"{value.name!r} is given in the order of slots", cure=CURE, place=Location(tensor=str(value.name))
             )
 
 
@@ -141,7 +141,7 @@ class _Writer:
         raise Refused(
             f"cached frames are read by {node.op_type} {node.name}, and {why}",
             cure=CURE,
-            place=Place(node=str(node.name), op=node.op_type, source=graphs.source_of(node)),
+            place=Location(node=str(node.name), op=node.op_type, source=graphs.source_of(node)),
         )
 
     # Rules
@@ -393,7 +393,7 @@ class _Writer:
         if {str(_dims(value)[0]), len(_dims(value))} != {str(self._rows()), rank}:
             raise Refused(
                 f"{value.name!r} lies beside cached and new frames, and is the same for all rows", cure=CURE,
-                place=Place(tensor=str(value.name), source=graphs.source_of(value.producer())),
+                place=Location(tensor=str(value.name), source=graphs.source_of(value.producer())),
             )  # fmt: skip
         return (self._join(None, parts, at),)
 
@@ -408,7 +408,7 @@ class _Writer:
             raise Refused(
                 f"{value.name!r} lies beside cached frames and differs from slot to slot of a full cache, where the "
                 "oldest frame may lie in any",
-                cure=CURE, place=Place(tensor=str(value.name), source=graphs.source_of(value.producer())),
+                cure=CURE, place=Location(tensor=str(value.name), source=graphs.source_of(value.producer())),
             )  # fmt: skip
         insert = graphs.Inserter.behind(self.model, self.stamp, value)
         has_rows, name = len(dims) == rank and dims[0] != 1, str(value.name)
@@ -467,5 +467,5 @@ class _Writer:
 def _dims(value: ir.Value) -> tuple[Dim, ...]:
     found = graphs.dims_of(value)
     if found is None:
-        raise Refused(f"the shape of {value.name!r} is unknown", cure=CURE, place=Place(tensor=str(value.name)))
+        raise Refused(f"the shape of {value.name!r} is unknown", cure=CURE, place=Location(tensor=str(value.name)))
     return found

@@ -19,7 +19,7 @@ from compiler.checker.steps import check_steps
 from compiler.derivation.caching import CachedValue
 from compiler.derivation.dependence import BOTH_WAYS
 from compiler.derivation.derive import derive
-from compiler.errors import GateFailed, Place, Refused, SlipwayError
+from compiler.errors import GateFailed, Location, Refused, SlipwayError
 from compiler.passes.canonicalize_attention import CanonicalizeAttention
 from compiler.passes.canonicalize_positions import count_plainly
 from compiler.passes.remove_mask_inputs import RemoveMaskInputs
@@ -94,7 +94,7 @@ def derived_model(model: ir.Model, graph: str, spec: Graph) -> DerivedModel:
         raise GateFailed(
             f"expected a certificate that holds, got: {rejected}",
             cure=rejected.cure,
-            place=Place(stage=STAGE, graph=graph),
+            place=Location(stage=STAGE, graph=graph),
         ) from None
     for each in derived.cached:
         model.graph.outputs.append(_frames_of(model, each, spec.derive_steps.along))
@@ -107,19 +107,19 @@ def _require_listed(cached: CachedValue, graph: str) -> None:
     begins, node = cached.begins, cached.value.producer()
     fault = fault_of_initial(initial_of_array(begins), begins.shape, str(begins.dtype)) if begins.ndim else None
     if fault is not None:
-        place = Place(
+        place = Location(
             STAGE, graph, str(node.name) if node else "", tensor=str(cached.value.name), source=graphs.source_of(node)
         )
         raise Refused(f"a recurrence begins with a state that no bundle lists: {fault[0]}", cure=fault[1], place=place)
 
 
-def _place_of_first(model: ir.Model, certificate: Mapping[str, Any]) -> Place:
+def _place_of_first(model: ir.Model, certificate: Mapping[str, Any]) -> Location:
     """Return the location of the node whose mask lets the first frames read each other."""
     masked = {each["value"] for each in certificate["masks"] if BOTH_WAYS in each["reach"]}
     for node in model.graph:
         if any(value.name in masked for value in node.outputs):
-            return Place(node=str(node.name), op=node.op_type, source=graphs.source_of(node))
-    return Place()
+            return Location(node=str(node.name), op=node.op_type, source=graphs.source_of(node))
+    return Location()
 
 
 def _largest(spec: Graph) -> dict[str, int]:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from compiler import ir as graphs
 from compiler.analysis.lengths import infer_settled
-from compiler.errors import Place, Refused, SlipwayError
+from compiler.errors import Location, Refused, SlipwayError
 from compiler.heads.attention import find_attentions
 from compiler.heads.grouping import Group
 from compiler.heads.rewriting import Rewriter, merged_weights, require_rewritable
@@ -84,7 +84,7 @@ def _partition(site: Site, groups: int) -> tuple[Group, ...]:
         got = ", ".join(str(len(group)) for group in partition)
         raise Refused(
             f"expected {groups} groups of equal heads, got groups of {got}",
-            place=Place(node=site.attention.name, op="Softmax"),
+            place=Location(node=site.attention.name, op="Softmax"),
         )
     return partition
 

@@ -15,7 +15,7 @@ import torch
 from compiler import ir as graphs
 from compiler.capture.nested import leaves_of
 from compiler.capture.onnx_source.onnx_file import first_words
-from compiler.errors import Place, Refused
+from compiler.errors import Location, Refused
 from compiler.runners.instrumented import values_named
 from compiler.runners.session import session_of
 from compiler.stages import Array
@@ -55,13 +55,13 @@ def require_opened(model: ir.Model, graph: str) -> None:
         ) from error
 
 
-def place_of(error: BaseException, model: ir.Model, graph: str) -> Place:
+def place_of(error: BaseException, model: ir.Model, graph: str) -> Location:
     """Return the location of the node that an error of ONNX Runtime names."""
     words = set(re.findall(r"[^\s'\"(),:]+", str(error)))
     node = next((node for node in graphs.nodes_of(model) if node.name in words), None)
     if node is None:
-        return Place(stage="capture", graph=graph)
-    return Place("capture", graph, str(node.name), node.op_type, source=graphs.source_of(node))
+        return Location(stage="capture", graph=graph)
+    return Location("capture", graph, str(node.name), node.op_type, source=graphs.source_of(node))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +96,7 @@ def exporter_fault(
             "inputs, got others",
             cure="let forward take no branch on numbers, keep none of them in Python (int(x), x.item()), and "
             "change no attribute",
-            place=Place(stage="capture", graph=graph),
+            place=Location(stage="capture", graph=graph),
         )
     values = values_named(exported.model, recording.values)
     model = exported.model.clone()
@@ -133,7 +133,7 @@ def _differs(value: ir.Value, difference: float, graph: str) -> Refused:
         f"torch's exporter has written a graph that answers otherwise than the model: {value.name} is the first value "
         f"that differs, by {difference:.3g}",
         cure=CURE,
-        place=Place("capture", graph, name, op, tensor=str(value.name), source=graphs.source_of(node)),
+        place=Location("capture", graph, name, op, tensor=str(value.name), source=graphs.source_of(node)),
     )
 
 

@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from compiler import ir as graphs
 from compiler.capture.next_states import lengths_of
-from compiler.errors import Place, Refused
+from compiler.errors import Location, Refused
 from compiler.recipe.graph import Graph
 from compiler.stages import Array, Feed
 
@@ -76,7 +76,7 @@ def _fill_up(model: ir.Model, spec: Graph, state: ir.Value, axis: str) -> None:
         raise Refused(
             f"a state along {axis!r} is returned as {list(map(str, dims))}, and not known to be as long as the call",
             cure=f"compute it from inputs along {axis!r}, and slice by fixed bounds: sizes must follow from shapes",
-            place=Place(STAMP, tensor=str(state.name), axis=axis, source=graphs.source_of(state.producer())),
+            place=Location(STAMP, tensor=str(state.name), axis=axis, source=graphs.source_of(state.producer())),
         )
     at, rank = dims.index(graphs.symbol(axis)), len(dims)
     insert = graphs.Inserter(model, STAMP, source=graphs.source_of(state.producer()))

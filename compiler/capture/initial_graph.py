@@ -15,7 +15,7 @@ from compiler.capture.fed_numbers import ranges_of_lookups
 from compiler.capture.held_states import hold_states
 from compiler.capture.kept_frames import keep_newest
 from compiler.capture.shapes_at_work import shapes_at_work
-from compiler.errors import Place, RecipeError, Refused
+from compiler.errors import Location, RecipeError, Refused
 from compiler.ir import Dim
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Input
@@ -225,7 +225,9 @@ def _require_size(model: ir.Model, frames: Dim, axes: Collection[str], axis: str
                 f"how many frames a call adds to the caches along {axis!r} is not known from the sizes of its inputs: "
                 f"it depends on what {node.op_type} gives here",
                 cure="let their number follow from shapes alone: cut with fixed bounds, or mask frames, and keep them",
-                place=Place("capture", graph, str(node.name), node.op_type, axis=axis, source=graphs.source_of(node)),
+                place=Location(
+                    "capture", graph, str(node.name), node.op_type, axis=axis, source=graphs.source_of(node)
+                ),
             )
 
 
@@ -278,7 +280,7 @@ def _check_rows_first(model: ir.Model, batch: str, moved: Collection[str], graph
             raise Refused(
                 f"expected {batch!r}, the axis with buckets, in front of {value.name}, got {list(dims)}",
                 cure="transpose the model's inputs and outputs, or fix the axis",
-                place=Place(stage="capture", graph=graph, tensor=str(value.name), axis=batch),
+                place=Location(stage="capture", graph=graph, tensor=str(value.name), axis=batch),
             )
 
 
@@ -363,7 +365,7 @@ def _check_state_sizes(
             raise Refused(
                 f"state {state.input!r} goes in as {kind} and comes back from {state.output!r} as {other}",
                 cure=f"cast it to {kind} before the model returns it",
-                place=Place(stage="capture", graph=graph, tensor=state.input),
+                place=Location(stage="capture", graph=graph, tensor=state.input),
             )
         fed, back = graphs.dims_of(inputs[state.input]), graphs.dims_of(outputs[state.output])
         if fed is None or back is None:
@@ -376,7 +378,7 @@ def _check_state_sizes(
             raise Refused(
                 f"state {state.input!r} goes in as {list(fed)} and comes back from {state.output!r} as {list(back)}",
                 cure="feed back a state of one size, or declare the growing axis with a window",
-                place=Place(stage="capture", graph=graph, tensor=state.input),
+                place=Location(stage="capture", graph=graph, tensor=state.input),
             )
 
 
@@ -440,7 +442,7 @@ def _the_same_growth(growths: Mapping[State, Dim], axis: str, graph: str) -> Dim
                 f"a call adds {growth} frames to {first.input!r} and {other} to {state.input!r}, "
                 f"which lie along one axis {axis!r}",
                 cure="give each of them an axis of its own, with a window of its own",
-                place=Place(stage="capture", graph=graph, tensor=state.input, axis=axis),
+                place=Location(stage="capture", graph=graph, tensor=state.input, axis=axis),
             )
     return growth
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import onnx_ir as ir
 
 from compiler import ir as graphs
-from compiler.errors import Place, RecipeError
+from compiler.errors import Location, RecipeError
 from compiler.operator_traits import BROADCASTING, RECURRENCES
 from compiler.operator_views.axes import axis_of
 
@@ -72,7 +72,7 @@ def _in_turn(shapes: Iterable[Sequence[graphs.Dim]]) -> Iterator[tuple[graphs.Di
         before = shape
 
 
-def require_sizes_that_meet(model: ir.Model, wanted: Mapping[str, Sequence[int | str]], place: Place) -> None:
+def require_sizes_that_meet(model: ir.Model, wanted: Mapping[str, Sequence[int | str]], place: Location) -> None:
     """Require that the sizes that a recipe writes for a file's axes fit what the graph does with them.
 
     Args:

@@ -12,7 +12,7 @@ from compiler.cache.read_tracer import READ_TRACER
 from compiler.capture.nested import leaves_of, named_leaves_of
 from compiler.capture.onnx_source.onnx_file import first_words
 from compiler.capture.written_states import Answer, answer_of
-from compiler.errors import Place, RecipeError
+from compiler.errors import Location, RecipeError
 from compiler.stages import Array
 from compiler.user_code.callables import users_line
 
@@ -51,7 +51,7 @@ def _answer(
 def called(
     module: torch.nn.Module,
     feed: Mapping[str, Array],
-    place: Place,
+    place: Location,
     when: str = "",
     *,
     outputs: Sequence[str],
@@ -97,7 +97,9 @@ def _shown_values(array: Array) -> str:
     return f" = {', '.join(map(str, first))}{', ...' if array.size > SHOWN else ''}"
 
 
-def _check_results(results: Sequence[tuple[str, object]], answer: Answer, outputs: Sequence[str], place: Place) -> None:
+def _check_results(
+    results: Sequence[tuple[str, object]], answer: Answer, outputs: Sequence[str], place: Location
+) -> None:
     for _, result in results:
         if not isinstance(result, torch.Tensor):
             raise RecipeError(

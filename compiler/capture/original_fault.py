@@ -14,7 +14,7 @@ from compiler.capture.module_call import called
 from compiler.capture.nested import leaves_in
 from compiler.capture.reference import Reference
 from compiler.capture.unsteady_original import require_same_module, unsteady
-from compiler.errors import Place, SlipwayError
+from compiler.errors import Location, SlipwayError
 from compiler.recipe.gates import Tolerance
 from compiler.recipe.graph import Graph
 from compiler.recipe.load import RecipePlaces
@@ -64,7 +64,7 @@ def _of_exporter(graph: str, spec: Graph, reference: Reference, feeds: Sequence[
             pass
     form, given = calls[-1]
     module = reference.modules[form]
-    wanted = called(module, given, Place(stage="reference", graph=graph), outputs=spec.outputs, states=spec.fed_back)
+    wanted = called(module, given, Location(stage="reference", graph=graph), outputs=spec.outputs, states=spec.fed_back)
     return exporter_fault(torch_module.exported_module(module, graph, spec, names[form]), graph, given, wanted)
 
 

@@ -9,7 +9,7 @@ import onnx_ir as ir
 import sympy
 
 from compiler import ir as graphs
-from compiler.errors import DataError, Place
+from compiler.errors import DataError, Location
 from compiler.ir import Dim
 from compiler.recipe.graph import Graph
 from compiler.runners.session import session_of
@@ -81,7 +81,7 @@ class PrefixReference:
                 f"expected streams of at most {self.window} frames along {self.axis!r}, the window of derive_steps, "
                 f"got {frames}",
                 cure="make the window larger, or yield shorter streams and ask for fewer chained_steps",
-                place=Place(stage="reference", graph=self.graph, axis=self.axis),
+                place=Location(stage="reference", graph=self.graph, axis=self.axis),
             )
 
 

@@ -8,7 +8,7 @@ import onnx_ir as ir
 from compiler.capture.counts import frames_counted
 from compiler.capture.initial_graph import added_by_call, states_of
 from compiler.capture.prefix_reference import PrefixReference
-from compiler.errors import Place, RecipeError, Refused
+from compiler.errors import Location, RecipeError, Refused
 from compiler.interruption import shielded
 from compiler.recipe.graph import Graph
 from compiler.recipe.load import RecipePlaces
@@ -97,5 +97,5 @@ class OnnxReference:
         return RecipeError(
             f"the ONNX file does not run {when}: {' '.join(str(error).split())[:300]}",
             cure="write the sizes that the file takes; where its exporter has fixed one, export it with dynamic axes",
-            place=Place(stage="reference", graph=self.lowered.graph),
+            place=Location(stage="reference", graph=self.lowered.graph),
         )

@@ -40,7 +40,7 @@ from compiler.capture.traced_recurrences import recurrences_of_any_length
 from compiler.capture.trial_calls import empty_states
 from compiler.capture.truths import select_truths
 from compiler.capture.written_states import answer_of
-from compiler.errors import CheckpointError, Place, RecipeError, Refused
+from compiler.errors import CheckpointError, Location, RecipeError, Refused
 from compiler.ir import Dim
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Input, Source
@@ -180,7 +180,7 @@ def exported_module(module: torch.nn.Module, graph: str, spec: Graph, names: Seq
     Raises:
         Refused: the exporter cannot capture the model, or the model fixes an axis that should be dynamic.
     """
-    place = Place(stage="capture", graph=graph)
+    place = Location(stage="capture", graph=graph)
     arguments = _arguments(module, spec, names)
 
     def trace() -> object:
@@ -238,7 +238,7 @@ def capture_onnx(path: Path, graph: str, spec: Graph) -> ir.Model:
     Raises:
         RecipeError: the file is missing or unreadable, or its inputs and outputs are not those of the recipe.
     """
-    place = Place(stage="capture", graph=graph)
+    place = Location(stage="capture", graph=graph)
     shown = shown_path(path)
     model = read_onnx(path, place, "check source.onnx")
     got_inputs = [str(value.name) for value in model.graph.inputs]
@@ -300,7 +300,7 @@ def _traces_of_nodes(error: BaseException) -> Iterator[str]:
             yield node.stack_trace or ""
 
 
-def _check_onnx_input(value: ir.Value, spec: Graph, shown: str, place: Place) -> None:
+def _check_onnx_input(value: ir.Value, spec: Graph, shown: str, place: Location) -> None:
     """Require that the recipe's shape and type are the file's; the recipe may give a number for a name of the file."""
     name = str(value.name)
     given = spec.inputs[name]
@@ -325,7 +325,7 @@ def _shown(shape: Sequence[object]) -> str:
     return f"[{', '.join(map(str, shape))}]"
 
 
-def _fixed_axis(axis: str, name: str, size: int, place: Place) -> Refused:
+def _fixed_axis(axis: str, name: str, size: int, place: Location) -> Refused:
     return Refused(
         f"the model fixes axis {axis!r} of {name} to {size}",
         cure="remove code that depends on the example's size, or declare the axis as fixed"
@@ -518,7 +518,7 @@ def _write_sources(model: ir.Model) -> None:
 
 
 def _check_axes(
-    model: ir.Model, spec: Graph, names: Sequence[str], place: Place, line_of: Callable[[int], str]
+    model: ir.Model, spec: Graph, names: Sequence[str], place: Location, line_of: Callable[[int], str]
 ) -> None:
     for value, name in zip(model.graph.inputs, names, strict=True):
         for position, wanted in enumerate(_captured_shape(spec, spec.inputs[name])):
@@ -583,7 +583,7 @@ class TorchReference:
                     f"{list(after)} in the call with {shown_feed(feed)}",
                     cure="let the model give a state of one size after chunks of any length: of a context, the newest "
                     "frames of what it was and of the chunk together",
-                    place=Place(stage="reference", tensor=state.input),
+                    place=Location(stage="reference", tensor=state.input),
                 )
 
     def _cut(self, array: Array, state: State) -> Array:
@@ -597,7 +597,7 @@ class TorchReference:
         names = [name for name in self.spec.inputs if name in feed]
         places = self.places
         given = {name: places[name].to_graph(feed[name]) if name in places else feed[name] for name in names}
-        place, states = Place(stage="reference"), self.spec.fed_back
+        place, states = Location(stage="reference"), self.spec.fed_back
         arrays = called(module, given, place, outputs=self.spec.outputs, states=states)
         return {
             name: places[name].to_caller(array) if name in places else array
@@ -613,7 +613,7 @@ def whole_call(module: torch.nn.Module, spec: Graph) -> Callable[[Feed], Mapping
     def call(feed: Feed) -> Mapping[str, Array]:
         torch.set_num_threads(1)  # as every reference: the order of summation hangs on it
         given = {name: feed[name] for name in spec.inputs if name in feed}
-        return dict(zip(names, called(module, given, Place(stage="reference"), outputs=names), strict=True))
+        return dict(zip(names, called(module, given, Location(stage="reference"), outputs=names), strict=True))
 
     return call
 

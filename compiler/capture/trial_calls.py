@@ -13,7 +13,7 @@ from compiler.capture.counts import frames_counted
 from compiler.capture.held_states import cut_states
 from compiler.capture.initial_graph import states_of
 from compiler.capture.next_states import lengths_of, moved_on
-from compiler.errors import Place, RecipeError, Refused, SlipwayError
+from compiler.errors import Location, RecipeError, Refused, SlipwayError
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Input
 from compiler.stages import Array, Feed, RowPlace, State
@@ -22,7 +22,7 @@ from runtime_lite.format.initial_value import array_of_initial
 
 CALLS = 2
 
-Call = Callable[[Mapping[str, Array], Place, str], Sequence[Array]]
+Call = Callable[[Mapping[str, Array], Location, str], Sequence[Array]]
 """Calls a module: inputs by name, where, and which call it is. Raises RecipeError."""
 
 
@@ -101,7 +101,7 @@ class TrialCalls:
         given |= dict(states or {})
         ordered = {name: _to_graph(spec, name, given[name]) for name, spec in self.spec.inputs.items() if name in given}
         try:
-            results = call(ordered, Place(stage="capture", graph=self.graph), when)
+            results = call(ordered, Location(stage="capture", graph=self.graph), when)
         except RecipeError as error:
             if later_on:
                 error.cure = (
@@ -119,7 +119,7 @@ class TrialCalls:
                     f"expected {self.spec.batch!r}, the axis with buckets, in {name}, got {list(array.shape)} for "
                     f"{rows} rows",
                     cure="let each result have as many rows as the inputs, or fix the axis",
-                    place=Place(stage="capture", graph=self.graph, tensor=name, axis=self.spec.batch or ""),
+                    place=Location(stage="capture", graph=self.graph, tensor=name, axis=self.spec.batch or ""),
                 )
 
     def _check_states(self, outputs: Mapping[str, Array], states: Mapping[str, Array]) -> None:
@@ -131,7 +131,7 @@ class TrialCalls:
                 _to_graph(self.spec.inputs[state.input], state.input, states[state.input]),
                 outputs[state.output],
             )
-            place = Place(stage="capture", graph=self.graph, tensor=state.input)
+            place = Location(stage="capture", graph=self.graph, tensor=state.input)
             if fed.dtype != back.dtype:
                 raise Refused(
                     f"state {state.input!r} goes in as {fed.dtype} and comes back from {state.output!r} as "
@@ -170,7 +170,7 @@ class TrialCalls:
                 continue
             before, back = states[state.input].shape[state.frames_axis], outputs[state.output].shape[axis]
             added, most = frames[state.cache], slots[state.cache]
-            place = Place(stage="capture", graph=self.graph, tensor=state.input, axis=state.cache)
+            place = Location(stage="capture", graph=self.graph, tensor=state.input, axis=state.cache)
             if is_appended(self.spec, state) and back != added:
                 raise Refused(
                     f"expected {added} new frames from {state.output!r} at call 2 of a stream, as update: append says "

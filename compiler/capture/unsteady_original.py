@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from compiler import ir as graphs
 from compiler.capture.module_contents import contents_of
 from compiler.capture.reference import Reference
-from compiler.errors import Place, RecipeError, Refused, SlipwayError
+from compiler.errors import Location, RecipeError, Refused, SlipwayError
 from compiler.operator_traits import RANDOM
 from compiler.recipe.gates import Tolerance
 from compiler.stages import Array, Feed
@@ -46,10 +46,10 @@ def unsteady(
     """
     if not _differ(_answers(reference, feeds), _answers(reference, feeds), limits):
         return None
-    place = Place(stage="reference", graph=graph)
+    place = Location(stage="reference", graph=graph)
     node = next((node for node in graphs.nodes_of(model) if node.op_type in RANDOM), None)
     if not reference.modules and node is not None:
-        place = Place("reference", graph, str(node.name), node.op_type, source=graphs.source_of(node))
+        place = Location("reference", graph, str(node.name), node.op_type, source=graphs.source_of(node))
         return Refused(
             f"the model draws random numbers in every call, with {node.op_type}", cure=DRAW_ONCE, place=place
         )
@@ -57,7 +57,7 @@ def unsteady(
     with _Draws() as draws:  # type: ignore[no-untyped-call]
         _answers(reference, feeds)
     if draws.operator:
-        place = Place(stage="reference", graph=graph, op=draws.operator, source=draws.line)
+        place = Location(stage="reference", graph=graph, op=draws.operator, source=draws.line)
         return Refused(
             f"the model draws random numbers in every call, with {draws.operator}", cure=DRAW_ONCE, place=place
         )

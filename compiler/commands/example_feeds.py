@@ -7,7 +7,7 @@ import numpy as np
 
 from compiler.commands.onnx_signature import Tensor
 from compiler.did_you_mean import did_you_mean
-from compiler.errors import DataError, Place, RecipeError
+from compiler.errors import DataError, Location, RecipeError
 from compiler.sizes.expressions import Dim, symbol
 from compiler.stages import Array, Feed
 
@@ -111,5 +111,5 @@ def unanswered(stage: str, shown: str, feed: Feed, error: Exception) -> DataErro
     return DataError(
         f"expected {shown} to answer {shapes}, got {' '.join(str(error).split())[:300]}",
         cure=f"choose sizes that the model takes with {OPTION}",
-        place=Place(stage=stage),
+        place=Location(stage=stage),
     )

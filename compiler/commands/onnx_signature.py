@@ -9,7 +9,7 @@ import onnxruntime
 
 from compiler import ir as graphs
 from compiler.capture.onnx_source.onnx_file import first_words, read_onnx
-from compiler.errors import Place, Refused
+from compiler.errors import Location, Refused
 from compiler.runners.session import open_session
 from compiler.sizes.expressions import Dim, expression
 from compiler.user_code.callables import shown_path
@@ -60,7 +60,7 @@ def read_file(path: Path, stage: str) -> tuple[ir.Model, Signature]:
         RecipeError: the file is missing, or is no valid ONNX file.
         Refused: it is not supported, or has an input that is no tensor of numbers.
     """
-    model = read_onnx(path, Place(stage=stage), "check the path")
+    model = read_onnx(path, Location(stage=stage), "check the path")
     for value in model.graph.inputs:
         if value.shape is not None:
             value.shape = ir.Shape(
@@ -79,12 +79,12 @@ def _is_name(text: str | None) -> bool:
 
 def signature_of(model: ir.Model, path: Path, stage: str) -> Signature:
     """Return the signature of a model with inferred shapes; raises as `read_file` does."""
-    place = Place(stage=stage)
+    place = Location(stage=stage)
     inputs = _tensors(model.graph.inputs, path, place, needs_rank=True)
     return Signature(inputs, _tensors(model.graph.outputs, path, place, needs_rank=False))
 
 
-def _tensors(values: Iterable[ir.Value], path: Path, place: Place, *, needs_rank: bool) -> tuple[Tensor, ...]:
+def _tensors(values: Iterable[ir.Value], path: Path, place: Location, *, needs_rank: bool) -> tuple[Tensor, ...]:
     found = []
     for value in values:
         dims, dtype = graphs.dims_of(value), value.dtype
@@ -114,5 +114,5 @@ def open_file(path: Path, stage: str, *, optimize: bool, threads: int = 1) -> on
         raise Refused(
             f"ONNX Runtime cannot run {shown_path(path)}: {first_words(error)}",
             cure="export the model with standard operators only, and check it with onnx.checker",
-            place=Place(stage=stage),
+            place=Location(stage=stage),
         ) from error

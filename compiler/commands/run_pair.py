@@ -14,7 +14,7 @@ from compiler.cache.store import StageCache
 from compiler.commands.example_feeds import random_feeds, require_sizes
 from compiler.commands.onnx_signature import Tensor
 from compiler.commands.subjects import STAGE, Fed, Subject, checked, open_onnx, open_original, opened_bundle
-from compiler.errors import DataError, GateFailed, Place, RecipeError
+from compiler.errors import DataError, GateFailed, Location, RecipeError
 from compiler.recipe.gates import Tolerance
 from compiler.recipe.load import load_recipe
 from compiler.report.progress import Progress
@@ -121,7 +121,7 @@ def require_same(comparison: Comparison, request: Request, limits: Tolerance) ->
             cure="raise --tolerance if that much is meant to differ"
             if found.classes is None
             else "rounding decides between classes that are nearly tied: compare the numbers that they are chosen by",
-            place=Place(stage=STAGE, tensor=found.tensor),
+            place=Location(stage=STAGE, tensor=found.tensor),
         )
 
 
@@ -217,7 +217,7 @@ def _merged(first: Subject, second: Subject) -> tuple[Tensor, ...]:
             raise DataError(
                 f"expected {ours} {ours.dtype} as in {first.shown}, got {got}",
                 cure="compare models that take the same feeds",
-                place=Place(stage=STAGE, tensor=theirs.name),
+                place=Location(stage=STAGE, tensor=theirs.name),
             )
         dims = [b if isinstance(b, int) or (_is_open(a, sized) and not _is_open(b, sized)) else a for a, b in pairs]
         found[theirs.name] = dataclasses.replace(ours, dims=tuple(dims))

@@ -19,7 +19,7 @@ from compiler import ir as graphs
 from compiler.commands.example_feeds import random_feeds, require_sizes, unanswered
 from compiler.commands.onnx_signature import open_file, read_file
 from compiler.commands.shared_axes import axes_that_meet
-from compiler.errors import GateFailed, Place, Refused
+from compiler.errors import GateFailed, Location, Refused
 from compiler.passes.simplify import simplify_model
 from compiler.recipe.gates import EdgeKind, Tolerance
 from compiler.report.files import require_place
@@ -118,7 +118,9 @@ def _require_same(source: Path, before: Lowered, after: Lowered, feeds: list[Fee
     worst = worst_of(compare(after, runner_of(after), steps), limits)
     if not worst.holds(limits):
         raise GateFailed(
-            f"expected {worst.tensor} {worst.exceeded(limits)}", cure=CURE, place=Place(stage=STAGE, graph=after.graph)
+            f"expected {worst.tensor} {worst.exceeded(limits)}",
+            cure=CURE,
+            place=Location(stage=STAGE, graph=after.graph),
         )
     kinds: tuple[EdgeKind, ...] = get_args(EdgeKind)
     cases = edge_cases(kinds, feeds, {}, run, before)
@@ -139,7 +141,7 @@ def _content(model: ir.Model, source: Path) -> bytes:
         raise Refused(
             f"expected {shown_path(source)} with its weights to fit into one file, got {error}",
             cure="simplify it in a recipe's build, which ships weights beside the graph",
-            place=Place(stage=STAGE),
+            place=Location(stage=STAGE),
         ) from error
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from compiler.culprits.records import Culprit, Findings
 from compiler.culprits.reproducer import write_reproducer
 from compiler.culprits.search import BEYOND, Advance, find_culprits
-from compiler.errors import GateFailed, Place
+from compiler.errors import GateFailed, Location
 from compiler.recipe.gates import Tolerance
 from compiler.runners.stream import OriginalCall
 from compiler.stages import Lowered
@@ -58,7 +58,7 @@ def explained(
     return _with_words(error, said, dataclasses.replace(found.culprits[0].place(), stage=stage, graph=graph))
 
 
-def _with_words(error: GateFailed, words: str, place: Place) -> GateFailed:
+def _with_words(error: GateFailed, words: str, place: Location) -> GateFailed:
     return GateFailed(f"{error.message}; {words}", cure=error.cure, place=place, findings=error.findings)
 
 

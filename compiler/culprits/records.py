@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as graphs
-from compiler.errors import Place
+from compiler.errors import Location
 from compiler.runners.forced_values import TeacherForcedRun
 from compiler.stages import Array, Lowered
 
@@ -86,9 +86,9 @@ class Culprit:
     before: tuple[TensorStatistics, ...]
     after: tuple[TensorStatistics, ...]
 
-    def place(self) -> Place:
+    def place(self) -> Location:
         """Return the location for the error message."""
-        return Place(
+        return Location(
             node=str(self.node.name),
             op=self.node.op_type,
             tensor=self.local.tensor,

@@ -27,7 +27,7 @@ from compiler.derivation.shifted_scores import (
     restore,
 )
 from compiler.derivation.written_sizes import STAMP, Part, Parts, written_size
-from compiler.errors import Place, Refused
+from compiler.errors import Location, Refused
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -84,7 +84,7 @@ def derive(
         raise Refused(
             f"no steps can be derived: {offenders(judging.offences)}",
             cure=_cure(judging, most),
-            place=Place(
+            place=Location(
                 node=str(first.node.name), op=first.node.op_type, axis=time, source=graphs.source_of(first.node)
             ),
         )
@@ -128,7 +128,7 @@ def _marks(model: ir.Model, time: str) -> ir.Value:
     timed = (value for value in model.graph.inputs if graphs.symbol(time) in dims(value))
     value = min(timed, key=lambda each: len(dims(each)), default=None)
     if value is None:
-        raise Refused(f"no steps can be derived: no input has an axis {time}", cure=CURE, place=Place(axis=time))
+        raise Refused(f"no steps can be derived: no input has an axis {time}", cure=CURE, place=Location(axis=time))
     insert = graphs.Inserter(model, STAMP)
     for axis, dim in reversed(list(enumerate(dims(value)))):
         if isinstance(dim, int):
@@ -166,7 +166,7 @@ def _require_lengths(model: ir.Model, time: str, longest: int, most: Mapping[str
                     f"no steps can be derived: sequences of {frames} frames do not fit, as {graphs.written(size)} may "
                     f"be at most {limit}",
                     cure="choose a window that the tables of the model hold, and let it answer a single frame",
-                    place=Place(axis=time),
+                    place=Location(axis=time),
                 )
 
 

@@ -30,7 +30,7 @@ from compiler.derivation.prefixes import start_of
 from compiler.derivation.reading import first_states, without_pads
 from compiler.derivation.row_positions import NotByRow, RowPositions
 from compiler.derivation.written_sizes import STAMP, Part, Parts, Sizes, written_size
-from compiler.errors import Place, Refused
+from compiler.errors import Location, Refused
 from compiler.ir import Dim
 from compiler.operator_traits import VIEWS
 
@@ -457,6 +457,6 @@ class Emission:
 
     def _refusal(self, value: ir.Value, reason: str) -> Refused:
         node = value.producer()
-        place = Place(node=str(node.name) if node else "", op=node.op_type if node else "", tensor=str(value.name),
+        place = Location(node=str(node.name) if node else "", op=node.op_type if node else "", tensor=str(value.name),
                       source=graphs.source_of(node))  # fmt: skip
         return Refused(f"no steps can be derived: {reason}", cure=RULE_CURE, place=place)

@@ -29,7 +29,7 @@ from compiler.derivation.masks import Masks
 from compiler.derivation.placed import NotPlaced, Placed, placed
 from compiler.derivation.prefixes import before_frames, joined_along, kept_along
 from compiler.derivation.reading import READING, reach_along, require_kept
-from compiler.errors import Place, Refused
+from compiler.errors import Location, Refused
 from compiler.operator_traits import RANDOM, VIEWS
 
 SIZES_BEHIND = {
@@ -159,7 +159,7 @@ class Judging:
             raise Refused(
                 f"input {value.name!r} has a shape {list(dims(value))}, with {self.frames} elsewhere than on one axis",
                 cure="let the graph take one axis of frames, and compute masks of two inside",
-                place=Place(tensor=str(value.name), axis=str(self.frames)),
+                place=Location(tensor=str(value.name), axis=str(self.frames)),
             )
 
     def _judge(self, node: ir.Node) -> None:
@@ -467,7 +467,7 @@ class Judging:
         why = "its mask shows it no frame up to its own" if is_empty else "data may hide all that its mask shows"
         share = f"gives the hidden ones, at {outside.level:g}, a share"
         given = "gives no number" if outside.level == -math.inf else share
-        place = Place(node=str(node.name), op=node.op_type, source=graphs.source_of(node), axis=str(self.frames))
+        place = Location(node=str(node.name), op=node.op_type, source=graphs.source_of(node), axis=str(self.frames))
         cure = BLIND_CURE if is_empty else f"{BLIND_CURE}; or drop what hides padding, of which a stream has none"
         raise Refused(
             f"no steps can be derived: {name} may see nothing: {why}, and a softmax over hidden scores alone {given}",
@@ -500,7 +500,7 @@ class Judging:
         return str(offence)
 
     def _refusal(self, node: ir.Node, reason: str) -> Refused:
-        place = Place(node=str(node.name), op=node.op_type, source=graphs.source_of(node), axis=str(self.frames))
+        place = Location(node=str(node.name), op=node.op_type, source=graphs.source_of(node), axis=str(self.frames))
         return Refused(f"no steps can be derived: {reason}", cure=RULE_CURE, place=place)
 
 

@@ -36,7 +36,7 @@ from compiler.derivation.judging import Judging
 from compiler.derivation.links import Links, NotLinked, dims, links_of, regrouped
 from compiler.derivation.placed import Array
 from compiler.derivation.written_sizes import STAMP
-from compiler.errors import Place, Refused
+from compiler.errors import Location, Refused
 from compiler.ir import Dim
 from compiler.operator_traits import BASIC_ARITHMETIC, CASTS, COMPARISONS, ENTRYWISE, MAKING, MOVING, VIEWS
 
@@ -143,7 +143,7 @@ def require_not_carried(carried: Iterable[ir.Value], lookups: Sequence[Lookup]) 
                 "no steps can be derived: later rows read scores of earlier rows that were moved by distance, and "
                 "those are not cached",
                 cure="let every row read its own scores alone, or look scores up by distance",
-                place=Place(node=str(maker.name), op=maker.op_type, source=graphs.source_of(maker)),
+                place=Location(node=str(maker.name), op=maker.op_type, source=graphs.source_of(maker)),
             )
 
 
@@ -200,7 +200,7 @@ def _unmasked(node: ir.Node, why: str) -> Refused:
     return Refused(
         f"no steps can be derived: scores that were moved by distance have entries of other rows, and {why}",
         cure="mask what comes later behind the movements, or look scores up by distance",
-        place=Place(node=str(node.name), op=node.op_type, source=graphs.source_of(node)),
+        place=Location(node=str(node.name), op=node.op_type, source=graphs.source_of(node)),
     )
 
 

@@ -26,7 +26,7 @@ from compiler.capture.equal_heads import STAGE
 from compiler.capture.original import Original
 from compiler.distillation.batches import Batches, joined
 from compiler.distillation.tied_weights import tied_weights
-from compiler.errors import GateFailed, Place, Refused, SlipwayError
+from compiler.errors import GateFailed, Location, Refused, SlipwayError
 from compiler.interruption import shielded
 from compiler.passes.merge_kv_heads import MergeKvHeads, Merges, in_plain_form
 from compiler.recipe.graph import Graph
@@ -176,7 +176,7 @@ class _Distillation:
             raise GateFailed(
                 f"expected answers at most {self.options.limit:g} {unit} from the original's, got {after:.3g}: {told}",
                 cure="train longer or on more data, keep more groups, or allow more",
-                place=Place(stage=STAGE, graph=self.name),
+                place=Location(stage=STAGE, graph=self.name),
             )
         found = training.checkpoint_of(student.module)
         state.unlink(missing_ok=True)
@@ -210,7 +210,7 @@ class _Distillation:
                 raise Refused(
                     f"expected the module with shared heads to answer as its graph, got {name} {apart:.3g} apart",
                     cure="give every projection parameters of its own, or list the pass merge_kv_heads instead",
-                    place=Place(stage=STAGE, graph=self.name),
+                    place=Location(stage=STAGE, graph=self.name),
                 )
 
 

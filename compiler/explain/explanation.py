@@ -15,7 +15,7 @@ from compiler.analysis.certificate import fact_of
 from compiler.analysis.facts import Fact
 from compiler.analysis.layout import Side, symbols_of
 from compiler.analysis.propagate import Derivation, chain_to
-from compiler.errors import GateFailed, Place, Refused
+from compiler.errors import GateFailed, Location, Refused
 from compiler.explain.words import Kind, kind_of, need_words, padding_words, shape_text
 from compiler.lowering.certificates import replay_certificates
 from compiler.passes.pad_axes import PadAxes, derive_tolerantly
@@ -94,7 +94,7 @@ class ShownRefusal:
 
     reason: str
     cure: str
-    place: Place
+    place: Location
     chain: tuple[Link, ...] = ()
 
 

@@ -14,7 +14,7 @@ from compiler.capture.kept_frames import keep_newest
 from compiler.capture.onnx_source.onnx_file import read_onnx, require_runnable
 from compiler.capture.original import Original
 from compiler.did_you_mean import did_you_mean
-from compiler.errors import Place, RecipeError
+from compiler.errors import Location, RecipeError
 from compiler.explain.words import shape_text
 from compiler.lowering.listed_passes import check_passes
 from compiler.passes import make_pass
@@ -61,7 +61,7 @@ def from_file(path: Path, request: Request) -> tuple[Lowered, tuple[Pass, ...]]:
         RecipeError: the file cannot be read, or lacks a requested axis, input or output.
         Refused: ONNX Runtime cannot run it.
     """
-    place = Place(stage="explain")
+    place = Location(stage="explain")
     shown = shown_path(path)
     if path.suffix in (".yaml", ".yml"):
         raise RecipeError(

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import onnx_ir as ir
 
 from compiler import ir as graphs
-from compiler.errors import Place
+from compiler.errors import Location
 from compiler.ir import Dim
 from compiler.operator_views.axes import axis_of
 from compiler.stages import Refusal, State
@@ -117,7 +117,7 @@ class _NotFoundError(Exception):
 
     def __init__(self, reason: str, node: ir.Node) -> None:
         super().__init__(reason)
-        self.refusal = Refusal(reason, Place(node=str(node.name), op=node.op_type, source=graphs.source_of(node)))
+        self.refusal = Refusal(reason, Location(node=str(node.name), op=node.op_type, source=graphs.source_of(node)))
 
 
 @dataclasses.dataclass(frozen=True)

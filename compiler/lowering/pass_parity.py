@@ -5,7 +5,7 @@ from pathlib import Path
 
 from compiler.capture.original import Original
 from compiler.culprits.failure_message import explained
-from compiler.errors import GateFailed, Place
+from compiler.errors import GateFailed, Location
 from compiler.recipe.gates import Tolerance
 from compiler.runners.choose import runner_of, runners_of
 from compiler.runners.stream import Advance, CallRunner, OriginalCall
@@ -84,7 +84,7 @@ class PassParity:
             else ROUNDING_PASS_CURE
             if is_rounded
             else f"remove {stage} from the recipe's passes and report it; it is the pass that broke parity",
-            place=Place(stage=stage, graph=self.name, tensor=worst.tensor),
+            place=Location(stage=stage, graph=self.name, tensor=worst.tensor),
             findings=parity_findings(self.name, differences, limits, after.parts),
         )
         raise self.explain(error, before, after, steps, limits, advance)

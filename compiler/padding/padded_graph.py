@@ -23,7 +23,7 @@ from compiler.analysis.layout import Rows
 from compiler.analysis.length_data import fact_at
 from compiler.analysis.lengths import infer_settled
 from compiler.analysis.propagate import Axes, Derivation, Judged, input_facts, propagate
-from compiler.errors import InternalError, Place, Refused
+from compiler.errors import InternalError, Location, Refused
 from compiler.padding.forms import FORMS
 from compiler.padding.forms.site import Site
 from compiler.padding.length_inputs import with_length_inputs
@@ -100,7 +100,7 @@ class PaddedGraph:
         node = first[0].node
         raise InternalError(
             f"gave up after {len(self.order) + 1} rounds: values that all rows share are given rows again and again",
-            place=Place(node=str(node.name), op=node.op_type, source=graphs.source_of(node)),
+            place=Location(node=str(node.name), op=node.op_type, source=graphs.source_of(node)),
         )
 
     def _gives_rows(self, judged: Judged) -> bool:

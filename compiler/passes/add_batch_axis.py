@@ -30,7 +30,7 @@ from compiler.analysis.facts import refuse
 from compiler.batching.form import Form, moved
 from compiler.batching.lifter import LiftedNode, Lifter
 from compiler.batching.rules import RULES
-from compiler.errors import Place, Refused
+from compiler.errors import Location, Refused
 from compiler.ir import Dim
 from compiler.stages import Lowered, Outcome, RowPlace
 
@@ -97,7 +97,7 @@ def _move(model: ir.Model, batch: str, places: Mapping[str, RowPlace]) -> int:
             raise Refused(
                 f"{name} has an unknown number of axes, and the batch is not its first",
                 cure="give it a shape in the file, or transpose it before the model returns it",
-                place=Place(tensor=name, axis=batch),
+                place=Location(tensor=name, axis=batch),
             )
         insert = graphs.Inserter(model, AddBatchAxis.name, source=graphs.source_of(value.producer()))
         front = insert.op("Transpose", [value], {"perm": moved(rank, place.axis, 0)}, name=f"{name}_in_front")
@@ -160,7 +160,7 @@ def _require_one(value: ir.Value, dims: tuple[Dim, ...] | None, form: Form) -> N
         raise Refused(
             f"expected a 1 at axis {form.dropped} of {value.name!r}, got {None if dims is None else [*map(str, dims)]}",
             cure="give inputs one row, and feed states back in the shape in which they go in",
-            place=Place(tensor=str(value.name), source=graphs.source_of(value.producer())),
+            place=Location(tensor=str(value.name), source=graphs.source_of(value.producer())),
         )
 
 

@@ -31,7 +31,7 @@ import onnx_ir as ir
 from compiler import ir as graphs
 from compiler.appending.evidence import CURE, is_alike_when_full, require_new_frames, says_where_frames_lie
 from compiler.appending.order import Cached, write_apart
-from compiler.errors import Place, Refused
+from compiler.errors import Location, Refused
 from compiler.operator_views.axes import axis_of
 from compiler.passes.pad_axes import RightAligned
 from compiler.passes.window_states import rename_output
@@ -146,7 +146,7 @@ def require(lowered: Lowered, wrong: Mapping[str, bool]) -> None:
     for expected, is_so in wrong.items():
         if is_so:
             raise Refused(
-                f"expected {expected}", cure=CURE, place=Place(graph=lowered.graph, axis=lowered.caches[0].axis)
+                f"expected {expected}", cure=CURE, place=Location(graph=lowered.graph, axis=lowered.caches[0].axis)
             )
 
 
@@ -167,7 +167,7 @@ def _cached(lowered: Lowered, state: State) -> Cached:
     raise Refused(
         f"expected new frames to be joined behind {state.input!r}",
         cure="list the pass in front of pack_states, behind which no state lies alone",
-        place=Place(graph=lowered.graph, tensor=state.input),
+        place=Location(graph=lowered.graph, tensor=state.input),
     )
 
 

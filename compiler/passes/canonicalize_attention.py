@@ -32,7 +32,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as graphs
-from compiler.errors import Place
+from compiler.errors import Location
 from compiler.stages import Lowered, Outcome, Refusal
 
 OPSET = 23
@@ -63,7 +63,7 @@ class CanonicalizeAttention:
                 graphs.infer_shapes(model)  # what the ones in front have become has shapes only now
                 form = _form(model, node)
                 if isinstance(form, str):
-                    place = Place(node=str(node.name), op="Attention", source=graphs.source_of(node))
+                    place = Location(node=str(node.name), op="Attention", source=graphs.source_of(node))
                     refused.append(Refusal(form, place))
                 else:
                     _Writer(model, node, form).write()

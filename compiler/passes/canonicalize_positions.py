@@ -38,7 +38,7 @@ import onnx_ir as ir
 
 from compiler import ir as graphs
 from compiler.analysis.entries import counted_axis
-from compiler.errors import Place
+from compiler.errors import Location
 from compiler.operator_traits import BASIC_ARITHMETIC
 from compiler.operator_views.axes import axis_of, changed_axes, counts_from_the_front
 from compiler.operator_views.slices import slice_of
@@ -79,7 +79,7 @@ class CanonicalizePositions:
                 if _lift(model, node, end):
                     rewritten += 1
                 else:
-                    place = Place(node=str(node.name), op=node.op_type, source=graphs.source_of(node))
+                    place = Location(node=str(node.name), op=node.op_type, source=graphs.source_of(node))
                     refused.append(Refusal("the rows reach an operator that would see a leading axis", place))
             if rewritten:
                 graphs.prune(model)

@@ -19,7 +19,7 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from compiler import ir as graphs
-from compiler.errors import Place
+from compiler.errors import Location
 from compiler.ir import Dim
 from compiler.operator_views.reshapes import copies_zeros
 from compiler.stages import Lowered, Outcome, Refusal
@@ -46,7 +46,7 @@ class CanonicalizeReshapes:
                 matched += 1
                 target = _target(node)
                 if target is None:
-                    place = Place(node=str(node.name), op="Reshape", source=graphs.source_of(node))
+                    place = Location(node=str(node.name), op="Reshape", source=graphs.source_of(node))
                     refused.append(Refusal("the target needs more than copies and one inferred dimension", place))
                 elif _current(node) != target:
                     _write(model, node, target)

@@ -25,7 +25,7 @@ import onnx_ir as ir
 
 from compiler import ir as graphs
 from compiler.analysis.rows_alone import prove_rows
-from compiler.errors import Place
+from compiler.errors import Location
 from compiler.passes.window_states import rename_output
 from compiler.runners.coded_states import ALONG_AXES, Codes, grid_of, moved_by, same_grid
 from compiler.stages import Lowered, Outcome, Refusal, State
@@ -149,7 +149,7 @@ def _initial_codes(state: State, moved: _Moved) -> Initial:
 
 def _refusal(reason: str, nodes: Iterable[ir.Node]) -> Refusal:
     node = next(iter(nodes))
-    place = Place(node=str(node.name), op=node.op_type, source=graphs.source_of(node))
+    place = Location(node=str(node.name), op=node.op_type, source=graphs.source_of(node))
     return Refusal(reason, place)
 
 

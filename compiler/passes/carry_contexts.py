@@ -31,7 +31,7 @@ from compiler.analysis.streaming.carrying_cut import Choice, choose
 from compiler.analysis.streaming.contexts import find_context
 from compiler.analysis.streaming.stable import Cache, Frames, Stable
 from compiler.analysis.streaming.state_network import MEGA, network_of, work_of
-from compiler.errors import Place
+from compiler.errors import Location
 from compiler.stages import Lowered, Outcome, Refusal
 from compiler.state_rewriting.projected import Projected, map_of
 from compiler.state_rewriting.split import Split
@@ -91,7 +91,7 @@ def _figures(done: list[_Work]) -> str:
 
 def _carried(lowered: Lowered, context: Cache, frames: Frames) -> tuple[Lowered, _Work] | Refusal | None:
     """Return the graph with the cheapest states in place of a context; None where the context is the cheapest."""
-    place = Place(tensor=context.state.input)
+    place = Location(tensor=context.state.input)
     if lowered.first_call is not None:
         return Refusal("the call that starts a stream is a graph of its own, and takes no context", place)
     stable = Stable(lowered.model, (context,), frames)

@@ -32,7 +32,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as graphs
-from compiler.errors import Place
+from compiler.errors import Location
 from compiler.heads.repeated_heads import before_repeats
 from compiler.heads.scores import HIDES, Scores, Step, read_scores, weights_for_values
 from compiler.ir import Dim
@@ -137,7 +137,7 @@ class _Fusing:
         site = scores if isinstance(scores, str) else _site(scores, self.padded)
         site = self.unraised or site
         if isinstance(site, str):
-            place = Place(node=str(softmax.name), op=softmax.op_type, source=graphs.source_of(softmax))
+            place = Location(node=str(softmax.name), op=softmax.op_type, source=graphs.source_of(softmax))
             self.refused.append(Refusal(site, place))
         else:
             self._write(site)

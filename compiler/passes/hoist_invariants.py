@@ -29,7 +29,7 @@ import onnx_ir as ir
 from compiler import ir as graphs
 from compiler.analysis.lookup_ranges import told_ranges
 from compiler.analysis.same_every_call import SameEveryCall, same_every_call
-from compiler.errors import Place, RecipeError, Refused
+from compiler.errors import Location, RecipeError, Refused
 from compiler.ir import Dim
 from compiler.stages import Lowered, Outcome, PaddedAxis, State
 
@@ -73,7 +73,7 @@ class HoistInvariants:
             raise Refused(
                 f"expected caches that are given whole, got {written[0].kind.name}",
                 cure="list hoist_invariants, or the pass behind which calls give new frames alone, not both",
-                place=Place(graph=lowered.graph, axis=written[0].axis),
+                place=Location(graph=lowered.graph, axis=written[0].axis),
             )
         given = [self._named(lowered, name) for name in self.inputs]
         axes = {
@@ -85,7 +85,7 @@ class HoistInvariants:
             raise Refused(
                 f"expected slots for the axis {', '.join(axes)}, got none",
                 cure=f"write slots: N beside inputs, with the largest bucket of {', '.join(axes)}",
-                place=Place(graph=lowered.graph, axis=next(iter(axes))),
+                place=Location(graph=lowered.graph, axis=next(iter(axes))),
             )
         inputs = graphs.inputs_named(model)
         lengths = {inputs[each.length_input] for each in axes.values() if each.length_input in inputs}
@@ -97,7 +97,7 @@ class HoistInvariants:
                 f"expected something that is computed of {', '.join(self.inputs)} alone, with products and rows in "
                 f"front, got {f'{found[0].name} {list(found[0].shape or ())}' if found else 'nothing'}",
                 cure=CURE,
-                place=Place(graph=lowered.graph, tensor=self.inputs[0]),
+                place=Location(graph=lowered.graph, tensor=self.inputs[0]),
             )
         writing = _Writing(lowered, self.slots, axes)
         states = writing.write(given, kept)
@@ -128,7 +128,7 @@ class HoistInvariants:
         for expected, is_so in wrong.items():
             if is_so:
                 raise Refused(
-                    f"expected {expected}, got {name!r}", cure=CURE, place=Place(graph=lowered.graph, tensor=name)
+                    f"expected {expected}, got {name!r}", cure=CURE, place=Location(graph=lowered.graph, tensor=name)
                 )
         assert value is not None
         return value

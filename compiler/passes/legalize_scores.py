@@ -24,7 +24,7 @@ import onnx_ir as ir
 
 from compiler import ir as graphs
 from compiler.analysis.seen_rows import SeenRows, infinite_constants
-from compiler.errors import Place
+from compiler.errors import Location
 from compiler.passes.freeze_axes import FreezeAxes
 from compiler.stages import Lowered, Outcome, Refusal
 
@@ -56,7 +56,7 @@ class LegalizeScores:
         for node in nodes:
             reason = rows.why_not(node)
             if reason:
-                place = Place(node=str(node.name), op=node.op_type, source=graphs.source_of(node))
+                place = Location(node=str(node.name), op=node.op_type, source=graphs.source_of(node))
                 refused.append(Refusal(f"scores stay -inf: {reason}", place))
                 continue
             insert = graphs.Inserter(lowered.model, self.name, before=node)

@@ -23,7 +23,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as graphs
-from compiler.errors import Place
+from compiler.errors import Location
 from compiler.quantization.held_weights import INTEGER_PRODUCT, held_weights, require_same_weights
 from compiler.quantization.integer_products import Factor, IntegerProduct, products_of
 from compiler.stages import Lowered, Outcome, Refusal
@@ -66,7 +66,7 @@ def _refused(products: list[IntegerProduct]) -> tuple[Refusal, ...]:
     return tuple(
         Refusal(
             product.hindrance,
-            Place(node=str(product.node.name), op=product.node.op_type, source=graphs.source_of(product.node)),
+            Location(node=str(product.node.name), op=product.node.op_type, source=graphs.source_of(product.node)),
         )
         for product in products
         if product.hindrance is not None

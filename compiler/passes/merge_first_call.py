@@ -27,7 +27,7 @@ import onnx_ir as ir
 
 from compiler import ir as graphs
 from compiler.analysis.equal_rows import EqualRows
-from compiler.errors import Place, Refused
+from compiler.errors import Location, Refused
 from compiler.operator_traits import BROADCASTING, ENTRYWISE, PICKING, REARRANGING
 from compiler.operator_views.axes import axis_of, perm_of
 from compiler.operator_views.slices import slice_of
@@ -298,7 +298,7 @@ def _batch_from_elsewhere(model: ir.Model, value: ir.Value, node: ir.Node) -> No
 
 
 def _unsupported(node: ir.Node, reason: str) -> Refused:
-    place = Place(node=str(node.name), op=node.op_type, source=graphs.source_of(node))
+    place = Location(node=str(node.name), op=node.op_type, source=graphs.source_of(node))
     return Refused(
         reason, cure="remove merge_first_call from the recipe and build two graphs, or join caches first", place=place
     )
@@ -408,7 +408,7 @@ def _difference(keys: _Keys, first_keys: _Keys, later: ir.Value, other: ir.Value
         later, other = pairs[0]
     a, b = later.producer(), other.producer()
     at = a or b  # an input of the later call is made by no node
-    place = Place(
+    place = Location(
         node=str(at.name) if at else "",
         op=at.op_type if at else "",
         tensor=str(later.name),

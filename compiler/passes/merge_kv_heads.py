@@ -32,7 +32,7 @@ import numpy as np
 from compiler import ir as graphs
 from compiler.analysis.lengths import infer_settled
 from compiler.calib.watched_streams import calibration_of, run_streams
-from compiler.errors import Place, RecipeError, Refused
+from compiler.errors import Location, RecipeError, Refused
 from compiler.heads.attention import Attention, find_attentions
 from compiler.heads.grouping import Group, best_partition, spread_groups
 from compiler.heads.layout import axes_of_cache
@@ -154,7 +154,7 @@ class MergeKvHeads:
                 sites.append(site_of(lowered.model, attention, feed))
             except Refused as error:
                 node = attention.softmax
-                place = Place(node=attention.name, op="Softmax", source=graphs.source_of(node))
+                place = Location(node=attention.name, op="Softmax", source=graphs.source_of(node))
                 refused.append(Refusal(str(error.args[0]) if error.args else str(error), place))
         return sites, found.shared, refused
 

@@ -23,7 +23,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as graphs
-from compiler.errors import Place, Refused
+from compiler.errors import Location, Refused
 from compiler.operator_views.axes import axis_of
 from compiler.operator_views.slices import slice_of
 from compiler.passes.unstack_states import require_number_of_states
@@ -78,7 +78,7 @@ class PackStates:
                 raise Refused(
                     f"expected sizes behind the batch in state {state.input!r}, got {value.shape}",
                     cure="fix its axes, or give the one that grows a window",
-                    place=Place(tensor=state.input),
+                    place=Location(tensor=state.input),
                 )
             groups.setdefault((str(dims), str(value.dtype), state.frames_axis, state.cache), []).append(state)
         maps: list[tuple[str, tuple[str, ...]]] = []

@@ -33,7 +33,7 @@ from compiler.analysis.layout import Side, size_of
 from compiler.analysis.lengths import Limit, Longest, infer_settled, least_lengths, longest_lengths
 from compiler.analysis.meaning import MOST, Known, needs_of_graph
 from compiler.analysis.propagate import Axes, Derivation, propagate
-from compiler.errors import Place, Refused
+from compiler.errors import Location, Refused
 from compiler.ir import OLDEST_OPSET
 from compiler.padding.outputs import check_empty, check_outputs
 from compiler.padding.padded_graph import PaddedGraph
@@ -129,7 +129,7 @@ def _least_lengths(
     raise Refused(
         "what follows from axis lengths means something in each node at some lengths, and in all of them at none",
         cure="keep divisors above 0 for all long inputs, as by Max",
-        place=Place(axis=", ".join(sorted(least))),
+        place=Location(axis=", ".join(sorted(least))),
     )
 
 
@@ -168,7 +168,7 @@ def _check_slots(caches: Sequence[CacheAxis], most: Mapping[str, Longest]) -> No
             raise Refused(
                 f"expected at most {longest.slots} slots, got {cache.slots}: {longest}",
                 cure="choose a smaller window, or give the model a larger table or type",
-                place=Place(axis=cache.axis),
+                place=Location(axis=cache.axis),
             )
 
 
@@ -279,7 +279,7 @@ def _check_axes(model: ir.Model, axes: Axes) -> None:
             raise Refused(
                 f"no input has an axis {axis!r}",
                 cure="name the growing axis in the shapes of the recipe's inputs, or drop it from axes",
-                place=Place(axis=axis),
+                place=Location(axis=axis),
             )
 
 

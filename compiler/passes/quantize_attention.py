@@ -25,7 +25,7 @@ from compiler import ir as graphs
 from compiler.analysis.rows_alone import prove_rows
 from compiler.calib.noise import decibels
 from compiler.calib.watched_streams import calibration_of, noise_between
-from compiler.errors import Place
+from compiler.errors import Location
 from compiler.quantization.cached_products import CachedProduct, cached_products
 from compiler.quantization.operand_grids import Grids, grids_of, operands_of
 from compiler.quantization.placement import CPU
@@ -105,7 +105,7 @@ def _write(model: ir.Model, products: Iterable[CachedProduct], names: frozenset[
 
 def _left(products: Iterable[CachedProduct], names: frozenset[str], reason: str) -> tuple[Refusal, ...]:
     return tuple(
-        Refusal(reason, Place(node=str(product.node.name), op="MatMul", source=graphs.source_of(product.node)))
+        Refusal(reason, Location(node=str(product.node.name), op="MatMul", source=graphs.source_of(product.node)))
         for product in products
         if str(product.node.name) not in names
     )

@@ -29,7 +29,7 @@ from compiler import ir as graphs
 from compiler.analysis.rows_alone import prove_rows
 from compiler.calib.noise import decibels
 from compiler.calib.watched_streams import calibration_of, noise_between, run_streams
-from compiler.errors import DataError, Place, RecipeError, Refused
+from compiler.errors import DataError, Location, RecipeError, Refused
 from compiler.passes.window_states import rename_output
 from compiler.runners.coded_states import Codes
 from compiler.stages import Array, Feed, Lowered, Outcome, Refusal, State
@@ -71,7 +71,7 @@ class QuantizeStates:
         inputs = graphs.inputs_named(lowered.model)
         chosen = [state for state in cached if inputs[state.input].dtype == ir.DataType.FLOAT]
         left = tuple(
-            Refusal(f"expected float32, got {inputs[state.input].dtype}", Place(tensor=state.input))
+            Refusal(f"expected float32, got {inputs[state.input].dtype}", Location(tensor=state.input))
             for state in cached
             if state not in chosen
         )
@@ -94,7 +94,7 @@ class QuantizeStates:
                     f"expected {name} at least {self.sqnr_db:g} dB above the rounding of its caches, got "
                     f"{decibels(noise[name]):.1f} dB on the calibration streams",
                     cure="carry the caches in float32, or lower sqnr_db if the task allows it",
-                    place=Place(graph=lowered.graph, tensor=name),
+                    place=Location(graph=lowered.graph, tensor=name),
                 )
         proof = () if lowered.batch_axis is None else (prove_rows(lowered),)
         loudest = max((state.output for state in chosen), key=lambda name: noise[name])
@@ -121,7 +121,7 @@ def _grids(
             raise DataError(
                 f"expected numbers in {name} to choose a grid by, got {np.max(array, initial=0.0):g} for the largest",
                 cure="yield streams of several calls under data.calibration",
-                place=Place(graph=lowered.graph, tensor=name),
+                place=Location(graph=lowered.graph, tensor=name),
             )
     return {name: grid_of(array, headroom) for name, array in largest.items()}
 

@@ -28,7 +28,7 @@ from compiler import ir as graphs
 from compiler.analysis.entries import uniform_values
 from compiler.analysis.layout import symbols_of
 from compiler.analysis.lengths import infer_settled
-from compiler.errors import Place, Refused
+from compiler.errors import Location, Refused
 from compiler.ir import Dim
 from compiler.operator_traits import OF_POSITIONS, PICKING, RANDOM
 from compiler.padding.arithmetic import Arithmetic
@@ -315,7 +315,7 @@ class _Folding:
                 raise Refused(
                     f"the mask {value.name!r} is the only input with an axis of {dim} entries",
                     cure="give the graph another input with that axis",
-                    place=Place(tensor=str(value.name)),
+                    place=Location(tensor=str(value.name)),
                 )
             other, axis = axes[name]
             span = {"start": axis, "end": axis + 1}

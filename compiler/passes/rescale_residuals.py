@@ -27,7 +27,7 @@ import onnx_ir as ir
 from compiler import ir as graphs
 from compiler.calib.magnitudes import HALF_MAX, largest_magnitudes
 from compiler.calib.watched_streams import calibration_of
-from compiler.errors import Place
+from compiler.errors import Location
 from compiler.operator_traits import PICKING, PRODUCTS
 from compiler.stages import Lowered, Outcome, Refusal
 
@@ -196,7 +196,7 @@ class _SharedScale:
 
     def _stop(self, value: ir.Value, reason: str, node: ir.Node | None) -> list[ir.Value]:
         size = self.magnitudes.get(str(self.start.name), 0.0)
-        place = Place(
+        place = Location(
             node="" if node is None else str(node.name),
             op="" if node is None else node.op_type,
             tensor=str(value.name),

@@ -20,7 +20,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as graphs
-from compiler.errors import Place, RecipeError
+from compiler.errors import Location, RecipeError
 from compiler.operator_views.axes import axis_of, changed_axes, perm_of
 from compiler.operator_views.slices import slice_of
 from compiler.stages import Array, Lowered, Outcome, Refusal, State, StateMap
@@ -142,7 +142,7 @@ def _stack(lowered: Lowered, state: State) -> _Stack | Refusal | None:
         read_sizes = graphs.is_op(node, "Shape") and axis not in graphs.dims_read(node, len(dims))
         taken = () if read_sizes or node.graph is not lowered.model.graph else tuple(_taken(node, old, axis))
         if not read_sizes and not taken:
-            place = Place(node=str(node.name), op=node.op_type, tensor=state.input, source=graphs.source_of(node))
+            place = Location(node=str(node.name), op=node.op_type, tensor=state.input, source=graphs.source_of(node))
             return Refusal("more than one member of the stack is read at once, and it is carried as it is", place)
         reads += taken
         sizes += [node] if read_sizes else []

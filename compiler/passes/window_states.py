@@ -20,7 +20,7 @@ import onnx_ir as ir
 
 from compiler import ir as graphs
 from compiler.analysis.lengths import smallest
-from compiler.errors import Place, Refused
+from compiler.errors import Location, Refused
 from compiler.stages import Lowered, Outcome
 
 
@@ -61,7 +61,7 @@ def _cut(lowered: Lowered, output: str, axis: int, fed: ir.Value) -> int:
         raise Refused(
             f"the model keeps {have} frames of {output!r}, which can be fewer than the window of {want}",
             cure=f"make the window {least} frames, or let the model keep more" if least else f"let it keep {want}",
-            place=Place(tensor=output, source=graphs.source_of(value.producer())),
+            place=Location(tensor=output, source=graphs.source_of(value.producer())),
         )
     insert = graphs.Inserter(model, WindowStates.name, source=graphs.source_of(value.producer()))
     shape = list(value.shape)

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from compiler import ir as graphs
 from compiler.calib.grid import Array
-from compiler.errors import Place
+from compiler.errors import Location
 from compiler.operator_traits import PRODUCTS, REARRANGING
 from compiler.stages import Refusal
 
@@ -119,7 +119,7 @@ def left_out(model: ir.Model) -> list[Refusal]:
     """Return refusals of operators with constant float weights that have no integer form here."""
     found = {layer.node for layer in find_layers(model)}
     return [
-        Refusal(f"{node.op_type} {node.name} has no integer form: {_reason(node)}", Place(node=str(node.name)))
+        Refusal(f"{node.op_type} {node.name} has no integer form: {_reason(node)}", Location(node=str(node.name)))
         for node in model.graph
         if node not in found
         and graphs.is_op(node, *PRODUCTS)

@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as graphs
-from compiler.errors import DataError, Place, Refused
+from compiler.errors import DataError, Location, Refused
 from compiler.runners.callers_view import caller_dims, for_callers
 from compiler.runners.session import Session
 from compiler.sizes.expressions import Dim
@@ -178,7 +178,7 @@ class RowsRunner:
             raise DataError(
                 "expected the same entries in every row of one call, as the input has no batch axis, got others",
                 cure="yield the same for every row, or give the input the batch axis",
-                place=Place(graph=self.lowered.graph, tensor=name),
+                place=Location(graph=self.lowered.graph, tensor=name),
             )
         return longest
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from compiler import ir as graphs
-from compiler.errors import DataError, Place
+from compiler.errors import DataError, Location
 from compiler.runners.callers_view import caller_dims, for_callers
 from compiler.runners.padded_chunks import PaddedChunks
 from compiler.runners.session import Session
@@ -284,7 +284,7 @@ def chained_steps(run: Run, stream: Sequence[Feed], count: int) -> list[Original
                     f"expected the original to answer with finite numbers, got NaN or infinity in {name} at chained "
                     f"step {len(steps)}",
                     cure="yield feeds that the model can answer, or repair the model",
-                    place=Place(stage="data", tensor=name),
+                    place=Location(stage="data", tensor=name),
                 )
         steps.append(OriginalCall(feed, outputs, states))
     return steps

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import onnx_ir as ir
 
 from compiler import ir as graphs
-from compiler.errors import InternalError, Place, Refused, SlipwayError
+from compiler.errors import InternalError, Location, Refused, SlipwayError
 from compiler.spec import check_between_passes
 from compiler.stages import Lowered, Refusal
 from compiler.targets.forms import Form
@@ -93,7 +93,7 @@ def _require_sizes(before: Lowered, after: Lowered) -> None:
     for node, value in _without_sizes(after):
         raise InternalError(
             f"expected a shape of numbers, got {value.shape} of {value.name}",
-            place=Place(node=str(node.name), op=node.op_type, tensor=str(value.name)),
+            place=Location(node=str(node.name), op=node.op_type, tensor=str(value.name)),
         )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import onnx_ir as ir
 
 from compiler import ir as graphs
-from compiler.errors import Place, Refused
+from compiler.errors import Location, Refused
 from compiler.ir import Dim
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.simplify import simplify_model
@@ -89,7 +89,7 @@ def _refused(lowered: Lowered, node: ir.Node | None, value: ir.Value, reason: st
     return Refused(
         f"one file for all numbers of rows needs nodes that do without it: {reason}",
         cure=f"nothing is lost but memory: every bucket of {lowered.batch_axis!r} has a file of its own",
-        place=Place(
+        place=Location(
             stage="open rows",
             graph=lowered.graph,
             node=str(node.name) if node else "",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from compiler.did_you_mean import did_you_mean
-from compiler.errors import DataError, Place
+from compiler.errors import DataError, Location
 from compiler.recipe.graph import Graph
 from compiler.recipe.load import RecipePlaces
 from compiler.recipe.record import Feeds
@@ -251,7 +251,7 @@ def check_streams(streams: Sequence[Sequence[Feed]], needed: int, graph: str) ->
     Raises:
         DataError: there is no stream, one is empty, or none has `needed` chunks.
     """
-    place = Place(stage="data", graph=graph)
+    place = Location(stage="data", graph=graph)
     if not streams:
         raise DataError("expected streams from the verification generator, got none", cure="yield streams", place=place)
     for index, stream in enumerate(streams):

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.calib.classes import Agreement, are_classes
-from compiler.errors import GateFailed, Place
+from compiler.errors import GateFailed, Location
 from compiler.recipe.gates import EdgeKind, ParityGate, Tolerance
 from compiler.records.findings import Finding
 from compiler.runners.ahead import on_all_cores
@@ -96,7 +96,7 @@ class Disagreement:
             f"expected {what} as the original's on the edge feed {self.case.kind!r} at chained step {self.step}, "
             f"{self.expected}, got {self.got}",
             cure=cure,
-            place=Place(stage=stage, graph=graph, tensor=self.tensor),
+            place=Location(stage=stage, graph=graph, tensor=self.tensor),
             findings=[Finding("edges", graph, self.case.kind, holds=False, detail=self.got)],
         )
 

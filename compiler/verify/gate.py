@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from compiler.errors import GateFailed, Place
+from compiler.errors import GateFailed, Location
 from compiler.recipe.gates import ParityGate, Tolerance
 from compiler.recipe.load import LoadedRecipe
 from compiler.recipe.record import Recipe
@@ -258,4 +258,4 @@ def require(findings: Sequence[Finding], stage: str, cure: str) -> None:
         bound = f"at {'least' if failed.is_least else 'most'} {failed.limit:.4g}"
         words = f"expected {failed.gate}{of} of {bound}, got {failed.measured:.4g}"
         words += f" ({detail})" if detail else ""
-    raise GateFailed(words, cure=cure, place=Place(stage=stage, graph=failed.graph), findings=findings)
+    raise GateFailed(words, cure=cure, place=Location(stage=stage, graph=failed.graph), findings=findings)

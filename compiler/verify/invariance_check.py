@@ -7,7 +7,7 @@ import numpy as np
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_state  # type: ignore[import-untyped, unused-ignore]
 
 from compiler import ir as graphs
-from compiler.errors import GateFailed, Place, Refused
+from compiler.errors import GateFailed, Location, Refused
 from compiler.records.findings import Finding
 from compiler.runners.padded_chunks import side_by_side
 from compiler.runners.stream import Runner, poisoned
@@ -64,7 +64,7 @@ def check_invariance(runner: Runner, feeds: Sequence[Feed]) -> Invariance:
                     f"expected {changed} unchanged by {_seen(runner, full, clean, active)} in padded places, "
                     f"got other values at call {position}",
                     cure="if the model mixes rows of a batch, build buckets: [1]; otherwise report it",
-                    place=Place(stage="invariance", graph=lowered.graph, tensor=changed),
+                    place=Location(stage="invariance", graph=lowered.graph, tensor=changed),
                     findings=[Finding("invariance", lowered.graph, changed, holds=False)],
                 )
             calls += 1
@@ -102,7 +102,7 @@ def _changed(runner: Runner, full: Feed, clean: Mapping[str, Array], active: Arr
 def _ended(lowered: Lowered, told: str) -> Refused:
     """Return the refusal of a call of all rows that fails for one row's content, with the node the engine names."""
     node = next((each for each in lowered.model.graph if f"'{each.name}'" in told), None)
-    place = Place(stage="invariance", graph=lowered.graph)
+    place = Location(stage="invariance", graph=lowered.graph)
     if node is not None:
         names = {"node": str(node.name), "op": node.op_type, "source": graphs.source_of(node)}
         place = dataclasses.replace(place, **names)

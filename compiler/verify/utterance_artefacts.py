@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.errors import DataError, GateFailed, Place
+from compiler.errors import DataError, GateFailed, Location
 from compiler.recipe.gates import Tolerance
 from compiler.records.findings import Finding
 from compiler.runners.padded_rows import RowsRunner, Sizes
@@ -67,7 +67,7 @@ class UtteranceArtefacts:
                     f"expected an utterance that fits into {bucket_name(emitted.sizes)}, got "
                     f"{self._lengths(0)} as the shortest",
                     cure="yield a short one too, or drop the bucket",
-                    place=Place(stage="verify", graph=lowered.graph),
+                    place=Location(stage="verify", graph=lowered.graph),
                 )
 
     def _size(self, step: OriginalCall) -> int:
@@ -186,7 +186,7 @@ class UtteranceArtefacts:
                     raise GateFailed(
                         f"expected {name} {what}, got other values",
                         cure="a row depends on its padding or its partners although the proof holds: report the graph",
-                        place=Place(
+                        place=Location(
                             stage=f"verify {bucket_name(emitted.sizes)}", graph=self.lowered.graph, tensor=name
                         ),
                         findings=[Finding("invariance", self.lowered.graph, name, holds=False)],

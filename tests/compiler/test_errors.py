@@ -3,11 +3,11 @@
 import inspect
 
 from compiler import errors
-from compiler.errors import Place, Refused, SlipwayError
+from compiler.errors import Location, Refused, SlipwayError
 
 
 def test_message_holds_place_sentence_and_cure() -> None:
-    place = Place(stage="pad_axes", node="n1", op="Softmax", source="model.py:3 in forward")
+    place = Location(stage="pad_axes", node="n1", op="Softmax", source="model.py:3 in forward")
     error = Refused("expected a rule, got none", cure="write one", place=place)
     where = "stage pad_axes, node n1, op Softmax, source model.py:3 in forward"
     assert str(error) == f"{where}: expected a rule, got none; write one"
@@ -15,7 +15,7 @@ def test_message_holds_place_sentence_and_cure() -> None:
 
 
 def test_outer_stages_fill_in_only_what_is_unknown() -> None:
-    error = Refused("expected a", place=Place(stage="inner")).at(stage="outer", graph="encoder")
+    error = Refused("expected a", place=Location(stage="inner")).at(stage="outer", graph="encoder")
     assert str(error) == "stage inner, graph encoder: expected a"
 
 

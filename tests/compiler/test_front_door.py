@@ -143,7 +143,7 @@ def test_a_report_never_overwrites_a_file_that_is_none(
     assert pipeline.calls == []
 
 
-PLACE = errors.Place("pad_axes", "net", "node_7", "Softmax", "scores", source="model.py:12 in forward")
+PLACE = errors.Location("pad_axes", "net", "node_7", "Softmax", "scores", source="model.py:12 in forward")
 ENDINGS = [
     pytest.param(
         errors.RecipeError("r.yaml:1: expected a, got b", cure="write a"),

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from compiler.errors import Place
+from compiler.errors import Location
 from compiler.stages import Refusal, RowPlace, State, newest, right_aligned
 
 FRAMES = np.arange(10).reshape(1, 5, 2)
@@ -39,7 +39,7 @@ def test_an_empty_cache_is_all_padding() -> None:
 
 
 def test_a_refusal_reads_with_its_place() -> None:
-    assert str(Refusal("too odd", Place(node="n", op="Relu"))) == "too odd (node n, op Relu)"
+    assert str(Refusal("too odd", Location(node="n", op="Relu"))) == "too odd (node n, op Relu)"
     assert str(Refusal("too odd")) == "too odd"
 
 

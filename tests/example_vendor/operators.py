@@ -2,7 +2,7 @@
 
 import onnx_ir as ir
 
-from compiler.errors import Place, Refused
+from compiler.errors import Location, Refused
 from compiler.ir import source_of
 
 RANKS = {"Add": (2, 1), "MatMul": (2, 2), "Relu": (2,)}
@@ -25,5 +25,5 @@ def require_supported(model: ir.Model, graph: str) -> None:
         raise Refused(
             f"expected one of {', '.join(RANKS)} on matrices, got {node.op_type} of {list(map(str, shapes))}",
             cure="keep it out of the graph, or build for another target",
-            place=Place(stage="abacus", graph=graph, node=str(node.name), op=node.op_type, source=source_of(node)),
+            place=Location(stage="abacus", graph=graph, node=str(node.name), op=node.op_type, source=source_of(node)),
         )

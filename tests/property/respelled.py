@@ -18,7 +18,7 @@ import onnx_ir as ir
 from compiler import ir as graphs
 from compiler.capture.onnx_source.onnx_file import read_onnx
 from compiler.capture.onnx_source.opset_conversion import raised
-from compiler.errors import Place, Refused
+from compiler.errors import Location, Refused
 from compiler.passes.canonicalize_attention import CanonicalizeAttention
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.simplify import Simplify
@@ -121,7 +121,7 @@ def _read(lowered: Lowered) -> Lowered:
         for value in lowered.model.graph.outputs:
             value.shape = value.shape or ir.Shape(["p", "q", "r"])  # a file has to say one
         path.write_bytes(graphs.serialized(lowered.model))
-        model = read_onnx(path, Place("respelled"), "write it")
+        model = read_onnx(path, Location("respelled"), "write it")
     graphs.infer_shapes(model)
     return Simplify().apply(dataclasses.replace(lowered, model=model)).lowered
 

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from compiler import ir as graphs
 from compiler.analysis.operator_costs import size_of
 from compiler.analysis.streaming.stable import Cache, Frames, keeps_last, reads_rows_and_frames
-from compiler.errors import Place
+from compiler.errors import Location
 from compiler.operator_views.axes import axis_of
 from compiler.stages import Lowered, Refusal, State
 
@@ -28,7 +28,7 @@ def find_context(lowered: Lowered, state: State) -> tuple[Cache, Frames] | Refus
     join = next((node for node in graphs.consumers_of(old) if _joins(node, old)), None)
     if join is None:
         return None
-    place = Place(node=str(join.name), op=join.op_type, tensor=state.input, source=graphs.source_of(join))
+    place = Location(node=str(join.name), op=join.op_type, tensor=state.input, source=graphs.source_of(join))
     axis = axis_of(join, len(old.shape or (0,)))
     dims, more = graphs.dims_of(old), graphs.dims_of(join.inputs[-1])  # type: ignore[arg-type]
     if dims is None or more is None or not isinstance(dims[axis], int) or axis == 0:

@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from compiler import ir as graphs
 from compiler.analysis.pointwise import pointwise_axes
-from compiler.errors import Place
+from compiler.errors import Location
 from compiler.operator_traits import RANDOM
 from compiler.operator_views.axes import axis_of
 from compiler.operator_views.slices import END, slice_of
@@ -205,7 +205,7 @@ def find_caches(lowered: Lowered, along: CacheAxis) -> tuple[tuple[Cache, ...], 
         readers = [node for node in graphs.consumers_of(old) if not graphs.is_op(node, "Shape")]
         join = readers[0] if len(readers) == 1 else None
         reader = join or next((node for node in readers if not graphs.is_op(node, "Concat")), None)
-        at = Place(tensor=state.input) if reader is None else Place(node=str(reader.name), op=reader.op_type)
+        at = Location(tensor=state.input) if reader is None else Location(node=str(reader.name), op=reader.op_type)
         place = dataclasses.replace(at, tensor=state.input, source=graphs.source_of(reader))
         new = None if join is None else _joined_to(join, old, output, state.frames_axis)
         rows = str((old.shape or ("",))[0])

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from compiler import ir as graphs
 from compiler.capture.onnx_source.onnx_limits import check_limits
 from compiler.capture.onnx_source.opset_conversion import raised
-from compiler.errors import Place, RecipeError, Refused, SlipwayError
+from compiler.errors import Location, RecipeError, Refused, SlipwayError
 from compiler.runners.session import open_model
 from compiler.user_code.callables import portable_source, shown_path
 
@@ -18,7 +18,7 @@ FRAMEWORK_FOLDERS = (("site-packages", "torch"), ("dist-packages", "torch"))
 """Where frames of a stack trace are the framework's and not the model's, on whichever machine it was written."""
 
 
-def read_onnx(path: Path, place: Place, cure: str) -> ir.Model:
+def read_onnx(path: Path, place: Location, cure: str) -> ir.Model:
     """Read an ONNX file.
 
     Args:
@@ -104,7 +104,7 @@ def _is_open(size: object) -> bool:
     return text is None or re.fullmatch(r"_d\d+", str(text)) is not None
 
 
-def require_runnable(model: ir.Model, shown: str, place: Place) -> None:
+def require_runnable(model: ir.Model, shown: str, place: Location) -> None:
     """Open the graph once in ONNX Runtime.
 
     Raises:

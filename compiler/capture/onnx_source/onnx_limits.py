@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from compiler.errors import Place, RecipeError, Refused
+from compiler.errors import Location, RecipeError, Refused
 
 MAX_BYTES = 4 * 2**30
 """Of one constant that a node makes."""
@@ -15,7 +15,7 @@ MAX_BYTES = 4 * 2**30
 MAX_TRIPS = 1_000_000
 
 
-def check_limits(model: onnx.ModelProto, shown: str, place: Place) -> None:
+def check_limits(model: onnx.ModelProto, shown: str, place: Location) -> None:
     """Require that a model has nothing that later steps cannot handle.
 
     Raises:
@@ -59,7 +59,7 @@ def check_limits(model: onnx.ModelProto, shown: str, place: Place) -> None:
                 ).at(node=named, op=node.op_type)
 
 
-def _check_order(graph: onnx.GraphProto, shown: str, place: Place) -> None:
+def _check_order(graph: onnx.GraphProto, shown: str, place: Location) -> None:
     """Refuse a graph with a cycle, naming a node of it."""
     makers = {name: at for at, node in enumerate(graph.node) for name in node.output if name}
     done: set[int] = set()

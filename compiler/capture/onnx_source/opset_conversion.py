@@ -8,14 +8,14 @@ import onnx.version_converter
 import onnx_ir as ir
 
 from compiler import ir as graphs
-from compiler.errors import Place, Refused
+from compiler.errors import Location, Refused
 from compiler.ir import OLDEST_OPSET
 
 LARGEST = 1024
 """Elements of the largest constant that the converter sees: it reads bounds and scales, and weights cost time."""
 
 
-def raised(model: ir.Model, place: Place | None = None) -> ir.Model:
+def raised(model: ir.Model, place: Location | None = None) -> ir.Model:
     """Return the graph in an operator set that passes can write; unchanged where it is new enough.
 
     Args:
@@ -55,7 +55,7 @@ def raised(model: ir.Model, place: Place | None = None) -> ir.Model:
     return converted
 
 
-def _require_counterparts(model: ir.Model, opset: int, place: Place | None) -> None:
+def _require_counterparts(model: ir.Model, opset: int, place: Location | None) -> None:
     """Refuse nodes that the converter keeps although their meaning has changed.
 
     Raises:

@@ -18,7 +18,7 @@ from compiler.commands.example_feeds import shape_in
 from compiler.commands.onnx_signature import Signature, Tensor
 from compiler.commands.tensor_roles import is_length, mask_key
 from compiler.did_you_mean import did_you_mean
-from compiler.errors import Place, RecipeError
+from compiler.errors import Location, RecipeError
 from compiler.interruption import shielded
 from compiler.recipe.graph_parts import Source
 from compiler.recipe.load import RecipePlaces
@@ -87,7 +87,7 @@ def signature_of_factory(source: Source, places: RecipePlaces, inputs: Mapping[s
             raise RecipeError(
                 f"expected the model to answer {shapes}, got {type(error).__name__}: {first_words(error)}",
                 cure="describe its inputs with --input NAME=SIZES:DTYPE, one for each",
-                place=Place(stage=STAGE, source=users_line(error)),
+                place=Location(stage=STAGE, source=users_line(error)),
             ) from error
         return results
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import onnx_ir as ir
 
 from compiler import ir as graphs
-from compiler.errors import Place, RecipeError, Refused
+from compiler.errors import Location, RecipeError, Refused
 from compiler.quantization.placement import CPU, Placement
 from compiler.runners.session import Session
 from compiler.stages import Lowered
@@ -98,7 +98,7 @@ def _refuse_doubles(lowered: Lowered) -> None:
             raise Refused(
                 f"expected no float64, which OpenVINO computes in float32, got {value.name}",
                 cure="convert it to float32 in the model, or build for onnx_static",
-                place=Place(
+                place=Location(
                     stage="openvino",
                     graph=lowered.graph,
                     node=str(node.name) if node is not None else "",

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import onnx_ir as ir
 
-from compiler.errors import Place, Refused
+from compiler.errors import Location, Refused
 from compiler.targets.tensorrt.element_types import TYPE_RULES
 from compiler.targets.tensorrt.operators import OPERATOR_RULES
 from compiler.targets.tensorrt.quantization import QUANTIZATION_RULES
@@ -30,7 +30,7 @@ class Unbuildable(Refused):
         super().__init__(
             f"expected a graph that TensorRT builds as it is written, got {len(violations)} "
             f"violation{'s' if len(violations) > 1 else ''}:{listed}",
-            place=Place(stage="tensorrt", graph=graph),
+            place=Location(stage="tensorrt", graph=graph),
         )
         self.violations = violations
 

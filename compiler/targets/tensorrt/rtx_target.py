@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import onnx_ir as ir
 
-from compiler.errors import Place, RecipeError, Refused
+from compiler.errors import Location, RecipeError, Refused
 from compiler.pieces import write_files
 from compiler.quantization.placement import Placement
 from compiler.runners.session import Session, session_of
@@ -200,5 +200,5 @@ def _refuse_float_products(lowered: Lowered) -> None:
             f"expected no product in float32 for compute capability {trial.TURING}, for which {trial.NAME} builds "
             f"none, got {node.op_type}",
             cure=f"compute it in half precision (lower_precision), or take {trial.TURING} out of compute_capabilities",
-            place=Place(stage=FOLDER, graph=lowered.graph, node=str(node.name), op=node.op_type),
+            place=Location(stage=FOLDER, graph=lowered.graph, node=str(node.name), op=node.op_type),
         )

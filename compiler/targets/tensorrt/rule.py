@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import onnx_ir as ir
 
-from compiler.errors import Place
+from compiler.errors import Location
 from compiler.ir import source_of
 
 Profile = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
@@ -46,7 +46,7 @@ class Violation:
     rule: str
     message: str
     cure: str
-    place: Place
+    place: Location
 
     def __str__(self) -> str:
         where = str(self.place)
@@ -65,7 +65,7 @@ class Breach:
     def named(self, rule: str) -> Violation:
         """Return the breach as a violation of a rule."""
         node, value = self.node, self.tensor
-        place = Place(
+        place = Location(
             node=str(node.name or node.outputs[0].name) if node is not None else "",
             op=node.op_type if node is not None else "",
             tensor=str(value.name) if value is not None else "",

@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from compiler.errors import GateFailed, Place
+from compiler.errors import GateFailed, Location
 from compiler.pieces import write_files
 from compiler.recipe.gates import BudgetGate
 from compiler.recipe.record import Recipe
@@ -25,7 +25,7 @@ def check_ratios(gate: BudgetGate, ratios: Sequence[Ratio], size: float, graph: 
     Raises:
         GateFailed: a bound is exceeded.
     """
-    place = Place(stage=STAGE, graph=graph)
+    place = Location(stage=STAGE, graph=graph)
     findings = list(_findings(gate, ratios, size, graph))
     for each in ratios:
         if gate.max_time_ratio is not None and each.median > gate.max_time_ratio:

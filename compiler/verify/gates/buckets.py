@@ -1,6 +1,6 @@
 """The gate on buckets: each answers every row as the smallest one does, beside random partners."""
 
-from compiler.errors import GateFailed, Place
+from compiler.errors import GateFailed, Location
 from compiler.recipe.gates import Tolerance
 from compiler.records.findings import Finding, at_most
 from compiler.runners.stream import Advance
@@ -26,7 +26,7 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
             raise GateFailed(
                 f"expected {worst.tensor} of every row as alone {expected}",
                 cure=SAME_ROWS if worst.classes is None else f"{class_cure(name, limits)}; otherwise {SAME_ROWS}",
-                place=Place(stage=f"verify {finding.subject}", graph=name, tensor=worst.tensor),
+                place=Location(stage=f"verify {finding.subject}", graph=name, tensor=worst.tensor),
                 findings=findings,
             )
     return Checked(findings, receipt={"buckets": {bucket: _far(worst) for bucket, worst in apart.items()}})

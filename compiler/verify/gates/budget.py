@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from compiler.errors import GateFailed, Place
+from compiler.errors import GateFailed, Location
 from compiler.recipe.gates import BudgetGate
 from compiler.recipe.record import Recipe
 from compiler.records.build_report import SpeedRow
@@ -34,7 +34,7 @@ def check_budget(gate: BudgetGate | None, size_bytes: int, speed: Sequence[Speed
         raise GateFailed(
             f"expected {message}",
             cure=f"raise gates.{each.gate}, {cure}",
-            place=Place(stage="budget", graph=each.graph),
+            place=Location(stage="budget", graph=each.graph),
             findings=findings,
         )
     return findings

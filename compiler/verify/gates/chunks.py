@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
 
-from compiler.errors import DataError, GateFailed, Place
+from compiler.errors import DataError, GateFailed, Location
 from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding
 from compiler.runners.stream import Advance, OriginalCall
@@ -94,7 +94,7 @@ def _checked(shipped: Shipped, tried: _Tried, advance: Advance) -> list[Differen
             f"expected the original to answer chunks of {min(lengths)} to {max(lengths)} entries along {axis!r}, "
             f"got {' '.join(str(error).split())[:200]}",
             cure="give the chunks one size, fixed, where the model takes no others",
-            place=Place(stage="verify", graph=shipped.name, axis=axis),
+            place=Location(stage="verify", graph=shipped.name, axis=axis),
         ) from error
     runners = BucketRunners(graph.lowered, graph.built.artifacts, lambda file: shipped.open(shipped.folder / file))
     rows = runners.rows(emitted)

@@ -12,7 +12,7 @@ import numpy as np
 
 from compiler.calib.classes import are_classes
 from compiler.calib.noise import rms
-from compiler.errors import GateFailed, Place
+from compiler.errors import GateFailed, Location
 from compiler.recipe.gates import DriftGate
 from compiler.recipe.record import Recipe
 from compiler.records.drift_curves import DriftCurve
@@ -145,7 +145,7 @@ def require_bounded(graph: str, curves: Sequence[DriftCurve], gate: DriftGate) -
         f"{first.steps} chained steps, got {first.growth:.3g} times: it grows from {first.early:.3g} to "
         f"{first.late:.3g}{others}",
         cure="keep what computes the state in float32, or raise drift.max_growth if the growth is of the data",
-        place=Place(stage="drift", graph=graph, tensor=first.tensor),
+        place=Location(stage="drift", graph=graph, tensor=first.tensor),
         findings=drift_findings(graph, curves, gate),
     )
 

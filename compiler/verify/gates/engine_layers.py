@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import onnx_ir as ir
 
-from compiler.errors import GateFailed, Place
+from compiler.errors import GateFailed, Location
 from compiler.recipe.record import Recipe
 from compiler.records.findings import BUILT, Finding
 from compiler.runners.stream import Advance
@@ -85,7 +85,7 @@ def _require_kept(graph: str, bucket: str, engine: TrialEngine, audited: Sequenc
         f"{first.planned.type}, in layer {first.layers[0]}",
         cure="keep quantised nodes that it does not compute in integers in float (keep_float), where a 1x1 convolution "
         "becomes a product with lower_pointwise_convolutions",
-        place=Place(
+        place=Location(
             stage=f"{GATE} {bucket}",
             graph=graph,
             node=first.planned.node,
@@ -117,7 +117,7 @@ def require_read(findings: Iterable[Finding]) -> None:
         raise GateFailed(
             f"{unread.subject}: expected layers that can be read, got {unread.detail}",
             cure="use the version of the builder that pyproject.toml pins, or build without --strict",
-            place=Place(stage=GATE, graph=unread.graph),
+            place=Location(stage=GATE, graph=unread.graph),
             findings=[dataclasses.replace(unread, holds=False)],
         )
 

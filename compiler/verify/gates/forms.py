@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import onnx_ir as ir
 
 from compiler import ir as graphs
-from compiler.errors import GateFailed, Place
+from compiler.errors import GateFailed, Location
 from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding, at_most
 from compiler.runners.stream import Advance
@@ -102,7 +102,7 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
             f"expected {failed.subject} with the target's forms at most {limit:g} dB noisier than without, got "
             f"{failed.measured:.2f} dB: {failed.detail}; the limit is gates.parity.{shipped.name}.max_form_loss_db",
             cure="allow more, or take the form out of the target's forms; forms: [] builds without any",
-            place=Place(stage="verify", graph=shipped.name, tensor=failed.subject),
+            place=Location(stage="verify", graph=shipped.name, tensor=failed.subject),
             findings=findings,
         )
     if not findings:

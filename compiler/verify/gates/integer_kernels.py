@@ -10,7 +10,7 @@ from pathlib import Path
 import onnx
 import onnxruntime
 
-from compiler.errors import GateFailed, Place
+from compiler.errors import GateFailed, Location
 from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding
 from compiler.runners.stream import Advance
@@ -92,7 +92,7 @@ def _failed(graph: str, wanted: int, got: int, left: Sequence[str]) -> GateFaile
         f"expected {wanted} products and convolutions on integers in the graph that runs, got {got}; in float stay "
         f"{named}",
         cure="keep these nodes in float with keep_float, or choose the placement that fits the target",
-        place=Place(stage="integer kernels", graph=graph, node=left[0] if left else ""),
+        place=Location(stage="integer kernels", graph=graph, node=left[0] if left else ""),
         findings=[Finding("integer kernels", graph, "", got, wanted, False, f"in float stay {named}")],
     )
 

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from compiler.errors import GateFailed, Place
+from compiler.errors import GateFailed, Location
 from compiler.recipe.gates import LossyTolerance, Tolerance
 from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding, at_most
@@ -91,7 +91,7 @@ def require_parity(
     raise GateFailed(
         f"expected {worst.tensor}{f' ({states})' if states else ''} {worst.exceeded(limits)}",
         cure=cure if worst.classes is None else class_cure(graph, limits),
-        place=Place(stage=stage, graph=graph, tensor=worst.tensor),
+        place=Location(stage=stage, graph=graph, tensor=worst.tensor),
         findings=parity_findings(graph, differences, limits, parts),
     )
 

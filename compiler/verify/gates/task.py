@@ -7,7 +7,7 @@ from typing import Any, SupportsFloat
 import numpy as np
 
 import runtime_lite
-from compiler.errors import DataError, GateFailed, Place
+from compiler.errors import DataError, GateFailed, Location
 from compiler.recipe.gates import TaskGate
 from compiler.recipe.graph import Graph
 from compiler.recipe.load import RecipePlaces
@@ -248,7 +248,7 @@ def _require(
         message = f"expected {found.recordings} identical results, got {len(differing)} others: {differing[:3]}"
     else:
         return
-    raise GateFailed(message, cure=CURE, place=Place(stage="task", graph=graph), findings=findings)
+    raise GateFailed(message, cure=CURE, place=Location(stage="task", graph=graph), findings=findings)
 
 
 TASK = Gate("task", _check, _promised, phases=("bundle", "engines"))

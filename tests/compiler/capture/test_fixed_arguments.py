@@ -8,7 +8,7 @@ from torch import nn
 
 from compiler.capture.fixed_arguments import fix_arguments
 from compiler.capture.module_call import called
-from compiler.errors import Place
+from compiler.errors import Location
 
 
 class Resampled(nn.Module):
@@ -25,7 +25,7 @@ def test_constants_are_given_where_forward_takes_them() -> None:
     names = ["x", "rate", "pair.0", "pair.1", "gain"]
     fix_arguments(module, names, {"rate": np.array(16000), "gain": np.array([3], np.float32)}, ("y", "left"), {})
     feed = {"x": one, "pair.0": one, "pair.1": 5 * one}
-    y, left = called(module, feed, Place(), outputs=("y", "left"))
+    y, left = called(module, feed, Location(), outputs=("y", "left"))
     assert y.tolist() == [[7.0, 7.0]] and left.tolist() == [[5.0, 5.0]]
 
 
@@ -49,4 +49,4 @@ def test_what_is_written_beside_a_constant_is_a_state() -> None:
     states = {"pair.0": "first", "pair.1": "second"}
     fix_arguments(module, ["x", "rate", "pair.0", "pair.1"], {"rate": np.array(3)}, outputs[::2], states)
     feed = {"x": one, "pair.0": one, "pair.1": 5 * one}
-    assert [each[0, 0] for each in called(module, feed, Place(), outputs=outputs[::2], states=states)] == [1, 8]
+    assert [each[0, 0] for each in called(module, feed, Location(), outputs=outputs[::2], states=states)] == [1, 8]

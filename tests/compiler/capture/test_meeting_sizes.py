@@ -8,7 +8,7 @@ import pytest
 
 from compiler import ir as graphs
 from compiler.capture.meeting_sizes import meetings_in, require_sizes_that_meet
-from compiler.errors import Place, RecipeError
+from compiler.errors import Location, RecipeError
 from tests.kit.graphs import parse
 
 CACHE = "(float[a,3,4] x, float[b,c,4] cache) => (float y) { y = Concat<axis = 1>(cache, x) }"
@@ -24,7 +24,7 @@ WEIGHTS = {"w": np.zeros((1, 6, 4), np.float32), "r": np.zeros((1, 6, 2), np.flo
 def hold(text: str, *shapes: list[int | str]) -> ir.Model:
     model = parse(text, WEIGHTS)
     names = [str(value.name) for value in model.graph.inputs]
-    require_sizes_that_meet(model, dict(zip(names, shapes, strict=True)), Place(graph="net"))
+    require_sizes_that_meet(model, dict(zip(names, shapes, strict=True)), Location(graph="net"))
     return model
 
 

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from compiler.capture.module_call import called, results_of, shown_feed
-from compiler.errors import Place, RecipeError
+from compiler.errors import Location, RecipeError
 
 X = np.ones((2, 4), np.float32)
-PLACE = Place(stage="capture", graph="net")
+PLACE = Location(stage="capture", graph="net")
 
 
 class Inner(nn.Module):

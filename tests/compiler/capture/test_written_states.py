@@ -13,7 +13,7 @@ from compiler.capture import torch_module
 from compiler.capture.initial_graph import states_of
 from compiler.capture.module_call import called
 from compiler.capture.written_states import answer_of
-from compiler.errors import Place, RecipeError
+from compiler.errors import Location, RecipeError
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Axis, Input, Source
 from compiler.runners.session import open_session
@@ -212,7 +212,7 @@ def test_what_is_no_stream_is_refused(kind: type[nn.Module], words: str) -> None
     spec = specified("kept.0", "kept.1")
     feed = dict.fromkeys(spec.inputs, np.ones((1, WIDTH), np.float32))
     with pytest.raises(RecipeError) as caught:
-        called(kind(), feed, Place(), outputs=spec.outputs, states=spec.fed_back)
+        called(kind(), feed, Location(), outputs=spec.outputs, states=spec.fed_back)
     assert words in str(caught.value)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from compiler.culprits import failure_message as module
 from compiler.culprits.failure_message import explained
-from compiler.errors import GateFailed, Place
+from compiler.errors import GateFailed, Location
 from compiler.recipe.gates import Tolerance
 from compiler.runners.choose import runner_of
 from compiler.stages import Lowered
@@ -23,7 +23,7 @@ def failure(after: Lowered, max_abs: float, folder: Path | None = None) -> GateF
     error = GateFailed(
         f"expected {worst.tensor} {worst.exceeded(limits)}",
         cure="mend it",
-        place=Place(stage="some_pass", graph="net", tensor=worst.tensor),
+        place=Location(stage="some_pass", graph="net", tensor=worst.tensor),
     )
     return explained(error, BEFORE, after, STEPS, limits, folder)
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from compiler.errors import GateFailed, Place, Refused
+from compiler.errors import GateFailed, Location, Refused
 from compiler.explain import explanation as module
 from compiler.explain.explanation import Explanation, explain
 from compiler.explain.words import Kind
@@ -122,7 +122,7 @@ def test_a_pass_before_padding_that_refuses_is_shown() -> None:
     @dataclasses.dataclass(frozen=True)
     class Refusing(Simplify):
         def apply(self, lowered: Lowered) -> Outcome:
-            raise Refused("no", cure="yes", place=Place(node="y_softmax", op="Softmax"))
+            raise Refused("no", cure="yes", place=Location(node="y_softmax", op="Softmax"))
 
     found = explain(offline(SOFTMAX), [Refusing(), PadAxes()])
     (refusal,) = found.refusals

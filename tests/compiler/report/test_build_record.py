@@ -7,7 +7,7 @@ import json
 import pytest
 from rich.console import Console
 
-from compiler.errors import GateFailed, Place, RecipeError, Refused
+from compiler.errors import GateFailed, Location, RecipeError, Refused
 from compiler.records.findings import Finding, at_most
 from compiler.report.build_record import BuildRecord
 from compiler.report.progress import Progress
@@ -65,7 +65,7 @@ def test_every_ending_has_its_verdict(record: BuildRecord, error: BaseException,
 def test_a_gate_that_fails_has_bound_and_value_and_the_others_were_not_reached(record: BuildRecord) -> None:
     failed = at_most("parity.max_abs", "b", "logits", limit=1e-4, measured=0.5)
     record.findings.append(at_most("parity.max_abs", "a", "logits", limit=1e-5, measured=1e-6))
-    report = record.report(GateFailed("too far", place=Place("verify", "b"), findings=[failed]))
+    report = record.report(GateFailed("too far", place=Location("verify", "b"), findings=[failed]))
     assert [row.holds for row in report.gates[:2]] == [True, False]
     assert report.gates[1] == failed
     left = {(row.gate, row.graph) for row in report.gates[2:]}
@@ -74,7 +74,7 @@ def test_a_gate_that_fails_has_bound_and_value_and_the_others_were_not_reached(r
 
 
 def test_a_failure_without_figures_is_known_by_its_stage(record: BuildRecord) -> None:
-    report = record.report(GateFailed("disagree", place=Place("pad_axes", "a")))
+    report = record.report(GateFailed("disagree", place=Location("pad_axes", "a")))
     assert report.gates[0] == Finding("pad_axes", "a", holds=False, detail="disagree")
 
 

@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from compiler.errors import GateFailed, Place
+from compiler.errors import GateFailed, Location
 from compiler.runners.stream import Advance
 from compiler.targets import TARGETS
 from compiler.verify.blamed_form import run_blaming
@@ -90,7 +90,7 @@ def test_the_gate_runs_with_more_and_more_forms_until_it_fails(breaks_from: int,
     def check(looked_at: Shipped, advance: Advance) -> Checked:
         count = len(looked_at.graph.forms) if looked_at.folder == tmp_path else "everything"
         if count == "everything" or int(count) >= breaks_from:
-            raise GateFailed(f"it does not hold of {count}", place=Place(stage="verify", graph="net"))
+            raise GateFailed(f"it does not hold of {count}", place=Location(stage="verify", graph="net"))
         return Checked([])
 
     @contextlib.contextmanager

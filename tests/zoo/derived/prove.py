@@ -18,7 +18,7 @@ from compiler.capture import torch_module
 from compiler.capture.derived_steps import DerivedModel, derived_model, with_caches
 from compiler.capture.initial_graph import initial_graph
 from compiler.capture.onnx_source.onnx_file import require_runnable
-from compiler.errors import Place
+from compiler.errors import Location
 from compiler.lowering.certificates import replay_certificates
 from compiler.passes import make_pass
 from compiler.passes.merge_kv_heads import MergeKvHeads
@@ -94,7 +94,7 @@ def derived(family: WholeFamily, steps: int) -> tuple[torch.nn.Module, DerivedMo
     torch.manual_seed(0)
     module, spec = family.build().eval(), family.spec
     model = torch_module.capture_module(module, family.name, spec, list(spec.inputs))
-    require_runnable(model, family.name, Place(stage="capture", graph=family.name))
+    require_runnable(model, family.name, Location(stage="capture", graph=family.name))
     made = derived_model(model, family.name, spec)
     spec = with_caches(spec, made.model, made.certificate)
     return module, made, initial_graph(mock.Mock(), family.name, spec, (made.model, None), steps, LONGEST)

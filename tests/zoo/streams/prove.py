@@ -16,7 +16,7 @@ from compiler.capture import torch_module
 from compiler.capture.counts import frames_counted
 from compiler.capture.initial_graph import added_by_call, initial_graph, states_of
 from compiler.capture.onnx_source.onnx_file import require_runnable
-from compiler.errors import Place
+from compiler.errors import Location
 from compiler.lowering.certificates import replay_certificates
 from compiler.passes import make_pass
 from compiler.runners.padded_chunks import side_by_side
@@ -87,7 +87,7 @@ def captured(family: StepFamily, calls: int) -> tuple[torch.nn.Module, Lowered]:
     torch.manual_seed(0)
     module, spec = family.build().eval(), family.spec
     model = torch_module.capture_module(module, family.name, spec, list(spec.inputs))
-    require_runnable(model, family.name, Place(stage="capture", graph=family.name))
+    require_runnable(model, family.name, Location(stage="capture", graph=family.name))
     return module, initial_graph(mock.Mock(), family.name, spec, (model, None), calls, {BATCH: 4})
 
 

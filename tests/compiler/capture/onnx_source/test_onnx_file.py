@@ -9,7 +9,7 @@ import pytest
 
 from compiler import ir as graphs
 from compiler.capture.onnx_source.onnx_file import first_words, keep_numbers, read_onnx, require_runnable
-from compiler.errors import Place, RecipeError, Refused
+from compiler.errors import Location, RecipeError, Refused
 from tests.kit.graphs import parse
 
 TRACE = """File "/env/lib/site-packages/torch/nn/functional.py", line 7, in relu
@@ -26,7 +26,7 @@ def write(path: Path, model: ir.Model) -> Path:
 
 
 def read(path: Path) -> ir.Model:
-    return read_onnx(path, Place(stage="explain"), "check the path")
+    return read_onnx(path, Location(stage="explain"), "check the path")
 
 
 def test_nodes_get_distinct_names_and_source_lines(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_missing_weights_beside_the_file_are_named(tmp_path: Path) -> None:
 def test_operators_that_nothing_runs_are_refused() -> None:
     model = parse("(float[batch,2] x) => (float[batch,2] y) { y = com.acme.Foo(x) }")
     with pytest.raises(Refused, match=r"cannot run m\.onnx"):
-        require_runnable(model, "m.onnx", Place())
+        require_runnable(model, "m.onnx", Location())
 
 
 def test_a_failed_export_tells_the_innermost_cause_in_one_plain_line() -> None:

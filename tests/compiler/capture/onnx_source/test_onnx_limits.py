@@ -10,7 +10,7 @@ import pytest
 from onnx import numpy_helper
 
 from compiler.capture.onnx_source.onnx_file import read_onnx
-from compiler.errors import Place, SlipwayError
+from compiler.errors import Location, SlipwayError
 
 HEAD = '<ir_version: 10, opset_import: ["" : 20]> g (float[1,2] x) => (float[1,2] y) '
 
@@ -62,5 +62,5 @@ def test_a_file_beyond_the_limits_is_one_sentence(tmp_path: Path, case: str) -> 
     edit(model)
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     with pytest.raises(SlipwayError) as refused:
-        read_onnx(tmp_path / "model.onnx", Place(graph="g"), "check the path")
+        read_onnx(tmp_path / "model.onnx", Location(graph="g"), "check the path")
     assert words in str(refused.value)
