@@ -211,7 +211,7 @@ def quantized_by_peer(exact: Lowered, rows: int, scratch: Path) -> onnx.ModelPro
 
 def _carried(exact: Lowered, model: onnx.ModelProto) -> Lowered:
     """The same record around another graph."""
-    return dataclasses.replace(exact, model=ir.from_proto(model), row_places=())
+    return dataclasses.replace(exact, model=ir.from_proto(model), row_axes=())
 
 
 def _sqnr(exact: Lowered, rounded: Lowered, streams: Sequence[Sequence[Feed]]) -> float:

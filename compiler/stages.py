@@ -50,7 +50,7 @@ class State:
 
 
 @dataclasses.dataclass(frozen=True)
-class RowPlace:
+class RowAxis:
     """Where a graph has the batch in an input or output, or a 1 or nothing for it; callers have it in front.
 
     Attributes:
@@ -168,7 +168,7 @@ class Lowered:
         padded_axes: axes padded behind, as declared; pad_axes fills in their minimum.
         is_padded: whether pad_axes has run; cache axes have as many entries as slots from then on.
         rows_independent: whether rows of one batch are proved independent; without it the runtime does not batch.
-        row_places: for a graph that is written for one row, every input and output that is to have a batch axis; else
+        row_axes: for a graph that is written for one row, every input and output that is to have a batch axis; else
             those that have it elsewhere than in front. add_batch_axis empties it.
         ranges: the smallest and the largest of the whole numbers that inputs hold, as far as they are known.
         calibration: the recipe's own data, for passes that measure; None where the recipe has no calibration data.
@@ -186,7 +186,7 @@ class Lowered:
     padded_axes: tuple[PaddedAxis, ...] = ()
     is_padded: bool = False
     rows_independent: bool = False
-    row_places: tuple[RowPlace, ...] = ()
+    row_axes: tuple[RowAxis, ...] = ()
     ranges: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
     calibration: "Calibration | None" = dataclasses.field(default=None, repr=False, compare=False)
 

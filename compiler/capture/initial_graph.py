@@ -21,7 +21,7 @@ from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Input
 from compiler.recipe.load import RecipePlaces
 from compiler.sizes.growth import grows_by
-from compiler.stages import Lowered, PaddedAxis, RowPlace, State
+from compiler.stages import Lowered, PaddedAxis, RowAxis, State
 from runtime_lite.format.cache_axis import CacheAxis
 from runtime_lite.format.initial_value import Initial, initial_of_array
 
@@ -59,7 +59,7 @@ def initial_graph(
         if each is not None:
             graphs.infer_shapes(each)
     states = states_of(spec)
-    given_rows = _row_places(spec, model)
+    given_rows = _row_axes(spec, model)
     append_frames(model, spec, [(state, _graph_axis(state, given_rows)) for state in states])
     given_back = [state for state in states if state.output in graphs.outputs_named(model)]  # counts are added below
     windows = {name: each.window for name, each in spec.axes.items() if each.window is not None}
@@ -69,7 +69,7 @@ def initial_graph(
     if first is not None:
         start_counts(first, spec, counted, graphs.inputs_named(model))
     add_counts(model, spec, counted)
-    rows = _row_places(spec, model)
+    rows = _row_axes(spec, model)
     for cache in caches if spec.derive_steps is None else ():
         check_window(places, graph, cache, max(cache.frames_of(longest), 1), steps)
     if spec.batch is not None and not spec.is_for_one_row:
@@ -99,7 +99,7 @@ def initial_graph(
         spec.batch,
         data_outputs,
         padded_axes=padded,
-        row_places=rows,
+        row_axes=rows,
         ranges=ranges,
     )
 
@@ -142,7 +142,7 @@ def _begins(name: str, given: Input) -> Initial:
     assert not isinstance(given.initial, str), "files of first states are read before anything is captured"
     if given.initial is None or given.original is None or not isinstance(given.initial, tuple):
         return 0 if given.initial is None else given.initial
-    return initial_of_array(RowPlace(name, given.row_place).to_caller(np.asarray(given.initial)))
+    return initial_of_array(RowAxis(name, given.row_axis).to_caller(np.asarray(given.initial)))
 
 
 def padded_axes_of(spec: Graph) -> tuple[PaddedAxis, ...]:
@@ -166,7 +166,7 @@ def _padded_axis(spec: Graph, axis: str) -> PaddedAxis:
 
 
 def _caches(
-    spec: Graph, graph: str, model: ir.Model, states: Sequence[State], places: Sequence[RowPlace]
+    spec: Graph, graph: str, model: ir.Model, states: Sequence[State], places: Sequence[RowAxis]
 ) -> tuple[CacheAxis, ...]:
     """Return the cache axes that a recipe declares, with the number of frames that a call adds along each."""
     found = []
@@ -284,16 +284,16 @@ def _check_rows_first(model: ir.Model, batch: str, moved: Collection[str], graph
             )
 
 
-def _row_places(spec: Graph, model: ir.Model) -> tuple[RowPlace, ...]:
+def _row_axes(spec: Graph, model: ir.Model) -> tuple[RowAxis, ...]:
     """Return where an original for one row has its batch axis, by tensor."""
-    given = {name: RowPlace(name, each.row_place) for name, each in spec.inputs.items() if each.original is not None}
+    given = {name: RowAxis(name, each.row_axis) for name, each in spec.inputs.items() if each.original is not None}
     if not spec.is_for_one_row:
         return (*given.values(), *_rows_elsewhere(spec, model))
     inputs = given
     fed = {state.output: inputs[state.input].axis for state in states_of(spec)}
     first = _first_sizes(spec, model)
     outputs = [
-        RowPlace(name, fed[name] if name in fed else 0 if first[name] == 1 else None)
+        RowAxis(name, fed[name] if name in fed else 0 if first[name] == 1 else None)
         for name in graphs.outputs_named(model)
     ]
     return (*inputs.values(), *outputs)
@@ -316,14 +316,14 @@ def _is_named(size: Dim, spec: Graph) -> bool:
     return all(str(each) in spec.axes for each in sympy.sympify(size).free_symbols)
 
 
-def _rows_elsewhere(spec: Graph, model: ir.Model) -> Iterator[RowPlace]:
+def _rows_elsewhere(spec: Graph, model: ir.Model) -> Iterator[RowAxis]:
     """Yield the outputs whose batch is not their first axis, with that axis."""
     fed = {state.output: spec.inputs[state.input] for state in states_of(spec) if state.input in spec.inputs}
     for name in graphs.outputs_named(model):
         given = fed.get(name)
-        at = _batch_of(name, spec, model) if given is None else None if given.original is None else given.row_place
+        at = _batch_of(name, spec, model) if given is None else None if given.original is None else given.row_axis
         if at:
-            yield RowPlace(name, at)
+            yield RowAxis(name, at)
 
 
 def _batch_of(name: str, spec: Graph, model: ir.Model) -> int | None:
@@ -339,14 +339,14 @@ def _batch_of(name: str, spec: Graph, model: ir.Model) -> int | None:
     return places[0] if len(places) == 1 else None
 
 
-def _graph_axis(state: State, places: Sequence[RowPlace]) -> int | None:
+def _graph_axis(state: State, places: Sequence[RowAxis]) -> int | None:
     """Return the frames axis of a state in the captured graph; None for a state without one."""
     place = next((each for each in places if each.tensor == state.input), None)
     return state.frames_axis if place is None or state.frames_axis is None else place.axis_of(state.frames_axis)
 
 
 def _check_state_sizes(
-    model: ir.Model, states: Sequence[State], places: Sequence[RowPlace], graph: str, lengths: Mapping[str, int]
+    model: ir.Model, states: Sequence[State], places: Sequence[RowAxis], graph: str, lengths: Mapping[str, int]
 ) -> None:
     """Require that every state is returned in the type and size in which it is taken; a frames axis may grow.
 
@@ -396,7 +396,7 @@ NEW_FRAMES_CURE = (
 )
 
 
-def step_frames(model: ir.Model, states: Sequence[State], places: Sequence[RowPlace], axis: str, graph: str) -> Dim:
+def step_frames(model: ir.Model, states: Sequence[State], places: Sequence[RowAxis], axis: str, graph: str) -> Dim:
     """Return how many frames a call adds: the growth of a cache, else the frames joined to it along its frames axis.
 
     Attention may read more, as frames of a look-ahead are given again to the next call.

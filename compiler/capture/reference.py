@@ -65,7 +65,7 @@ def reference_of(
         None if first is None else load_fixed(places, graph, given, "first_call"),
         spec,
         states_of(spec),
-        started.row_places,
+        started.row_axes,
         frames_counted(spec, {cache.axis: added_by_call(cache) for cache in started.caches}),
     )
 

@@ -46,7 +46,7 @@ from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Input, Source
 from compiler.recipe.load import RecipePlaces
 from compiler.stage_inputs import EXAMPLE_FRAMES
-from compiler.stages import Array, Feed, RowPlace, State, newest
+from compiler.stages import Array, Feed, RowAxis, State, newest
 from compiler.user_code.callables import call, importable, is_users, resolve, shown_path, users_line
 from compiler.user_code.streams import completed
 
@@ -535,7 +535,7 @@ class TorchReference:
         first: module of the first call, or None when the later call starts streams with empty caches.
         spec: inputs and outputs.
         states: what is fed back.
-        row_places: for an original that is written for one row, where its tensors have the batch.
+        row_axes: for an original that is written for one row, where its tensors have the batch.
         counted: by counting input, the frames that a call adds.
 
     Attributes:
@@ -548,11 +548,11 @@ class TorchReference:
         first: torch.nn.Module | None,
         spec: Graph,
         states: Sequence[State],
-        row_places: Sequence[RowPlace] = (),
+        row_axes: Sequence[RowAxis] = (),
         counted: Mapping[str, Dim] = MappingProxyType({}),
     ) -> None:
         self.later, self.first, self.spec, self.states, self.counted = later, first, spec, states, counted
-        self.places = {each.tensor: each for each in row_places}
+        self.places = {each.tensor: each for each in row_axes}
         self.modules: Sequence[torch.nn.Module] = (later,) if first is None else (later, first)
 
     def run(self, feeds: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:

@@ -16,7 +16,7 @@ from compiler.capture.next_states import lengths_of, moved_on
 from compiler.errors import Location, RecipeError, Refused, SlipwayError
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Input
-from compiler.stages import Array, Feed, RowPlace, State
+from compiler.stages import Array, Feed, RowAxis, State
 from compiler.user_code.streams import completed
 from runtime_lite.format.initial_value import array_of_initial
 
@@ -191,7 +191,7 @@ class TrialCalls:
         given = self.spec.inputs[state.input]
         if given.original is None or state.frames_axis is None:
             return state.frames_axis
-        return RowPlace(state.input, given.row_place).axis_of(state.frames_axis)
+        return RowAxis(state.input, given.row_axis).axis_of(state.frames_axis)
 
     def _frames(self, outputs: Mapping[str, Array]) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -262,11 +262,11 @@ def _example_size(spec: Graph, dim: int | str) -> int:
 
 
 def _to_graph(given: Input, name: str, array: Array) -> Array:
-    return array if given.original is None else RowPlace(name, given.row_place).to_graph(array)
+    return array if given.original is None else RowAxis(name, given.row_axis).to_graph(array)
 
 
 def _to_caller(given: Input, name: str, array: Array) -> Array:
-    return array if given.original is None else RowPlace(name, given.row_place).to_caller(array)
+    return array if given.original is None else RowAxis(name, given.row_axis).to_caller(array)
 
 
 def _has_rows(spec: Graph, name: str) -> bool:

@@ -228,7 +228,7 @@ def _given(forced_run: TeacherForcedRun, name: str, *, is_after: bool) -> Array:
 
 def _as_in_graph(lowered: Lowered, name: str, array: Array) -> Array:
     """Return an input or output without the batch axis, where the graph is for one row."""
-    place = next((each for each in lowered.row_places if each.tensor == name), None)
+    place = next((each for each in lowered.row_axes if each.tensor == name), None)
     return array if place is None else np.ascontiguousarray(place.to_graph(array))
 
 

@@ -32,7 +32,7 @@ from compiler.batching.lifter import LiftedNode, Lifter
 from compiler.batching.rules import RULES
 from compiler.errors import Location, Refused
 from compiler.ir import Dim
-from compiler.stages import Lowered, Outcome, RowPlace
+from compiler.stages import Lowered, Outcome, RowAxis
 
 OLDEST_OPSET = 13
 """Before it, axes of Squeeze and Unsqueeze are attributes, and Softmax works on merged axes."""
@@ -54,17 +54,17 @@ class AddBatchAxis:
             Refused: an operator that reads rows has no rule, or its rule does not hold; the message names node and
                 source.
         """
-        if not lowered.row_places:
+        if not lowered.row_axes:
             return Outcome(lowered)
         if lowered.batch_axis is None:
             raise Refused("the recipe names no batch axis", cure="give one axis buckets, in front of every input")
         if _has_rows(lowered.model, lowered.batch_axis):
-            places = {each.tensor: each for each in lowered.row_places}
+            places = {each.tensor: each for each in lowered.row_axes}
             matched = sum(_move(model, lowered.batch_axis, places) for model in lowered.models)
         else:
-            forms = {each.tensor: Form(0, each.axis) for each in lowered.row_places}
+            forms = {each.tensor: Form(0, each.axis) for each in lowered.row_axes}
             matched = sum(_add(model, lowered.batch_axis, forms) for model in lowered.models)
-        return Outcome(dataclasses.replace(lowered, row_places=()), matched=matched, rewritten=matched)
+        return Outcome(dataclasses.replace(lowered, row_axes=()), matched=matched, rewritten=matched)
 
 
 def _has_rows(model: ir.Model, batch: str) -> bool:
@@ -72,7 +72,7 @@ def _has_rows(model: ir.Model, batch: str) -> bool:
     return any(graphs.symbol(batch) in (graphs.dims_of(value) or ()) for value in model.graph.inputs)
 
 
-def _move(model: ir.Model, batch: str, places: Mapping[str, RowPlace]) -> int:
+def _move(model: ir.Model, batch: str, places: Mapping[str, RowAxis]) -> int:
     """Move the batch to the front of inputs and outputs that have it elsewhere; return how many."""
     count = 0
     first = next(iter(model.graph), None)

@@ -179,7 +179,7 @@ class Input(Record):
         return self.state is not None or self.counts is not None
 
     @property
-    def row_place(self) -> int | None:
+    def row_axis(self) -> int | None:
         """Return the axis of `original` that is the batch, or a 1 in its place; None where it has none."""
         original = list(self.original or ())
         rest, rows = list(self.shape[1:]), (1, self.shape[0])

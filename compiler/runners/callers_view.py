@@ -18,7 +18,7 @@ class OneRowSession:
 
     def __init__(self, session: Session, lowered: Lowered) -> None:
         self.session = session
-        self.places = {each.tensor: each for each in lowered.row_places}
+        self.places = {each.tensor: each for each in lowered.row_axes}
         self.outputs = list(graphs.outputs_named(lowered.model))
 
     def run(self, names: Sequence[str] | None, feeds: dict[str, Array]) -> list[Array]:
@@ -32,12 +32,12 @@ class OneRowSession:
 
 def for_callers(session: Session, lowered: Lowered) -> Session:
     """Return a session of a graph for one row as callers see it, with the batch as first axis."""
-    return OneRowSession(session, lowered) if lowered.row_places else session
+    return OneRowSession(session, lowered) if lowered.row_axes else session
 
 
 def caller_dims(lowered: Lowered) -> dict[str, tuple[Dim, ...]]:
     """Return the shapes of all inputs and outputs as callers see them; of unknown rank, empty."""
-    places = {each.tensor: each for each in lowered.row_places}
+    places = {each.tensor: each for each in lowered.row_axes}
     found = {}
     for value in (*lowered.model.graph.inputs, *lowered.model.graph.outputs):
         name, dims = str(value.name), graphs.dims_of(value) or ()

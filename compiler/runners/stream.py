@@ -235,7 +235,7 @@ def with_frames(lowered: Lowered, state: State, frames: Array, new: Array, lengt
     found = frames.copy()
     pairs = zip(cache.valid(lengths).tolist(), np.broadcast_to(added, lengths.shape).tolist(), strict=True)
     for row, (valid, count) in enumerate(pairs):
-        place = _row_place(lowered, row, frames.ndim)
+        place = _row_index(lowered, row, frames.ndim)
         parts = []
         for array, size in ((frames, valid), (new, count)):
             place[axis] = slice(size)
@@ -321,7 +321,7 @@ def poisoned(lowered: Lowered, full: Mapping[str, Array], active: Array, poisons
         if axis is not None and cache is not None:
             length = full[cache.length_input]
             for used in map(int, np.flatnonzero(active)):
-                index = _row_place(lowered, used, array.ndim)
+                index = _row_index(lowered, used, array.ndim)
                 index[axis] = cache.kind.unseen(cache.slots, int(length[used]))
                 array[tuple(index)] = fills[used]
         for used, place in _behind_chunks(lowered, name, full, active):
@@ -330,7 +330,7 @@ def poisoned(lowered: Lowered, full: Mapping[str, Array], active: Array, poisons
     return found
 
 
-def _row_place(lowered: Lowered, row: int, rank: int) -> list[Any]:
+def _row_index(lowered: Lowered, row: int, rank: int) -> list[Any]:
     """Return the index of a row in an array of `rank` axes; without a batch axis the array is one row."""
     return [slice(None) if lowered.batch_axis is None else row, *[slice(None)] * (rank - 1)]
 
@@ -343,6 +343,6 @@ def _behind_chunks(
     for each in lowered.padded_axes:
         for at in [at for at, dim in enumerate(dims) if dim == graphs.symbol(each.axis)]:
             for row in np.flatnonzero(active):
-                place = _row_place(lowered, int(row), len(dims))
+                place = _row_index(lowered, int(row), len(dims))
                 place[at] = slice(int(full[each.length_input][row]), None)
                 yield int(row), tuple(place)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compiler.errors import Location
-from compiler.stages import Refusal, RowPlace, State, newest, right_aligned
+from compiler.stages import Refusal, RowAxis, State, newest, right_aligned
 
 FRAMES = np.arange(10).reshape(1, 5, 2)
 
@@ -28,7 +28,7 @@ def test_short_windows_have_zeros_in_front(frames: int, kept: list[int]) -> None
     [(None, (5, 2), [0, 1]), (0, (1, 5, 2), [1, 2]), (1, (5, 1, 2), [0, 2]), (2, (5, 2, 1), [0, 1])],
 )
 def test_one_row_lies_where_the_graph_has_it(axis: int | None, shape: tuple[int, ...], axes: list[int]) -> None:
-    place = RowPlace("x", axis)
+    place = RowAxis("x", axis)
     assert place.to_graph(FRAMES).shape == shape
     assert place.to_caller(place.to_graph(FRAMES)).tolist() == FRAMES.tolist()
     assert [place.axis_of(behind) for behind in (1, 2)] == axes

@@ -9,7 +9,7 @@ from compiler import ir as graphs
 from compiler.passes.add_batch_axis import AddBatchAxis
 from compiler.passes.pad_axes import PadAxes
 from compiler.runners.session import open_session
-from compiler.stages import Array, Lowered, Outcome, RowPlace
+from compiler.stages import Array, Lowered, Outcome, RowAxis
 from tests.kit.contract import check_form, check_honesty, check_idempotence, check_stamps, content_of
 from tests.kit.graphs import BATCH, OPSET, copy_of, parse
 
@@ -27,7 +27,7 @@ def one_row(
     """
     model = parse(text, dict(weights or {}), opset)
     return Lowered(
-        "tiny", model, batch_axis=BATCH, row_places=tuple(RowPlace(name, axis) for name, axis in places.items())
+        "tiny", model, batch_axis=BATCH, row_axes=tuple(RowAxis(name, axis) for name, axis in places.items())
     )
 
 
@@ -56,7 +56,7 @@ def check_rows(
     check_stamps(AddBatchAxis.name, lowered.model, outcome.lowered.model)
     check_honesty(outcome, before)
     check_idempotence(AddBatchAxis(), outcome.lowered)
-    places = {each.tensor: each for each in lowered.row_places}
+    places = {each.tensor: each for each in lowered.row_axes}
     given = dict(sizes or {})
     rng = np.random.default_rng(seed)
     singles = []

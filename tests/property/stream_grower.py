@@ -169,7 +169,7 @@ class Grower:
         self.axes: dict[str, dict[str, Any]] = {CHUNK: {"fixed": self.chunk}}
         if self.kind != "number":
             self.axes[BATCH] = {"buckets": (1, 3)} if self.kind == "buckets" else {"fixed": self.rows}
-        self.row_places: dict[str, int | None] = {}
+        self.row_axes: dict[str, int | None] = {}
         if self.is_ragged:
             self.axes[CHUNK] = {"buckets": (self.chunk,), "length_input": "chunk_length"}
         self.windows: list[Window] = []
@@ -265,11 +265,11 @@ class Grower:
 
     def input(self, name: str, shape: Sequence[int | str], dtype: str = "float32", **said: Any) -> ir.Value:
         """A new input, as layers see it; how the author has it is drawn."""
-        at, is_absent = self._row_place(len(shape))
+        at, is_absent = self._row_axis(len(shape))
         rest = list(shape[1:])
         row: list[int | str] = [1 if self.form == "one row" else self.rows if self.kind == "number" else BATCH]
         own = rest if is_absent else [*rest[:at], *row, *rest[at:]]
-        self.row_places[name] = None if is_absent else at
+        self.row_axes[name] = None if is_absent else at
         value = ir.Value(name=name, shape=self._shape(own))
         value.dtype = TYPES[dtype]
         self.model.graph.inputs.append(value)
@@ -286,7 +286,7 @@ class Grower:
         fixed = {axis: each["fixed"] for axis, each in self.axes.items() if "fixed" in each}
         return ir.Shape([fixed.get(size, size) for size in own])  # type: ignore[arg-type]
 
-    def _row_place(self, rank: int) -> tuple[int, bool]:
+    def _row_axis(self, rank: int) -> tuple[int, bool]:
         """Where an input has the batch, and whether it has none."""
         if self.form == "front":
             return 0, False
@@ -373,7 +373,7 @@ class Grower:
         )
         graphs.infer_shapes(self.model)
         shortest = next(entries for entries in range(self.least, self.chunk + 1) if self.frames_of(entries) > 0)
-        whole = None if self.kind == "buckets" else Whole(self.rows, self.row_places)
+        whole = None if self.kind == "buckets" else Whole(self.rows, self.row_axes)
         drawn = (self.chunk, shortest, self.is_ragged, rows if whole is None else 0, self.positions, self.counts)
         return Grown(self.model, spec, *drawn, layers=tuple(layers), whole=whole)
 
@@ -439,7 +439,7 @@ class Grower:
 
     def _give(self, name: str, value: ir.Value, *, like: str | None = None, is_absent: bool = False) -> int | None:
         """An output, laid out as its input is, or as drawn; where it has the batch."""
-        place = self.row_places[like] if like is not None else 0
+        place = self.row_axes[like] if like is not None else 0
         if like is None and self.form == "anywhere":
             place = int(self.rng.integers(0, 3))
         is_absent, at = is_absent or place is None, place or 0

@@ -113,7 +113,7 @@ class AuthorsLoop:
     @property
     def states(self) -> dict[str, Array]:
         """What the next call takes, the batch in front."""
-        return {name: self._in_front(self._filled(name), self._row_place(name)) for name in self.carried}
+        return {name: self._in_front(self._filled(name), self._row_axis(name)) for name in self.carried}
 
     def _filled(self, name: str) -> Array:
         """A state in all places of the axes that it is held along, zeros behind those that there are."""
@@ -127,11 +127,11 @@ class AuthorsLoop:
         held = self.grown.spec.held
         return np.asarray(self.carried[name][tuple(slice(length if size in held else None) for size in self.own[name])])
 
-    def _row_place(self, name: str) -> int | None:
-        return 0 if self.inputs[name].original is None else self.inputs[name].row_place
+    def _row_axis(self, name: str) -> int | None:
+        return 0 if self.inputs[name].original is None else self.inputs[name].row_axis
 
     def _as_authored(self, name: str, array: Array) -> Array:
-        place = self._row_place(name)
+        place = self._row_axis(name)
         if place is None:
             return np.asarray(array[0])
         return np.moveaxis(array, 0, place) if place else array

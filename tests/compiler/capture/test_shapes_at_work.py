@@ -5,7 +5,7 @@ from unittest import mock
 from compiler.capture.initial_graph import initial_graph
 from compiler.capture.shapes_at_work import shapes_at_work
 from compiler.recipe.graph import Graph
-from compiler.stages import RowPlace
+from compiler.stages import RowAxis
 from tests.kit.graphs import parse
 
 COMPUTED = """(float[1,4] x, int64[1] token) => (float[a,b] y, float[c] z) <float[2] sizes = {1.2, 4.2}, int64 hundred =
@@ -36,8 +36,8 @@ def test_nothing_is_known_of_a_graph_that_does_not_answer() -> None:
 
 
 def test_an_output_whose_first_size_is_computed_has_its_rows_there() -> None:
-    places = initial_graph(mock.Mock(), "tiny", _spec(), (parse(COMPUTED), None), 1, {}).row_places
-    assert RowPlace("y", 0) in places and RowPlace("z", 0) in places
+    places = initial_graph(mock.Mock(), "tiny", _spec(), (parse(COMPUTED), None), 1, {}).row_axes
+    assert RowAxis("y", 0) in places and RowAxis("z", 0) in places
 
 
 STACKED = """(float[N,4] x, float[2,32,N,4] cache) => (float[a,b,c,d] next_cache, float[e,f] y) <float[1] small = {4.2},
@@ -62,5 +62,5 @@ def test_outputs_of_many_rows_have_their_batch_where_states_are_fed_or_where_siz
             "axes": {"N": {"buckets": (1, 4)}},
         }
     )
-    places = initial_graph(mock.Mock(), "tiny", spec, (parse(STACKED), None), 1, {}).row_places
-    assert set(places) == {RowPlace("cache", 2), RowPlace("next_cache", 2), RowPlace("y", 1)}
+    places = initial_graph(mock.Mock(), "tiny", spec, (parse(STACKED), None), 1, {}).row_axes
+    assert set(places) == {RowAxis("cache", 2), RowAxis("next_cache", 2), RowAxis("y", 1)}

@@ -21,7 +21,7 @@ from compiler.errors import CheckpointError, RecipeError, Refused
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Axis, Input, Source
 from compiler.runners.session import open_session
-from compiler.stages import RowPlace
+from compiler.stages import RowAxis
 from tests.kit.models import tiny_asr
 from tests.kit.models.tiny_graph import stream_model
 from tests.kit.models.tiny_task import one_recording
@@ -397,7 +397,7 @@ def test_original_of_one_row_gets_and_gives_rows_in_front() -> None:
         ("logits", "next"),
         {"batch": Axis(buckets=(1,)), "cache": Axis(window=8)},
     )
-    places = [RowPlace("features", None), RowPlace("cache", None), RowPlace("logits", 0), RowPlace("next", None)]
+    places = [RowAxis("features", None), RowAxis("cache", None), RowAxis("logits", 0), RowAxis("next", None)]
     chunks = one_recording(1, 4)
     calls = list(torch_module.TorchReference(OneRow(), None, spec, states_of(spec), places).run(chunks))
     assert [states["cache"].shape for _, states in calls] == [(1, 4, 8), *[(1, 8, 8)] * 3]

@@ -16,7 +16,7 @@ from compiler.passes.simplify import Simplify
 from compiler.passes.window_states import WindowStates
 from compiler.runners.choose import runner_of
 from compiler.runners.stream import Stepper
-from compiler.stages import Lowered, Outcome, PaddedAxis, RowPlace, State
+from compiler.stages import Lowered, Outcome, PaddedAxis, RowAxis, State
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.contract import verify_refusal, verify_untouched
 from tests.kit.graphs import BATCH, copy_of, ops_of, parse, random_weights, streaming
@@ -62,7 +62,7 @@ NO_AXIS = """(float[6,4] x, float[4,4] w, float[4,4,3] k) => (float[6,4] y, floa
 def test_a_graph_with_hard_ones() -> None:
     lowered = one_row(HARD_ONES, {"x": 0, "y": 0, "z": 0}, WEIGHTS)
     outcome = check_rows(lowered)
-    assert (outcome.matched, outcome.lowered.row_places) == (13, ())
+    assert (outcome.matched, outcome.lowered.row_axes) == (13, ())
     assert ops_of(outcome.lowered.model).count("Gemm") == 0, "rows of one matrix are frames here"
 
 
@@ -92,7 +92,7 @@ def test_the_check_sees_a_sum_over_rows(monkeypatch: pytest.MonkeyPatch) -> None
 
     def mixing(self: AddBatchAxis, lowered: Lowered) -> Outcome:
         outcome = apply(self, lowered)
-        if lowered.row_places:
+        if lowered.row_axes:
             for node in outcome.lowered.model.graph:
                 if node.op_type == "Relu":
                     insert = graphs.Inserter(outcome.lowered.model, AddBatchAxis.name, node)
@@ -108,7 +108,7 @@ def test_the_check_sees_a_sum_over_rows(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_nothing_is_done_unless_asked_for() -> None:
     verify_untouched(AddBatchAxis(), streaming())
-    lowered = dataclasses.replace(one_row(HARD_ONES, {"x": 0, "y": 0, "z": 0}, WEIGHTS), row_places=())
+    lowered = dataclasses.replace(one_row(HARD_ONES, {"x": 0, "y": 0, "z": 0}, WEIGHTS), row_axes=())
     verify_untouched(AddBatchAxis(), lowered)
 
 
@@ -161,8 +161,8 @@ def test_a_body_that_reads_a_row_is_refused() -> None:
     ("change", "message"),
     [
         ({"batch_axis": None}, "names no batch axis"),
-        ({"row_places": (RowPlace("x", 1), RowPlace("y", 0), RowPlace("z", 0))}, "expected a 1 at axis 1 of 'x'"),
-        ({"row_places": (RowPlace("x", 0), RowPlace("y", 1), RowPlace("z", 0))}, "expected a 1 at axis 1 of 'y'"),
+        ({"row_axes": (RowAxis("x", 1), RowAxis("y", 0), RowAxis("z", 0))}, "expected a 1 at axis 1 of 'x'"),
+        ({"row_axes": (RowAxis("x", 0), RowAxis("y", 1), RowAxis("z", 0))}, "expected a 1 at axis 1 of 'y'"),
     ],
 )
 def test_records_that_make_no_sense_are_refused(change: dict[str, object], message: str) -> None:
@@ -307,8 +307,8 @@ ELSEWHERE = """(float[batch,5,4] x, float[2,batch,4] h) => (float[5,batch,4] y, 
 def rows_elsewhere() -> Lowered:
     weights = ", ".join(f"{number / 50:.2f}" for number in range(48))
     model = parse(ELSEWHERE.replace("W", weights))
-    places = (RowPlace("h", 1), RowPlace("y", 1), RowPlace("hn", 1))
-    return Lowered("tiny", model, batch_axis=BATCH, states=(State("h", "hn", None),), row_places=places)
+    places = (RowAxis("h", 1), RowAxis("y", 1), RowAxis("hn", 1))
+    return Lowered("tiny", model, batch_axis=BATCH, states=(State("h", "hn", None),), row_axes=places)
 
 
 def test_rows_elsewhere_come_to_the_front() -> None:
@@ -317,7 +317,7 @@ def test_rows_elsewhere_come_to_the_front() -> None:
     dims = {name: str(value.shape) for name, value in graphs.inputs_named(outcome.lowered.model).items()}
     assert dims == {"x": "[batch,5,4]", "h": "[batch,2,4]"}
     assert [str(value.shape) for value in outcome.lowered.model.graph.outputs] == ["[batch,5,4]", "[batch,2,4]"]
-    assert (outcome.matched, outcome.rewritten, outcome.lowered.row_places) == (3, 3, ())
+    assert (outcome.matched, outcome.rewritten, outcome.lowered.row_axes) == (3, 3, ())
     rng = np.random.default_rng(0)
     feed = {name: rng.standard_normal((3, size, 4), dtype=np.float32) for name, size in (("x", 5), ("h", 2))}
     before = runner_of(lowered, 3).step({"x": feed["x"]})
@@ -329,5 +329,5 @@ def test_rows_elsewhere_come_to_the_front() -> None:
 
 
 def test_rows_in_front_stay() -> None:
-    lowered = dataclasses.replace(rows_elsewhere(), row_places=())
+    lowered = dataclasses.replace(rows_elsewhere(), row_axes=())
     assert AddBatchAxis().apply(lowered).rewritten == 0

@@ -11,7 +11,7 @@ from compiler.lowering.certificates import replay_certificates
 from compiler.passes.add_batch_axis import AddBatchAxis
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.simplify import simplify_model
-from compiler.stages import Array, Outcome, RowPlace
+from compiler.stages import Array, Outcome, RowAxis
 from tests.kit.graphs import BATCH, copy_of, random_weights
 from tests.kit.offline import check_padded, offline
 
@@ -338,8 +338,8 @@ def test_a_length_as_data_without_a_batch_has_a_cure_that_serves() -> None:
     with pytest.raises(Refused, match="Div uses an axis length as data") as caught:
         PadAxes().apply(dataclasses.replace(copy_of(lowered), batch_axis=None))
     assert "original: in the recipe" in caught.value.cure
-    places = (RowPlace("x", None), RowPlace("y", None))
-    batched = AddBatchAxis().apply(dataclasses.replace(copy_of(lowered), row_places=places)).lowered
+    places = (RowAxis("x", None), RowAxis("y", None))
+    batched = AddBatchAxis().apply(dataclasses.replace(copy_of(lowered), row_axes=places)).lowered
     outcome = PadAxes().apply(copy_of(batched))
     assert replay_certificates(copy_of(batched), outcome)
     check_padded(batched, outcome, rows=4)

@@ -86,7 +86,7 @@ def test_first_call_keeps_a_checkpoint_of_its_own(tmp_path: Path) -> None:
 def test_original_of_one_row(features: str, cache: str, places: list[int | None], tmp_path: Path) -> None:
     text = one_row(features, cache)
     inputs = list(load(tmp_path, text).graphs["encoder"].inputs.values())
-    assert [inputs[0].row_place, inputs[1].row_place] == places
+    assert [inputs[0].row_axis, inputs[1].row_axis] == places
     assert all(given.shape[0] == "batch" for given in inputs)
 
 
@@ -95,7 +95,7 @@ def test_rows_elsewhere_than_in_front(how: str, tmp_path: Path) -> None:
     text = changed("    passes:\n", "    passes:\n      - add_batch_axis\n")
     graph = load(tmp_path, text.replace("shape: [batch, 67, 80]", how)).graphs["encoder"]
     given = graph.inputs["features"]
-    assert (given.shape, given.original, given.row_place) == (("batch", 67, 80), (67, "batch", 80), 1)
+    assert (given.shape, given.original, given.row_axis) == (("batch", 67, 80), (67, "batch", 80), 1)
     assert not graph.is_for_one_row
 
 

@@ -33,7 +33,7 @@ def test_feeds_and_answers_have_the_batch_in_front() -> None:
 
 def test_other_graphs_keep_their_session() -> None:
     session = open_session(graphs.serialized(LOWERED.model))
-    assert for_callers(session, dataclasses.replace(LOWERED, row_places=())) is session
+    assert for_callers(session, dataclasses.replace(LOWERED, row_axes=())) is session
     assert isinstance(for_callers(session, LOWERED), OneRowSession)
 
 

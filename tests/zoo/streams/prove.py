@@ -62,7 +62,7 @@ def follow(family: StepFamily, calls: int) -> Followed:
     """
     spec = family.spec
     module, start = captured(family, calls)
-    places = start.row_places
+    places = start.row_axes
     lowered, replayed = start, 0
     for each in spec.passes:
         before = dataclasses.replace(lowered, model=graphs.clone(lowered.model))
