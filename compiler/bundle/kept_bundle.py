@@ -46,12 +46,12 @@ def bundle_inputs(
         checkpoints: result of `checkpoint_hashes`.
         target: target, whose toolchain runs the artefacts where it is installed.
     """
-    recipe, places = loaded.recipe, loaded.places
-    files = locate_files(places, recipe.data.verification.files, "data", "verification")
+    recipe, location = loaded.recipe, loaded.location
+    files = locate_files(location, recipe.data.verification.files, "data", "verification")
     if recipe.gates.task is not None:
-        files += locate_files(places, recipe.gates.task.files, "gates", "task")
+        files += locate_files(location, recipe.gates.task.files, "gates", "task")
     if recipe.gates.pipeline is not None:
-        files += locate_files(places, recipe.gates.pipeline.files, "gates", "pipeline")
+        files += locate_files(location, recipe.gates.pipeline.files, "gates", "pipeline")
     return BundleInputs(
         surroundings,
         loaded.text,

@@ -12,7 +12,7 @@ import numpy as np
 
 from compiler.errors import DataError
 from compiler.recipe.gates import TaskGate
-from compiler.recipe.load import RecipePlaces
+from compiler.recipe.load import RecipeLocation
 from compiler.runners.ahead import on_all_cores
 from compiler.runners.choose import runners_of
 from compiler.runners.stream import Run
@@ -26,7 +26,7 @@ class RecipeCalibration:
     """The calibration of one graph.
 
     Args:
-        places: of the recipe.
+        location: paths and keys of the recipe.
         task: how a recipe's task is measured, if it has one.
         streams: its calibration streams.
         development: streams that the task is measured on.
@@ -35,13 +35,13 @@ class RecipeCalibration:
 
     def __init__(
         self,
-        places: RecipePlaces,
+        location: RecipeLocation,
         task: TaskGate | None,
         streams: Streams,
         development: Streams,
         reference: Callable[[], Run],
     ) -> None:
-        self.places, self.task, self.reference = places, task, reference
+        self.location, self.task, self.reference = location, task, reference
         self.streams, self.development = streams, development
         self._texts: list[str] | None = None
 
@@ -54,9 +54,9 @@ class RecipeCalibration:
         """
         if self.task is None:
             return None
-        where = self.places.where("gates", "task")
-        functions = task_functions(self.places, self.task)
-        with importable(self.places.search_path()):
+        where = self.location.where("gates", "task")
+        functions = task_functions(self.location, self.task)
+        with importable(self.location.search_path()):
             if self._texts is None:
                 run = self.reference()
                 outputs = ([outputs for outputs, _ in run(stream)] for stream in self.development)

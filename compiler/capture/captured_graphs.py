@@ -28,7 +28,7 @@ from compiler.interruption import shielded
 from compiler.pieces import Content
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Source
-from compiler.recipe.load import RecipePlaces
+from compiler.recipe.load import RecipeLocation
 from compiler.records.build_report import StageReport
 from compiler.report.progress import Progress
 from compiler.runners.mapped_weights import map_weights, unload_weights
@@ -48,17 +48,17 @@ CALLS = ("later", "first")
 """What the files of both are called in the cache."""
 
 
-def source_files(places: RecipePlaces, graph: str, spec: Graph) -> list[Path]:
+def source_files(location: RecipeLocation, graph: str, spec: Graph) -> list[Path]:
     """Return checkpoints, ONNX files with their external weights, and files that the recipe names."""
     found: list[Path] = []
     for key in ("source", "first_call"):
         source: Source | None = getattr(spec, key)
         if source is None:
             continue
-        found += [] if source.checkpoint is None else [places.locate(source.checkpoint)]
-        found += [] if source.onnx is None else _with_weights(places.locate(source.onnx))
-        found += [places.locate(given.constant) for given in spec.inputs.values() if isinstance(given.constant, str)]
-        found += locate_files(places, source.files, "graphs", graph, key)
+        found += [] if source.checkpoint is None else [location.locate(source.checkpoint)]
+        found += [] if source.onnx is None else _with_weights(location.locate(source.onnx))
+        found += [location.locate(given.constant) for given in spec.inputs.values() if isinstance(given.constant, str)]
+        found += locate_files(location, source.files, "graphs", graph, key)
     return found
 
 
@@ -82,7 +82,7 @@ class CapturedGraphs:
     """The graphs of one source.
 
     Args:
-        places: of the recipe.
+        location: paths and keys of the recipe.
         inputs: of the stage.
         results: of earlier builds.
         progress: shows the stage.
@@ -95,14 +95,14 @@ class CapturedGraphs:
 
     def __init__(
         self,
-        places: RecipePlaces,
+        location: RecipeLocation,
         inputs: CaptureInputs,
         results: StageResults,
         progress: Progress,
         is_data: Callable[[str], bool],
         before_export: Callable[[TrialCalls], None],
     ) -> None:
-        self.places, self.inputs, self.graph, self.before_export = places, inputs, inputs.graph, before_export
+        self.location, self.inputs, self.graph, self.before_export = location, inputs, inputs.graph, before_export
         self._models: Models | None = None
         self._entry: Path | None = None
         self._derived: DerivedModel | None = None
@@ -208,18 +208,18 @@ class CapturedGraphs:
         spec = self.inputs.spec
         source, first = spec.source, spec.first_call
         if first is not None and (first.onnx is None) != (source.onnx is None):
-            where = self.places.where("graphs", self.graph, "first_call")
+            where = self.location.where("graphs", self.graph, "first_call")
             kinds = ("an ONNX file", "a factory") if source.onnx is None else ("a factory", "an ONNX file")
             raise RecipeError(
                 f"{where}: expected {kinds[1]} as in source, got {kinds[0]}", cure="give both calls in the same form"
             )
         if source.onnx is not None:
-            model = torch_module.capture_onnx(self.places.locate(source.onnx), self.graph, spec)
-            fix_inputs(model, constants_of(self.places, self.graph, spec))
+            model = torch_module.capture_onnx(self.location.locate(source.onnx), self.graph, spec)
+            fix_inputs(model, constants_of(self.location, self.graph, spec))
             return (model, None if first is None or first.onnx is None else self._first_onnx(first.onnx)), ""
-        module = load_fixed(self.places, self.graph, spec, "source")
+        module = load_fixed(self.location, self.graph, spec, "source")
         made = module_contents.digest_of_module(module)
-        first_module = None if first is None else load_fixed(self.places, self.graph, spec, "first_call")
+        first_module = None if first is None else load_fixed(self.location, self.graph, spec, "first_call")
         spec = spec.without_constants
         called = functools.partial(module_call.called, outputs=spec.outputs, states=spec.fed_back)
         later = functools.partial(called, module)
@@ -243,7 +243,7 @@ class CapturedGraphs:
         spec = self.inputs.spec
         inputs = {name: spec.inputs[name] for name in torch_module.first_call_inputs(spec)}
         model = torch_module.capture_onnx(
-            self.places.locate(path), self.graph, spec.model_copy(update={"inputs": inputs})
+            self.location.locate(path), self.graph, spec.model_copy(update={"inputs": inputs})
         )
-        fix_inputs(model, constants_of(self.places, self.graph, spec))
+        fix_inputs(model, constants_of(self.location, self.graph, spec))
         return model

@@ -9,16 +9,16 @@ from compiler import ir as graphs
 from compiler.errors import RecipeError
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Input
-from compiler.recipe.load import RecipePlaces
+from compiler.recipe.load import RecipeLocation
 from compiler.stages import Array
 from compiler.user_code.callables import shown_path
 
 
-def constants_of(places: RecipePlaces, graph: str, spec: Graph) -> dict[str, Array]:
+def constants_of(location: RecipeLocation, graph: str, spec: Graph) -> dict[str, Array]:
     """Return the constants of inputs that the recipe fixes, by name.
 
     Args:
-        places: paths and keys of the recipe.
+        location: paths and keys of the recipe.
         graph: the graph's name.
         spec: the graph's record.
 
@@ -26,18 +26,18 @@ def constants_of(places: RecipePlaces, graph: str, spec: Graph) -> dict[str, Arr
         RecipeError: a file is missing, or holds another shape or type.
     """
     fixed = {name: given for name, given in spec.inputs.items() if given.constant is not None}
-    return {name: _array(places, graph, name, given) for name, given in fixed.items()}
+    return {name: _array(location, graph, name, given) for name, given in fixed.items()}
 
 
-def _array(places: RecipePlaces, graph: str, name: str, given: Input) -> Array:
+def _array(location: RecipeLocation, graph: str, name: str, given: Input) -> Array:
     dtype = ir.DataType[given.dtype.upper().replace("FLOAT32", "FLOAT").replace("FLOAT64", "DOUBLE")].numpy()
     shape = [int(size) for size in given.shape]
     if not isinstance(given.constant, str):
         return np.array(np.broadcast_to(np.asarray(given.constant), shape).astype(dtype))
-    where = places.where("graphs", graph, "inputs", name, "constant")
-    array = array_of_file(places, given.constant, where)
+    where = location.where("graphs", graph, "inputs", name, "constant")
+    array = array_of_file(location, given.constant, where)
     if list(array.shape) != shape or array.dtype != dtype:
-        file = shown_path(places.locate(given.constant))
+        file = shown_path(location.locate(given.constant))
         raise RecipeError(
             f"{where}: expected {given.dtype} {shape} in {file}, got {array.dtype} {list(array.shape)}",
             cure="write the shape and dtype of the file, or save it with those of the model",
@@ -45,18 +45,18 @@ def _array(places: RecipePlaces, graph: str, name: str, given: Input) -> Array:
     return array
 
 
-def array_of_file(places: RecipePlaces, file: str, where: str) -> Array:
+def array_of_file(location: RecipeLocation, file: str, where: str) -> Array:
     """Return the array of a `.npy` file.
 
     Args:
-        places: paths and keys of the recipe.
+        location: paths and keys of the recipe.
         file: the file's path, relative to the recipe.
         where: the key that names the file, for messages.
 
     Raises:
         RecipeError: the file does not hold one array.
     """
-    path = places.locate(file)
+    path = location.locate(file)
     try:
         array = np.load(path, allow_pickle=False)
     except Exception as error:  # whatever a file of unknown origin makes the parser raise

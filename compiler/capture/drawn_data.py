@@ -15,7 +15,7 @@ from compiler.capture.calibration_data import RecipeCalibration, check_disjoint
 from compiler.errors import DataError
 from compiler.recipe.gates import TaskGate
 from compiler.recipe.graph import Graph
-from compiler.recipe.load import RecipePlaces
+from compiler.recipe.load import RecipeLocation
 from compiler.recipe.record import Feeds
 from compiler.recipe.tree.keys import Key
 from compiler.records.build_report import StageReport
@@ -33,7 +33,7 @@ class DrawnData:
     """The data of one graph.
 
     Args:
-        places: of the recipe.
+        location: paths and keys of the recipe.
         graph: its name.
         spec: its record as far as feeds must fit it.
         results: of earlier builds.
@@ -42,8 +42,8 @@ class DrawnData:
         digests: SHA-256 of the feeds by what they serve.
     """
 
-    def __init__(self, places: RecipePlaces, graph: str, spec: Graph, results: StageResults) -> None:
-        self.places, self.graph, self.spec, self.results = places, graph, spec, results
+    def __init__(self, location: RecipeLocation, graph: str, spec: Graph, results: StageResults) -> None:
+        self.location, self.graph, self.spec, self.results = location, graph, spec, results
         self.inputs: dict[str, DataInputs] = {}
         self.digests: dict[str, str] = {}
         self._files: list[str] = []
@@ -51,7 +51,7 @@ class DrawnData:
 
     def draw(self, purpose: str, feeds: Feeds, shortest: int, surroundings: Surroundings, progress: Progress) -> None:
         """Draw feeds of a purpose and store their digest; skipped while their files and code are unchanged."""
-        files = locate_files(self.places, feeds.files, "data", purpose)
+        files = locate_files(self.location, feeds.files, "data", purpose)
         self._files.extend(str(file.absolute()) for file in files)
         hashes = tuple(map(hash_path, files))
         inputs = DataInputs(surroundings, self.graph, purpose, feeds, shortest, self.spec, hashes)
@@ -80,7 +80,7 @@ class DrawnData:
         """
         if purpose not in self._streams:
             inputs = self.inputs[purpose]
-            streams = draw_streams(self.places, purpose, inputs.feeds, self.graph, inputs.spec)
+            streams = draw_streams(self.location, purpose, inputs.feeds, self.graph, inputs.spec)
             if self.spec.has_utterances:
                 streams = [[feed] for stream in streams for feed in stream]  # utterances stand alone
             if purpose == "verification":
@@ -88,8 +88,8 @@ class DrawnData:
                 streams.sort(key=len, reverse=True)
             if self.digests.setdefault(purpose, digest := digest_of(streams)) != digest:
                 raise DataError(
-                    f"{self.places.where('data', purpose, 'feeds')}: expected {inputs.feeds.for_graph(self.graph)} to "
-                    "yield what it yielded before, as nothing that it reads has changed, got other feeds",
+                    f"{self.location.where('data', purpose, 'feeds')}: expected {inputs.feeds.for_graph(self.graph)} "
+                    "to yield what it yielded before, as nothing that it reads has changed, got other feeds",
                     cure="seed its random numbers, or drop the key files, so that it is drawn in every build",
                 )
             self._streams[purpose] = streams
@@ -106,9 +106,9 @@ class DrawnData:
             DataError: a feed is in both sets.
         """
         roles = {
-            self.places.where("data", purpose): self.drawn(purpose) for purpose in CHOOSING if purpose in self.inputs
+            self.location.where("data", purpose): self.drawn(purpose) for purpose in CHOOSING if purpose in self.inputs
         }
-        check_disjoint({**roles, self.places.where(*keys): streams})
+        check_disjoint({**roles, self.location.where(*keys): streams})
 
     def is_data(self, path: str) -> bool:
         """Whether a file is named as a source of feeds, whose digest then stands for it."""
@@ -129,4 +129,4 @@ class DrawnData:
         self.check_apart(self.drawn("verification"), "data", "verification")
         calibration = self.drawn("calibration")
         development = self.drawn("development") if "development" in self.inputs else calibration
-        return RecipeCalibration(self.places, task, calibration, development, reference)
+        return RecipeCalibration(self.location, task, calibration, development, reference)

@@ -6,16 +6,16 @@ Keys of cached results are made of the record, so that what a file holds is part
 from compiler.capture.constant_inputs import array_of_file
 from compiler.errors import RecipeError
 from compiler.recipe.graph import Graph
-from compiler.recipe.load import RecipePlaces
+from compiler.recipe.load import RecipeLocation
 from compiler.recipe.written_numbers import fault_of_initial, fault_of_shape
 from runtime_lite.format.initial_value import Initial, initial_of_array
 
 
-def with_first_states(places: RecipePlaces, graph: str, spec: Graph) -> Graph:
+def with_first_states(location: RecipeLocation, graph: str, spec: Graph) -> Graph:
     """Return the record of a graph with initial states read from the files that it names.
 
     Args:
-        places: paths and keys of the recipe.
+        location: paths and keys of the recipe.
         graph: the graph's name.
         spec: the graph's record.
 
@@ -23,17 +23,17 @@ def with_first_states(places: RecipePlaces, graph: str, spec: Graph) -> Graph:
         RecipeError: a file is missing, holds another shape or type, or numbers that the type cannot hold.
     """
     read = {
-        name: given.model_copy(update={"initial": _numbers(places, graph, name, spec, given.initial)})
+        name: given.model_copy(update={"initial": _numbers(location, graph, name, spec, given.initial)})
         for name, given in spec.inputs.items()
         if isinstance(given.initial, str)
     }
     return spec.model_copy(update={"inputs": {**spec.inputs, **read}}) if read else spec
 
 
-def _numbers(places: RecipePlaces, graph: str, name: str, spec: Graph, file: str) -> Initial:
+def _numbers(location: RecipeLocation, graph: str, name: str, spec: Graph, file: str) -> Initial:
     """Return the numbers of a file in the shortest form that a record can write."""
-    where, dtype = places.where("graphs", graph, "inputs", name, "initial"), spec.inputs[name].dtype
-    array, sizes = array_of_file(places, file, where), spec.sizes_at_start(name)
+    where, dtype = location.where("graphs", graph, "inputs", name, "initial"), spec.inputs[name].dtype
+    array, sizes = array_of_file(location, file, where), spec.sizes_at_start(name)
     if str(array.dtype) != dtype:
         raise RecipeError(
             f"{where}: expected {dtype} in {file}, got {array.dtype}", cure=f"save it with .astype('{dtype}')"

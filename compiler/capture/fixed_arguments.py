@@ -10,18 +10,18 @@ from compiler.capture.constant_inputs import constants_of
 from compiler.capture.torch_module import first_call_inputs, load_module
 from compiler.capture.written_states import answer_of
 from compiler.recipe.graph import Graph
-from compiler.recipe.load import RecipePlaces
+from compiler.recipe.load import RecipeLocation
 from compiler.stages import Array
 
 NUMBERS = (bool, int, float)
 """Annotations of parameters that take a number of Python in the place of a tensor."""
 
 
-def load_fixed(places: RecipePlaces, graph: str, spec: Graph, key: str) -> torch.nn.Module:
+def load_fixed(location: RecipeLocation, graph: str, spec: Graph, key: str) -> torch.nn.Module:
     """Return the module of one call form, whose forward takes the inputs that are not fixed.
 
     Args:
-        places: paths and keys of the recipe.
+        location: paths and keys of the recipe.
         graph: the graph's name.
         spec: the graph's record, constants included.
         key: `source` or `first_call`.
@@ -31,8 +31,8 @@ def load_fixed(places: RecipePlaces, graph: str, spec: Graph, key: str) -> torch
     """
     source = spec.source if key == "source" else spec.first_call
     assert source is not None
-    module = load_module(places, graph, source, key)
-    constants = constants_of(places, graph, spec)
+    module = load_module(location, graph, source, key)
+    constants = constants_of(location, graph, spec)
     if constants:
         names = list(spec.inputs) if key == "source" else list(first_call_inputs(spec))
         fix_arguments(module, names, constants, spec.outputs, spec.fed_back)

@@ -19,7 +19,7 @@ from compiler.errors import Location, RecipeError, Refused
 from compiler.ir import Dim
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Input
-from compiler.recipe.load import RecipePlaces
+from compiler.recipe.load import RecipeLocation
 from compiler.sizes.growth import grows_by
 from compiler.stages import Lowered, PaddedAxis, RowAxis, State
 from runtime_lite.format.cache_axis import CacheAxis
@@ -33,7 +33,7 @@ UNKNOWN = sympy.Dummy("unknown")
 
 
 def initial_graph(
-    places: RecipePlaces,
+    location: RecipeLocation,
     graph: str,
     spec: Graph,
     models: tuple[ir.Model, ir.Model | None],
@@ -43,7 +43,7 @@ def initial_graph(
     """Return the captured graph with the recipe's states and axes.
 
     Args:
-        places: paths and keys of the recipe.
+        location: paths and keys of the recipe.
         graph: the graph's name.
         spec: the graph's record.
         models: graphs of later calls and, where it is another, of the first call.
@@ -71,7 +71,7 @@ def initial_graph(
     add_counts(model, spec, counted)
     rows = _row_axes(spec, model)
     for cache in caches if spec.derive_steps is None else ():
-        check_window(places, graph, cache, max(cache.frames_of(longest), 1), steps)
+        check_window(location, graph, cache, max(cache.frames_of(longest), 1), steps)
     if spec.batch is not None and not spec.is_for_one_row:
         _check_rows_first(model, spec.batch, {each.tensor for each in rows}, graph)
     fed_back = {state.output for state in states}
@@ -166,12 +166,12 @@ def _padded_axis(spec: Graph, axis: str) -> PaddedAxis:
 
 
 def _caches(
-    spec: Graph, graph: str, model: ir.Model, states: Sequence[State], places: Sequence[RowAxis]
+    spec: Graph, graph: str, model: ir.Model, states: Sequence[State], row_axes: Sequence[RowAxis]
 ) -> tuple[CacheAxis, ...]:
     """Return the cache axes that a recipe declares, with the number of frames that a call adds along each."""
     found = []
     for name in spec.caches:
-        frames = step_frames(model, states, places, name, graph)
+        frames = step_frames(model, states, row_axes, name, graph)
         _require_size(model, frames, spec.axes, name, graph)
         found.append(cache_axis(spec, name, *_formula(frames, name, graph, spec.padded)))
     return tuple(found)
@@ -198,11 +198,11 @@ def added_by_call(cache: CacheAxis) -> Dim:
     return cache.step if cache.added is None else graphs.expression(cache.added)
 
 
-def check_window(places: RecipePlaces, graph: str, cache: CacheAxis, frames: int, steps: int) -> None:
+def check_window(location: RecipeLocation, graph: str, cache: CacheAxis, frames: int, steps: int) -> None:
     """Refuse a window that holds fewer frames than a call adds, or that never overflows in the parity gate.
 
     Args:
-        places: paths and keys of the recipe.
+        location: paths and keys of the recipe.
         graph: the graph's name.
         cache: the window.
         frames: number of frames that the longest call adds.
@@ -211,8 +211,8 @@ def check_window(places: RecipePlaces, graph: str, cache: CacheAxis, frames: int
     Raises:
         RecipeError: the window is refused; the message has the recipe's line.
     """
-    _check_room(places, graph, cache, frames)
-    _check_overflow(places, graph, cache, frames, steps)
+    _check_room(location, graph, cache, frames)
+    _check_overflow(location, graph, cache, frames, steps)
 
 
 def _require_size(model: ir.Model, frames: Dim, axes: Collection[str], axis: str, graph: str) -> None:
@@ -248,23 +248,23 @@ def _formula(frames: Dim, axis: str, graph: str, counted: Collection[str]) -> tu
     ).at(graph=graph, axis=axis, stage="capture")
 
 
-def _check_room(places: RecipePlaces, graph: str, cache: CacheAxis, frames: int) -> None:
+def _check_room(location: RecipeLocation, graph: str, cache: CacheAxis, frames: int) -> None:
     """Require that a window holds at least the frames of one call, which the first call adds at once."""
     if cache.slots < frames:
         call = "every call" if cache.added is None else "the longest chunk"
         raise RecipeError(
-            f"{places.where('graphs', graph, 'axes', cache.axis, 'window')}: expected at least {frames} slots, "
+            f"{location.where('graphs', graph, 'axes', cache.axis, 'window')}: expected at least {frames} slots, "
             f"as {call} adds {frames} frames, got {cache.slots}",
             cure=f"write {frames} or more",
         )
 
 
-def _check_overflow(places: RecipePlaces, graph: str, cache: CacheAxis, frames: int, steps: int) -> None:
+def _check_overflow(location: RecipeLocation, graph: str, cache: CacheAxis, frames: int, steps: int) -> None:
     """Require enough chained steps in the parity gate for a cache to overflow."""
     needed = cache.slots // frames + 2
     if steps < needed:
         raise RecipeError(
-            f"{places.where('gates', 'parity', graph, 'chained_steps')}: expected at least {needed} "
+            f"{location.where('gates', 'parity', graph, 'chained_steps')}: expected at least {needed} "
             f"steps, so that a window of {cache.slots} frames overflows at {frames} per call, got {steps}",
             cure=f"write {needed} or more, and yield a stream that long",
         )
@@ -339,21 +339,21 @@ def _batch_of(name: str, spec: Graph, model: ir.Model) -> int | None:
     return places[0] if len(places) == 1 else None
 
 
-def _graph_axis(state: State, places: Sequence[RowAxis]) -> int | None:
+def _graph_axis(state: State, row_axes: Sequence[RowAxis]) -> int | None:
     """Return the frames axis of a state in the captured graph; None for a state without one."""
-    place = next((each for each in places if each.tensor == state.input), None)
+    place = next((each for each in row_axes if each.tensor == state.input), None)
     return state.frames_axis if place is None or state.frames_axis is None else place.axis_of(state.frames_axis)
 
 
 def _check_state_sizes(
-    model: ir.Model, states: Sequence[State], places: Sequence[RowAxis], graph: str, lengths: Mapping[str, int]
+    model: ir.Model, states: Sequence[State], row_axes: Sequence[RowAxis], graph: str, lengths: Mapping[str, int]
 ) -> None:
     """Require that every state is returned in the type and size in which it is taken; a frames axis may grow.
 
     Args:
         model: the graph.
         states: states that the graph returns.
-        places: batch axes of tensors.
+        row_axes: batch axes of tensors.
         graph: the graph's name.
         lengths: lengths of a call, by axis, at which computed sizes are compared.
     """
@@ -371,7 +371,7 @@ def _check_state_sizes(
         if fed is None or back is None:
             continue
         differ = [
-            axis != _graph_axis(state, places) and _differ(a, b, lengths)
+            axis != _graph_axis(state, row_axes) and _differ(a, b, lengths)
             for axis, (a, b) in enumerate(zip(fed, back, strict=False))
         ]
         if len(fed) != len(back) or any(differ):
@@ -396,7 +396,7 @@ NEW_FRAMES_CURE = (
 )
 
 
-def step_frames(model: ir.Model, states: Sequence[State], places: Sequence[RowAxis], axis: str, graph: str) -> Dim:
+def step_frames(model: ir.Model, states: Sequence[State], row_axes: Sequence[RowAxis], axis: str, graph: str) -> Dim:
     """Return how many frames a call adds: the growth of a cache, else the frames joined to it along its frames axis.
 
     Attention may read more, as frames of a look-ahead are given again to the next call.
@@ -407,7 +407,7 @@ def step_frames(model: ir.Model, states: Sequence[State], places: Sequence[RowAx
     along = {
         state: frames_axis
         for state in states
-        if state.cache == axis and (frames_axis := _graph_axis(state, places)) is not None
+        if state.cache == axis and (frames_axis := _graph_axis(state, row_axes)) is not None
     }
     growths = {state: _growth(model, state, frames_axis, axis) for state, frames_axis in along.items()}
     told = {state: growth for state, growth in growths.items() if growth is not None}

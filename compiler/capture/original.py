@@ -66,24 +66,26 @@ class Original:
         *,
         with_data: bool = True,
     ) -> None:
-        recipe, spec = loaded.recipe, with_first_states(loaded.places, name, spec)
-        self.places, self.name, self.passes, self.progress = loaded.places, name, spec.passes, progress
+        recipe, spec = loaded.recipe, with_first_states(loaded.location, name, spec)
+        self.location, self.name, self.passes, self.progress = loaded.location, name, spec.passes, progress
         self.given, self.spec, self.gate = for_capture(spec), for_lowering(spec), recipe.gates.parity[name]
         self.buckets = {n: axis.buckets for n, axis in spec.axes.items() if axis.buckets is not None}
         self.results = StageResults(cache, loaded.path.parent)
         self.surroundings = surroundings_of(loaded)
         self._steps: list[OriginalCall] = []
-        self.data = DrawnData(self.places, name, for_data(spec), self.results)
+        self.data = DrawnData(self.location, name, for_data(spec), self.results)
         shortest = 1 if spec.has_utterances else self.gate.chained_steps
         for purpose, feeds in recipe.data if with_data else ():
             if feeds is not None and purpose != "distillation":  # what the checkpoint was made from, long before
                 least = shortest if purpose == "verification" else 0
                 self.data.draw(purpose, feeds, least, self.surroundings, progress)
         self.task = task_for_lowering(recipe.task_of(name)) if "calibration" in self.data.digests else None
-        named = [] if self.task is None else locate_files(self.places, self.task.files, "gates", "task")
+        named = [] if self.task is None else locate_files(self.location, self.task.files, "gates", "task")
         self.task_files = hashes_of(named)
         inputs = CaptureInputs(self.surroundings, name, self.given, hashes_of(self.source_files()))
-        self.captured = CapturedGraphs(self.places, inputs, self.results, progress, self.data.is_data, self._try_calls)
+        self.captured = CapturedGraphs(
+            self.location, inputs, self.results, progress, self.data.is_data, self._try_calls
+        )
         if spec.derive_steps is not None:
             self.spec = with_caches(self.spec, self.captured.models()[0], self.captured.certificate())
 
@@ -93,11 +95,11 @@ class Original:
         frames = trial.run(self.streams()[0] if "verification" in self.data.digests else (), slots)
         for axis, step in frames.items():
             if self.spec.first_call is None and not self.spec.padded and step > 0:
-                check_window(self.places, self.name, cache_axis(self.spec, axis, step), step, self.gate.chained_steps)
+                check_window(self.location, self.name, cache_axis(self.spec, axis, step), step, self.gate.chained_steps)
 
     def source_files(self) -> list[Path]:
         """Return checkpoints, ONNX files with their external weights, and files that the recipe names."""
-        return source_files(self.places, self.name, self.given)
+        return source_files(self.location, self.name, self.given)
 
     def code(self) -> Code:
         """Return, by factory, whether the recipe names the files that it reads."""
@@ -146,7 +148,7 @@ class Original:
     def _started(self) -> Lowered:
         longest = {axis: sizes[-1] for axis, sizes in self.buckets.items()}
         steps = self.gate.chained_steps
-        return initial_graph(self.places, self.name, self.spec, self.captured.models(), steps, longest)
+        return initial_graph(self.location, self.name, self.spec, self.captured.models(), steps, longest)
 
     def reference(self) -> Reference:
         """Return the original model, ready to run; its caches are limited to their slots."""
@@ -154,7 +156,7 @@ class Original:
 
     @functools.cached_property
     def _reference(self) -> Reference:
-        reference = reference_of(self.places, self.name, self.spec, self.start, self.captured.whole, self.given)
+        reference = reference_of(self.location, self.name, self.spec, self.start, self.captured.whole, self.given)
         if reference.modules:
             from compiler.capture.shared_weights import share_weights  # the framework is imported already
 
@@ -170,7 +172,7 @@ class Original:
             from compiler.capture.original_fault import original_fault
 
         spec, model = self.captured.inputs.spec, self.captured.models()[0]
-        return original_fault(self.places, self.name, spec, self.reference(), feeds, self.gate, model)
+        return original_fault(self.location, self.name, spec, self.reference(), feeds, self.gate, model)
 
     def steps(self, count: int) -> list[OriginalCall]:
         """Return the original's first calls on the longest stream, or calls of utterances of all lengths."""

@@ -17,12 +17,12 @@ from compiler.capture.unsteady_original import require_same_module, unsteady
 from compiler.errors import Location, SlipwayError
 from compiler.recipe.gates import Tolerance
 from compiler.recipe.graph import Graph
-from compiler.recipe.load import RecipePlaces
+from compiler.recipe.load import RecipeLocation
 from compiler.stages import Array, Feed
 
 
 def original_fault(
-    places: RecipePlaces,
+    location: RecipeLocation,
     graph: str,
     spec: Graph,
     reference: Reference,
@@ -33,7 +33,7 @@ def original_fault(
     """Return the error for a graph that differs from its original; None where they differ by rounding alone.
 
     Args:
-        places: paths and keys of the recipe.
+        location: paths and keys of the recipe.
         graph: the graph's name.
         spec: the graph's record at capture.
         reference: the original, ready to run.
@@ -44,8 +44,8 @@ def original_fault(
     try:
         for key, source in (("source", spec.source), ("first_call", spec.first_call)):
             if source is not None and source.factory is not None:
-                where = places.where("graphs", graph, key, "factory")
-                make = functools.partial(torch_module.load_module, places, graph, source, key)
+                where = location.where("graphs", graph, key, "factory")
+                make = functools.partial(torch_module.load_module, location, graph, source, key)
                 require_same_module(make, where, source.factory)
     except SlipwayError as error:
         return error

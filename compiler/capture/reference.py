@@ -11,7 +11,7 @@ from compiler.capture.prefix_reference import PrefixReference
 from compiler.errors import Location, RecipeError, Refused
 from compiler.interruption import shielded
 from compiler.recipe.graph import Graph
-from compiler.recipe.load import RecipePlaces
+from compiler.recipe.load import RecipeLocation
 from compiler.runners.choose import runner_of
 from compiler.stages import Array, Feed, Lowered
 
@@ -31,7 +31,7 @@ class Reference(Protocol):
 
 
 def reference_of(
-    places: RecipePlaces,
+    location: RecipeLocation,
     graph: str,
     spec: Graph,
     start: Callable[[], Lowered],
@@ -41,7 +41,7 @@ def reference_of(
     """Return the original of a graph in its own framework; its caches are limited to their slots.
 
     Args:
-        places: paths and keys of the recipe.
+        location: paths and keys of the recipe.
         graph: the graph's name.
         spec: the graph's record.
         start: returns the captured graph, which runs an ONNX file as its own reference.
@@ -55,14 +55,14 @@ def reference_of(
     if spec.derive_steps is not None:
         if spec.source.onnx is not None:
             return PrefixReference(graph, spec, whole(), None)
-        module = load_fixed(places, graph, given, "source")
+        module = load_fixed(location, graph, given, "source")
         return PrefixReference(graph, spec, whole(), torch_module.whole_call(module, spec), [module])
     if spec.source.onnx is not None:
         return OnnxReference(start())
     first, started = spec.first_call, start()
     return torch_module.TorchReference(
-        load_fixed(places, graph, given, "source"),
-        None if first is None else load_fixed(places, graph, given, "first_call"),
+        load_fixed(location, graph, given, "source"),
+        None if first is None else load_fixed(location, graph, given, "first_call"),
         spec,
         states_of(spec),
         started.row_axes,

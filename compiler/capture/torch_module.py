@@ -44,7 +44,7 @@ from compiler.errors import CheckpointError, Location, RecipeError, Refused
 from compiler.ir import Dim
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Input, Source
-from compiler.recipe.load import RecipePlaces
+from compiler.recipe.load import RecipeLocation
 from compiler.stage_inputs import EXAMPLE_FRAMES
 from compiler.stages import Array, Feed, RowAxis, State, newest
 from compiler.user_code.callables import call, importable, is_users, resolve, shown_path, users_line
@@ -72,7 +72,7 @@ EXAMPLE_BATCH = 2
 """Rows of the example inputs; of dynamic axes any size above 1 that differs from the others serves."""
 
 
-def load_module(places: RecipePlaces, graph: str, source: Source, key: str) -> torch.nn.Module:
+def load_module(location: RecipeLocation, graph: str, source: Source, key: str) -> torch.nn.Module:
     """Build a module in evaluation mode and load its checkpoint.
 
     Raises:
@@ -80,8 +80,8 @@ def load_module(places: RecipePlaces, graph: str, source: Source, key: str) -> t
         CheckpointError: the checkpoint is missing, unreadable or does not fit; the message names the tensors.
     """
     assert source.factory is not None
-    where = places.where("graphs", graph, key, "factory")
-    folders = places.search_path()
+    where = location.where("graphs", graph, key, "factory")
+    folders = location.search_path()
     factory = resolve(source.factory, folders, where)
     with importable(folders):
         module = call(factory, where, RecipeError, keywords=source.arguments)
@@ -91,7 +91,7 @@ def load_module(places: RecipePlaces, graph: str, source: Source, key: str) -> t
             cure="return the module itself",
         )
     if source.checkpoint is not None:
-        load_checkpoint(module, places.locate(source.checkpoint), cast=source.cast)
+        load_checkpoint(module, location.locate(source.checkpoint), cast=source.cast)
     return module.eval()
 
 

@@ -95,17 +95,17 @@ class _Distillation:
         progress: Progress,
         scratch: Path,
     ) -> None:
-        self.loaded, self.places, self.name, self.given, self.options = loaded, loaded.places, name, given, options
+        self.loaded, self.location, self.name, self.given, self.options = loaded, loaded.location, name, given, options
         self.cache, self.progress, self.scratch = cache, progress, scratch
         self.results = StageResults(cache, loaded.path.parent)
-        self.data = DrawnData(self.places, name, for_data(given), self.results)
+        self.data = DrawnData(self.location, name, for_data(given), self.results)
 
     def spec(self) -> Graph:
         """Return the graph's record with the changed checkpoint."""
         feeds, surroundings = self.loaded.recipe.data.distillation, surroundings_of(self.loaded)
         assert feeds is not None  # the recipe says so
         self.data.draw("distillation", feeds, 0, surroundings, self.progress)
-        files = hashes_of(source_files(self.places, self.name, self.given))
+        files = hashes_of(source_files(self.location, self.name, self.given))
         digest = self.data.digests["distillation"]
         key = key_of(DistillationInputs(surroundings, self.name, for_capture(self.given), files, digest))
         with self.progress.stage(self.name, STAGE) as handle:
@@ -147,7 +147,7 @@ class _Distillation:
         merges = self._merges(lowered, rest[:MEASURED])
         teacher, student = (
             training.Answers(
-                torch_module.load_module(self.places, self.name, self.given.source, "source"),
+                torch_module.load_module(self.location, self.name, self.given.source, "source"),
                 _answers(captured, self._time()),
             )
             for _ in range(2)

@@ -35,7 +35,7 @@ RECIPES_DIR = "recipes"
 
 
 @dataclasses.dataclass(frozen=True)
-class RecipePlaces:
+class RecipeLocation:
     """Where a recipe came from: lines for messages, and folders for what it names; no value of it.
 
     Attributes:
@@ -61,7 +61,7 @@ class RecipePlaces:
 
 
 @dataclasses.dataclass(frozen=True)
-class LoadedRecipe(RecipePlaces):
+class LoadedRecipe(RecipeLocation):
     """A checked recipe and where it came from.
 
     Attributes:
@@ -78,9 +78,9 @@ class LoadedRecipe(RecipePlaces):
         return dataclasses.replace(self, recipe=recipe, text=render_recipe(recipe))
 
     @property
-    def places(self) -> RecipePlaces:
+    def location(self) -> RecipeLocation:
         """Return the paths and keys that a stage may know besides its declared inputs."""
-        return RecipePlaces(self.path, self.tree)
+        return RecipeLocation(self.path, self.tree)
 
 
 def load_recipe(

@@ -11,7 +11,7 @@ import numpy as np
 from compiler.did_you_mean import did_you_mean
 from compiler.errors import DataError, Location
 from compiler.recipe.graph import Graph
-from compiler.recipe.load import RecipePlaces
+from compiler.recipe.load import RecipeLocation
 from compiler.recipe.record import Feeds
 from compiler.recipe.tree.keys import Key
 from compiler.stages import Array, Feed
@@ -20,11 +20,11 @@ from compiler.user_code.callables import call, function_name, importable, resolv
 Streams = list[list[Feed]]
 
 
-def draw_streams(places: RecipePlaces, key: str, feeds: Feeds, graph: str, spec: Graph) -> Streams:
+def draw_streams(location: RecipeLocation, key: str, feeds: Feeds, graph: str, spec: Graph) -> Streams:
     """Return the first `count` streams of a generator, every feed checked against the recipe.
 
     Args:
-        places: paths and keys of the recipe.
+        location: paths and keys of the recipe.
         key: `verification`, `calibration` or `development`.
         feeds: the generator's record.
         graph: graph the feeds are for.
@@ -35,8 +35,8 @@ def draw_streams(places: RecipePlaces, key: str, feeds: Feeds, graph: str, spec:
         DataError: the generator raises, yields nothing, or yields a feed that does not fit.
     """
     reference = feeds.for_graph(graph)
-    where = places.where("data", key, "feeds")
-    folders = places.search_path()
+    where = location.where("data", key, "feeds")
+    folders = location.search_path()
     function = resolve(reference, folders, where)
     name = function_name(function)
     with importable(folders):
@@ -51,18 +51,18 @@ def draw_streams(places: RecipePlaces, key: str, feeds: Feeds, graph: str, spec:
     return [check_stream(stream, spec, f"{where}: stream {i} of {name}") for i, stream in enumerate(streams)]
 
 
-def locate_files(places: RecipePlaces, files: Sequence[str], *keys: Key) -> list[Path]:
+def locate_files(location: RecipeLocation, files: Sequence[str], *keys: Key) -> list[Path]:
     """Return the files and folders that a recipe names below some key.
 
     Raises:
         DataError: a file does not exist.
     """
-    paths = [places.locate(file) for file in files]
+    paths = [location.locate(file) for file in files]
     for index, path in enumerate(paths):
         if not path.exists():
+            where = location.where(*keys, "files", index)
             raise DataError(
-                f"{places.where(*keys, 'files', index)}: expected a file or folder, got nothing at {shown_path(path)}",
-                cure="check the path",
+                f"{where}: expected a file or folder, got nothing at {shown_path(path)}", cure="check the path"
             )
     return paths
 

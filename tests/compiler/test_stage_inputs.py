@@ -11,7 +11,7 @@ from compiler.errors import InternalError
 from compiler.recipe.gates import ParityGate, TaskGate
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Axis, Input, PassSpec, Source
-from compiler.recipe.load import LoadedRecipe, RecipePlaces, load_recipe
+from compiler.recipe.load import LoadedRecipe, RecipeLocation, load_recipe
 from compiler.recipe.record import Feeds
 from compiler.report.progress import Progress
 from compiler.stage_inputs import (
@@ -138,7 +138,7 @@ def test_no_stage_of_a_graph_has_the_recipe_in_reach(loaded: LoadedRecipe) -> No
     original = Original(loaded, "net", spec, None, Progress(Console(quiet=True)), with_data=False)
     held = [*vars(original).values(), *vars(original.data).values(), *vars(original.captured).values()]
     assert not any(isinstance(value, LoadedRecipe) or value is loaded.recipe or value is spec for value in held)
-    assert type(original.places) is RecipePlaces and not hasattr(original.places, "recipe")
+    assert type(original.location) is RecipeLocation and not hasattr(original.location, "recipe")
 
 
 def test_surroundings_are_those_of_this_machine(loaded: LoadedRecipe, monkeypatch: pytest.MonkeyPatch) -> None:

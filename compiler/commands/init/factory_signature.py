@@ -21,7 +21,7 @@ from compiler.did_you_mean import did_you_mean
 from compiler.errors import Location, RecipeError
 from compiler.interruption import shielded
 from compiler.recipe.graph_parts import Source
-from compiler.recipe.load import RecipePlaces
+from compiler.recipe.load import RecipeLocation
 from compiler.sizes.expressions import Dim, symbol
 from compiler.stages import Array
 from compiler.user_code.callables import users_line
@@ -49,12 +49,12 @@ class Wanted:
     dtype: str = "float32"
 
 
-def signature_of_factory(source: Source, places: RecipePlaces, inputs: Mapping[str, Wanted]) -> Signature:
+def signature_of_factory(source: Source, location: RecipeLocation, inputs: Mapping[str, Wanted]) -> Signature:
     """Return the inputs and outputs of a factory's module.
 
     Args:
         source: the factory, and its checkpoint.
-        places: paths in which its module is searched.
+        location: paths in which its module is searched.
         inputs: wanted inputs by name; without any, only names are known.
 
     Raises:
@@ -64,7 +64,7 @@ def signature_of_factory(source: Source, places: RecipePlaces, inputs: Mapping[s
     with shielded():  # a signal in the middle of importing the framework would end the process without a word
         from compiler.capture import module_call, torch_module  # only for a factory
 
-    module = torch_module.load_module(places, "graph", source, "source")
+    module = torch_module.load_module(location, "graph", source, "source")
     named = _parameters(module.forward)
     if not inputs:
         given = tuple(dataclasses.replace(UNKNOWN, name=name) for name in named.required)

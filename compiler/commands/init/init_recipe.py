@@ -16,7 +16,7 @@ from compiler.commands.onnx_signature import Signature, open_file, read_file, si
 from compiler.commands.shared_axes import share_axes
 from compiler.errors import RecipeError
 from compiler.recipe.graph_parts import Source
-from compiler.recipe.load import RecipePlaces
+from compiler.recipe.load import RecipeLocation
 from compiler.recipe.tree.keys import TODO
 from compiler.recipe.tree.located_yaml import Node
 from runtime_lite.format.atomic_file import replace_file
@@ -66,12 +66,12 @@ def init_recipe(what: str, out: Path | None, inputs: Mapping[str, Wanted], check
     module = module if re.match(r"[A-Za-z_]", module) else f"_{module}"
     feeds = recipe.with_name(f"{module}.py")
     _require_new(recipe, feeds)
-    places = RecipePlaces(recipe, Node({}, "init"))
+    location = RecipeLocation(recipe, Node({}, "init"))
     if is_file:
         source, signature = Source(onnx=_path_in(recipe, Path(what))), _of_file(Path(what))
     else:
         source = Source(factory=what, checkpoint=checkpoint)
-        signature = signature_of_factory(source, places, inputs)
+        signature = signature_of_factory(source, location, inputs)
     return _written(recipe, feeds, source, signature)
 
 
@@ -98,7 +98,7 @@ def _require_new(recipe: Path, feeds: Path) -> None:
 def _path_in(recipe: Path, model: Path) -> str:
     """Return the model's path as the recipe finds it: relative to the current directory or the recipe's folder."""
     relative = os.path.relpath(model, recipe.parent)
-    found = RecipePlaces(recipe, Node({}, "")).locate(relative)
+    found = RecipeLocation(recipe, Node({}, "")).locate(relative)
     return relative if found.exists() and found.samefile(model) else str(model.resolve())
 
 

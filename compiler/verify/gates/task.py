@@ -10,7 +10,7 @@ import runtime_lite
 from compiler.errors import DataError, GateFailed, Location
 from compiler.recipe.gates import TaskGate
 from compiler.recipe.graph import Graph
-from compiler.recipe.load import RecipePlaces
+from compiler.recipe.load import RecipeLocation
 from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding, at_most
 from compiler.runners.ahead import ahead
@@ -23,15 +23,15 @@ from compiler.verify.gate import Checked, Gate, Shipped
 CURE = "see the findings on parity for the tensor that differs most"
 
 
-def task_functions(places: RecipePlaces, gate: TaskGate) -> dict[str, Callable[..., Any]]:
+def task_functions(location: RecipeLocation, gate: TaskGate) -> dict[str, Callable[..., Any]]:
     """Return the functions that a task gate names.
 
     Raises:
         RecipeError: a function does not exist.
     """
-    folders = places.search_path()
+    folders = location.search_path()
     return {
-        key: resolve(getattr(gate, key), folders, places.where("gates", "task", key))
+        key: resolve(getattr(gate, key), folders, location.where("gates", "task", key))
         for key in ("recordings", "decode", "metric")
     }
 
@@ -50,7 +50,7 @@ class _Task:
     def of(cls, shipped: Shipped) -> "_Task":
         loaded, gate = shipped.loaded, shipped.loaded.recipe.gates.task
         assert gate is not None
-        functions = task_functions(loaded.places, gate)
+        functions = task_functions(loaded.location, gate)
         spec = loaded.recipe.graphs[shipped.name]
         return cls(gate, loaded.where("gates", "task"), functions, shipped.name, spec)
 

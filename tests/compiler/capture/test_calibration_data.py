@@ -12,7 +12,7 @@ from compiler.capture import calibration_data
 from compiler.capture.calibration_data import RecipeCalibration, check_disjoint
 from compiler.errors import DataError
 from compiler.recipe.gates import TaskGate
-from compiler.recipe.load import RecipePlaces
+from compiler.recipe.load import RecipeLocation
 from compiler.stages import Array, Feed
 
 ROLES = ("a.yaml:3: data.calibration", "a.yaml:5: data.development", "a.yaml:7: data.verification")
@@ -63,10 +63,10 @@ def test_the_task_is_measured_on_the_development_streams(monkeypatch: pytest.Mon
         "decode": lambda outputs: " ".join(f"{float(each['x'][0, 0]):.6f}" for each in outputs),
         "metric": lambda references, texts: float(len(" ".join(references).split())) if references == texts else 0.0,
     }
-    monkeypatch.setattr(calibration_data, "task_functions", lambda places, task: functions)
+    monkeypatch.setattr(calibration_data, "task_functions", lambda location, task: functions)
     monkeypatch.setattr(calibration_data, "runners_of", lambda lowered: Echo)
-    monkeypatch.setattr(RecipePlaces, "where", lambda places, *keys: "a.yaml")
+    monkeypatch.setattr(RecipeLocation, "where", lambda location, *keys: "a.yaml")
     nothing: Any = None
-    found = RecipeCalibration(RecipePlaces(Path("a.yaml"), nothing), task, calibration, development, lambda: original)
+    found = RecipeCalibration(RecipeLocation(Path("a.yaml"), nothing), task, calibration, development, lambda: original)
     assert found.streams is calibration
     assert found.task_distance(nothing) == 3.0, "three feeds are for choosing"

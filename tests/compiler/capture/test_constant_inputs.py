@@ -8,7 +8,7 @@ import pytest
 from compiler.capture.constant_inputs import constants_of, fix_inputs
 from compiler.errors import RecipeError
 from compiler.recipe.graph import Graph
-from compiler.recipe.load import RecipePlaces
+from compiler.recipe.load import RecipeLocation
 from compiler.recipe.tree.located_yaml import read_document
 from compiler.runners.session import run_model
 from tests.kit.graphs import parse
@@ -22,9 +22,9 @@ def _spec(**rate: object) -> Graph:
     )  # fmt: skip
 
 
-def _places(folder: Path) -> RecipePlaces:
+def _places(folder: Path) -> RecipeLocation:
     (folder / "mine.yaml").write_text("name: mine")
-    return RecipePlaces(folder / "mine.yaml", read_document(b"name: mine", "mine.yaml"))
+    return RecipeLocation(folder / "mine.yaml", read_document(b"name: mine", "mine.yaml"))
 
 
 @pytest.mark.parametrize(

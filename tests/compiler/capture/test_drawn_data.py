@@ -29,7 +29,7 @@ def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoadedRe
 
 def drawn(loaded: LoadedRecipe, **roles: Feeds) -> DrawnData:
     spec = for_data(loaded.recipe.graphs["net"])
-    data = DrawnData(loaded.places, "net", spec, StageResults(None, loaded.path.parent))
+    data = DrawnData(loaded.location, "net", spec, StageResults(None, loaded.path.parent))
     progress = Progress(Console(quiet=True))
     for purpose, feeds in roles.items():
         data.draw(purpose, feeds, 6, surroundings_of(loaded), progress)

@@ -11,7 +11,7 @@ from compiler.capture.initial_graph import states_of
 from compiler.capture.trial_calls import empty_states
 from compiler.errors import RecipeError
 from compiler.recipe.graph import Graph
-from compiler.recipe.load import RecipePlaces
+from compiler.recipe.load import RecipeLocation
 from compiler.recipe.tree.located_yaml import read_document
 
 
@@ -25,34 +25,34 @@ def _spec(initial: Any, dtype: str = "float32") -> Graph:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> RecipePlaces:
+def location(tmp_path: Path) -> RecipeLocation:
     (tmp_path / "mine.yaml").write_text("name: mine")
-    return RecipePlaces(tmp_path / "mine.yaml", read_document(b"name: mine", "mine.yaml"))
+    return RecipeLocation(tmp_path / "mine.yaml", read_document(b"name: mine", "mine.yaml"))
 
 
 @pytest.mark.parametrize("initial", [0.5, (((1.0, 2.0, 3.0),),), (((1.0,), (2.0,)),)])
-def test_every_row_begins_with_what_is_written(places: RecipePlaces, initial: Any) -> None:
-    spec = with_first_states(places, "g", _spec(initial))
+def test_every_row_begins_with_what_is_written(location: RecipeLocation, initial: Any) -> None:
+    spec = with_first_states(location, "g", _spec(initial))
     begun = empty_states(spec, states_of(spec), 2)["h"]
     assert np.array_equal(begun, np.broadcast_to(np.array(initial), (2, 2, 3)))
 
 
-def test_a_file_is_its_content(places: RecipePlaces) -> None:
+def test_a_file_is_its_content(location: RecipeLocation) -> None:
     numbers = np.arange(6, dtype=np.float32).reshape(1, 2, 3)
     for name in ("one.npy", "other.npy"):
-        np.save(places.path.parent / name, numbers)
-    one, other = (with_first_states(places, "g", _spec(name)) for name in ("one.npy", "other.npy"))
+        np.save(location.path.parent / name, numbers)
+    one, other = (with_first_states(location, "g", _spec(name)) for name in ("one.npy", "other.npy"))
     assert one == other
     assert one.inputs["h"].initial == (((0.0, 1.0, 2.0), (3.0, 4.0, 5.0)),)
-    np.save(places.path.parent / "alike.npy", np.full((1, 2, 3), 2.5, np.float32))
-    assert with_first_states(places, "g", _spec("alike.npy")).inputs["h"].initial == 2.5
+    np.save(location.path.parent / "alike.npy", np.full((1, 2, 3), 2.5, np.float32))
+    assert with_first_states(location, "g", _spec("alike.npy")).inputs["h"].initial == 2.5
 
 
-def test_lists_lie_as_the_model_takes_the_state(places: RecipePlaces) -> None:
-    np.save(places.path.parent / "h.npy", np.array([[[1, 2, 3]], [[4, 5, 6]]], np.float32))
+def test_lists_lie_as_the_model_takes_the_state(location: RecipeLocation) -> None:
+    np.save(location.path.parent / "h.npy", np.array([[[1, 2, 3]], [[4, 5, 6]]], np.float32))
     given = _spec(None).model_dump()
     given["inputs"]["h"] |= {"shape": (2, "batch", 3), "original": None, "initial": "h.npy"}
-    spec = with_first_states(places, "g", Graph.model_validate(given))
+    spec = with_first_states(location, "g", Graph.model_validate(given))
     assert states_of(spec)[0].initial == (((1.0, 2.0, 3.0), (4.0, 5.0, 6.0)),)
 
 
@@ -64,13 +64,13 @@ WRONG: dict[str, tuple[np.ndarray, str]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_a_file_of_something_else_is_refused(places: RecipePlaces, what: str) -> None:
+def test_a_file_of_something_else_is_refused(location: RecipeLocation, what: str) -> None:
     array, message = WRONG[what]
-    np.save(places.path.parent / "h.npy", array)
+    np.save(location.path.parent / "h.npy", array)
     with pytest.raises(RecipeError, match=message):
-        with_first_states(places, "g", _spec("h.npy"))
+        with_first_states(location, "g", _spec("h.npy"))
 
 
-def test_a_file_that_is_not_there_is_refused(places: RecipePlaces) -> None:
+def test_a_file_that_is_not_there_is_refused(location: RecipeLocation) -> None:
     with pytest.raises(RecipeError, match=r"expected an array at .*h.npy, got"):
-        with_first_states(places, "g", _spec("h.npy"))
+        with_first_states(location, "g", _spec("h.npy"))

@@ -10,7 +10,7 @@ from compiler.commands.init.factory_signature import Wanted, signature_of_factor
 from compiler.commands.onnx_signature import Signature
 from compiler.errors import RecipeError
 from compiler.recipe.graph_parts import Source
-from compiler.recipe.load import RecipePlaces
+from compiler.recipe.load import RecipeLocation
 from compiler.recipe.tree.located_yaml import Node
 from compiler.sizes.expressions import expression, symbol
 
@@ -64,8 +64,8 @@ def optional() -> nn.Module:
 
 
 def signature(factory: str, **inputs: Wanted) -> Signature:
-    places = RecipePlaces(Path("new.yaml"), Node({}, "init"))
-    return signature_of_factory(Source(factory=f"{__name__}:{factory}"), places, inputs)
+    location = RecipeLocation(Path("new.yaml"), Node({}, "init"))
+    return signature_of_factory(Source(factory=f"{__name__}:{factory}"), location, inputs)
 
 
 def test_sizes_of_outputs_follow_the_axes() -> None:
