@@ -21,15 +21,15 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import command
-from compiler import ir as graphs
-from compiler.cache.store import StageCache
-from compiler.capture.original import Original
+from compiler.base.cache.store import StageCache
+from compiler.build.capture.original import Original
+from compiler.build.report.progress import Progress
 from compiler.checker.check import check
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered, PaddedAxis
 from compiler.passes import make_pass
 from compiler.passes.pad_axes import PadAxes
 from compiler.recipe.load import load_recipe
-from compiler.report.progress import Progress
-from compiler.stages import Lowered, PaddedAxis
 from compiler.targets import placements
 
 SIZES = (250, 500, 1000, 2000, 5000, 10_000, 20_000)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.analysis.operator_costs import Sizes, bytes_moved, bytes_of
+from compiler.graph import model as graphs
+from compiler.graph.operator_costs import Sizes, bytes_moved, bytes_of
 from runtime_lite.format.manifest import Graph, Tensor, bucket_name, static_shape, tensor_bytes
 
 

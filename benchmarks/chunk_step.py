@@ -116,7 +116,7 @@ def _original(recipe: str) -> tuple[Any, list[Any], Any]:
     """The recipe's module with its checkpoint, a feed on full caches, and the graph's record."""
     import torch
 
-    from compiler.capture.torch_module import load_module
+    from compiler.build.capture.torch_module import load_module
 
     loaded = load_recipe(recipe)
     spec = next(iter(loaded.recipe.graphs.values()))
@@ -169,7 +169,7 @@ def compiled(options: argparse.Namespace, scratch: str, threads: int) -> tuple[S
 
 def exported(options: argparse.Namespace, scratch: str, threads: int) -> tuple[Step, int]:
     """The dynamic export under ONNX Runtime with all its optimisations."""
-    from compiler.runners.session import open_session
+    from compiler.graph.runners.session import open_session
 
     session = open_session(str(Path(scratch) / "dynamic.onnx"), optimize=True, threads=threads)
     sizes = _sizes(next(iter(load_recipe(options.recipe).recipe.graphs.values())))
@@ -185,7 +185,7 @@ def exported(options: argparse.Namespace, scratch: str, threads: int) -> tuple[S
 def ours(options: argparse.Namespace, scratch: str, threads: int) -> tuple[Step, int]:
     """The bundle's graph for one row, on full windows."""
     import runtime_lite
-    from compiler.runners.session import open_session
+    from compiler.graph.runners.session import open_session
 
     with runtime_lite.read_bundle(options.bundle) as bundle:
         graph = bundle.manifest.graphs[options.graph]

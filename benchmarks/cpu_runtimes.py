@@ -37,23 +37,23 @@ from rich.table import Table
 from benchmarks import command
 from benchmarks.floor import Machine, Work, engine_of, work_of
 from benchmarks.quantization import Calls, frozen, quantized_by_peer, task_metric
-from compiler.cache.store import StageCache, default_folder
+from compiler.base.cache.store import StageCache, default_folder
+from compiler.base.pieces import write_files
+from compiler.base.records.timings import Ratio
+from compiler.build.capture.original import Original
+from compiler.build.lowering.lowering import Lowering
+from compiler.build.report.progress import Progress
+from compiler.build.verify.paired_rounds import Rounds
+from compiler.build.verify.speed import full_feeds
 from compiler.calib.noise import Noise
-from compiler.capture.original import Original
-from compiler.lowering.lowering import Lowering
-from compiler.pieces import write_files
+from compiler.graph.runners.session import Session, open_session
+from compiler.graph.runners.stream import Runner
+from compiler.graph.stages import Array, Feed, Lowered
 from compiler.recipe.load import load_recipe
-from compiler.records.timings import Ratio
-from compiler.report.progress import Progress
-from compiler.runners.session import Session, open_session
-from compiler.runners.stream import Runner
-from compiler.stages import Array, Feed, Lowered
 from compiler.targets import TARGETS
 from compiler.targets.base import Emitted, Target
 from compiler.targets.openvino.session import OpenvinoSession
 from compiler.targets.openvino.target import Openvino
-from compiler.verify.paired_rounds import Rounds
-from compiler.verify.speed import full_feeds
 from runtime_lite.executors.graph_file import GraphFile
 from runtime_lite.executors.openvino_graph import compile_graph, import_openvino
 

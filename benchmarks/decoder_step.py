@@ -35,15 +35,15 @@ from rich.table import Table
 
 from benchmarks import command
 from benchmarks.floor import Machine, Work, to_floor
-from compiler import ir as graphs
-from compiler.capture.kept_frames import keep_newest
-from compiler.derivation.derive import derive
+from compiler.base.pieces import write_files
+from compiler.graph import model as graphs
+from compiler.graph.stages import Feed, Lowered, PaddedAxis, State
 from compiler.passes import make_pass
 from compiler.passes.quantize_states import QuantizeStates
 from compiler.passes.simplify import simplify_model
-from compiler.pieces import write_files
+from compiler.proof.derivation.derive import derive
 from compiler.recipe.tree.standard_passes import STANDARD_PASSES
-from compiler.stages import Feed, Lowered, PaddedAxis, State
+from compiler.states.kept_frames import keep_newest
 from compiler.targets.onnx_static import OnnxStatic
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.calibration import with_streams

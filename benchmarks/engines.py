@@ -22,19 +22,19 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import command
-from compiler.cache.store import StageCache, default_folder
-from compiler.capture.original import Original
+from compiler.base.cache.store import StageCache, default_folder
+from compiler.base.pieces import write_files
+from compiler.build.capture.original import Original
+from compiler.build.lowering.lowering import Lowering
+from compiler.build.pipeline import check
+from compiler.build.report.progress import Progress
+from compiler.build.verify.precision_plan import Kept, audit, counts, planned_nodes
 from compiler.errors import DataError, Refused, ToolchainAbsent
-from compiler.lowering.lowering import Lowering
-from compiler.pieces import write_files
-from compiler.pipeline import check
 from compiler.recipe.load import load_recipe
-from compiler.report.progress import Progress
 from compiler.targets.base import Emitted, Target, TrialEngine
 from compiler.targets.tensorrt.parts import trial_part
 from compiler.targets.tensorrt.rtx_target import TensorrtRtx
 from compiler.targets.tensorrt.target import Tensorrt
-from compiler.verify.precision_plan import Kept, audit, counts, planned_nodes
 from runtime_lite.format.manifest import bucket_name
 
 TYPES = ("int8", "float16", "float32")

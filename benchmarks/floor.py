@@ -19,9 +19,9 @@ import numpy as np
 import onnx_ir as ir
 
 from benchmarks.serving.rounds import spread
-from compiler import ir as graphs
-from compiler.analysis.operator_costs import Sizes, bytes_of, multiply_adds
-from compiler.runners.session import Session, open_session
+from compiler.graph import model as graphs
+from compiler.graph.operator_costs import Sizes, bytes_of, multiply_adds
+from compiler.graph.runners.session import Session, open_session
 from compiler.targets.base import Target
 
 Precision = Literal["float32", "int8"]

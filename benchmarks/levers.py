@@ -29,23 +29,23 @@ import numpy as np
 
 from benchmarks import command
 from benchmarks.floor import Machine, Work, engine_of, work_of
-from compiler.cache.store import StageCache, default_folder
-from compiler.capture.original import Original
+from compiler.base.cache.store import StageCache, default_folder
+from compiler.base.pieces import write_files
+from compiler.base.records.searches import pinned
+from compiler.build.capture.original import Original
+from compiler.build.lowering.lowering import Lowering
+from compiler.build.pipeline import check
+from compiler.build.report.progress import Progress
+from compiler.build.search.greedy import Plan
+from compiler.build.verify.paired_rounds import Call, Rounds, ratio_of
+from compiler.build.verify.speed import full_feeds
 from compiler.errors import DataError
-from compiler.lowering.lowering import Lowering
-from compiler.pieces import write_files
-from compiler.pipeline import check
+from compiler.graph.runners.session import Session
 from compiler.recipe.graph_parts import PassSpec
 from compiler.recipe.load import load_recipe
-from compiler.records.searches import pinned
-from compiler.report.progress import Progress
-from compiler.runners.session import Session
-from compiler.search.greedy import Plan
 from compiler.targets import TARGETS
 from compiler.targets.base import Built, Target
 from compiler.targets.static_graphs import prepare_static, write_prepared
-from compiler.verify.paired_rounds import Call, Rounds, ratio_of
-from compiler.verify.speed import full_feeds
 from runtime_lite.format.manifest import bucket_name
 
 CONTENDERS = "contenders.json"

@@ -27,15 +27,15 @@ from rich.table import Table
 
 from benchmarks import command
 from benchmarks.floor import Machine, to_floor, work_of
-from compiler import ir as graphs
-from compiler.cache.store import StageCache
-from compiler.capture.original import Original
+from compiler.base.cache.store import StageCache
+from compiler.build.capture.original import Original
+from compiler.build.report.progress import Progress
 from compiler.errors import DataError
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered
 from compiler.passes import make_pass
 from compiler.passes.freeze_axes import FreezeAxes
 from compiler.recipe.load import load_recipe
-from compiler.report.progress import Progress
-from compiler.stages import Lowered
 from compiler.targets import placements
 
 CALLS = 5

@@ -31,24 +31,24 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import command
-from compiler import ir as graphs
-from compiler.cache.store import StageCache
+from compiler.base.cache.store import StageCache
+from compiler.build.capture.original import Original
+from compiler.build.report.progress import Progress
+from compiler.build.verify.gates.task import task_functions
 from compiler.calib.magnitudes import HALF_MAX, largest_magnitudes
 from compiler.calib.watched_streams import noise_between
-from compiler.capture.original import Original
 from compiler.errors import DataError
+from compiler.graph import model as graphs
+from compiler.graph.runners.choose import runner_of
+from compiler.graph.stages import Lowered
+from compiler.numerics.precision.float32_nodes import touches_float
+from compiler.numerics.precision.write import write_types
 from compiler.passes import make_pass
 from compiler.passes.lower_precision import LowerPrecision
 from compiler.passes.rescale_residuals import RescaleResiduals
-from compiler.precision.float32_nodes import touches_float
-from compiler.precision.write import write_types
 from compiler.recipe.load import LoadedRecipe, load_recipe
-from compiler.report.progress import Progress
-from compiler.runners.choose import runner_of
-from compiler.stages import Lowered
+from compiler.recipe.user_code.callables import importable
 from compiler.targets import placements
-from compiler.user_code.callables import importable
-from compiler.verify.gates.task import task_functions
 
 HALF = ir.DataType.FLOAT16
 THRESHOLD = 512.0

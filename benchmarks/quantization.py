@@ -38,23 +38,23 @@ from rich.table import Table
 
 from benchmarks import command
 from benchmarks.floor import Machine, to_floor, work_of
-from compiler import ir as graphs
-from compiler.cache.store import StageCache
+from compiler.base.cache.store import StageCache
+from compiler.build.capture.original import Original
+from compiler.build.report.progress import Progress
+from compiler.build.verify.gates.task import task_functions
 from compiler.calib.watched_streams import noise_between
-from compiler.capture.original import Original
 from compiler.errors import DataError, RecipeError
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import Session, open_session
+from compiler.graph.runners.stream import Runner
+from compiler.graph.stages import Array, Feed, Lowered
 from compiler.passes import make_pass
 from compiler.passes.freeze_axes import FreezeAxes
 from compiler.passes.quantize_dynamic import QuantizeDynamic
 from compiler.passes.quantize_static import QuantizeStatic
 from compiler.recipe.load import LoadedRecipe, load_recipe
-from compiler.report.progress import Progress
-from compiler.runners.session import Session, open_session
-from compiler.runners.stream import Runner
-from compiler.stages import Array, Feed, Lowered
+from compiler.recipe.user_code.callables import importable
 from compiler.targets import placements
-from compiler.user_code.callables import importable
-from compiler.verify.gates.task import task_functions
 
 ROUND_S = 0.05
 

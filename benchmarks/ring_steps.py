@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import command
-from compiler import ir as graphs
+from compiler.graph import model as graphs
+from compiler.graph.stages import Array, Lowered, State
 from compiler.passes import make_pass
-from compiler.stages import Array, Lowered, State
 from runtime_lite import Runtime, Stream
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.property.ring_steps import write_step

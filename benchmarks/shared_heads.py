@@ -23,16 +23,16 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import command
-from compiler import ir as graphs
-from compiler.capture.original import Original
-from compiler.heads.attention import find_attentions
+from compiler.build.capture.original import Original
+from compiler.build.report.progress import Progress
+from compiler.graph import model as graphs
+from compiler.graph.runners.instrumented import exposed
+from compiler.graph.runners.session import session_of
+from compiler.graph.stages import Array, Feed, Lowered
 from compiler.passes import make_pass
 from compiler.passes.merge_kv_heads import in_plain_form
 from compiler.recipe.load import load_recipe
-from compiler.report.progress import Progress
-from compiler.runners.instrumented import exposed
-from compiler.runners.session import session_of
-from compiler.stages import Array, Feed, Lowered
+from compiler.rewriting.attention.attention import find_attentions
 from examples.codec_tts import prompt, recordings, speak, spoken_codes, train_speech
 from tests.kit.calibration import with_streams
 

@@ -19,11 +19,11 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import command
-from compiler import ir as graphs
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import run_model
+from compiler.graph.stages import Array
 from compiler.passes.simplify import simplify_model
-from compiler.runners.session import run_model
-from compiler.stages import Array
-from tests.compiler.simplification.test_rules import CASES, EDGES
+from tests.compiler.rewriting.simplification.test_rules import CASES, EDGES
 from tests.kit.graphs import parse
 from tests.kit.same_bits import same_bits
 from tests.zoo.store import GRAPHS, load

@@ -36,7 +36,7 @@ from torch import nn
 import build as front_door
 import runtime_lite
 from benchmarks import command
-from compiler.runners.ahead import ahead
+from compiler.graph.runners.ahead import ahead
 
 WIDTH, HEADS, KERNEL, MELS = 256, 4, 15, 80
 CHUNK, FRAMES, WINDOW = 16, 67, 64

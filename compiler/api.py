@@ -20,16 +20,16 @@ from typing import Any
 
 from rich.console import Console
 
-from compiler import pipeline
-from compiler.analysis.garbage_collection import seldom
-from compiler.cache.store import StageCache, open_cache
+from compiler.base.cache.store import StageCache, open_cache
+from compiler.base.garbage_collection import seldom
+from compiler.base.interruption import signals_interrupt
+from compiler.base.records.build_report import BuildReport
+from compiler.build import pipeline
+from compiler.build.report.progress import Progress
 from compiler.errors import RecipeError, blamed
-from compiler.interruption import signals_interrupt
 from compiler.recipe.load import LoadedRecipe, load_recipe, plain_of, recipe_of_values
 from compiler.recipe.record import Recipe
-from compiler.records.build_report import BuildReport
-from compiler.report.progress import Progress
-from compiler.user_code.passed_objects import is_module, passed, with_references
+from compiler.recipe.user_code.passed_objects import is_module, passed, with_references
 
 CALL = "compile"
 """Stands in messages where a recipe has its file and line."""

@@ -15,7 +15,7 @@ import errno
 from collections.abc import Iterable
 from typing import ClassVar
 
-from compiler.records.findings import Finding
+from compiler.base.records.findings import Finding
 from runtime_lite.errors import RuntimeLiteError
 
 BUG = "this is a bug of Slipway, please report it with the output of -v"

@@ -18,11 +18,11 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from compiler.analysis.garbage_collection import seldom
-from compiler.commands.arguments import ALLOW, make_parser
+from compiler.base.garbage_collection import seldom
+from compiler.base.interruption import signals_interrupt
+from compiler.build.report.files import is_json_report, is_page, require_place
 from compiler.errors import GateFailed, Refused, blamed
-from compiler.interruption import signals_interrupt
-from compiler.report.files import is_json_report, is_page, require_place
+from compiler.front.commands.arguments import ALLOW, make_parser
 from runtime_lite.ending import STDOUT_CLOSED, leave_stdout
 from runtime_lite.errors import FRONT_DOOR
 from runtime_lite.executors.executor import ExecutorFactory
@@ -103,9 +103,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _build(options: argparse.Namespace) -> int:
-    from compiler.cache.store import open_cache
+    from compiler.base.cache.store import open_cache
+    from compiler.build.report.progress import Progress
     from compiler.recipe.load import load_recipe
-    from compiler.report.progress import Progress
 
     if options.report is not None:
         require_place("--report", options.report, is_json_report)
@@ -113,7 +113,7 @@ def _build(options: argparse.Namespace) -> int:
         require_place("--report-html", options.report_html, is_page)
     try:
         loaded = load_recipe(options.recipe, options.overrides, options.checkpoint, _tell)
-        from compiler import pipeline  # a wrong recipe is answered before anything large is imported
+        from compiler.build import pipeline  # a wrong recipe is answered before anything large is imported
     except (Exception, KeyboardInterrupt) as error:
         _report_early(options, error)
         raise
@@ -137,8 +137,8 @@ def _tell(line: str) -> None:
 
 def _report_early(options: argparse.Namespace, error: BaseException) -> None:
     """Write the report of a build that failed before it began, so that no report of an earlier build remains."""
-    from compiler.report.build_record import BuildRecord, write_reports
-    from compiler.report.progress import Progress
+    from compiler.build.report.build_record import BuildRecord, write_reports
+    from compiler.build.report.progress import Progress
 
     record = BuildRecord(options.recipe, (), str(options.out or ""), Progress())
     with contextlib.suppress(OSError):  # what has ended the build is what is to be said
@@ -162,8 +162,8 @@ def _runtime(options: argparse.Namespace, *executors: ExecutorFactory) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from compiler.bundle.replay_proofs import verify_proofs
-    from compiler.bundle.target_of import executors_here
+    from compiler.build.bundle.replay_proofs import verify_proofs
+    from compiler.build.bundle.target_of import executors_here
     from runtime_lite.format.reader import read_bundle
 
     code = _runtime(options, executors_here(allow_host_code=options.allow_host_code))
@@ -175,8 +175,8 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _finish(options: argparse.Namespace) -> int:
-    from compiler.bundle.finish import finish_bundle, unfinished
-    from compiler.cache.store import default_folder
+    from compiler.base.cache.store import default_folder
+    from compiler.build.bundle.finish import finish_bundle, unfinished
     from runtime_lite.format.reader import read_bundle
 
     with read_bundle(options.bundle) as bundle:
@@ -200,8 +200,8 @@ def _finish(options: argparse.Namespace) -> int:
 
 
 def _diff(options: argparse.Namespace) -> int:
-    from compiler.bundle.compare import compare_bundles, difference_table, is_measured
-    from compiler.report.progress import standard_console
+    from compiler.build.bundle.compare import compare_bundles, difference_table, is_measured
+    from compiler.build.report.progress import standard_console
 
     differences = compare_bundles(*options.bundles)
     if all(map(is_measured, differences)):
@@ -213,11 +213,11 @@ def _diff(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     from compiler.recipe.load import load_recipe
-    from compiler.user_code.named_places import require_named_places
+    from compiler.recipe.user_code.named_places import require_named_places
 
     loaded = load_recipe(options.checked, options.overrides, options.checkpoint, _tell)
     files, modules = require_named_places(loaded)
-    from compiler import pipeline  # a wrong recipe is answered before anything large is imported
+    from compiler.build import pipeline  # a wrong recipe is answered before anything large is imported
 
     listed = pipeline.check(loaded)
     targets = ", ".join(each.label for each in listed)
@@ -237,8 +237,8 @@ def _count(number: int, thing: str) -> str:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    from compiler.doctor import diagnose, diagnosis_tables
-    from compiler.report.progress import standard_console
+    from compiler.build.report.progress import standard_console
+    from compiler.front.doctor import diagnose, diagnosis_tables
 
     for table in diagnosis_tables(diagnose()):
         standard_console().print(table)
@@ -246,13 +246,13 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _explain_padding(options: argparse.Namespace) -> int:
-    from compiler.cache.store import open_cache
-    from compiler.explain.explanation import explain
-    from compiler.explain.picture import write_picture
-    from compiler.explain.request import Request, from_file, from_recipe
-    from compiler.explain.text import print_explanation
+    from compiler.base.cache.store import open_cache
+    from compiler.build.report.progress import Progress, standard_console
+    from compiler.front.explain.explanation import explain
+    from compiler.front.explain.picture import write_picture
+    from compiler.front.explain.request import Request, from_file, from_recipe
+    from compiler.front.explain.text import print_explanation
     from compiler.recipe.load import load_recipe
-    from compiler.report.progress import Progress, standard_console
 
     if options.html is not None:
         require_place("--html", options.html, is_page)
@@ -287,8 +287,8 @@ def _explain_padding(options: argparse.Namespace) -> int:
 
 
 def _init(options: argparse.Namespace) -> int:
-    from compiler.commands.init.factory_signature import Wanted
-    from compiler.commands.init.init_recipe import init_recipe
+    from compiler.front.commands.init.factory_signature import Wanted
+    from compiler.front.commands.init.init_recipe import init_recipe
 
     inputs = {name: Wanted(dims, dtype) for name, dims, dtype in options.inputs}
     written = init_recipe(options.what, options.out, inputs, options.checkpoint)
@@ -303,10 +303,10 @@ def _init(options: argparse.Namespace) -> int:
 
 
 def _run_pair(options: argparse.Namespace) -> int:
-    from compiler.cache.store import open_cache
-    from compiler.commands.run_pair import Request, compare_pair, comparison_table, require_same
+    from compiler.base.cache.store import open_cache
+    from compiler.build.report.progress import standard_console
+    from compiler.front.commands.run_pair import Request, compare_pair, comparison_table, require_same
     from compiler.recipe.gates import Tolerance
-    from compiler.report.progress import standard_console
 
     request = Request(
         options.first,
@@ -331,8 +331,8 @@ def _run_pair(options: argparse.Namespace) -> int:
 
 
 def _bench(options: argparse.Namespace) -> int:
-    from compiler.commands.bench import WARM_UP, bench, bench_table
-    from compiler.report.progress import standard_console
+    from compiler.build.report.progress import standard_console
+    from compiler.front.commands.bench import WARM_UP, bench, bench_table
 
     found = bench(options.what, options.against, dict(options.sizes), options.threads, options.calls)
     threads = "1 thread" if options.threads == 1 else f"{options.threads} threads"
@@ -344,8 +344,8 @@ def _bench(options: argparse.Namespace) -> int:
 
 
 def _simplify(options: argparse.Namespace) -> int:
-    from compiler.commands.simplify_file import simplified_table, simplify_file
-    from compiler.report.progress import standard_console
+    from compiler.build.report.progress import standard_console
+    from compiler.front.commands.simplify_file import simplified_table, simplify_file
 
     found = simplify_file(options.source, options.target, dict(options.sizes), options.tolerance)
     standard_console().print(simplified_table(found))

@@ -7,8 +7,8 @@ import onnx_ir as ir
 import pytest
 
 import build
-from compiler import ir as graphs
-from tests.compiler.explain.test_explanation import SOFTMAX, TWICE_REFUSED
+from compiler.graph import model as graphs
+from tests.compiler.front.explain.test_explanation import SOFTMAX, TWICE_REFUSED
 from tests.kit.graphs import copy_of, parse, streaming
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from compiler.pieces import Content
-from compiler.report import progress
+from compiler.base.pieces import Content
+from compiler.build.report import progress
 from tests.kit.models.project import ALWAYS, TIMES, Project, digest_of
 from tests.kit.models.shared import shared_project
 from tests.kit.patience import PATIENCE_S
@@ -106,7 +106,7 @@ def test_disk_that_fills_up_while_files_are_written(
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(bytes(content))
 
-    monkeypatch.setattr("compiler.assembly.write_files", write_some)
+    monkeypatch.setattr("compiler.build.assembly.write_files", write_some)
     ended = project.build("--set", "front_end.hop=7")
     assert ended.code == 2
     assert "got a full disk" in ended.message
@@ -170,7 +170,7 @@ class Sends:
     def find_spec(self, name, path=None, target=None):
         if name == "torch.distributed":
             os.kill(os.getpid(), signal.SIGINT)
-        if name == "compiler.capture.torch_module":
+        if name == "compiler.build.capture.torch_module":
             open("went on", "w").close()
 sys.meta_path.insert(0, Sends())
 """
@@ -188,9 +188,9 @@ def test_interrupt_by_a_signal_while_the_framework_is_imported(project: Project,
 # kill -9
 
 KILL_AT = {
-    "before the first file": "import compiler.bundle.kept_bundle as b\nb.KeptBundle.recall = die",
-    "before the exchange": "import compiler.bundle.staged_folder as b\nb._put_in_place = die",
-    "after the exchange": "import compiler.bundle.staged_folder as b\nb.shutil.rmtree = die",
+    "before the first file": "import compiler.build.bundle.kept_bundle as b\nb.KeptBundle.recall = die",
+    "before the exchange": "import compiler.build.bundle.staged_folder as b\nb._put_in_place = die",
+    "after the exchange": "import compiler.build.bundle.staged_folder as b\nb.shutil.rmtree = die",
 }
 
 

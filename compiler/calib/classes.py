@@ -8,7 +8,7 @@ import dataclasses
 
 import numpy as np
 
-from compiler.stages import Array
+from compiler.graph.stages import Array
 
 
 def are_classes(array: Array) -> bool:

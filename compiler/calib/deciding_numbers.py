@@ -5,9 +5,9 @@ logits -> ArgMax -> labels         what is asked of the noise of labels is asked
 
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.runners.instrumented import exposed
-from compiler.stages import Lowered
+from compiler.graph import model as graphs
+from compiler.graph.runners.instrumented import exposed
+from compiler.graph.stages import Lowered
 
 SIZE_OF = ("Shape", "Size")
 """Operators whose results do not depend on the numbers that they read."""

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
 from compiler.calib.watched_streams import run_streams
-from compiler.runners.instrumented import measured
-from compiler.stages import Array, Feed, Lowered
+from compiler.graph import model as graphs
+from compiler.graph.runners.instrumented import measured
+from compiler.graph.stages import Array, Feed, Lowered
 
 MAGNITUDE = "slipway.magnitude."
 """Begins the names of outputs that hold the largest magnitude of a value."""

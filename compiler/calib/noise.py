@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from compiler.calib.classes import are_classes
-from compiler.stages import Array
+from compiler.graph.stages import Array
 
 SILENT_DB = 300.0
 """What an error of nothing counts as in decibels."""

@@ -6,8 +6,8 @@ of the same quantisation noise, not noise of half precision.
 
 import dataclasses
 
-from compiler import ir as graphs
-from compiler.stages import Lowered
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered
 
 
 def without_quantized_pairs(lowered: Lowered) -> Lowered:

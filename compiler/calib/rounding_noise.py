@@ -2,9 +2,10 @@
 
 One graph holds a switch behind every node: with the switch on, its results go through half precision. Each probe runs
 one call with one switch on and compares outputs and states with the run without any. The shares of noise add up over
-nodes as long as each is small (independent errors, first order): that is the model which `compiler/precision/cut.py`
-minimises, and which the pass checks by running what came of it. Weights are not rounded in a probe: their rounding is
-independent of that of the results and relatively as large, so the share of a node that has weights counts twice.
+nodes as long as each is small (independent errors, first order): that is the model which
+`compiler/numerics/precision/cut.py` minimises, and which the pass checks by running what came of it. Weights are not
+rounded in a probe: their rounding is independent of that of the results and relatively as large, so the share of a node
+that has weights counts twice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,14 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
 from compiler.calib.deciding_numbers import with_deciding
 from compiler.calib.noise import Noise
-from compiler.operator_traits import MAKING, ROUNDING_NOTHING
-from compiler.runners.ahead import on_all_cores
-from compiler.runners.instrumented import switch, switched
-from compiler.runners.session import open_model
-from compiler.stages import Array, Lowered
+from compiler.graph import model as graphs
+from compiler.graph.operators.traits import MAKING, ROUNDING_NOTHING
+from compiler.graph.runners.ahead import on_all_cores
+from compiler.graph.runners.instrumented import switch, switched
+from compiler.graph.runners.session import open_model
+from compiler.graph.stages import Array, Lowered
 
 
 def rounding_nodes(model: ir.Model) -> list[ir.Node]:

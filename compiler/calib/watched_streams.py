@@ -12,12 +12,12 @@ import numpy as np
 from compiler.calib.deciding_numbers import measured_on, with_deciding
 from compiler.calib.noise import Noise
 from compiler.errors import Refused
-from compiler.runners.ahead import ahead
-from compiler.runners.choose import runner_on
-from compiler.runners.coded_states import outputs_in_numbers
-from compiler.runners.session import Session, session_of
-from compiler.runners.stream import poisoned
-from compiler.stages import Array, Calibration, Feed, Lowered
+from compiler.graph.runners.ahead import ahead
+from compiler.graph.runners.choose import runner_on
+from compiler.graph.runners.coded_states import outputs_in_numbers
+from compiler.graph.runners.session import Session, session_of
+from compiler.graph.runners.stream import poisoned
+from compiler.graph.stages import Array, Calibration, Feed, Lowered
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from compiler.graph.stages import Pass
+from compiler.numerics.quantization.placement import CPU, Placement, with_placement
 from compiler.passes.add_batch_axis import AddBatchAxis
 from compiler.passes.append_states import AppendStates
 from compiler.passes.canonicalize_attention import CanonicalizeAttention
@@ -33,8 +35,6 @@ from compiler.passes.sink_transposes import SinkTransposes
 from compiler.passes.smooth_channels import SmoothChannels
 from compiler.passes.unstack_states import UnstackStates
 from compiler.passes.window_states import WindowStates
-from compiler.quantization.placement import CPU, Placement, with_placement
-from compiler.stages import Pass
 
 PLACEMENTS = {CPU.name: CPU}
 """Those that need no target."""

@@ -16,7 +16,7 @@ Ensures: every input, state and output that has rows has them in front; row i of
     pad_axes.
 Keeps: what does not depend on the inputs: weights, tables and shape arithmetic, which stays that of one row.
 Numerics: exact with one row; with more, up to the order of summation of the kernels.
-Source: batching by construction, one rule per operator: compiler/batching.
+Source: batching by construction, one rule per operator: compiler/proof/batching.
 """
 
 import dataclasses
@@ -25,14 +25,14 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.analysis.facts import refuse
-from compiler.batching.form import Form, moved
-from compiler.batching.lifter import LiftedNode, Lifter
-from compiler.batching.rules import RULES
 from compiler.errors import Location, Refused
-from compiler.ir import Dim
-from compiler.stages import Lowered, Outcome, RowAxis
+from compiler.graph import model as graphs
+from compiler.graph.model import Dim
+from compiler.graph.stages import Lowered, Outcome, RowAxis
+from compiler.proof.batching.form import Form, moved
+from compiler.proof.batching.lifter import LiftedNode, Lifter
+from compiler.proof.batching.rules import RULES
+from compiler.proof.facts.facts import refuse
 
 OLDEST_OPSET = 13
 """Before it, axes of Squeeze and Unsqueeze are attributes, and Softmax works on merged axes."""
@@ -140,8 +140,8 @@ def _lift(lifter: Lifter, node: ir.Node) -> None:
         if rule is None or _reads_rows_inside(lifter, node):
             raise refuse(
                 f"there is no rule that gives {node.op_type} a batch axis",
-                "write it with operators of the table in compiler/batching/rules, or export the model with the batch "
-                "as a dynamic axis",
+                "write it with operators of the table in compiler/proof/batching/rules, or export the model with the "
+                "batch as a dynamic axis",
             )
         rule(LiftedNode(lifter, node))
     except Refused as refused:

@@ -15,9 +15,9 @@ Requires: one cache in which every frame has a slot of its own, along which all 
 Ensures: left-aligned caches to which calls append; their free slots hold zeros, as the runtime keeps them.
 Keeps: everything that does not touch cached frames.
 Numerics: order of summation.
-Source: cached frames may lie in any order where all that lies beside them does (`compiler.appending.order`); that a
-    value holds the new frames, and a condition the frames of a cache, is found by running them
-    (`compiler.appending.evidence`).
+Source: cached frames may lie in any order where all that lies beside them does (`compiler.states.appending.order`);
+    that a value holds the new frames, and a condition the frames of a cache, is found by running them
+    (`compiler.states.appending.evidence`).
 """
 
 import dataclasses
@@ -28,14 +28,14 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.appending.evidence import CURE, is_alike_when_full, require_new_frames, says_where_frames_lie
-from compiler.appending.order import Cached, write_apart
 from compiler.errors import Location, Refused
-from compiler.operator_views.axes import axis_of
+from compiler.graph import model as graphs
+from compiler.graph.operators.axes import axis_of
+from compiler.graph.stages import Array, Lowered, Outcome, State, StateMap
 from compiler.passes.pad_axes import RightAligned
 from compiler.passes.window_states import rename_output
-from compiler.stages import Array, Lowered, Outcome, State, StateMap
+from compiler.states.appending.evidence import CURE, is_alike_when_full, require_new_frames, says_where_frames_lie
+from compiler.states.appending.order import Cached, write_apart
 from runtime_lite.states import APPENDED
 from runtime_lite.states.kind import StateKind
 

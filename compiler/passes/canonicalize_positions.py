@@ -36,14 +36,14 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.analysis.entries import counted_axis
 from compiler.errors import Location
-from compiler.operator_traits import BASIC_ARITHMETIC
-from compiler.operator_views.axes import axis_of, changed_axes, counts_from_the_front
-from compiler.operator_views.slices import slice_of
-from compiler.simplification.positions import count_from_zero, count_whole_numbers, look_up_run
-from compiler.stages import Lowered, Outcome, Refusal
+from compiler.graph import model as graphs
+from compiler.graph.lengths.entries import counted_axis
+from compiler.graph.operators.axes import axis_of, changed_axes, counts_from_the_front
+from compiler.graph.operators.slices import slice_of
+from compiler.graph.operators.traits import BASIC_ARITHMETIC
+from compiler.graph.stages import Lowered, Outcome, Refusal
+from compiler.rewriting.simplification.positions import count_from_zero, count_whole_numbers, look_up_run
 from runtime_lite.format.initial_value import array_of_initial
 
 LEADING_FREE = frozenset({"Identity", "Cast", "Relu", "Sigmoid", "Tanh", "Gelu", "LayerNormalization", "Neg"})

@@ -18,11 +18,11 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from compiler import ir as graphs
 from compiler.errors import Location
-from compiler.ir import Dim
-from compiler.operator_views.reshapes import copies_zeros
-from compiler.stages import Lowered, Outcome, Refusal
+from compiler.graph import model as graphs
+from compiler.graph.model import Dim
+from compiler.graph.operators.reshapes import copies_zeros
+from compiler.graph.stages import Lowered, Outcome, Refusal
 
 
 @dataclasses.dataclass(frozen=True)

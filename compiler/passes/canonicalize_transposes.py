@@ -19,10 +19,10 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.operator_views.axes import perm_of
+from compiler.graph import model as graphs
+from compiler.graph.operators.axes import perm_of
+from compiler.graph.stages import Lowered, Outcome
 from compiler.passes.window_states import rename_output
-from compiler.stages import Lowered, Outcome
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,12 +23,12 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.analysis.rows_alone import prove_rows
 from compiler.errors import Location
+from compiler.graph import model as graphs
+from compiler.graph.runners.coded_states import ALONG_AXES, Codes, grid_of, moved_by, same_grid
+from compiler.graph.stages import Lowered, Outcome, Refusal, State
 from compiler.passes.window_states import rename_output
-from compiler.runners.coded_states import ALONG_AXES, Codes, grid_of, moved_by, same_grid
-from compiler.stages import Lowered, Outcome, Refusal, State
+from compiler.proof.propagation.rows_alone import prove_rows
 from runtime_lite.format.initial_value import Initial, array_of_initial, initial_of_array
 
 

@@ -25,16 +25,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from compiler import ir as graphs
-from compiler.analysis.operator_costs import Rates
-from compiler.analysis.streaming.carrying_cut import Choice, choose
-from compiler.analysis.streaming.contexts import find_context
-from compiler.analysis.streaming.stable import Cache, Frames, Stable
-from compiler.analysis.streaming.state_network import MEGA, network_of, work_of
 from compiler.errors import Location
-from compiler.stages import Lowered, Outcome, Refusal
-from compiler.state_rewriting.projected import Projected, map_of
-from compiler.state_rewriting.split import Split
+from compiler.graph import model as graphs
+from compiler.graph.operator_costs import Rates
+from compiler.graph.stages import Lowered, Outcome, Refusal
+from compiler.states.state_rewriting.projected import Projected, map_of
+from compiler.states.state_rewriting.split import Split
+from compiler.states.streaming.carrying_cut import Choice, choose
+from compiler.states.streaming.contexts import find_context
+from compiler.states.streaming.stable import Cache, Frames, Stable
+from compiler.states.streaming.state_network import MEGA, network_of, work_of
 from runtime_lite.format.initial_value import (
     MAX_ALONG,
     MAX_NUMBERS,

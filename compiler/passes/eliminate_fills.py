@@ -12,16 +12,16 @@ Requires: caches whose free slots follow from lengths or masks.
 Ensures: what is valid of every output is as before, whatever free slots hold.
 Keeps: selections in front of sums over slots of real numbers, as 0 times NaN is NaN; of frames that a chunk may lack.
 Numerics: exact.
-Source: evaluation of conditions at every length, and compiler/analysis/free_slots.py.
+Source: evaluation of conditions at every length, and compiler/states/free_slots.py.
 """
 
 import dataclasses
 from typing import ClassVar
 
-from compiler import ir as graphs
-from compiler.analysis.every_length import EveryLength
-from compiler.analysis.free_slots import fills
-from compiler.stages import Lowered, Outcome
+from compiler.graph import model as graphs
+from compiler.graph.lengths.every_length import EveryLength
+from compiler.graph.stages import Lowered, Outcome
+from compiler.states.free_slots import fills
 
 
 @dataclasses.dataclass(frozen=True)

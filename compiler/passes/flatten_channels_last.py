@@ -21,10 +21,10 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.operator_traits import ACTIVATIONS
-from compiler.operator_views.axes import perm_of
-from compiler.stages import Lowered, Outcome
+from compiler.graph import model as graphs
+from compiler.graph.operators.axes import perm_of
+from compiler.graph.operators.traits import ACTIVATIONS
+from compiler.graph.stages import Lowered, Outcome
 
 FRAMES_THEN_CHANNELS, CHANNELS_LAST = (0, 2, 1, 3), (0, 2, 3, 1)
 """Orders of the axes of an image [batch, channels, frames, bins]."""

@@ -23,12 +23,12 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.analysis.every_length import EveryLength
-from compiler.analysis.free_slots import Slots, selected_slots
-from compiler.operator_views.axes import axis_of, order_of
-from compiler.operator_views.slices import slice_of
-from compiler.stages import Lowered, Outcome
+from compiler.graph import model as graphs
+from compiler.graph.lengths.every_length import EveryLength
+from compiler.graph.operators.axes import axis_of, order_of
+from compiler.graph.operators.slices import slice_of
+from compiler.graph.stages import Lowered, Outcome
+from compiler.states.free_slots import Slots, selected_slots
 
 
 @dataclasses.dataclass(frozen=True)

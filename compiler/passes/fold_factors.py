@@ -22,9 +22,9 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.operator_traits import PICKING
-from compiler.stages import Array, Lowered, Outcome
+from compiler.graph import model as graphs
+from compiler.graph.operators.traits import PICKING
+from compiler.graph.stages import Array, Lowered, Outcome
 
 MOVED = PICKING - {"Split"}
 """The factor of the result is that of the first operand."""

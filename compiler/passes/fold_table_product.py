@@ -23,10 +23,10 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.operator_views.axes import axis_of, perm_of
-from compiler.operator_views.reshapes import target_of
-from compiler.stages import Array, Lowered, Outcome
+from compiler.graph import model as graphs
+from compiler.graph.operators.axes import axis_of, perm_of
+from compiler.graph.operators.reshapes import target_of
+from compiler.graph.stages import Array, Lowered, Outcome
 
 TRIALS = 4
 """Drawn indices at which the way from a lookup to a product is followed; movement is the same for all of them."""

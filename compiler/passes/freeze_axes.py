@@ -17,9 +17,9 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered, Outcome
 from compiler.passes.simplify import simplify_model
-from compiler.stages import Lowered, Outcome
 
 
 @dataclasses.dataclass(frozen=True)

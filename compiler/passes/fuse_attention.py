@@ -31,13 +31,13 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
 from compiler.errors import Location
-from compiler.heads.repeated_heads import before_repeats
-from compiler.heads.scores import HIDES, Scores, Step, read_scores, weights_for_values
-from compiler.ir import Dim
-from compiler.operator_views.axes import changed_axes, perm_of
-from compiler.stages import Lowered, Outcome, Refusal
+from compiler.graph import model as graphs
+from compiler.graph.model import Dim
+from compiler.graph.operators.axes import changed_axes, perm_of
+from compiler.graph.stages import Lowered, Outcome, Refusal
+from compiler.rewriting.attention.repeated_heads import before_repeats
+from compiler.rewriting.attention.scores import HIDES, Scores, Step, read_scores, weights_for_values
 
 OPSET = 23
 

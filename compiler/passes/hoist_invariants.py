@@ -26,12 +26,12 @@ from typing import Any, ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.analysis.lookup_ranges import told_ranges
-from compiler.analysis.same_every_call import SameEveryCall, same_every_call
 from compiler.errors import Location, RecipeError, Refused
-from compiler.ir import Dim
-from compiler.stages import Lowered, Outcome, PaddedAxis, State
+from compiler.graph import model as graphs
+from compiler.graph.model import Dim
+from compiler.graph.stages import Lowered, Outcome, PaddedAxis, State
+from compiler.proof.facts.lookup_ranges import told_ranges
+from compiler.states.same_every_call import SameEveryCall, same_every_call
 
 CURE = "leave hoist_invariants out of the passes: it is computed in every call then"
 

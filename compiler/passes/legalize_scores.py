@@ -13,7 +13,7 @@ Requires: sizes of the axes.
 Ensures: no -inf of a constant reaches a softmax, but those that are refused.
 Keeps: a softmax of which a row may see nothing; what else reads the scores, as a guard that looks for -inf.
 Numerics: exact.
-Source: compiler/analysis/seen_rows.py, evaluation at every length.
+Source: compiler/proof/facts/seen_rows.py, evaluation at every length.
 """
 
 import dataclasses
@@ -22,11 +22,11 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.analysis.seen_rows import SeenRows, infinite_constants
 from compiler.errors import Location
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered, Outcome, Refusal
 from compiler.passes.freeze_axes import FreezeAxes
-from compiler.stages import Lowered, Outcome, Refusal
+from compiler.proof.facts.seen_rows import SeenRows, infinite_constants
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,8 +20,8 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.stages import Lowered, Outcome
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered, Outcome
 
 WHOLE = frozenset({ir.DataType.INT32, ir.DataType.INT64})
 

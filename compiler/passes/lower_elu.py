@@ -21,9 +21,9 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.operator_traits import RECURRENCES
-from compiler.stages import Lowered, Outcome
+from compiler.graph import model as graphs
+from compiler.graph.operators.traits import RECURRENCES
+from compiler.graph.stages import Lowered, Outcome
 
 
 @dataclasses.dataclass(frozen=True)

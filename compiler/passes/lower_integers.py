@@ -22,11 +22,11 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
 from compiler.errors import Location
-from compiler.quantization.held_weights import INTEGER_PRODUCT, held_weights, require_same_weights
-from compiler.quantization.integer_products import Factor, IntegerProduct, products_of
-from compiler.stages import Lowered, Outcome, Refusal
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered, Outcome, Refusal
+from compiler.numerics.quantization.held_weights import INTEGER_PRODUCT, held_weights, require_same_weights
+from compiler.numerics.quantization.integer_products import Factor, IntegerProduct, products_of
 
 DOMAIN = "com.microsoft"
 

@@ -16,8 +16,9 @@ Ensures: every operator's operands agree in type; one Cast per value and type; r
 Keeps: integers, float64, operators without a half form, what the recipe pins: `float32: [op:Softmax, scope:layers.0]`.
 Numerics: rounds, to at least `sqnr_db` between the outputs and states before and after on the calibration streams.
     Every node is taken to add in float32 and store in half precision, as tensor cores do.
-Source: the additive noise model and the cut are of this project (compiler/precision/cut.py); thresholds on single
-    values, as ModelOpt AutoCast has, and bisection of a prefix, as Polygraphy has, are what benchmarks compare with.
+Source: the additive noise model and the cut are of this project (compiler/numerics/precision/cut.py); thresholds on
+    single values, as ModelOpt AutoCast has, and bisection of a prefix, as Polygraphy has, are what benchmarks compare
+    with.
 """
 
 import dataclasses
@@ -26,16 +27,16 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from compiler import ir as graphs
 from compiler.calib.magnitudes import largest_magnitudes
 from compiler.calib.noise import decibels, share_of
 from compiler.calib.quantized_pairs import without_quantized_pairs
 from compiler.calib.rounding_noise import rounding_noise
 from compiler.calib.watched_streams import calibration_of, noise_between
 from compiler.errors import GateFailed, RecipeError
-from compiler.precision.float32_nodes import Plan, Planner
-from compiler.precision.write import write_types
-from compiler.stages import Calibration, Lowered, Outcome
+from compiler.graph import model as graphs
+from compiler.graph.stages import Calibration, Lowered, Outcome
+from compiler.numerics.precision.float32_nodes import Plan, Planner
+from compiler.numerics.precision.write import write_types
 
 KINDS = {"float16": ir.DataType.FLOAT16, "bfloat16": ir.DataType.BFLOAT16}
 

@@ -21,9 +21,9 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.operator_views.axes import axis_of
-from compiler.stages import Lowered, Outcome
+from compiler.graph import model as graphs
+from compiler.graph.operators.axes import axis_of
+from compiler.graph.stages import Lowered, Outcome
 
 
 @dataclasses.dataclass(frozen=True)

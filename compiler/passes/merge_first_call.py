@@ -25,15 +25,15 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.analysis.equal_rows import EqualRows
 from compiler.errors import Location, Refused
-from compiler.operator_traits import BROADCASTING, ENTRYWISE, PICKING, REARRANGING
-from compiler.operator_views.axes import axis_of, perm_of
-from compiler.operator_views.slices import slice_of
+from compiler.graph import model as graphs
+from compiler.graph.operators.axes import axis_of, perm_of
+from compiler.graph.operators.slices import slice_of
+from compiler.graph.operators.traits import BROADCASTING, ENTRYWISE, PICKING, REARRANGING
+from compiler.graph.stages import Lowered, Outcome
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.simplify import simplify_model
-from compiler.stages import Lowered, Outcome
+from compiler.proof.propagation.equal_rows import EqualRows
 
 MOVES = PICKING | {"Cast", "Concat"}
 """Give zeros of zeros, whatever the operands behind the first one are, or of zeros alone."""

@@ -8,9 +8,9 @@ After:
     y = MatMul(softmax(q k^T + mask) v, Wo')  # products broadcast over the heads of a group, nothing is repeated
 
 Which heads share is the partition that loses least; the shared key and value of a group are the optimum in closed form
-(`compiler.heads.shared_maps`), and the maps back to each head go into Wq' and Wo'. Where positions turn the keys, only
-maps that commute with turning are used. One attention after the other, on what those in front give by then, Wo' is
-fitted anew to the results of the original.
+(`compiler.rewriting.attention.shared_maps`), and the maps back to each head go into Wq' and Wo'. Where positions turn
+the keys, only maps that commute with turning are used. One attention after the other, on what those in front give by
+then, Wo' is fitted anew to the results of the original.
 
 Frames of earlier calls that are joined to keys or values (derived, or exported by the model) are those of the groups:
 caches have fewer heads, and what the original caches is mixed as the projections are.
@@ -20,7 +20,7 @@ Requires: calibration data; keys and values of their own for every head; caches 
 Ensures: `groups` heads of keys and values in every attention that was merged, and in its caches.
 Keeps: attention of another form, by name, with what was looked for.
 Numerics: lossy; the build reports what each step loses.
-Source: see `compiler.heads.shared_maps`; reduction to groups as in GQA (Ainslie et al. 2023).
+Source: see `compiler.rewriting.attention.shared_maps`; reduction to groups as in GQA (Ainslie et al. 2023).
 """
 
 import dataclasses
@@ -29,24 +29,24 @@ from typing import ClassVar
 
 import numpy as np
 
-from compiler import ir as graphs
-from compiler.analysis.lengths import infer_settled
 from compiler.calib.watched_streams import calibration_of, run_streams
 from compiler.errors import Location, RecipeError, Refused
-from compiler.heads.attention import Attention, find_attentions
-from compiler.heads.grouping import Group, best_partition, spread_groups
-from compiler.heads.layout import axes_of_cache
-from compiler.heads.moments import HeadMoments, head_moments, output_moments, refitted
-from compiler.heads.probing import Affine
-from compiler.heads.rewriting import Rewriter, Weights, merged_weights, require_rewritable
-from compiler.heads.shared_maps import METHODS, Maps, energy, lost, of_group
-from compiler.heads.shared_states import SharedState, SharedStates, in_channels_of
-from compiler.heads.site import Site, site_of
+from compiler.graph import model as graphs
+from compiler.graph.stages import Feed, Lowered, Outcome, Refusal
 from compiler.passes.canonicalize_attention import CanonicalizeAttention
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.canonicalize_transposes import CanonicalizeTransposes
 from compiler.passes.simplify import Simplify
-from compiler.stages import Feed, Lowered, Outcome, Refusal
+from compiler.proof.facts.lengths import infer_settled
+from compiler.rewriting.attention.attention import Attention, find_attentions
+from compiler.rewriting.attention.grouping import Group, best_partition, spread_groups
+from compiler.rewriting.attention.layout import axes_of_cache
+from compiler.rewriting.attention.moments import HeadMoments, head_moments, output_moments, refitted
+from compiler.rewriting.attention.probing import Affine
+from compiler.rewriting.attention.rewriting import Rewriter, Weights, merged_weights, require_rewritable
+from compiler.rewriting.attention.shared_maps import METHODS, Maps, energy, lost, of_group
+from compiler.rewriting.attention.shared_states import SharedState, SharedStates, in_channels_of
+from compiler.rewriting.attention.site import Site, site_of
 
 IN_FRONT = (Simplify(), CanonicalizeAttention(), CanonicalizeTransposes(), CanonicalizeReshapes())
 """What gives attention the form in which it is found: constant weights, products, heads apart from rows."""

@@ -22,12 +22,12 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.ir import Dim
-from compiler.operator_traits import OF_ALIKE_SHAPES
-from compiler.operator_views.axes import axis_of
-from compiler.quantization.one_grid import has_one_grid
-from compiler.stages import Lowered, Outcome
+from compiler.graph import model as graphs
+from compiler.graph.model import Dim
+from compiler.graph.operators.axes import axis_of
+from compiler.graph.operators.traits import OF_ALIKE_SHAPES
+from compiler.graph.stages import Lowered, Outcome
+from compiler.numerics.quantization.one_grid import has_one_grid
 
 ALONG_THE_LAST = frozenset({"Concat", "LayerNormalization", "LogSoftmax", "Softmax", "Split"})
 """A list of its own: work along an axis that they name, so row by row where it is the last one."""

@@ -17,14 +17,14 @@ Keeps: states without frames, and everything that does not touch cached frames.
 Numerics: order of summation.
 Source: cached frames may lie in any order where all that lies beside them does, as for `append_states`. Until a cache
     is full frame s lies in slot s, as in one that is appended to; in a full one the order is any, and what lies beside
-    the slots is run to show that it is one number for all of them (`compiler.appending.evidence`).
+    the slots is run to show that it is one number for all of them (`compiler.states.appending.evidence`).
 """
 
 import dataclasses
 from typing import ClassVar
 
+from compiler.graph.stages import Lowered, Outcome
 from compiler.passes.append_states import give_new_frames, require, what_new_frames_need
-from compiler.stages import Lowered, Outcome
 from runtime_lite.states import RING
 
 

@@ -22,14 +22,14 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
 from compiler.errors import Location, Refused
-from compiler.operator_views.axes import axis_of
-from compiler.operator_views.slices import slice_of
+from compiler.graph import model as graphs
+from compiler.graph.operators.axes import axis_of
+from compiler.graph.operators.slices import slice_of
+from compiler.graph.runners.coded_states import codes_of
+from compiler.graph.stages import Array, Lowered, Outcome, State, StateMap
 from compiler.passes.unstack_states import require_number_of_states
 from compiler.passes.window_states import rename_output
-from compiler.runners.coded_states import codes_of
-from compiler.stages import Array, Lowered, Outcome, State, StateMap
 from runtime_lite.format.initial_value import Initial, initial_of_array
 
 

@@ -15,7 +15,7 @@ Keeps: everything that neither padding nor the batch can change: fills and masks
 Numerics: exact at valid places up to the order of summation, and to the sign of zero in sums that begin in padding and
     in operands whose padding is overwritten, as the Where of ONNX Runtime makes 0.0 of -0.0; padded keys have
     probability exactly 0.
-Source: interval contents per region of padding, segments, and one rule per operator: compiler/analysis.
+Source: interval contents per region of padding, segments, and one rule per operator: compiler/proof.
 """
 
 import dataclasses
@@ -25,19 +25,19 @@ from typing import Any, ClassVar
 import onnx_ir as ir
 import sympy
 
-from compiler import ir as graphs
-from compiler.analysis.certificate import certificate, records
-from compiler.analysis.garbage_collection import paused
-from compiler.analysis.known_sizes import is_placeholder
-from compiler.analysis.layout import Side, size_of
-from compiler.analysis.lengths import Limit, Longest, infer_settled, least_lengths, longest_lengths
-from compiler.analysis.meaning import MOST, Known, needs_of_graph
-from compiler.analysis.propagate import Axes, Derivation, propagate
+from compiler.base.garbage_collection import paused
 from compiler.errors import Location, Refused
-from compiler.ir import OLDEST_OPSET
-from compiler.padding.outputs import check_empty, check_outputs
-from compiler.padding.padded_graph import PaddedGraph
-from compiler.stages import Array, Lowered, Outcome, PaddedAxis, StateMap, require_lowered, right_aligned
+from compiler.graph import model as graphs
+from compiler.graph.lengths.known_sizes import is_placeholder
+from compiler.graph.model import OLDEST_OPSET
+from compiler.graph.stages import Array, Lowered, Outcome, PaddedAxis, StateMap, require_lowered, right_aligned
+from compiler.proof.facts.layout import Side, size_of
+from compiler.proof.facts.lengths import Limit, Longest, infer_settled, least_lengths, longest_lengths
+from compiler.proof.facts.meaning import MOST, Known, needs_of_graph
+from compiler.proof.padding.outputs import check_empty, check_outputs
+from compiler.proof.padding.padded_graph import PaddedGraph
+from compiler.proof.propagation.certificate import certificate, records
+from compiler.proof.propagation.propagate import Axes, Derivation, propagate
 from runtime_lite.format.cache_axis import CacheAxis
 
 

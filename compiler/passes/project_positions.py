@@ -18,12 +18,12 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.analysis.pointwise import pointwise_axes
-from compiler.operator_views.axes import axis_of
+from compiler.graph import model as graphs
+from compiler.graph.operators.axes import axis_of
+from compiler.graph.runners.session import evaluate_node
+from compiler.graph.stages import Lowered, Outcome
 from compiler.passes.window_states import rename_output
-from compiler.runners.session import evaluate_node
-from compiler.stages import Lowered, Outcome
+from compiler.proof.propagation.pointwise import pointwise_axes
 
 MAY_MIX_STREAMS = frozenset(
     {"Reshape", "Slice", "Gather", "Einsum", "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"}

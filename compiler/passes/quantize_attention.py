@@ -21,16 +21,16 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.analysis.rows_alone import prove_rows
 from compiler.calib.noise import decibels
 from compiler.calib.watched_streams import calibration_of, noise_between
 from compiler.errors import Location
-from compiler.quantization.cached_products import CachedProduct, cached_products
-from compiler.quantization.operand_grids import Grids, grids_of, operands_of
-from compiler.quantization.placement import CPU
-from compiler.quantization.writer import Writer
-from compiler.stages import Calibration, Lowered, Outcome, Refusal
+from compiler.graph import model as graphs
+from compiler.graph.stages import Calibration, Lowered, Outcome, Refusal
+from compiler.numerics.quantization.cached_products import CachedProduct, cached_products
+from compiler.numerics.quantization.operand_grids import Grids, grids_of, operands_of
+from compiler.numerics.quantization.placement import CPU
+from compiler.numerics.quantization.writer import Writer
+from compiler.proof.propagation.rows_alone import prove_rows
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,14 +20,14 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.analysis.rows_alone import prove_rows
 from compiler.calib.grid import Array, quantize_weights
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered, Outcome
+from compiler.numerics.quantization.choice import pinned_layers
+from compiler.numerics.quantization.placement import CPU, Placement
+from compiler.numerics.quantization.weighted_layers import PINS, WeightedLayer, find_layers
 from compiler.passes.quantize_static import check_pins
-from compiler.quantization.choice import pinned_layers
-from compiler.quantization.placement import CPU, Placement
-from compiler.quantization.weighted_layers import PINS, WeightedLayer, find_layers
-from compiler.stages import Lowered, Outcome
+from compiler.proof.propagation.rows_alone import prove_rows
 
 LARGEST = 127.0
 

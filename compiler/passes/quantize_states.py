@@ -25,14 +25,14 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.analysis.rows_alone import prove_rows
 from compiler.calib.noise import decibels
 from compiler.calib.watched_streams import calibration_of, noise_between, run_streams
 from compiler.errors import DataError, Location, RecipeError, Refused
+from compiler.graph import model as graphs
+from compiler.graph.runners.coded_states import Codes
+from compiler.graph.stages import Array, Feed, Lowered, Outcome, Refusal, State
 from compiler.passes.window_states import rename_output
-from compiler.runners.coded_states import Codes
-from compiler.stages import Array, Feed, Lowered, Outcome, Refusal, State
+from compiler.proof.propagation.rows_alone import prove_rows
 
 LARGEST = 127
 """The largest code of a symmetric grid."""

@@ -20,19 +20,19 @@ import dataclasses
 from collections.abc import Mapping
 from typing import ClassVar
 
-from compiler import ir as graphs
-from compiler.analysis.rows_alone import prove_rows
 from compiler.calib.noise import decibels
 from compiler.calib.watched_streams import calibration_of
 from compiler.errors import Refused
-from compiler.quantization.choice import Chosen, choose, pinned_layers
-from compiler.quantization.placement import CPU, Placement
-from compiler.quantization.plans import Plan, make_plans, ranges_chosen
-from compiler.quantization.recording import inputs_of, record
-from compiler.quantization.sensitivity import sensitivities
-from compiler.quantization.weighted_layers import PINS, find_layers, left_out
-from compiler.quantization.writer import Writer
-from compiler.stages import Lowered, Outcome
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered, Outcome
+from compiler.numerics.quantization.choice import Chosen, choose, pinned_layers
+from compiler.numerics.quantization.placement import CPU, Placement
+from compiler.numerics.quantization.plans import Plan, make_plans, ranges_chosen
+from compiler.numerics.quantization.recording import inputs_of, record
+from compiler.numerics.quantization.sensitivity import sensitivities
+from compiler.numerics.quantization.weighted_layers import PINS, find_layers, left_out
+from compiler.numerics.quantization.writer import Writer
+from compiler.proof.propagation.rows_alone import prove_rows
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,16 +24,16 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.analysis.entries import uniform_values
-from compiler.analysis.layout import symbols_of
-from compiler.analysis.lengths import infer_settled
 from compiler.errors import Location, Refused
-from compiler.ir import Dim
-from compiler.operator_traits import OF_POSITIONS, PICKING, RANDOM
-from compiler.padding.arithmetic import Arithmetic
-from compiler.runners.session import evaluate_node
-from compiler.stages import Lowered, Outcome, PaddedAxis
+from compiler.graph import model as graphs
+from compiler.graph.lengths.entries import uniform_values
+from compiler.graph.model import Dim
+from compiler.graph.operators.traits import OF_POSITIONS, PICKING, RANDOM
+from compiler.graph.runners.session import evaluate_node
+from compiler.graph.stages import Lowered, Outcome, PaddedAxis
+from compiler.proof.facts.layout import symbols_of
+from compiler.proof.facts.lengths import infer_settled
+from compiler.proof.padding.arithmetic import Arithmetic
 
 MOVEMENT = PICKING | {"ReduceMax", "ReduceMean", "ReduceMin"}
 """A list of its own: every entry of the result is one of the first operand, or an average of equal ones."""

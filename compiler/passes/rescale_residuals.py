@@ -24,12 +24,12 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
 from compiler.calib.magnitudes import HALF_MAX, largest_magnitudes
 from compiler.calib.watched_streams import calibration_of
 from compiler.errors import Location
-from compiler.operator_traits import PICKING, PRODUCTS
-from compiler.stages import Lowered, Outcome, Refusal
+from compiler.graph import model as graphs
+from compiler.graph.operators.traits import PICKING, PRODUCTS
+from compiler.graph.stages import Lowered, Outcome, Refusal
 
 SUMS = ("Add", "Concat", "Max", "Min", "Sub", "Sum", "Where")
 """A list of its own: operators whose operands all have the scale of the result."""

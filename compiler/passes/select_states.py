@@ -8,8 +8,8 @@ After:
 Every value that is computed from caches frame by frame can be carried instead of them: its operators then run on the
 new frames alone, but its frames are read, joined, cut and written in every call. What is not carried is computed again
 for all frames from what is carried before it. Both are priced in time, by shapes and two rates of a machine
-(compiler/analysis/streaming/state_network.py), and the cheapest way to have every value that mixes frames is a minimum
-cut (compiler/analysis/streaming/carrying_cut.py): the optimum at these prices. With `memory_mb` the states must fit:
+(compiler/states/streaming/state_network.py), and the cheapest way to have every value that mixes frames is a minimum
+cut (compiler/states/streaming/carrying_cut.py): the optimum at these prices. With `memory_mb` the states must fit:
 bytes get a price beside their time, the lowest at which they do, and the choice is the optimum at that price: no choice
 of as few bytes costs less, though one of more bytes that still fits may.
 
@@ -25,15 +25,15 @@ import dataclasses
 import math
 from typing import ClassVar
 
-from compiler import ir as graphs
-from compiler.analysis.operator_costs import Rates, bytes_of
-from compiler.analysis.streaming.carrying_cut import choose
-from compiler.analysis.streaming.stable import Cache, Frames, Stable, find_caches
-from compiler.analysis.streaming.state_network import MEGA, figures, network_of
 from compiler.errors import RecipeError, Refused
-from compiler.stages import Lowered, Outcome, require_lowered
-from compiler.state_rewriting.projected import Projected
-from compiler.state_rewriting.split import Split
+from compiler.graph import model as graphs
+from compiler.graph.operator_costs import Rates, bytes_of
+from compiler.graph.stages import Lowered, Outcome, require_lowered
+from compiler.states.state_rewriting.projected import Projected
+from compiler.states.state_rewriting.split import Split
+from compiler.states.streaming.carrying_cut import choose
+from compiler.states.streaming.stable import Cache, Frames, Stable, find_caches
+from compiler.states.streaming.state_network import MEGA, figures, network_of
 from runtime_lite.format.cache_axis import CacheAxis
 
 

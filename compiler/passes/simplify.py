@@ -25,19 +25,19 @@ from typing import ClassVar
 import onnx_ir as ir
 import onnx_ir.passes.common
 
-from compiler import ir as graphs
-from compiler.analysis.known_sizes import Numbers
-from compiler.rounds import Rounds, until_settled
-from compiler.simplification.added_axes import AXES
-from compiler.simplification.borders import BORDERS
-from compiler.simplification.branches import chosen_branch
-from compiler.simplification.constants import fold
-from compiler.simplification.counts import COUNTS
-from compiler.simplification.repeated_places import PLACES
-from compiler.simplification.rules import RULES, Candidate, forget_zero_states, known_integers
-from compiler.simplification.sharing import Key, key_of, share_initializers, stand_in
-from compiler.simplification.writes import WRITES
-from compiler.stages import Lowered, Outcome
+from compiler.graph import model as graphs
+from compiler.graph.lengths.known_sizes import Numbers
+from compiler.graph.stages import Lowered, Outcome
+from compiler.rewriting.rounds import Rounds, until_settled
+from compiler.rewriting.simplification.added_axes import AXES
+from compiler.rewriting.simplification.borders import BORDERS
+from compiler.rewriting.simplification.branches import chosen_branch
+from compiler.rewriting.simplification.constants import fold
+from compiler.rewriting.simplification.counts import COUNTS
+from compiler.rewriting.simplification.repeated_places import PLACES
+from compiler.rewriting.simplification.rules import RULES, Candidate, forget_zero_states, known_integers
+from compiler.rewriting.simplification.sharing import Key, key_of, share_initializers, stand_in
+from compiler.rewriting.simplification.writes import WRITES
 
 
 @dataclasses.dataclass(frozen=True)

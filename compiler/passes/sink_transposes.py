@@ -23,14 +23,14 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.ir import Dim
-from compiler.operator_traits import OF_ALIKE_SHAPES
-from compiler.operator_views.axes import axis_of, order_of
-from compiler.operator_views.slices import slice_of
-from compiler.rounds import Rounds, until_settled
-from compiler.stages import Lowered, Outcome
-from compiler.state_rewriting.transposed import Permutation, in_front, permutation_alone, transpose_states
+from compiler.graph import model as graphs
+from compiler.graph.model import Dim
+from compiler.graph.operators.axes import axis_of, order_of
+from compiler.graph.operators.slices import slice_of
+from compiler.graph.operators.traits import OF_ALIKE_SHAPES
+from compiler.graph.stages import Lowered, Outcome
+from compiler.rewriting.rounds import Rounds, until_settled
+from compiler.states.state_rewriting.transposed import Permutation, in_front, permutation_alone, transpose_states
 
 ALONG_AN_AXIS = frozenset({"Concat", "Slice", "Split"})
 """A list of its own: take whole parts along an axis that they name."""
@@ -45,7 +45,7 @@ class SinkTransposes:
 
     Attributes:
         turns_states: whether contexts may be carried in another order of axes; see
-            `compiler.state_rewriting.transposed`.
+            `compiler.states.state_rewriting.transposed`.
     """
 
     name: ClassVar[str] = "sink_transposes"

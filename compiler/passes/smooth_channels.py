@@ -19,12 +19,12 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
 from compiler.calib.grid import Array
 from compiler.calib.watched_streams import calibration_of
-from compiler.quantization.recording import Wanted, record
-from compiler.quantization.weighted_layers import WeightedLayer, find_layers
-from compiler.stages import Lowered, Outcome, Refusal
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered, Outcome, Refusal
+from compiler.numerics.quantization.recording import Wanted, record
+from compiler.numerics.quantization.weighted_layers import WeightedLayer, find_layers
 
 LARGEST_EXPONENT = 6
 """Factors stay within 2^-6..2^6: far from where float32 ends."""

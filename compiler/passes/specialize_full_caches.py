@@ -25,12 +25,12 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.analysis.every_length import EveryLength
-from compiler.operator_traits import BROADCASTING, REARRANGING
-from compiler.operator_views.axes import axis_of
-from compiler.simplification.constants import fold
-from compiler.stages import Array, Lowered, Outcome
+from compiler.graph import model as graphs
+from compiler.graph.lengths.every_length import EveryLength
+from compiler.graph.operators.axes import axis_of
+from compiler.graph.operators.traits import BROADCASTING, REARRANGING
+from compiler.graph.stages import Array, Lowered, Outcome
+from compiler.rewriting.simplification.constants import fold
 from runtime_lite.format.cache_axis import CacheAxis
 
 SMALL = 1 << 12

@@ -21,9 +21,9 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.operator_traits import ENTRYWISE
-from compiler.stages import Array, Lowered, Outcome
+from compiler.graph import model as graphs
+from compiler.graph.operators.traits import ENTRYWISE
+from compiler.graph.stages import Array, Lowered, Outcome
 
 BLOCK = 512
 """Hidden channels that are computed together; measured with 256 rows, where 256 channels are slower again."""

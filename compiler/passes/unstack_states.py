@@ -19,11 +19,11 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
 from compiler.errors import Location, RecipeError
-from compiler.operator_views.axes import axis_of, changed_axes, perm_of
-from compiler.operator_views.slices import slice_of
-from compiler.stages import Array, Lowered, Outcome, Refusal, State, StateMap
+from compiler.graph import model as graphs
+from compiler.graph.operators.axes import axis_of, changed_axes, perm_of
+from compiler.graph.operators.slices import slice_of
+from compiler.graph.stages import Array, Lowered, Outcome, Refusal, State, StateMap
 from runtime_lite.format.initial_value import Initial, initial_of_array
 
 

@@ -10,7 +10,7 @@ Ensures: each such state output has the shape of the input it feeds.
 Keeps: states without a frames axis, and states that have no more frames than slots already.
 Numerics: exact; a static slice of a right-aligned axis keeps the newest frames for every true length, because padding
     moves out in front.
-Source: right-aligned caches, compiler/analysis/facts.py.
+Source: right-aligned caches, compiler/proof/facts/facts.py.
 """
 
 import dataclasses
@@ -18,10 +18,10 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.analysis.lengths import smallest
 from compiler.errors import Location, Refused
-from compiler.stages import Lowered, Outcome
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered, Outcome
+from compiler.proof.facts.lengths import smallest
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The promises of a build, as a recipe writes them; compiler/verify keeps them."""
+"""The promises of a build, as a recipe writes them; compiler/build/verify keeps them."""
 
 from typing import Annotated, Literal, get_args
 
@@ -7,7 +7,7 @@ from pydantic import Field
 from compiler.recipe.field_types import FilePath, Name, ObjectName, Positive, Record
 
 EdgeKind = Literal["silence", "constant", "impulse", "full_scale", "smallest"]
-"""What an edge feed holds; compiler/verify/edge_feeds.py makes them."""
+"""What an edge feed holds; compiler/build/verify/edge_feeds.py makes them."""
 
 
 MAX_FORM_LOSS_DB = 1.0

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 import pydantic
 from pydantic import Field
 
-from compiler.did_you_mean import did_you_mean
+from compiler.base.did_you_mean import did_you_mean
 from compiler.recipe.field_types import Name, Positive, Record, TensorName, disagree
 from compiler.recipe.graph_parts import Axis, DeriveSteps, Input, Latency, PassSpec, ShareHeads, Source
 from compiler.recipe.tree.standard_passes import STANDARD_PASSES

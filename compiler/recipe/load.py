@@ -12,8 +12,8 @@ from typing import Any
 import pydantic
 import yaml
 
-from compiler.cache.dependencies import SLIPWAY_DIR
-from compiler.did_you_mean import did_you_mean
+from compiler.base.cache.dependencies import SLIPWAY_DIR
+from compiler.base.did_you_mean import did_you_mean
 from compiler.errors import RecipeError
 from compiler.recipe.graph_parts import PassSpec
 from compiler.recipe.record import Recipe, Target

@@ -6,7 +6,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from compiler.did_you_mean import did_you_mean
+from compiler.base.did_you_mean import did_you_mean
 from compiler.errors import RecipeError
 from compiler.recipe.tree.standard_passes import STANDARD
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 import pydantic
 from pydantic import Field
 
-from compiler.did_you_mean import did_you_mean
+from compiler.base.did_you_mean import did_you_mean
 from compiler.recipe.field_types import FilePath, Name, ObjectName, Positive, Record, disagree
 from compiler.recipe.gates import Gates, TaskGate
 from compiler.recipe.graph import Graph

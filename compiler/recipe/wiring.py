@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from compiler.did_you_mean import did_you_mean
+from compiler.base.did_you_mean import did_you_mean
 from compiler.recipe.field_types import Name, Record, TensorName, disagree
 from compiler.recipe.graph import Graph
 

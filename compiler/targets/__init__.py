@@ -1,6 +1,6 @@
 """The targets by name, the only place that names a vendor outside its folder."""
 
-from compiler.quantization.placement import Placement
+from compiler.numerics.quantization.placement import Placement
 from compiler.targets.base import Target
 from compiler.targets.null import Null
 from compiler.targets.onnx_static import OnnxStatic

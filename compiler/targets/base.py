@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from compiler.base.pieces import Content
 from compiler.errors import InternalError, RecipeError
+from compiler.graph.runners.session import Session
+from compiler.graph.spec import check_static
+from compiler.graph.stages import Lowered, Pass
+from compiler.numerics.quantization.placement import Placement
 from compiler.passes.fold_chunk_lengths import FoldChunkLengths
 from compiler.passes.freeze_axes import FreezeAxes
-from compiler.pieces import Content
-from compiler.quantization.placement import Placement
-from compiler.runners.session import Session
-from compiler.spec import check_static
-from compiler.stages import Lowered, Pass
 from compiler.targets.formed_graphs import FormOutcome
 from compiler.targets.forms import SEARCH, STANDARD, Choice, Form, names_of, require_known
 from compiler.targets.weights_file import WeightsFile

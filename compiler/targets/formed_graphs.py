@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import onnx_ir as ir
 
-from compiler import ir as graphs
 from compiler.errors import InternalError, Location, Refused, SlipwayError
-from compiler.spec import check_between_passes
-from compiler.stages import Lowered, Refusal
+from compiler.graph import model as graphs
+from compiler.graph.spec import check_between_passes
+from compiler.graph.stages import Lowered, Refusal
 from compiler.targets.forms import Form
 
 

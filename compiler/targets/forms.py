@@ -6,9 +6,9 @@ A form changes how fast a graph is, not what it says. A target lists what it off
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
-from compiler.did_you_mean import did_you_mean
+from compiler.base.did_you_mean import did_you_mean
 from compiler.errors import RecipeError
-from compiler.stages import Pass
+from compiler.graph.stages import Pass
 
 STANDARD = "standard"
 """The plan of the forms that have been measured to win."""

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from compiler.errors import InternalError
-from compiler.runners.session import Session
-from compiler.stages import Lowered
+from compiler.graph.runners.session import Session
+from compiler.graph.stages import Lowered
 from compiler.targets.base import Built, Target
 from compiler.targets.weights_file import WeightsFile
 

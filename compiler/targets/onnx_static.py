@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
+from compiler.graph.runners.session import Session, open_session
+from compiler.graph.stages import Lowered
+from compiler.numerics.quantization.placement import CPU, Placement
 from compiler.passes.eliminate_fills import EliminateFills
 from compiler.passes.flatten_channels_last import FlattenChannelsLast
 from compiler.passes.fold_table_product import FoldTableProduct
@@ -21,9 +24,6 @@ from compiler.passes.sink_transposes import SinkTransposes
 from compiler.passes.specialize_full_caches import SpecializeFullCaches
 from compiler.passes.split_hidden_channels import SplitHiddenChannels
 from compiler.passes.widen_depthwise_convolutions import WidenDepthwiseConvolutions
-from compiler.quantization.placement import CPU, Placement
-from compiler.runners.session import Session, open_session
-from compiler.stages import Lowered
 from compiler.targets.base import Built, Target
 from compiler.targets.forms import Form
 from compiler.targets.static_graphs import write_static

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 
 import onnx_ir as ir
 
-from compiler import ir as graphs
 from compiler.errors import Location, Refused
-from compiler.ir import Dim
+from compiler.graph import model as graphs
+from compiler.graph.model import Dim
+from compiler.graph.spec import check_static
+from compiler.graph.stages import Lowered
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.simplify import simplify_model
-from compiler.spec import check_static
-from compiler.stages import Lowered
 
 SIZE_READERS = ("Shape", "Size")
 """What gives the number of rows to other nodes."""

@@ -8,11 +8,11 @@ import dataclasses
 import itertools
 from collections.abc import Mapping
 
-from compiler import ir as graphs
+from compiler.base.pieces import Content
 from compiler.errors import Refused
-from compiler.pieces import Content
-from compiler.runners.mapped_weights import map_weights
-from compiler.stages import Lowered, Refusal
+from compiler.graph import model as graphs
+from compiler.graph.runners.mapped_weights import map_weights
+from compiler.graph.stages import Lowered, Refusal
 from compiler.targets.base import Built, Emitted, Target
 from compiler.targets.formed_graphs import formed, outcomes_of
 from compiler.targets.open_rows import open_rows

@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from compiler.base.interruption import shielded
 from compiler.errors import InternalError, Refused, ToolchainAbsent
-from compiler.interruption import shielded
 from runtime_lite.errors import FRONT_DOOR
 
 TAIL_BYTES = 4096

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 import onnx
 import onnx_ir as ir
 
-from compiler.pieces import Pieces, flat
-from compiler.runners.structure import split, with_weights_placed
-from compiler.stages import Array
+from compiler.base.pieces import Pieces, flat
+from compiler.graph.runners.structure import split, with_weights_placed
+from compiler.graph.stages import Array
 
 INLINE_BYTES = 256
 """Smaller constants stay in the graph file, where shape inference and folding can read them."""

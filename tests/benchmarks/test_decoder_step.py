@@ -5,9 +5,9 @@ import collections
 import numpy as np
 
 from benchmarks.decoder_step import LABELS, Size, whole_decoder
+from compiler.graph.stages import Lowered
 from compiler.passes.merge_kv_heads import MergeKvHeads
 from compiler.passes.simplify import simplify_model
-from compiler.stages import Lowered
 from tests.kit.calibration import with_streams
 from tests.kit.graphs import BATCH, ops_of
 

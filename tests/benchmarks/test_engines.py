@@ -11,9 +11,9 @@ import onnx
 import pytest
 
 from benchmarks import engines
-from compiler.cache import store
+from compiler.base.cache import store
 from compiler.errors import DataError, Refused, ToolchainAbsent
-from compiler.operator_traits import PRODUCTS
+from compiler.graph.operators.traits import PRODUCTS
 from compiler.targets.base import EngineLayer, Part, TrialEngine
 from compiler.targets.tensorrt import trial
 from tests.kit.models.project import stream_project

@@ -5,8 +5,8 @@ import pytest
 
 from benchmarks import floor
 from benchmarks.floor import Machine, Work, engine_of, product, to_floor, work_of
-from compiler.runners.session import Session
-from compiler.stages import Array
+from compiler.graph.runners.session import Session
+from compiler.graph.stages import Array
 from compiler.targets import TARGETS
 from tests.kit.graphs import parse
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import levers
-from compiler.cache import store
+from compiler.base.cache import store
 from compiler.targets import TARGETS
 from tests.kit.formed import LegalStatic
 from tests.kit.models.project import stream_project

@@ -11,7 +11,7 @@ import onnx_ir as ir
 import pytest
 
 from benchmarks.serving import __main__ as serving
-from compiler.cache import store
+from compiler.base.cache import store
 from tests.docs import pages
 from tests.kit.models.project import Project, tiny_project
 from tests.kit.models.tiny_graph import STREAM_RECIPE, STREAM_TEXT

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 import runtime_lite
-from compiler import pipeline
 from compiler.api import compile, compile_recipe
+from compiler.base.records.build_report import BuildReport
+from compiler.build import pipeline
+from compiler.build.pipeline import BuildOptions
+from compiler.build.report.progress import Progress
 from compiler.errors import GateFailed, InternalError, RecipeError, SlipwayError
-from compiler.pipeline import BuildOptions
 from compiler.recipe.gates import ParityGate
 from compiler.recipe.graph_parts import Input
 from compiler.recipe.load import LoadedRecipe, load_recipe
-from compiler.records.build_report import BuildReport
-from compiler.report.progress import Progress
 from tests.docs.pages import ROOT, blocks
 from tests.kit.models.project import digest_of
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from compiler.graph.stages import Lowered, Outcome, Pass
 from compiler.passes.lower_precision import LowerPrecision
 from compiler.passes.rescale_residuals import RescaleResiduals
-from compiler.stages import Lowered, Outcome, Pass
 from tests.kit.models.project import Project
 
 HALF = 'graphs.net.passes=[standard, rescale_residuals, lower_precision: {float32: ["op:Softmax"]}]'

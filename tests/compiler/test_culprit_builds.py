@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
 from tests.kit.deep_stream import behind, round_to_bits
 from tests.kit.models.project import HERE, Project
 from tests.kit.sabotage import sabotage

@@ -15,12 +15,12 @@ import pytest
 import build
 import runtime_lite
 from compiler import errors
-from compiler.cache.store import StageCache
+from compiler.base.cache.store import StageCache
+from compiler.base.records.build_report import BuildReport
+from compiler.base.records.findings import at_most
+from compiler.build.report.page import report_page
+from compiler.build.report.progress import Progress
 from compiler.recipe.load import LoadedRecipe
-from compiler.records.build_report import BuildReport
-from compiler.records.findings import at_most
-from compiler.report.page import report_page
-from compiler.report.progress import Progress
 from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.bundles import edit_manifest, write_streaming_bundle
 
@@ -48,7 +48,7 @@ class BuildOptions:
 
 @dataclasses.dataclass
 class FakePipeline:
-    """Stands in for `compiler.pipeline`: records its call and ends as told."""
+    """Stands in for `compiler.build.pipeline`: records its call and ends as told."""
 
     ending: BaseException | None = None
     calls: list[tuple[LoadedRecipe, BuildOptions]] = dataclasses.field(default_factory=list)
@@ -66,10 +66,10 @@ class FakePipeline:
 def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakePipeline:
     (tmp_path / "tiny.yaml").write_text(RECIPE)
     monkeypatch.chdir(tmp_path)
-    fake, module = FakePipeline(), types.ModuleType("compiler.pipeline")
+    fake, module = FakePipeline(), types.ModuleType("compiler.build.pipeline")
     vars(module).update(build=fake.build, BuildOptions=BuildOptions)
-    monkeypatch.setitem(sys.modules, "compiler.pipeline", module)
-    monkeypatch.setattr("compiler.pipeline", module, raising=False)
+    monkeypatch.setitem(sys.modules, "compiler.build.pipeline", module)
+    monkeypatch.setattr("compiler.build.pipeline", module, raising=False)
     return fake
 
 
@@ -385,7 +385,7 @@ def test_doctor_lists_targets_and_versions(capsys: pytest.CaptureFixture[str]) -
 STALLING_PIPELINE = """
 import sys, time, types
 import build
-module = types.ModuleType("compiler.pipeline")
+module = types.ModuleType("compiler.build.pipeline")
 def stall(loaded, options, progress):
     with progress.stage("net", "capture"):
         print("ready", flush=True)
@@ -393,9 +393,9 @@ def stall(loaded, options, progress):
             time.sleep(0.1)
             print("x" * 100, flush=True)
 module.build, module.BuildOptions = stall, dict
-sys.modules["compiler.pipeline"] = module
+sys.modules["compiler.build.pipeline"] = module
 import compiler
-compiler.pipeline = module
+compiler.build.pipeline = module
 sys.exit(build.main())
 """
 
@@ -442,6 +442,6 @@ def imported(script: str) -> set[str]:
 
 
 def test_front_door_opens_without_large_imports() -> None:
-    imports = "import build, compiler.cache.store, compiler.report.progress, compiler.recipe.load as r"
+    imports = "import build, compiler.base.cache.store, compiler.build.report.progress, compiler.recipe.load as r"
     modules = imported(f"{imports}\nr.load_recipe('cpu.yaml')")
     assert not modules & {"torch", "onnx", "onnxscript"}

@@ -15,7 +15,7 @@ import onnxruntime
 import pytest
 import yaml
 
-from compiler.runners import session, structure
+from compiler.graph.runners import session, structure
 from tests.kit.models.project import Project
 
 LARGEST = 60_000
@@ -162,7 +162,7 @@ def streams():
 
 BUILD = """
 import sys
-from compiler.runners import session
+from compiler.graph.runners import session
 session.MOST_PACKED_BYTES = 10**8
 import build
 sys.exit(build.main(sys.argv[1:]))

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import pytest
 
-from compiler.operator_traits import PRODUCTS
+from compiler.graph.operators.traits import PRODUCTS
 from compiler.targets.base import EngineLayer, TrialEngine
 from compiler.targets.tensorrt import trial
 from tests.kit.models.project import TIMES, Project, digest_of

@@ -16,8 +16,8 @@ import numpy as np
 import onnx
 import pytest
 
-from compiler.pieces import write_files
-from compiler.stages import Array, Lowered
+from compiler.base.pieces import write_files
+from compiler.graph.stages import Array, Lowered
 from compiler.targets.tensorrt import builder, verify
 from compiler.targets.tensorrt.target import Tensorrt
 from runtime_lite.executors import tensorrt_engine

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.pieces import write_files
-from compiler.stages import Array, Lowered
+from compiler.base.pieces import write_files
+from compiler.graph.stages import Array, Lowered
 from compiler.targets.tensorrt.builder import probe_builder
 from compiler.targets.tensorrt.target import Tensorrt
 from compiler.targets.tensorrt.verify import Trial

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from compiler.commands.arguments import make_parser
+from compiler.front.commands.arguments import make_parser
 from runtime_lite import __main__ as runtime_commands
 from tests.docs.pages import FENCE, ROOT, named_commands
 

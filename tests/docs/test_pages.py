@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from compiler import pipeline
+from compiler.build import pipeline
 from compiler.passes import pass_kinds
 from compiler.recipe.load import load_recipe
+from compiler.recipe.user_code.named_places import require_named_places
 from compiler.targets import TARGETS
-from compiler.user_code.named_places import require_named_places
 from tests.docs import named, pages
 from tests.docs.pages import ROOT, Block
 from tests.docs.workplace import NOT_RUN, Workplace, missing_lines, why_not_run

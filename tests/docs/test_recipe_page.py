@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import Field
 
-from compiler import pipeline
+from compiler.build import pipeline
 from compiler.recipe.field_types import Record
 from compiler.recipe.load import load_recipe
 from compiler.recipe.record import Recipe

@@ -35,7 +35,7 @@ NOT_RUN = {
     ".venv/bin/python -m tests.soak": "measures for minutes; a short run of each row is a test",
     ".venv/bin/python -m tests.docs.recipe_page": "writes a page; tests/docs/test_recipe_page.py compares it",
     ".venv/bin/python -m tests.docs.bundle_page": "writes a page; tests/docs/test_bundle_page.py compares it",
-    ".venv/bin/python -m compiler.analysis.coverage": "writes a page; its own test compares it",
+    ".venv/bin/python -m compiler.proof.coverage": "writes a page; its own test compares it",
 }
 """Commands that pages name and no test runs, by how they begin, and why."""
 

@@ -3,7 +3,7 @@
 import onnx_ir as ir
 
 from compiler.errors import Location, Refused
-from compiler.ir import source_of
+from compiler.graph.model import source_of
 
 RANKS = {"Add": (2, 1), "MatMul": (2, 2), "Relu": (2,)}
 """Operators, and the most axes that their inputs may have."""

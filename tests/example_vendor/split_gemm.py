@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from compiler.stages import Lowered, Outcome
+from compiler.graph.stages import Lowered, Outcome
 
 
 @dataclasses.dataclass(frozen=True)

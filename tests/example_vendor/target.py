@@ -12,8 +12,8 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler.errors import SlipwayError
-from compiler.runners.session import Session, session_of
-from compiler.stages import Array, Lowered, Pass
+from compiler.graph.runners.session import Session, session_of
+from compiler.graph.stages import Array, Lowered, Pass
 from compiler.targets.base import Built, Compiled, Part, Target
 from compiler.targets.static_graphs import write_static
 from compiler.targets.toolchain import Toolchain

@@ -14,12 +14,12 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from compiler.bundle.replay_proofs import verify_proofs
-from compiler.records.findings import Finding
-from compiler.runners.stream import Advance
+from compiler.base.records.findings import Finding
+from compiler.build.bundle.replay_proofs import verify_proofs
+from compiler.build.verify import gates
+from compiler.build.verify.gate import Checked, Gate, Phase, Shipped
+from compiler.graph.runners.stream import Advance
 from compiler.targets import TARGETS
-from compiler.verify import gates
-from compiler.verify.gate import Checked, Gate, Phase, Shipped
 from runtime_lite import EngineAbsent, Runtime, read_bundle
 from tests.example_vendor import target
 from tests.example_vendor.target import HOME, SCRIPT, Abacus

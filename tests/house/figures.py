@@ -24,7 +24,7 @@ CODE = ("compiler", "runtime_lite")
 
 RUNTIME = str(ROOT / "runtime_lite") + "/"
 
-DECODERS = ("compiler/operator_views", "compiler/operator_traits.py", "compiler/ir.py", "compiler/checker")
+DECODERS = ("compiler/graph/operators", "compiler/graph/model.py", "compiler/checker")
 """Where operands and attributes are read for all others, and the checker, which shares nothing with them."""
 
 WARM = 3
@@ -41,6 +41,9 @@ def figures(root: Path) -> dict[str, str]:
         "comparisons of words that name a kind of state": str(len(rules.kinds_by_words(root))),
         "files of one push of a stream": f"{files}, {changes} changes of file",
         "imports between top folders": str(len(edges(root))),
+        "wings of the compiler": "{}, {} imports between two of them, {} that lead back to themselves".format(
+            *wings(root)
+        ),
         "lines of functions": "{} functions, median {:.0f}, p90 {:.0f}, max {}".format(*lines_of_functions(root)),
         "modules with a test of their own": "{} of {}".format(*twins(root)),
     }
@@ -88,6 +91,24 @@ def edges(root: Path) -> set[tuple[str, str]]:
 
 def _folder(module: str) -> str:
     return ".".join(module.split(".")[:2])
+
+
+def wings(root: Path) -> tuple[int, int, int]:
+    """How many wings the compiler has, in how many pairs one imports the other, and how many lead to themselves."""
+    names = {_wing(_folder(rules.module_name(path))) for path in rules.python_files(root, "compiler")} - {"compiler"}
+    pairs = {(_wing(source), _wing(target)) for source, target in edges(root)}
+    own = {(source, target) for source, target in pairs if source != target and {source, target} <= names}
+    reached = {name: {target for source, target in own if source == name} for name in names}
+    for between, source in itertools.product(sorted(names), sorted(names)):
+        if between in reached[source]:
+            reached[source] |= reached[between]
+    return len(names), len(own), sum(name in reached[name] for name in names)
+
+
+def _wing(folder: str) -> str:
+    """`compiler.passes` -> `passes`; of a module that stands outside of the folder of its wing, that wing."""
+    name = folder.removeprefix("compiler.")
+    return rules.PUBLIC.get(name, name)
 
 
 def lines_of_functions(root: Path) -> tuple[int, float, float, int]:

@@ -118,606 +118,90 @@ def _is_in(module: str, package: str) -> bool:
 
 OWN = ("build", "compiler", "runtime_lite", "examples", "benchmarks", "tests")
 
+
+@dataclasses.dataclass(frozen=True)
+class Wing:
+    """A folder of the compiler with one purpose.
+
+    Attributes:
+        name: of the folder.
+        below: the wings that it may import.
+        runtime: what it may import of the runtime.
+        rooms: its folders and modules from the ground up, each of which may import those in front of it; empty where
+            any may import any.
+    """
+
+    name: str
+    below: tuple[str, ...] = ()
+    runtime: tuple[str, ...] = ()
+    rooms: tuple[str, ...] = ()
+
+
+PUBLIC = {"errors": "base", "api": "front", "front_door": "front"}
+"""Modules that programs and installed commands name: they stand outside of the folder of their wing, which follows."""
+
+RUNTIME = ("runtime_lite",)
+STATES = ("runtime_lite.states", "runtime_lite.format.cache_axis", "runtime_lite.format.initial_value")
+
+WINGS = (
+    Wing("base", (), RUNTIME,
+         ("interruption", "did_you_mean", "garbage_collection", "records", "errors", "pieces", "cache")),
+    Wing("graph", ("base",), (*STATES, "runtime_lite.executors.heap"),
+         ("operators", "sizes", "stages", "model", "operator_costs", "runners", "spec", "lengths")),
+    Wing("proof", ("base", "graph"), STATES,
+         ("facts", "rules", "coverage", "propagation", "padding", "batching", "derivation")),
+    Wing("states", ("base", "graph", "proof"), STATES,
+         ("kept_frames", "same_every_call", "free_slots", "appending", "streaming", "state_rewriting")),
+    Wing("checker"),
+    Wing("calib", ("base", "graph")),
+    Wing("numerics", ("base", "graph", "calib"), (), ("precision", "quantization")),
+    Wing("rewriting", ("base", "graph", "proof", "calib"), (), ("rounds", "simplification", "attention")),
+    Wing("passes", ("base", "graph", "proof", "states", "calib", "numerics", "rewriting"), STATES),
+    Wing("recipe", ("base", "graph"), RUNTIME,
+         ("tree", "field_types", "written_numbers", "graph_parts", "gates", "graph", "wiring", "latencies", "options",
+          "record", "load", "not_lowered", "pass_order", "stage_inputs", "user_code")),
+    Wing("targets", ("base", "graph", "proof", "numerics", "passes"), RUNTIME),
+    Wing("compression", ("base", "graph", "rewriting", "passes", "recipe")),
+    Wing("build", ("base", "graph", "proof", "states", "checker", "calib", "numerics", "rewriting", "passes", "recipe",
+                   "targets", "compression"), RUNTIME,
+         ("report", "verify", "bundle", "culprits", "capture", "search", "lowering", "distilled_recipe",
+          "measure_page_figures", "assembly", "pipeline")),
+    Wing("front", ("base", "graph", "proof", "states", "passes", "recipe", "targets", "build"), RUNTIME,
+         ("commands", "doctor", "explain", "api", "front_door")),
+)  # fmt: skip
+"""The compiler from the ground up."""
+
+
+def wing_rows(wings: Sequence[Wing]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """For every room of every wing the modules that it may import."""
+    for wing in wings:
+        below = [module for name in wing.below for module in _modules_of(name)]
+        rooms = [f"compiler.{room}" if room in PUBLIC else f"compiler.{wing.name}.{room}" for room in wing.rooms]
+        for at, room in enumerate(rooms):
+            yield room, (*rooms[: at + 1], *below, *wing.runtime)
+        if not rooms:
+            yield f"compiler.{wing.name}", (f"compiler.{wing.name}", *below, *wing.runtime)
+
+
+def _modules_of(wing: str) -> Iterator[str]:
+    yield f"compiler.{wing}"
+    yield from (f"compiler.{module}" for module, its_wing in PUBLIC.items() if its_wing == wing)
+
+
+def upward_wings(wings: Sequence[Wing] = WINGS) -> list[str]:
+    """No wing may import one that stands behind it in the list: then no two wings lead to each other."""
+    names = [wing.name for wing in wings]
+    return [
+        f"{wing.name}: may import {below}, which stands above it; move what both need further down"
+        for at, wing in enumerate(wings)
+        for below in wing.below
+        if below not in names[:at]
+    ]
+
+
 MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("runtime_lite.states", ("runtime_lite.states",)),
-    ("compiler.interruption", ("compiler.interruption",)),
-    ("compiler.did_you_mean", ("compiler.did_you_mean",)),
-    (
-        "compiler.records",
-        (
-            "compiler.records",
-            "runtime_lite",
-        ),
-    ),
-    (
-        "compiler.errors",
-        (
-            "compiler.records",
-            "compiler.errors",
-            "runtime_lite",
-        ),
-    ),
-    ("compiler.operator_traits", ("compiler.operator_traits",)),
-    ("compiler.operator_views", ("compiler.operator_traits", "compiler.operator_views")),
-    (
-        "compiler.sizes",
-        (
-            "compiler.operator_views",
-            "compiler.sizes",
-        ),
-    ),
-    (
-        "compiler.stages",
-        (
-            "compiler.records",
-            "compiler.errors",
-            "compiler.sizes",
-            "compiler.stages",
-            "runtime_lite.format.cache_axis",
-            "runtime_lite.states",
-            "runtime_lite.format.initial_value",
-        ),
-    ),
-    ("compiler.rounds", ("compiler.stages", "compiler.rounds")),
-    ("compiler.pieces", ("compiler.pieces", "runtime_lite.format.atomic_file")),
-    (
-        "compiler.ir",
-        (
-            "compiler.pieces",
-            "compiler.sizes",
-            "compiler.ir",
-        ),
-    ),
-    ("compiler.cache", ("compiler.pieces", "compiler.cache", "runtime_lite")),
-    (
-        "compiler.recipe.tree",
-        (
-            "compiler.did_you_mean",
-            "compiler.errors",
-            "compiler.recipe.tree",
-        ),
-    ),
-    (
-        "compiler.recipe",
-        (
-            "compiler.pieces",
-            "compiler.did_you_mean",
-            "compiler.errors",
-            "compiler.stages",
-            "compiler.cache",
-            "compiler.recipe",
-            "runtime_lite",
-        ),
-    ),
-    (
-        "compiler.user_code",
-        (
-            "compiler.pieces",
-            "compiler.did_you_mean",
-            "compiler.errors",
-            "compiler.stages",
-            "compiler.cache",
-            "compiler.recipe",
-            "compiler.user_code",
-            "runtime_lite",
-        ),
-    ),
-    (
-        "compiler.stage_inputs",
-        (
-            "compiler.pieces",
-            "compiler.errors",
-            "compiler.cache",
-            "compiler.recipe",
-            "compiler.stage_inputs",
-        ),
-    ),
-    (
-        "compiler.runners",
-        (
-            "compiler.pieces",
-            "compiler.errors",
-            "compiler.sizes",
-            "compiler.stages",
-            "compiler.operator_traits",
-            "compiler.operator_views",
-            "compiler.ir",
-            "compiler.runners",
-            "runtime_lite.executors.heap",
-            "runtime_lite.format.initial_value",
-        ),
-    ),
-    (
-        "compiler.spec",
-        (
-            "compiler.pieces",
-            "compiler.errors",
-            "compiler.stages",
-            "compiler.ir",
-            "compiler.runners",
-            "compiler.spec",
-        ),
-    ),
-    (
-        "compiler.analysis",
-        (
-            "compiler.pieces",
-            "compiler.errors",
-            "compiler.sizes",
-            "compiler.stages",
-            "compiler.operator_traits",
-            "compiler.operator_views",
-            "compiler.ir",
-            "compiler.runners",
-            "compiler.analysis",
-            "runtime_lite.format.cache_axis",
-            "runtime_lite.states",
-        ),
-    ),
-    (
-        "compiler.simplification",
-        (
-            "compiler.pieces",
-            "compiler.sizes",
-            "compiler.stages",
-            "compiler.operator_traits",
-            "compiler.operator_views",
-            "compiler.ir",
-            "compiler.runners",
-            "compiler.analysis",
-            "compiler.simplification",
-        ),
-    ),
-    (
-        "compiler.padding",
-        (
-            "compiler.errors",
-            "compiler.stages",
-            "compiler.operator_traits",
-            "compiler.operator_views",
-            "compiler.ir",
-            "compiler.analysis",
-            "compiler.padding",
-            "runtime_lite.format.cache_axis",
-            "runtime_lite.states",
-        ),
-    ),
-    (
-        "compiler.batching",
-        (
-            "compiler.operator_traits",
-            "compiler.operator_views",
-            "compiler.ir",
-            "compiler.analysis",
-            "compiler.batching",
-        ),
-    ),
-    ("compiler.checker", ("compiler.checker",)),
-    (
-        "compiler.derivation",
-        (
-            "compiler.errors",
-            "compiler.sizes",
-            "compiler.operator_traits",
-            "compiler.operator_views",
-            "compiler.ir",
-            "compiler.analysis",
-            "compiler.derivation",
-        ),
-    ),
-    (
-        "compiler.calib",
-        (
-            "compiler.pieces",
-            "compiler.errors",
-            "compiler.stages",
-            "compiler.operator_traits",
-            "compiler.operator_views",
-            "compiler.ir",
-            "compiler.runners",
-            "compiler.calib",
-        ),
-    ),
-    (
-        "compiler.heads",
-        (
-            "compiler.pieces",
-            "compiler.errors",
-            "compiler.stages",
-            "compiler.operator_views",
-            "compiler.ir",
-            "compiler.runners",
-            "compiler.calib",
-            "compiler.heads",
-        ),
-    ),
-    (
-        "compiler.state_rewriting",
-        (
-            "compiler.pieces",
-            "compiler.stages",
-            "compiler.operator_views",
-            "compiler.ir",
-            "compiler.runners",
-            "compiler.analysis",
-            "compiler.state_rewriting",
-            "runtime_lite.format.initial_value",
-        ),
-    ),
-    (
-        "compiler.appending",
-        (
-            "compiler.pieces",
-            "compiler.errors",
-            "compiler.sizes",
-            "compiler.stages",
-            "compiler.operator_traits",
-            "compiler.operator_views",
-            "compiler.ir",
-            "compiler.runners",
-            "compiler.appending",
-            "runtime_lite.format.cache_axis",
-            "runtime_lite.states",
-        ),
-    ),
-    (
-        "compiler.precision",
-        (
-            "compiler.records",
-            "compiler.did_you_mean",
-            "compiler.errors",
-            "compiler.stages",
-            "compiler.operator_traits",
-            "compiler.operator_views",
-            "compiler.ir",
-            "compiler.analysis",
-            "compiler.calib",
-            "compiler.precision",
-        ),
-    ),
-    (
-        "compiler.quantization",
-        (
-            "compiler.pieces",
-            "compiler.records",
-            "compiler.errors",
-            "compiler.stages",
-            "compiler.operator_traits",
-            "compiler.operator_views",
-            "compiler.ir",
-            "compiler.runners",
-            "compiler.calib",
-            "compiler.precision",
-            "compiler.quantization",
-        ),
-    ),
-    (
-        "compiler.passes",
-        (
-            "compiler.pieces",
-            "compiler.errors",
-            "compiler.stages",
-            "compiler.rounds",
-            "compiler.operator_traits",
-            "compiler.operator_views",
-            "compiler.ir",
-            "compiler.runners",
-            "compiler.analysis",
-            "compiler.simplification",
-            "compiler.padding",
-            "compiler.batching",
-            "compiler.calib",
-            "compiler.precision",
-            "compiler.heads",
-            "compiler.appending",
-            "compiler.state_rewriting",
-            "compiler.quantization",
-            "compiler.passes",
-            "runtime_lite.format.cache_axis",
-            "runtime_lite.states",
-            "runtime_lite.format.initial_value",
-        ),
-    ),
-    (
-        "compiler.targets",
-        (
-            "compiler.pieces",
-            "compiler.did_you_mean",
-            "compiler.errors",
-            "compiler.interruption",
-            "compiler.stages",
-            "compiler.operator_traits",
-            "compiler.operator_views",
-            "compiler.ir",
-            "compiler.runners",
-            "compiler.spec",
-            "compiler.analysis",
-            "compiler.quantization",
-            "compiler.passes",
-            "compiler.targets",
-            "runtime_lite",
-        ),
-    ),
-    (
-        "compiler.report",
-        (
-            "compiler.interruption",
-            "compiler.records",
-            "compiler.errors",
-            "compiler.recipe",
-            "compiler.report",
-            "runtime_lite",
-        ),
-    ),
-    (
-        "compiler.verify",
-        (
-            "compiler.pieces",
-            "compiler.records",
-            "compiler.errors",
-            "compiler.stages",
-            "compiler.operator_traits",
-            "compiler.operator_views",
-            "compiler.ir",
-            "compiler.recipe",
-            "compiler.user_code",
-            "compiler.runners",
-            "compiler.calib",
-            "compiler.targets",
-            "compiler.report",
-            "compiler.verify",
-            "runtime_lite",
-        ),
-    ),
-    (
-        "compiler.bundle",
-        (
-            "compiler.pieces",
-            "compiler.interruption",
-            "compiler.records",
-            "compiler.errors",
-            "compiler.sizes",
-            "compiler.stages",
-            "compiler.ir",
-            "compiler.cache",
-            "compiler.recipe",
-            "compiler.user_code",
-            "compiler.stage_inputs",
-            "compiler.runners",
-            "compiler.analysis",
-            "compiler.checker",
-            "compiler.passes",
-            "compiler.targets",
-            "compiler.verify",
-            "compiler.bundle",
-            "runtime_lite",
-        ),
-    ),
-    (
-        "compiler.culprits",
-        (
-            "compiler.pieces",
-            "runtime_lite",
-            "compiler.errors",
-            "compiler.stages",
-            "compiler.operator_traits",
-            "compiler.operator_views",
-            "compiler.ir",
-            "compiler.recipe",
-            "compiler.runners",
-            "compiler.calib",
-            "compiler.verify",
-            "compiler.bundle",
-            "compiler.culprits",
-        ),
-    ),
-    (
-        "compiler.capture",
-        (
-            "compiler.pieces",
-            "compiler.interruption",
-            "compiler.sizes",
-            "compiler.records",
-            "compiler.errors",
-            "compiler.stages",
-            "compiler.ir",
-            "compiler.operator_traits",
-            "compiler.operator_views",
-            "compiler.cache",
-            "compiler.recipe",
-            "compiler.user_code",
-            "compiler.stage_inputs",
-            "compiler.runners",
-            "compiler.report",
-            "compiler.verify",
-            "compiler.padding",
-            "compiler.checker",
-            "compiler.derivation",
-            "compiler.analysis",
-            "compiler.heads",
-            "compiler.passes",
-            "compiler.capture",
-            "runtime_lite.format.cache_axis",
-            "runtime_lite.states",
-            "runtime_lite.format.canonical_json",
-            "runtime_lite.format.formula",
-            "runtime_lite.format.initial_value",
-        ),
-    ),
-    (
-        "compiler.distillation",
-        (
-            "compiler.pieces",
-            "compiler.interruption",
-            "compiler.records",
-            "compiler.errors",
-            "compiler.stages",
-            "compiler.ir",
-            "compiler.cache",
-            "compiler.recipe",
-            "compiler.stage_inputs",
-            "compiler.runners",
-            "compiler.heads",
-            "compiler.report",
-            "compiler.passes",
-            "compiler.capture",
-            "compiler.distillation",
-        ),
-    ),
-    (
-        "compiler.search",
-        (
-            "compiler.pieces",
-            "compiler.records",
-            "compiler.stages",
-            "compiler.recipe",
-            "compiler.runners",
-            "compiler.targets",
-            "compiler.verify",
-            "compiler.search",
-        ),
-    ),
-    (
-        "compiler.lowering",
-        (
-            "compiler.pieces",
-            "runtime_lite",
-            "compiler.did_you_mean",
-            "compiler.records",
-            "compiler.errors",
-            "compiler.stages",
-            "compiler.ir",
-            "compiler.recipe",
-            "compiler.stage_inputs",
-            "compiler.runners",
-            "compiler.spec",
-            "compiler.analysis",
-            "compiler.checker",
-            "compiler.heads",
-            "compiler.quantization",
-            "compiler.passes",
-            "compiler.targets",
-            "compiler.report",
-            "compiler.verify",
-            "compiler.bundle",
-            "compiler.culprits",
-            "compiler.capture",
-            "compiler.search",
-            "compiler.lowering",
-        ),
-    ),
-    (
-        "compiler.explain",
-        (
-            "compiler.pieces",
-            "compiler.did_you_mean",
-            "compiler.errors",
-            "compiler.stages",
-            "compiler.ir",
-            "compiler.cache",
-            "compiler.recipe",
-            "compiler.user_code",
-            "compiler.analysis",
-            "compiler.passes",
-            "compiler.targets",
-            "compiler.report",
-            "compiler.capture",
-            "compiler.lowering",
-            "compiler.explain",
-            "runtime_lite",
-        ),
-    ),
-    (
-        "compiler.doctor",
-        (
-            "compiler.targets",
-            "compiler.doctor",
-            "runtime_lite",
-        ),
-    ),
-    (
-        "compiler.measure_page_figures",
-        (
-            "compiler.pieces",
-            "compiler.records",
-            "compiler.stages",
-            "compiler.ir",
-            "compiler.runners",
-            "compiler.calib",
-            "compiler.report",
-            "compiler.verify",
-            "compiler.lowering",
-            "compiler.measure_page_figures",
-        ),
-    ),
-    (
-        "compiler.assembly",
-        (
-            "compiler.pieces",
-            "compiler.records",
-            "compiler.errors",
-            "compiler.cache",
-            "compiler.recipe",
-            "compiler.stage_inputs",
-            "compiler.runners",
-            "compiler.targets",
-            "compiler.report",
-            "compiler.verify",
-            "compiler.bundle",
-            "compiler.lowering",
-            "compiler.assembly",
-            "runtime_lite",
-        ),
-    ),
-    (
-        "compiler.pipeline",
-        (
-            "compiler.pieces",
-            "compiler.records",
-            "compiler.errors",
-            "compiler.cache",
-            "compiler.recipe",
-            "compiler.passes",
-            "compiler.targets",
-            "compiler.report",
-            "compiler.verify",
-            "compiler.bundle",
-            "compiler.culprits",
-            "compiler.capture",
-            "compiler.distillation",
-            "compiler.lowering",
-            "compiler.measure_page_figures",
-            "compiler.assembly",
-            "compiler.pipeline",
-            "runtime_lite",
-        ),
-    ),
-    (
-        "compiler.commands",
-        (
-            "compiler.pieces",
-            "compiler.interruption",
-            "compiler.records",
-            "compiler.did_you_mean",
-            "compiler.errors",
-            "compiler.sizes",
-            "compiler.stages",
-            "compiler.ir",
-            "compiler.cache",
-            "compiler.recipe",
-            "compiler.user_code",
-            "compiler.runners",
-            "compiler.passes",
-            "compiler.report",
-            "compiler.verify",
-            "compiler.capture",
-            "compiler.bundle",
-            "compiler.commands",
-            "runtime_lite",
-        ),
-    ),
-    ("compiler.api", ("compiler",)),
-    ("compiler.front_door", ("compiler", "runtime_lite")),
+    *wing_rows(WINGS),
     ("runtime_lite.errors", ("runtime_lite.errors",)),
     ("runtime_lite.format", ("runtime_lite.errors", "runtime_lite.states", "runtime_lite.format")),
     ("runtime_lite.executors", ("runtime_lite.errors", "runtime_lite.format", "runtime_lite.executors")),
@@ -772,28 +256,19 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("benchmarks", ("benchmarks", "build", "compiler", "examples", "runtime_lite", "tests")),
     ("tests", OWN),
 )
-"""What of ours a folder or root module may import, from the ground up: itself, and what stands above it in the list."""
-
-
-def upward_rows(rows: Sequence[tuple[str, tuple[str, ...]]] = MAY_IMPORT) -> list[str]:
-    """No row of the compiler leads to a row behind it: then no two folders lead to each other."""
-    names = [name for name, _ in rows]
-    return [
-        f"{name}: may import {package}, which stands above it; move what both need further down"
-        for at, (name, packages) in enumerate(rows)
-        for package in packages
-        if package in names[at + 1 :] and "." in name and "." in package
-    ]
+"""What of ours a folder or root module may import: the first row that it stands in counts."""
 
 
 def wrong_directions(root: Path) -> list[str]:
-    """`build -> compiler -> runtime_lite`, and inside the compiler from folder to folder as the rows say."""
+    """`build -> compiler -> runtime_lite`, and inside the compiler from wing to wing, from room to room below it."""
     wrong = []
     for found in _all_imports(root):
         importer = module_name(found.path)
         allowed = next((packages for package, packages in MAY_IMPORT if _is_in(importer, package)), None)
         if allowed is None:
-            wrong.append(f"{found.path}: stands in no row of MAY_IMPORT; move it into a folder, or give it a row")
+            wrong.append(
+                f"{found.path}: stands in no row of MAY_IMPORT; move it into a room, or name it among those of its wing"
+            )
             continue
         is_own = any(_is_in(found.module, package) for package in OWN) and found.module != importer.split(".")[0]
         if is_own and not any(_is_in(found.module, package) for package in allowed):
@@ -844,16 +319,16 @@ NOT_IN_RUNTIME = frozenset({"compiler", "onnx", "onnx_ir", "onnxscript", "pydant
 
 FRAMEWORK = "torch"
 FRAMEWORK_FILES = (
-    "compiler/capture/exported_graph.py",
-    "compiler/capture/fixed_arguments.py",
-    "compiler/capture/module_call.py",
-    "compiler/capture/module_contents.py",
-    "compiler/capture/original_fault.py",
-    "compiler/capture/shared_weights.py",
-    "compiler/capture/torch_module.py",
-    "compiler/capture/traced_recurrences.py",
-    "compiler/capture/unsteady_original.py",
-    "compiler/distillation/training.py",
+    "compiler/build/capture/exported_graph.py",
+    "compiler/build/capture/fixed_arguments.py",
+    "compiler/build/capture/module_call.py",
+    "compiler/build/capture/module_contents.py",
+    "compiler/build/capture/original_fault.py",
+    "compiler/build/capture/shared_weights.py",
+    "compiler/build/capture/torch_module.py",
+    "compiler/build/capture/traced_recurrences.py",
+    "compiler/build/capture/unsteady_original.py",
+    "compiler/compression/training.py",
 )
 """After capture nothing knows torch."""
 
@@ -1084,10 +559,10 @@ def _compares_words(node: ast.Compare | ast.Match) -> bool:
 
 # Operators
 
-TRAITS = Path("compiler/operator_traits.py")
+TRAITS = Path("compiler/graph/operators/traits.py")
 """The one place for what operators are like."""
 
-TABLES = ("compiler/analysis/rules", "compiler/derivation/links.py", "compiler/targets", "compiler/checker")
+TABLES = ("compiler/proof/rules", "compiler/proof/derivation/links.py", "compiler/targets", "compiler/checker")
 """Rules of the prover, what vendors support, and the checker, which shares nothing with the prover."""
 
 OWN_LIST = "A list of its own:"
@@ -1110,7 +585,7 @@ def operator_lists(root: Path) -> list[str]:
     ]
 
 
-VIEWS = "compiler/operator_views"
+VIEWS = "compiler/graph/operators"
 """The one place for what a node says, whatever its spelling."""
 
 VIEWED = frozenset({"allowzero", "axes", "axis", "keepdims", "noop_with_empty_axes", "pads", "perm"})
@@ -1124,18 +599,18 @@ NAMING_AXES = frozenset({"CumSum", "Pad", "Squeeze", "Unsqueeze"})
 
 STILL_READING = frozenset(
     {
-        "compiler/analysis/rules/convolution.py",
-        "compiler/analysis/rules/kernel_windows.py",
-        "compiler/analysis/rules/resampling.py",
-        "compiler/batching/rules/along_axes.py",
-        "compiler/capture/onnx_source/opset_conversion.py",
-        "compiler/derivation/delays.py",
-        "compiler/derivation/reading.py",
+        "compiler/proof/rules/convolution.py",
+        "compiler/proof/rules/kernel_windows.py",
+        "compiler/proof/rules/resampling.py",
+        "compiler/proof/batching/rules/along_axes.py",
+        "compiler/build/capture/onnx_source/opset_conversion.py",
+        "compiler/proof/derivation/delays.py",
+        "compiler/proof/derivation/reading.py",
         "compiler/passes/lower_pointwise_convolutions.py",
         "compiler/passes/lower_quantized_convolutions.py",
         "compiler/passes/widen_depthwise_convolutions.py",
-        "compiler/simplification/rules.py",
-        "compiler/sizes/inference.py",
+        "compiler/rewriting/simplification/rules.py",
+        "compiler/graph/sizes/inference.py",
     }
 )
 """Files that still read such attributes themselves; no file is added, and one that need not be here is taken out."""

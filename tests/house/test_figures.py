@@ -9,7 +9,7 @@ from tests.house.rules import STILL_READING
 MOST_FILES_OF_A_PUSH = 19
 """Files that one push runs through: each for a notion of its own. One more needs a reason."""
 
-READING = """from compiler import ir
+READING = """from compiler.graph import model
 
 
 def f(node):
@@ -27,7 +27,7 @@ def g(node, state):
 """
 
 TREE = {
-    "compiler/ir.py": "def first(node):\n    return node.inputs[1]\n",
+    "compiler/graph/model.py": "def first(node):\n    return node.inputs[1]\n",
     "compiler/passes/a.py": READING,
     "compiler/passes/b.py": WRITING,
     "compiler/targets/c.py": "",
@@ -49,9 +49,18 @@ def test_every_figure(tmp_path: Path) -> None:
         "files that know where the frames of a cache lie": "1",
         "comparisons of words that name a kind of state": "1",
         "imports between top folders": "2",
+        "wings of the compiler": "3, 2 imports between two of them, 0 that lead back to themselves",
         "lines of functions": "3 functions, median 2, p90 4, max 3",
         "modules with a test of their own": "1 of 4",
     }
+
+
+def test_wings_that_lead_back_to_themselves_are_counted(tmp_path: Path) -> None:
+    for name, target in {"a": "b", "b": "c", "c": "a", "d": "a", "errors": "base"}.items():
+        (tmp_path / "compiler" / name).mkdir(parents=True)
+        (tmp_path / "compiler" / name / "one.py").write_text(f"import compiler.{target}\n", encoding="utf-8")
+    (tmp_path / "build.py").write_text("")
+    assert figures.wings(tmp_path) == (5, 4, 3)
 
 
 def test_files_that_hold_a_name_are_named(tmp_path: Path) -> None:

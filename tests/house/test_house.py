@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.lowering.listed_passes import check_passes
+from compiler.build.lowering.listed_passes import check_passes
 from compiler.recipe.load import load_recipe
 from tests.house import rules
 

@@ -8,6 +8,8 @@ import pytest
 
 from tests.house import rules
 
+ROOT = Path(__file__).resolve().parents[2]
+
 PASS = '''"""Pad one axis.
 
 Before:
@@ -24,20 +26,20 @@ Source: ONNX operator specification.
 
 from typing import ClassVar
 
-from compiler import ir
+from compiler.graph import model
 
 
 class PadAxes:
     name: ClassVar[str] = "pad_axes"
-    axis = ir.AXIS
+    axis = model.AXIS
 '''
 
 HOUSE = {
     "build.py": "from compiler.errors import Oops\n\n\ndef main():\n    from compiler.passes import PASSES\n    return PASSES, Oops\n\n\nmain()\n",
     "compiler/__init__.py": "",
     "compiler/errors.py": "class Oops(Exception):\n    pass\n",
-    "compiler/ir.py": "AXIS = 1\n",
-    "compiler/capture/torch_module.py": "import torch\n\n\ndef capture():\n    return torch\n\n\nCAPTURED = capture\nprint(CAPTURED)\n",
+    "compiler/graph/model.py": "AXIS = 1\n",
+    "compiler/build/capture/torch_module.py": "import torch\n\n\ndef capture():\n    return torch\n\n\nCAPTURED = capture\nprint(CAPTURED)\n",
     "compiler/passes/__init__.py": "from compiler.passes.pad_axes import PadAxes\n\nPASSES = [\n    PadAxes,\n]\n",
     "compiler/passes/pad_axes.py": PASS,
     "compiler/targets/__init__.py": "from compiler.targets.acme.target import Acme\n\nTARGETS = (Acme,)\nprint(TARGETS)\n",
@@ -45,9 +47,9 @@ HOUSE = {
     "runtime_lite/executors/acme.py": "ACME = 1\nprint(ACME)\n",
     "runtime_lite/model.py": "import numpy\n\n\ndef run():\n    import tensorrt\n    return numpy, tensorrt\n\n\nprint(run)\n",
     "examples/asr/model.py": "from torch import nn\n\n\nclass Conformer(nn.Module):\n    pass\n\n\nclass Config:\n    pass\n",
-    "tests/compiler/capture/test_torch_module.py": "",
+    "tests/compiler/build/capture/test_torch_module.py": "",
     "tests/runtime_lite/test_model.py": "",
-    "tests/test_lonely.py": "from compiler.analysis.a import lonely\n\nlonely()\n",
+    "tests/test_lonely.py": "from compiler.proof.facts.a import lonely\n\nlonely()\n",
 }
 
 TREE_RULES = [
@@ -95,9 +97,9 @@ def test_lists_of_operators_are_traits(path: str, text: str, expected: str, tmp_
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("compiler/operator_traits.py", 'MOVES = frozenset({"Reshape", "Slice", "Squeeze"})\n'),
+        ("compiler/graph/operators/traits.py", 'MOVES = frozenset({"Reshape", "Slice", "Squeeze"})\n'),
         ("compiler/checker/replay.py", 'MOVES = ("Reshape", "Slice", "Squeeze")\n'),
-        ("compiler/analysis/rules/movement.py", 'MOVES = ("Reshape", "Slice", "Squeeze")\n'),
+        ("compiler/proof/rules/movement.py", 'MOVES = ("Reshape", "Slice", "Squeeze")\n'),
         ("compiler/b.py", 'PAIR = ("Max", "Min")\nSIZES = ("Min", "Max", "Mod", "floor")\n'),
         ("compiler/b.py", 'NEAR = ("Add", "Sub", "Mul")\n"""A list of its own: what is near."""\n'),
         ("compiler/b.py", 'RULES = {"Add": 1, "Sub": 2, "Mul": 3}\n'),
@@ -120,9 +122,9 @@ BY_HAND = [
 @pytest.mark.parametrize("text", BY_HAND)
 def test_axes_are_read_by_views_alone(text: str, tmp_path: Path) -> None:
     (violation,) = rules.spelled_by_hand(write_house(tmp_path, **{"compiler/b.py": text}))
-    assert "reads the axes of a node itself; ask compiler/operator_views" in violation
+    assert "reads the axes of a node itself; ask compiler/graph/operators" in violation
     assert (
-        rules.spelled_by_hand(write_house(tmp_path, **{"compiler/b.py": "", "compiler/operator_views/c.py": text}))
+        rules.spelled_by_hand(write_house(tmp_path, **{"compiler/b.py": "", "compiler/graph/operators/c.py": text}))
         == []
     )
 
@@ -144,30 +146,33 @@ PLANTED = [
     (rules.kinds_by_words, "compiler/a.py", 'def f(cache):\n    return (cache.side, cache.update) in (("right", "replace"),)\n', "compiler/a.py:2: compares the words"),
     (rules.forbidden_file_names, "compiler/string_utils.py", "", "compiler/string_utils.py: is named after nothing"),
     (rules.forbidden_file_names, "tests/kit/helpers.py", "", "tests/kit/helpers.py: is named after nothing"),
-    (rules.missing_twins, "compiler/verify/differences.py", "def f():\n    return 1\n", "compiler/verify/differences.py: has no test; write tests/compiler/verify/test_differences.py"),
+    (rules.missing_twins, "compiler/build/verify/differences.py", "def f():\n    return 1\n", "compiler/build/verify/differences.py: has no test; write tests/compiler/build/verify/test_differences.py"),
     (rules.missing_twins, "runtime_lite/__main__.py", "class A:\n    def f(self):\n        return 1\n", "write tests/runtime_lite/test_command_line.py"),
-    (rules.wrong_directions, "runtime_lite/a.py", "from compiler import ir\n", "runtime_lite/a.py:1: imports compiler.ir; allowed: runtime_lite"),
-    (rules.wrong_directions, "compiler/pipeline.py", "import build\n", "compiler/pipeline.py:1: imports build; "),
-    (rules.wrong_directions, "compiler/pipeline.py", "import examples.asr.model\n", "imports examples.asr.model; "),
-    (rules.wrong_directions, "compiler/pipeline.py", "def f():\n    import tests.kit\n", "compiler/pipeline.py:2: imports tests.kit; "),
-    (rules.wrong_directions, "compiler/passes/pad_axes.py", "from compiler.capture import torch_module\n", "imports compiler.capture.torch_module; "),
-    (rules.wrong_directions, "compiler/checker/a.py", "from compiler.ir import AXIS\n", "imports compiler.ir; allowed: compiler.checker"),
-    (rules.wrong_directions, "compiler/bundle/a.py", "from compiler.capture import torch_module\n", "imports compiler.capture.torch_module; "),
+    (rules.wrong_directions, "runtime_lite/a.py", "from compiler.graph import model\n", "runtime_lite/a.py:1: imports compiler.graph.model; allowed: runtime_lite"),
+    (rules.wrong_directions, "compiler/build/pipeline.py", "import build\n", "compiler/build/pipeline.py:1: imports build; "),
+    (rules.wrong_directions, "compiler/build/pipeline.py", "import examples.asr.model\n", "imports examples.asr.model; "),
+    (rules.wrong_directions, "compiler/build/pipeline.py", "def f():\n    import tests.kit\n", "compiler/build/pipeline.py:2: imports tests.kit; "),
+    (rules.wrong_directions, "compiler/passes/pad_axes.py", "from compiler.build.capture import torch_module\n", "imports compiler.build.capture.torch_module; "),
+    (rules.wrong_directions, "compiler/checker/a.py", "from compiler.graph.model import AXIS\n", "imports compiler.graph.model; allowed: compiler.checker"),
+    (rules.wrong_directions, "compiler/build/bundle/a.py", "from compiler.build.capture import torch_module\n", "imports compiler.build.capture.torch_module; "),
     (rules.wrong_directions, "runtime_lite/format/a.py", "from runtime_lite import model\n", "imports runtime_lite.model; "),
-    (rules.wrong_directions, "compiler/a.py", "import compiler.ir\n", "compiler/a.py: stands in no row of MAY_IMPORT"),
+    (rules.wrong_directions, "compiler/a.py", "import compiler.graph.model\n", "compiler/a.py: stands in no row of MAY_IMPORT"),
     (rules.unwanted_libraries, "compiler/checker/a.py", "import onnx_ir\n", "compiler/checker/a.py:1: imports onnx_ir; the checker"),
-    (rules.wrong_directions, "compiler/analysis/a.py", "from compiler.passes import PASSES\n", "imports compiler.passes; "),
+    (rules.wrong_directions, "compiler/proof/facts/a.py", "from compiler.passes import PASSES\n", "imports compiler.passes; "),
     (rules.wrong_directions, "compiler/targets/a.py", "from compiler.recipe.record import Recipe\n", "imports compiler.recipe.record; "),
+    (rules.wrong_directions, "compiler/base/records/a.py", "from compiler.base.cache import store\n", "imports compiler.base.cache; "),
+    (rules.wrong_directions, "compiler/base/unnamed/a.py", "from compiler.base.cache import store\n", "compiler/base/unnamed/a.py: stands in no row of MAY_IMPORT"),
+    (rules.wrong_directions, "compiler/errors.py", "from compiler.graph import model\n", "imports compiler.graph.model; "),
     (rules.wrong_directions, "examples/asr/run.py", "import compiler\n", "examples/asr/run.py:1: imports compiler; "),
-    (rules.import_cycles, "compiler/ir.py", "import compiler.passes.pad_axes\nAXIS = 1\n", "compiler.passes.pad_axes -> compiler.ir -> compiler.passes.pad_axes"),
+    (rules.import_cycles, "compiler/graph/model.py", "import compiler.passes.pad_axes\nAXIS = 1\n", "compiler.passes.pad_axes -> compiler.graph.model -> compiler.passes.pad_axes"),
     (rules.unwanted_libraries, "compiler/targets/a.py", "import tensorrt\n", "compiler/targets/a.py:1: imports tensorrt early"),
     (rules.unwanted_libraries, "runtime_lite/a.py", "def f():\n    import onnx.helper\n", "runtime_lite/a.py:2: imports onnx; "),
-    (rules.unwanted_libraries, "compiler/a.py", "from torch import nn\n", "compiler/a.py:1: imports torch; only compiler/capture/exported_graph.py, "),
-    (rules.named_vendors, "compiler/bundle/a.py", "# as Acme wants it\n", "compiler/bundle/a.py:1: names acme; ask the target"),
+    (rules.unwanted_libraries, "compiler/a.py", "from torch import nn\n", "compiler/a.py:1: imports torch; only compiler/build/capture/exported_graph.py, "),
+    (rules.named_vendors, "compiler/build/bundle/a.py", "# as Acme wants it\n", "compiler/build/bundle/a.py:1: names acme; ask the target"),
     (rules.named_vendors, "compiler/targets/base.py", "MAKERS = {'x': 'acme'}\n", "compiler/targets/base.py:1: names acme; "),
     (rules.named_vendors, "compiler/targets/other/target.py", "from compiler.targets.acme import target\n", "names acme; "),
     (rules.named_vendors, "runtime_lite/format/a.py", "def is_acme(): ...\n", "runtime_lite/format/a.py:1: names acme; "),
-    (rules.late_imports, "compiler/a.py", "def f():\n    from compiler import ir\n", "compiler/a.py:2: imports compiler.ir late"),
+    (rules.late_imports, "compiler/a.py", "def f():\n    from compiler.graph import model\n", "compiler/a.py:2: imports compiler.graph.model late"),
     (rules.wrong_passes, "compiler/passes/axis_padder.py", PASS.replace("PadAxes", "AxisPadder").replace('"pad_axes"', '"axis_padder"'), "compiler/passes/axis_padder.py: does not begin with a verb"),
     (rules.wrong_passes, "compiler/passes/pad_axes.py", PASS.replace("Keeps:", "Leaves:"), "its docstring lacks Keeps; write"),
     (rules.wrong_passes, "compiler/passes/pad_axes.py", PASS.replace("class PadAxes", "class Padder"), "holds Padder; name the pass PadAxes"),
@@ -182,9 +187,24 @@ PLANTED = [
 
 
 def test_rows_of_imports_lead_down() -> None:
-    assert rules.upward_rows() == []
-    planted = (("compiler.a", ("compiler.b",)), ("compiler.b", ("compiler.b",)))
-    assert rules.upward_rows(planted)[0].startswith("compiler.a: may import compiler.b")
+    assert rules.upward_wings() == []
+    planted = (rules.Wing("a", ("b",)), rules.Wing("b", ("b",)), rules.Wing("c", ("a", "b")))
+    assert [each.partition(",")[0] for each in rules.upward_wings(planted)] == ["a: may import b", "b: may import b"]
+
+
+def test_rooms_of_a_wing_import_those_in_front_of_them_and_wings_below() -> None:
+    base, graph = rules.Wing("base", (), (), ("words", "errors")), rules.Wing("graph", ("base",), ("runtime_lite.a",))
+    assert list(rules.wing_rows((base, graph))) == [
+        ("compiler.base.words", ("compiler.base.words",)),
+        ("compiler.errors", ("compiler.base.words", "compiler.errors")),
+        ("compiler.graph", ("compiler.graph", "compiler.base", "compiler.errors", "runtime_lite.a")),
+    ]
+
+
+def test_every_folder_of_the_compiler_is_a_wing() -> None:
+    folders = {path.parts[1] for path in rules.python_files(ROOT, "compiler") if len(path.parts) > 2}
+    assert folders == {wing.name for wing in rules.WINGS}
+    assert {path.stem for path in (ROOT / "compiler").glob("*.py")} == {"__init__", *rules.PUBLIC}
 
 
 @pytest.mark.parametrize(("rule", "path", "text", "message"), PLANTED)

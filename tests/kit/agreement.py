@@ -5,12 +5,12 @@ import json
 
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.capture.onnx_source.opset_conversion import raised
+from compiler.build.capture.onnx_source.opset_conversion import raised
 from compiler.checker.check import check
 from compiler.errors import Refused
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered, Outcome, PaddedAxis, State
 from compiler.passes.pad_axes import PadAxes
-from compiler.stages import Lowered, Outcome, PaddedAxis, State
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.contract import check_meaning, check_padding, check_rows
 from tests.kit.graphs import parse
@@ -18,7 +18,7 @@ from tests.kit.offline import check_padded
 
 PROVED, REFUSED = "proved", "refused"
 
-BLAMELESS = ("add a rule", "compiler/analysis", "report it", "Traceback")
+BLAMELESS = ("add a rule", "compiler/proof", "report it", "Traceback")
 """Words that no refusal may answer with: a user cannot act on them."""
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.analysis.facts import NUMBER, VALID, Fact, Index, Region, make_fact
-from compiler.analysis.interval import ANYTHING, Interval, of_array
-from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, symbols_of
-from compiler.ir import Dim, Inserter
-from compiler.padding.arithmetic import Arithmetic
-from compiler.stages import Array
+from compiler.graph import model as graphs
+from compiler.graph.model import Dim, Inserter
+from compiler.graph.stages import Array
+from compiler.proof.facts.facts import NUMBER, VALID, Fact, Index, Region, make_fact
+from compiler.proof.facts.interval import ANYTHING, Interval, of_array
+from compiler.proof.facts.layout import Axis, Frames, Plain, Rows, Segment, Side, symbols_of
+from compiler.proof.padding.arithmetic import Arithmetic
 from tests.kit.slots import clipped_to
 
 BATCH = "batch"

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from compiler.stages import Array, Feed, Lowered
+from compiler.graph.stages import Array, Feed, Lowered
 from tests.kit.calibration import with_streams
 from tests.kit.graphs import BATCH, parse
 

@@ -1,12 +1,12 @@
 """A report of a build with every kind of row."""
 
-from compiler.records.build_report import (
+from compiler.base.records.build_report import (
     BuildReport,
     EngineRow,
     SpeedRow,
     StageReport,
 )
-from compiler.records.findings import Finding, at_most
+from compiler.base.records.findings import Finding, at_most
 
 REPORT = BuildReport(
     recipe="recipes/cpu.yaml",

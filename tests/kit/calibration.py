@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from compiler.stages import Feed, Lowered
+from compiler.graph.stages import Feed, Lowered
 
 
 @dataclasses.dataclass(frozen=True)

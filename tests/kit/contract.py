@@ -8,18 +8,18 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
+from compiler.build.verify.differences import compare, worst_of
+from compiler.build.verify.edge_agreement import FINITE, EdgeCase, first_disagreement
+from compiler.build.verify.edge_feeds import CALLS, KINDS, Range, edge_feeds
+from compiler.build.verify.invariance_check import check_invariance
 from compiler.errors import GateFailed, InternalError, Refused
+from compiler.graph import model as graphs
+from compiler.graph.runners.choose import runner_of
+from compiler.graph.runners.session import open_session
+from compiler.graph.runners.stream import OriginalCall, Runner
+from compiler.graph.spec import check_between_passes
+from compiler.graph.stages import Array, Feed, Lowered, Outcome, Pass
 from compiler.recipe.gates import Tolerance
-from compiler.runners.choose import runner_of
-from compiler.runners.session import open_session
-from compiler.runners.stream import OriginalCall, Runner
-from compiler.spec import check_between_passes
-from compiler.stages import Array, Feed, Lowered, Outcome, Pass
-from compiler.verify.differences import compare, worst_of
-from compiler.verify.edge_agreement import FINITE, EdgeCase, first_disagreement
-from compiler.verify.edge_feeds import CALLS, KINDS, Range, edge_feeds
-from compiler.verify.invariance_check import check_invariance
 from tests.kit.graphs import copy_of, feeds_of
 
 EDGE = Range(-4.0, 4.0)

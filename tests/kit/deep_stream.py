@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.runners.choose import runner_of
-from compiler.runners.forced_values import Bench
-from compiler.runners.instrumented import exposed
-from compiler.runners.stream import OriginalCall, chained_steps
-from compiler.stages import Array, Feed, Lowered, State
+from compiler.graph import model as graphs
+from compiler.graph.runners.choose import runner_of
+from compiler.graph.runners.forced_values import Bench
+from compiler.graph.runners.instrumented import exposed
+from compiler.graph.runners.stream import OriginalCall, chained_steps
+from compiler.graph.stages import Array, Feed, Lowered, State
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.graphs import node_named, parse
 

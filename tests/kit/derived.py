@@ -3,11 +3,11 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from compiler import ir as graphs
-from compiler.capture.kept_frames import keep_newest
-from compiler.derivation.derive import derive
+from compiler.graph import model as graphs
+from compiler.graph.stages import Feed, Lowered, PaddedAxis, State
 from compiler.passes.simplify import simplify_model
-from compiler.stages import Feed, Lowered, PaddedAxis, State
+from compiler.proof.derivation.derive import derive
+from compiler.states.kept_frames import keep_newest
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.calibration import with_streams
 

@@ -6,9 +6,9 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
 from compiler.errors import Refused
-from compiler.stages import Lowered, Outcome
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered, Outcome
 from compiler.targets.forms import Form
 from compiler.targets.onnx_static import OnnxStatic
 

@@ -10,8 +10,8 @@ import dataclasses
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.stages import Array, Feed, Lowered, State
+from compiler.graph import model as graphs
+from compiler.graph.stages import Array, Feed, Lowered, State
 from runtime_lite.format.cache_axis import CacheAxis
 
 OPSET = 20

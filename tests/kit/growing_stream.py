@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 
 import onnx_ir as ir
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
+from compiler.graph.runners.choose import runner_of
+from compiler.graph.runners.stream import OriginalCall, chained_steps
+from compiler.graph.stages import Array, Feed, Lowered, State
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
-from compiler.runners.choose import runner_of
-from compiler.runners.stream import OriginalCall, chained_steps
-from compiler.stages import Array, Feed, Lowered, State
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.models.tiny_graph import stream_model
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
-from compiler.stages import Array, Lowered, State
+from compiler.graph.stages import Array, Lowered, State
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.graphs import BATCH, parse
 

@@ -3,7 +3,7 @@
 import numpy as np
 import onnx_ir as ir
 
-from compiler.stages import Array
+from compiler.graph.stages import Array
 from tests.kit.graphs import parse
 
 ZERO = 2

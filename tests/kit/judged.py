@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from compiler.analysis.facts import Rewrite, Verdict
 from compiler.errors import Refused
+from compiler.proof.facts.facts import Rewrite, Verdict
 from tests.kit.soundness import Node, Operand, Unsound, check_node
 from tests.kit.soundness import constant as content_of
 

@@ -1,7 +1,7 @@
 """The one comparison of arrays; every call names its tolerance."""
 
-from compiler.stages import Array
-from compiler.verify.differences import max_abs_difference
+from compiler.build.verify.differences import max_abs_difference
+from compiler.graph.stages import Array
 
 
 def relative_difference(got: Array, expected: Array) -> float:

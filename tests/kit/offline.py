@@ -9,10 +9,10 @@ import numpy as np
 import onnx_ir as ir
 import sympy
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import open_session
+from compiler.graph.stages import Array, Lowered, Outcome, PaddedAxis
 from compiler.passes.pad_axes import PadAxes
-from compiler.runners.session import open_session
-from compiler.stages import Array, Lowered, Outcome, PaddedAxis
 from tests.kit.graphs import BATCH, OPSET, parse
 
 POISONS = (0.0, np.nan, np.inf, -np.inf, 1e30, -1e30)

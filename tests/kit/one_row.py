@@ -5,11 +5,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import open_session
+from compiler.graph.stages import Array, Lowered, Outcome, RowAxis
 from compiler.passes.add_batch_axis import AddBatchAxis
 from compiler.passes.pad_axes import PadAxes
-from compiler.runners.session import open_session
-from compiler.stages import Array, Lowered, Outcome, RowAxis
 from tests.kit.contract import check_form, check_honesty, check_idempotence, check_stamps, content_of
 from tests.kit.graphs import BATCH, OPSET, copy_of, parse
 

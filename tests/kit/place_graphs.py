@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
 
 LONGEST = 14
 

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import onnx_ir as ir
 
+from compiler.graph.stages import Array, Feed, Lowered, State
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
-from compiler.stages import Array, Feed, Lowered, State
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.calibration import FixedCalibration
 from tests.kit.graphs import BATCH, feeds_of, parse, random_weights

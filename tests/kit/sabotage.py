@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler import passes
-from compiler.stages import Lowered, Outcome, Pass
+from compiler.graph.stages import Lowered, Outcome, Pass
 
 Spoil = Callable[[ir.Model], None]
 

@@ -3,10 +3,10 @@
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import run_model
+from compiler.graph.stages import Array
 from compiler.passes.simplify import simplify_model
-from compiler.runners.session import run_model
-from compiler.stages import Array
 
 
 def agree(model: ir.Model, feeds: dict[str, Array]) -> ir.Model:

@@ -7,15 +7,15 @@ from unittest import mock
 import numpy as np
 import onnx_ir as ir
 
+from compiler.build.verify.chunk_lengths import Flush
+from compiler.build.verify.edge_agreement import EdgeCase
+from compiler.build.verify.gate import Artefacts, OriginalGraph, Shipped, ShippedGraph
+from compiler.build.verify.stream_artefacts import StreamArtefacts
+from compiler.graph.runners.stream import OriginalCall
+from compiler.graph.stages import Feed, Lowered
 from compiler.recipe.gates import ParityGate
-from compiler.runners.stream import OriginalCall
-from compiler.stages import Feed, Lowered
 from compiler.targets.base import Built, Emitted
 from compiler.targets.onnx_static import OnnxStatic
-from compiler.verify.chunk_lengths import Flush
-from compiler.verify.edge_agreement import EdgeCase
-from compiler.verify.gate import Artefacts, OriginalGraph, Shipped, ShippedGraph
-from compiler.verify.stream_artefacts import StreamArtefacts
 from runtime_lite.executors.executor import make_executor
 
 GATE = ParityGate(max_abs=1e-5, chained_steps=4)

@@ -3,11 +3,11 @@
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.capture.kept_frames import keep_newest
+from compiler.graph import model as graphs
+from compiler.graph.stages import Feed, Lowered, PaddedAxis, State
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
-from compiler.stages import Feed, Lowered, PaddedAxis, State
+from compiler.states.kept_frames import keep_newest
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.graphs import parse
 

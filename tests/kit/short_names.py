@@ -1,8 +1,8 @@
 """A gate for tests, as somebody adds one: no output of a node has a name longer than a limit."""
 
-from compiler.records.findings import at_most
-from compiler.runners.stream import Advance
-from compiler.verify.gate import Checked, Gate, Shipped
+from compiler.base.records.findings import at_most
+from compiler.build.verify.gate import Checked, Gate, Shipped
+from compiler.graph.runners.stream import Advance
 
 LONGEST = 40
 

@@ -9,12 +9,12 @@ from typing import TypeAlias
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.analysis.facts import Fact, Index, Region
-from compiler.analysis.interval import TRUTH, Interval
-from compiler.analysis.layout import Axis, Factor, Frames, Plain, Rows, Segment, Side
-from compiler.ir import Dim
-from compiler.stages import Array
+from compiler.graph import model as graphs
+from compiler.graph.model import Dim
+from compiler.graph.stages import Array
+from compiler.proof.facts.facts import Fact, Index, Region
+from compiler.proof.facts.interval import TRUTH, Interval
+from compiler.proof.facts.layout import Axis, Factor, Frames, Plain, Rows, Segment, Side
 
 EDGES = np.array([0.0, -0.0, 1.0, 1.0, 1e-40, math.inf, -math.inf, math.nan])
 """What valid entries are now and then; nothing of which a sum depends on the order of its terms."""

@@ -16,18 +16,18 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime
 
-from compiler import ir as graphs
-from compiler.analysis.case import Case
-from compiler.analysis.facts import VALID, Clamp, Fact, Fill, Rewrite, Verdict, make_fact
-from compiler.analysis.interval import Interval
-from compiler.analysis.judge import judge
-from compiler.analysis.layout import Axis, Frames, Plain, Rows, Side, size_of, symbols_of
-from compiler.ir import Dim, Inserter
-from compiler.padding.forms import FORMS
-from compiler.padding.forms.site import Site
-from compiler.padding.valid_slots import Length, ValidSlots
-from compiler.runners.session import open_session
-from compiler.stages import Array
+from compiler.graph import model as graphs
+from compiler.graph.model import Dim, Inserter
+from compiler.graph.runners.session import open_session
+from compiler.graph.stages import Array
+from compiler.proof.facts.case import Case
+from compiler.proof.facts.facts import VALID, Clamp, Fact, Fill, Rewrite, Verdict, make_fact
+from compiler.proof.facts.interval import Interval
+from compiler.proof.facts.layout import Axis, Frames, Plain, Rows, Side, size_of, symbols_of
+from compiler.proof.padding.forms import FORMS
+from compiler.proof.padding.forms.site import Site
+from compiler.proof.padding.valid_slots import Length, ValidSlots
+from compiler.proof.propagation.judge import judge
 from tests.kit.attacked import ANCHOR, BATCH, axis_names, fact_of, model_of, size_at
 from tests.kit.attacked import Node as Node
 from tests.kit.attacked import Operand as Operand

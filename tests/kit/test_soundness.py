@@ -7,12 +7,12 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
-from compiler.analysis.case import Case
-from compiler.analysis.facts import Fact, Fill, Index, Verdict, make_fact
-from compiler.analysis.interval import ANYTHING, ZERO, Interval, constant
-from compiler.analysis.judge import judge
-from compiler.analysis.layout import Frames, Segment, Side, suffix
+from compiler.graph import model as graphs
+from compiler.proof.facts.case import Case
+from compiler.proof.facts.facts import Fact, Fill, Index, Verdict, make_fact
+from compiler.proof.facts.interval import ANYTHING, ZERO, Interval, constant
+from compiler.proof.facts.layout import Frames, Segment, Side, suffix
+from compiler.proof.propagation.judge import judge
 from tests.kit import soundness as kit
 from tests.kit.soundness import Node, Operand, Unsound, check_node
 

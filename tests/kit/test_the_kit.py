@@ -8,10 +8,10 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered, Outcome
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates, rename_output
-from compiler.stages import Lowered, Outcome
 from tests.kit.contract import ContractBroken, verify_pass, verify_refusal, verify_untouched
 from tests.kit.graphs import STEP, WINDOW, copy_of, node_named, parse, streaming
 from tests.kit.numerics import assert_close

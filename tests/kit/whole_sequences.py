@@ -15,8 +15,8 @@ import numpy.typing as npt
 import onnx_ir as ir
 import onnxruntime
 
-from compiler import ir as graphs
-from compiler.analysis.lengths import infer_settled
+from compiler.graph import model as graphs
+from compiler.proof.facts.lengths import infer_settled
 from tests.kit.single_operators import SINGLES, SingleOperators
 from tests.kit.spelled_masks import FAR_MASK_SPOILERS, NEAR_SPOILERS, SpelledMasks
 

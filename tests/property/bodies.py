@@ -17,8 +17,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper  # noqa: TID251 - files as others write them
 
-from compiler.commands.simplify_file import simplify_file
 from compiler.errors import GateFailed, SlipwayError
+from compiler.front.commands.simplify_file import simplify_file
 
 WIDTH, HIDDEN = 4, 32
 SIZES = {"batch": 2, "time": 3}

@@ -9,12 +9,12 @@ from unittest import mock
 
 import numpy as np
 
-from compiler.analysis.case import Case
-from compiler.analysis.facts import Verdict, refuse
-from compiler.analysis.interval import ANYTHING, Interval
-from compiler.analysis.interval import constant as exactly
-from compiler.analysis.layout import Axis, Segment, Side, joined
-from compiler.analysis.rules import relative_shift
+from compiler.proof.facts.case import Case
+from compiler.proof.facts.facts import Verdict, refuse
+from compiler.proof.facts.interval import ANYTHING, Interval
+from compiler.proof.facts.interval import constant as exactly
+from compiler.proof.facts.layout import Axis, Segment, Side, joined
+from compiler.proof.rules import relative_shift
 from tests.kit.attacked import HERE, Node, Operand, constant, number, size_at
 from tests.property.corpus import Rule
 

@@ -21,16 +21,16 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
-from compiler.analysis import propagate
-from compiler.analysis.case import Case
-from compiler.analysis.facts import Verdict
-from compiler.analysis.judge import judge
 from compiler.errors import Refused
-from compiler.ir import Dim
+from compiler.graph import model as graphs
+from compiler.graph.model import Dim
+from compiler.graph.stages import Array, Lowered, Outcome
 from compiler.passes import make_pass
 from compiler.passes.pad_axes import PadAxes
-from compiler.stages import Array, Lowered, Outcome
+from compiler.proof.facts.case import Case
+from compiler.proof.facts.facts import Verdict
+from compiler.proof.propagation import propagate
+from compiler.proof.propagation.judge import judge
 from tests.kit import judged, soundness
 from tests.kit.graphs import copy_of
 from tests.kit.slots import Batch, evaluated
@@ -42,7 +42,7 @@ from tests.zoo.prove import PASSES_TO_PADDING, lower
 ROOT = Path(__file__).parents[2]
 
 Line = tuple[str, int]
-"""A module path such as compiler/padding/forms/row_layout.py, and a line of it."""
+"""A module path such as compiler/proof/padding/forms/row_layout.py, and a line of it."""
 
 Rule = Callable[[Case], Verdict]
 

@@ -28,12 +28,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.analysis.lookup_ranges import lookup_ranges
 from compiler.checker.graph import Rejected
 from compiler.checker.steps import check_steps
-from compiler.derivation.derive import DerivedSteps, derive
 from compiler.errors import Refused
+from compiler.graph import model as graphs
+from compiler.proof.derivation.derive import DerivedSteps, derive
+from compiler.proof.facts.lookup_ranges import lookup_ranges
 from tests.kit.whole_sequences import (
     BEYOND,
     HEARD,

@@ -8,7 +8,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from compiler.checker.double_precision import in_double
-from compiler.stages import Array
+from compiler.graph.stages import Array
 
 
 class MaxPool(OpRun):

@@ -11,17 +11,17 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from compiler.build.verify.edge_agreement import edge_cases, first_disagreement
+from compiler.build.verify.edge_feeds import KINDS as FEEDS
+from compiler.build.verify.edge_feeds import Range
+from compiler.graph.runners.choose import runner_of
+from compiler.graph.stages import Array, Feed, Lowered, Pass
 from compiler.passes.canonicalize_positions import CanonicalizePositions
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.canonicalize_transposes import CanonicalizeTransposes
 from compiler.passes.remove_mask_inputs import RemoveMaskInputs
 from compiler.passes.simplify import Simplify
 from compiler.recipe.gates import Tolerance
-from compiler.runners.choose import runner_of
-from compiler.stages import Array, Feed, Lowered, Pass
-from compiler.verify.edge_agreement import edge_cases, first_disagreement
-from compiler.verify.edge_feeds import KINDS as FEEDS
-from compiler.verify.edge_feeds import Range
 from tests.kit.graphs import copy_of
 from tests.kit.offline import Differs
 from tests.property.fuzz import KINDS, grow

@@ -3,23 +3,27 @@
 EQUIVALENT: dict[str, str] = {
     "checker/replay:Replay._lengths: seed % 2 == 0 -> seed % 2 != 0 in `rows[0][axis], rows[1][axis] = (short, long) "
     "if seed % 2 == 0 else (long, short)`": "which of two rows that are alike is the shorter one does not matter",
-    "analysis/rules/movement:_target: target.copied(at) and at < len(dims) -> target.copied(at) in `is_copy = "
+    "proof/rules/movement:_target: target.copied(at) and at < len(dims) -> target.copied(at) in `is_copy = "
     "target.copied(at) and at < len(dims)`": (
         "ONNX Runtime refuses a 0 behind the axes of what is reshaped: the graph does not run alone either"
     ),
-    "analysis/rules/kernel_windows:period: 1 -> 0 in `return (int(constant), math.gcd(*steps)) if constant.is_Integer "
+    "proof/rules/kernel_windows:period: 1 -> 0 in `return (int(constant), math.gcd(*steps)) if constant.is_Integer "
     "else (0, 1)`": "a size is a whole number, and so are its other terms there: the constant is one, too",
-    "analysis/meaning:_needs_of_number.meets: 0 -> 1 in `kept = array != 0 if divides else array >= first if first == "
-    "0 else array > 0` (2)": "more is asked of the number, so the length from which on it is met is as long or longer",
-    "analysis/meaning:_needs_of_size: alone + 1 -> alone in `shifted, first = alone + 1 - least, min(_shortest(case, "
-    "name) for name in symbols_of(al...`": "the size has to be one more than the least, which only refuses more",
-    "analysis/rules/contraction:sums_to_one: rank > 0 -> rank >= 0 in `return rank > 0 and axis_of(node, rank) == axis "
+    "proof/facts/meaning:_needs_of_number.meets: 0 -> 1 in `kept = array != 0 if divides else array >= first if first "
+    "== 0 else array > 0` (2)": (
+        "more is asked of the number, so the length from which on it is met is as long or longer"
+    ),
+    "proof/facts/meaning:_needs_of_size: alone + 1 -> alone in `shifted, first = alone + 1 - least, "
+    "min(_shortest(case, name) for name in symbols_of(al...`": (
+        "the size has to be one more than the least, which only refuses more"
+    ),
+    "proof/rules/contraction:sums_to_one: rank > 0 -> rank >= 0 in `return rank > 0 and axis_of(node, rank) == axis "
     "+ rank`": "a Softmax has an axis at least, as ONNX Runtime demands, and its shape is known where rules run",
-    "analysis/rules/microsoft:skip_normalization: 5 -> 6 in `_plain(case, range(2, 5))`": (
+    "proof/rules/microsoft:skip_normalization: 5 -> 6 in `_plain(case, range(2, 5))`": (
         "the operator has five operands, so the sixth is never there"
     ),
-    "padding/valid_slots:ValidSlots._shaped: 1 -> 0 in `if all(len(each) == 1 for each in placed.values()) and axis != "
-    "rows_axis:`": "the mask gets its shape by the form for merged axes, which gives the same shape",
+    "proof/padding/valid_slots:ValidSlots._shaped: 1 -> 0 in `if all(len(each) == 1 for each in placed.values()) and "
+    "axis != rows_axis:`": "the mask gets its shape by the form for merged axes, which gives the same shape",
     "Clip: refused node accepted": "ONNX Runtime takes scalar bounds only: the refused node does not run alone either",
     "CC2: claimed pointwise": (
         "without the claim only numbers are joined, never along an axis of theirs, so the claim is true"
@@ -33,48 +37,51 @@ EQUIVALENT: dict[str, str] = {
     "NM4: no size has to be 1": "the norm of no entries has a meaning: a row without any is as it is alone",
     "LN3: valid entries on the other side": "all places hold one value, so the valid ones may lie at either end",
     "LN2: claimed pointwise": "Shape reads no entry and its output lies along no axis, so the claim is true",
-    "analysis/rules/lookup:rows_of_table: 0 -> 1 in `if (at_zero(size) or 0) < 0:`": (
+    "proof/rules/lookup:rows_of_table: 0 -> 1 in `if (at_zero(size) or 0) < 0:`": (
         "it stands for a size of 0, or none, at length 0; neither 0 nor 1 is below 0"
     ),
-    "analysis/rules/movement:_split: 1 -> 0 in `if common <= 1:`": (
+    "proof/rules/movement:_split: 1 -> 0 in `if common <= 1:`": (
         "what is split off has the size 1 then, and factors of size 1 are left out by `_pieces`"
     ),
     "passes/pad_axes:PadAxes.apply: max(after - before, 0) -> min(after - before, 0) in `return Outcome(done, "
     "matched=len(derivation.judged), rewritten=max(after - before, 0), ...`": (
         "the number of rewrites is told to readers; no graph and no proof depends on it"
     ),
-    "padding/forms/reduction:_true_count: 1 -> 0 in `if len(rows) <= 1:`": (
+    "proof/padding/forms/reduction:_true_count: 1 -> 0 in `if len(rows) <= 1:`": (
         "an axis that holds the batch alone is a merged axis of one factor, whose counts are repeated once"
     ),
-    "padding/forms/row_layout:spread_rows: len(layout) <= 1 -> len(layout) < 1 in `if len(layout) <= 1:`": (
+    "proof/padding/forms/row_layout:spread_rows: len(layout) <= 1 -> len(layout) < 1 in `if len(layout) <= 1:`": (
         "an axis that holds the batch alone is a merged axis of one factor, which is repeated once"
     ),
-    "analysis/index_map:_places: len(sizes) <= 1 -> len(sizes) < 1 in `if len(sizes) <= 1:`": (
+    "proof/facts/index_map:_places: len(sizes) <= 1 -> len(sizes) < 1 in `if len(sizes) <= 1:`": (
         "the last axis is divided by its size like the others: a place on it is smaller, so the quotient is 0"
     ),
-    "analysis/rules/relative_shift:_Trials._run: 1 -> 0 in `if min(shape) < 1 or math.prod(shape) > ROOM:`": (
+    "proof/rules/relative_shift:_Trials._run: 1 -> 0 in `if min(shape) < 1 or math.prod(shape) > ROOM:`": (
         "an operand without entries is left out behind it as well: `own.size == 0`"
     ),
-    "analysis/rules/relative_shift:_in_frames: 0 -> 1 in `return FRAMES - min((gap for gap in gaps if isinstance(gap, "
+    "proof/rules/relative_shift:_in_frames: 0 -> 1 in `return FRAMES - min((gap for gap in gaps if isinstance(gap, "
     "int)), default=0)`": "the proof has to hold for 0 frames as well then, which only refuses more",
-    "padding/forms/windows_and_borders:_with_ones: 1 -> 0 in `return insert.constant(np.insert(array, 1, [1, 1]), "
+    "proof/padding/forms/windows_and_borders:_with_ones: 1 -> 0 in `return insert.constant(np.insert(array, 1, [1, "
+    "1]), "
     '"per_axis")`': "two entries of 1 in front of the batch's scale, or behind it: that is 1, too",
-    "analysis/rules/row_values:_problem: op == 'Gather' and (numbers_of(node.inputs[1]) is None or any((not isinstance("
+    "proof/rules/row_values:_problem: op == 'Gather' and (numbers_of(node.inputs[1]) is None or any((not isinstance("
     "d, int) f... -> op == 'Gather'": "the text that is returned is a refusal, so it only refuses more",
-    "analysis/propagate:_Propagation.run: self.unknown.update(node.outputs) -> pass in "
+    "proof/propagation/propagate:_Propagation.run: self.unknown.update(node.outputs) -> pass in "
     "`self.unknown.update(node.outputs)`": (
         "something is unknown only behind a refusal, where the pass has stopped; what goes on then only explains"
     ),
-    "analysis/rules/joining:_ended: at_zero(last.size) or 0 -> 0 in `if never_falls(last.size) and "
+    "proof/rules/joining:_ended: at_zero(last.size) or 0 -> 0 in `if never_falls(last.size) and "
     "(at_zero(last.size) or 0) >= after:`": "the same entries are taken, with a need more, which only claims less",
-    "analysis/rules/reduction:arg_extreme: last and (not _is_apart(case, axis, largest=largest)) -> not _is_apart("
+    "proof/rules/reduction:arg_extreme: last and (not _is_apart(case, axis, largest=largest)) -> not _is_apart("
     "case, axis, largest=largest)": (
         "padding becomes a copy of the last valid entry, which never comes in front of it in a search for the first"
     ),
-    "analysis/length_data:_lies_otherwise: fact.is_number or case.is_of_rows(operand) or (not fact.axes) or (not rows) "
+    "proof/facts/length_data:_lies_otherwise: fact.is_number or case.is_of_rows(operand) or (not fact.axes) or (not "
+    "rows) "
     "-> case.is_of_rows(operand) or not fact.axes or (not rows)": (
         "a number lies along no axis, so it is left out as well"
     ),
-    "derivation/any_length:Places.times: factor > 0 -> factor >= 0 in `least = self.least * factor if factor > 0 else "
+    "proof/derivation/any_length:Places.times: factor > 0 -> factor >= 0 in `least = self.least * factor if factor > "
+    "0 else "
     "-math.inf`": "0 times as much is 0: the bound from below becomes 0, too, or no number, which `max` passes over",
 }

@@ -18,7 +18,7 @@ import onnx
 import onnx_ir as ir
 from onnx import numpy_helper
 
-from compiler.bundle.proof_files import proof_of
+from compiler.build.bundle.proof_files import proof_of
 from compiler.checker.check import check
 from compiler.checker.graph import Rejected
 from tests.property.mutations import TEXTS

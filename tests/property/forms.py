@@ -11,11 +11,11 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import run_model
+from compiler.graph.stages import Array, Lowered
 from compiler.passes.fold_factors import FoldFactors
 from compiler.passes.split_hidden_channels import BLOCK
-from compiler.runners.session import run_model
-from compiler.stages import Array, Lowered
 from compiler.targets.formed_graphs import formed
 from compiler.targets.forms import Form
 from compiler.targets.onnx_static import OnnxStatic

@@ -17,16 +17,16 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.capture.constant_inputs import fix_inputs
-from compiler.capture.onnx_source.opset_conversion import raised
+from compiler.build.capture.constant_inputs import fix_inputs
+from compiler.build.capture.onnx_source.opset_conversion import raised
 from compiler.checker.check import check
 from compiler.checker.graph import Rejected
 from compiler.errors import Refused
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import open_session
+from compiler.graph.stages import Array, Lowered, Outcome, PaddedAxis
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.remove_mask_inputs import RemoveMaskInputs
-from compiler.runners.session import open_session
-from compiler.stages import Array, Lowered, Outcome, PaddedAxis
 from tests.kit.agreement import require_helpful
 from tests.kit.offline import Differs, Edges, check_padded, difference_of, free_size, in_session
 from tests.property.axis_kinds import AXIS_KINDS, ONE_ROW_KINDS

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
 from tests.property.spelling import Attribute, spelled
 
 WIDTH = 4

@@ -10,10 +10,10 @@ import time
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import session_of
+from compiler.graph.stages import Array, Lowered
 from compiler.passes.legalize_scores import LegalizeScores
-from compiler.runners.session import session_of
-from compiler.stages import Array, Lowered
 from runtime_lite.format.cache_axis import CacheAxis
 
 QUERIES, SLOTS, NEW = 2, 3, 2

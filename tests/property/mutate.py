@@ -19,9 +19,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from compiler.analysis.judge import judge
 from compiler.errors import Refused
-from compiler.stages import Lowered
+from compiler.graph.stages import Lowered
+from compiler.proof.propagation.judge import judge
 from tests.kit.patience import PATIENCE_S
 from tests.property.chains import RULES, chain
 from tests.property.corpus import ROOT, Corpus, GraphAttack, Harvest, NodeAttack
@@ -36,8 +36,8 @@ from tests.property.trial import TRIALS, WAYS, Result, Trial, in_child, is_sound
 from tests.property.weakened import Weakening, weakenings_of
 from tests.zoo.families import FAMILIES
 
-TESTS = ("analysis/rules/test_*.py", "analysis/test_*.py", "padding/**/test_*.py", "passes/test_pad_axes*.py",
-         "checker/test_check.py")  # fmt: skip
+TESTS = ("proof/rules/test_*.py", "proof/facts/test_*.py", "proof/propagation/test_*.py", "graph/lengths/test_*.py",
+         "proof/padding/**/test_*.py", "passes/test_pad_axes*.py", "checker/test_check.py")  # fmt: skip
 EXPORTED = (
     "sentence_max_pooling", "tacotron2_encoder", "alibi_encoder", "mirrored_frames", "flipped_gru", "voice_conversion",
     "upsampled_nearest", "fnet", "sentence_last_pooling", "wave_unet", "linear_attention", "stft_front_end",
@@ -347,9 +347,9 @@ time and asks whether it is noticed. Two sorts of mutants are made.
    a fill has another number or lies on another axis, padding is claimed to be zero, half as wide or free of NaN, slots
    are miscounted or lie on the other side, rows or padding are forgotten, a size need not be 1, a node that is refused
    is taken as elementwise. All of these mutants are tried.
-2. **Code.** One constant, comparison, condition, operator or sign in `compiler/analysis`, `compiler/padding` or
-   `compiler/passes/pad_axes.py` is another one. Of these a sample is drawn by name. Left out of the draw is what can
-   only refuse more or claim less, texts of messages, and limits of choice such as 1e-30 that are hit exactly
+2. **Code.** One constant, comparison, condition, operator or sign in `compiler/proof` (facts, rules, propagation,
+   padding) or `compiler/passes/pad_axes.py` is another one. Of these a sample is drawn by name. Left out of the draw is
+   what can only refuse more or claim less, texts of messages, and limits of choice such as 1e-30 that are hit exactly
    (`tests/property/weaker.py`). Unlike verdicts, most of these mutants weaken nothing that is needed by itself: they
    change a computation that another guard covers, or a case that no attack draws.
 
@@ -370,7 +370,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--limit", type=int, help="mutants of code; all by default")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", help="one module, such as compiler/padding/valid_slots.py")
+    parser.add_argument("--only", help="one module, such as compiler/proof/padding/valid_slots.py")
     parser.add_argument("--graphs", type=int, default=300, help="graphs of the fuzzer")
     parser.add_argument("--times", type=int, default=1, help="times as many random nodes as the tests draw")
     parser.add_argument("--beside", type=int, default=300, help="attacks drawn beside those that reach a module")

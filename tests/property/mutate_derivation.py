@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from compiler.derivation.derive import derive
 from compiler.errors import Refused
+from compiler.proof.derivation.derive import derive
 from tests.kit.whole_sequences import LARGEST, Drawing, whole_graph
 from tests.property.corpus import ROOT, Line, Tracer, written_by
 from tests.property.derived_steps import KINDS, tried
@@ -31,10 +31,12 @@ from tests.property.mutations import Mutation, Stillborn, mutations_of, plant
 from tests.property.trial import Result, in_child
 
 CONDITIONS = (
-    "compiler/derivation/any_length.py", "compiler/derivation/contents.py", "compiler/derivation/dependence.py",
-    "compiler/derivation/judging.py", "compiler/derivation/links.py", "compiler/derivation/masks.py",
-    "compiler/derivation/other_sizes.py", "compiler/derivation/placed.py", "compiler/derivation/prefixes.py",
-    "compiler/derivation/reading.py", "compiler/derivation/shifted_scores.py", "compiler/derivation/spans.py",
+    "compiler/proof/derivation/any_length.py", "compiler/proof/derivation/contents.py",
+    "compiler/proof/derivation/dependence.py", "compiler/proof/derivation/judging.py",
+    "compiler/proof/derivation/links.py", "compiler/proof/derivation/masks.py",
+    "compiler/proof/derivation/other_sizes.py", "compiler/proof/derivation/placed.py",
+    "compiler/proof/derivation/prefixes.py", "compiler/proof/derivation/reading.py",
+    "compiler/proof/derivation/shifted_scores.py", "compiler/proof/derivation/spans.py",
 )  # fmt: skip
 """What says whether steps may be derived, and what every value reads."""
 

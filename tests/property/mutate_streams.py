@@ -23,8 +23,8 @@ import pydantic
 import pytest
 
 from compiler.errors import GateFailed, RecipeError, Refused
-from compiler.runners.stream import expected_states
-from compiler.stages import Lowered
+from compiler.graph.runners.stream import expected_states
+from compiler.graph.stages import Lowered
 from tests.property.corpus import ROOT, Line, Tracer, written_by
 from tests.property.forged_streams import Claim, claims_of, forged
 from tests.property.mutate import MISSED, STREAMS, Tried, chosen, seen_share, share, table, with_part
@@ -45,13 +45,13 @@ from tests.property.streams import (
 from tests.property.trial import Result, in_child
 
 CARRYING = (
-    "compiler/analysis/streaming/stable.py", "compiler/analysis/streaming/state_network.py",
-    "compiler/analysis/streaming/carrying_cut.py", "compiler/passes/window_states.py", "compiler/passes/pad_axes.py",
+    "compiler/states/streaming/stable.py", "compiler/states/streaming/state_network.py",
+    "compiler/states/streaming/carrying_cut.py", "compiler/passes/window_states.py", "compiler/passes/pad_axes.py",
     "compiler/passes/select_states.py", "compiler/passes/merge_first_call.py", "compiler/passes/add_batch_axis.py",
-    "compiler/capture/initial_graph.py", "compiler/capture/kept_frames.py", "compiler/capture/counts.py",
-    "compiler/padding/outputs.py",
-    "compiler/padding/padded_graph.py",
-    "compiler/padding/forms/newest.py",
+    "compiler/build/capture/initial_graph.py", "compiler/states/kept_frames.py", "compiler/build/capture/counts.py",
+    "compiler/proof/padding/outputs.py",
+    "compiler/proof/padding/padded_graph.py",
+    "compiler/proof/padding/forms/newest.py",
 )  # fmt: skip
 """What carries states and lets chunks be short."""
 

@@ -44,7 +44,7 @@ class Mutation:
     """One change of one module.
 
     Attributes:
-        module: path such as compiler/analysis/rules/pooling.py.
+        module: path such as compiler/proof/rules/pooling.py.
         function: qualified name of the function.
         kind: which sort of change.
         line: first line of the changed code.
@@ -466,12 +466,13 @@ class _Replace(ast.NodeTransformer):
 
 def modules() -> list[str]:
     """What is mutated: rules, forms and masks, and what carries them out."""
-    folders = ("compiler/analysis/rules", "compiler/padding", "compiler/padding/forms")
+    folders = ("compiler/proof/rules", "compiler/proof/padding", "compiler/proof/padding/forms")
     found = [path for folder in folders for path in sorted((ROOT / folder).glob("*.py")) if "def " in path.read_text()]
-    single = ("judge", "case", "facts", "layout", "propagate", "lengths", "index_map", "row_numbers", "same_places",
-              "length_data", "meaning", "window_numbers")  # fmt: skip
+    single = ("propagation/judge", "facts/case", "facts/facts", "facts/layout", "propagation/propagate",
+              "facts/lengths", "facts/index_map", "facts/row_numbers", "facts/same_places", "facts/length_data",
+              "facts/meaning", "facts/window_numbers")  # fmt: skip
     paths = [str(path.relative_to(ROOT)) for path in found]
-    return [*paths, *(f"compiler/analysis/{name}.py" for name in single), "compiler/passes/pad_axes.py"]
+    return [*paths, *(f"compiler/proof/{name}.py" for name in single), "compiler/passes/pad_axes.py"]
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from compiler.analysis.facts import Index
-from compiler.analysis.interval import ANYTHING, ONE, ZERO, Interval, of_array
-from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, joined
 from compiler.errors import Refused
+from compiler.proof.facts.facts import Index
+from compiler.proof.facts.interval import ANYTHING, ONE, ZERO, Interval, of_array
+from compiler.proof.facts.layout import Axis, Frames, Plain, Rows, Segment, Side, joined
 from tests.kit.attacked import BATCH, Node, Operand, axis_names, constant, number, size_at
 from tests.property.corpus import REFUSAL, NodeAttack, Prepared, Tracer
 

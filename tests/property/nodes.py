@@ -10,9 +10,9 @@ from typing import TypeVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler.analysis.facts import Index
-from compiler.analysis.interval import ANYTHING, ZERO, Interval
-from compiler.analysis.layout import Axis, Rows, Segment, Side, joined, size_of, suffix
+from compiler.proof.facts.facts import Index
+from compiler.proof.facts.interval import ANYTHING, ZERO, Interval
+from compiler.proof.facts.layout import Axis, Rows, Segment, Side, joined, size_of, suffix
 from tests.kit.attacked import Node, Operand, constant, number, size_at
 
 Draw = np.random.Generator

@@ -3,7 +3,7 @@
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
 from tests.property.graph_builder import WIDTH, GraphBuilder, Kinds, since
 from tests.property.spelling import Attribute
 

@@ -13,14 +13,14 @@ from unittest import mock
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.analysis import layout
-from compiler.padding import outputs as padded_outputs
-from compiler.padding import padded_graph, valid_slots
-from compiler.padding.forms import FORMS, newest
-from compiler.padding.forms.site import Site
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered
 from compiler.passes import merge_first_call, window_states
-from compiler.stages import Lowered
+from compiler.proof.facts import layout
+from compiler.proof.padding import outputs as padded_outputs
+from compiler.proof.padding import padded_graph, valid_slots
+from compiler.proof.padding.forms import FORMS, newest
+from compiler.proof.padding.forms.site import Site
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.property.streams import FINE, Outcome, outcomes
 

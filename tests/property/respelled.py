@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.capture.onnx_source.onnx_file import read_onnx
-from compiler.capture.onnx_source.opset_conversion import raised
+from compiler.build.capture.onnx_source.onnx_file import read_onnx
+from compiler.build.capture.onnx_source.opset_conversion import raised
 from compiler.errors import Location, Refused
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import open_session
+from compiler.graph.stages import Lowered
 from compiler.passes.canonicalize_attention import CanonicalizeAttention
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.simplify import Simplify
-from compiler.runners.session import open_session
-from compiler.stages import Lowered
 from tests.kit.offline import Differs
 from tests.property.double_precision import InDouble
 from tests.property.fuzz import MIXTURES, as_padded, grow

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.operator_traits import REDUCTIONS
+from compiler.graph import model as graphs
+from compiler.graph.operators.traits import REDUCTIONS
 
 WINDOWS: Mapping[str, object] = {"auto_pad": "NOTSET", "strides": 1, "pads": 0}
 """Lists hold one number per axis of the kernel, pads two; here the number of which there are as many."""

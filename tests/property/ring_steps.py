@@ -15,17 +15,17 @@ from pathlib import Path
 
 import numpy as np
 
-from compiler import ir as graphs
-from compiler.bundle.manifest_of import GraphParts, graph_record
-from compiler.capture.kept_frames import keep_newest
+from compiler.build.bundle.manifest_of import GraphParts, graph_record
+from compiler.build.verify.invariance_check import check_invariance
 from compiler.errors import GateFailed, Refused
+from compiler.graph import model as graphs
+from compiler.graph.runners.padded_chunks import side_by_side
+from compiler.graph.runners.session import session_of
+from compiler.graph.runners.stream import Runner
+from compiler.graph.stages import Array, Feed, Lowered, PaddedAxis, State
 from compiler.passes import make_pass
-from compiler.runners.padded_chunks import side_by_side
-from compiler.runners.session import session_of
-from compiler.runners.stream import Runner
-from compiler.stages import Array, Feed, Lowered, PaddedAxis, State
+from compiler.states.kept_frames import keep_newest
 from compiler.targets.onnx_static import OnnxStatic
-from compiler.verify.invariance_check import check_invariance
 from runtime_lite import Runtime, Stream
 from runtime_lite.format.cache_axis import CacheAxis
 from runtime_lite.format.golden import npz_from_golden

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import run_model
+from compiler.graph.stages import Array
 from compiler.passes.simplify import simplify_model
-from compiler.runners.session import run_model
-from compiler.stages import Array
 
 FLOATS = np.array(
     [0, -0.0, 1, -1, 1 + 2**-23, 2, 0.5, 1e-9, -1e-9, 1e-30, 1e-45, 3e38, -3e38, np.inf, -np.inf, np.nan], np.float32

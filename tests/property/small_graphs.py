@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from compiler.stages import Lowered, State
+from compiler.graph.stages import Lowered, State
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.agreement import lowered
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.analysis.known_sizes import numbers_of
-from compiler.runners.session import run_model
+from compiler.graph import model as graphs
+from compiler.graph.lengths.known_sizes import numbers_of
+from compiler.graph.runners.session import run_model
 from tests.kit.graphs import parse
 
 LENGTHS, ROWS, CHANNELS = (5, 7), 3, 4

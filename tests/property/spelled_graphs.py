@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from compiler.stages import Lowered
+from compiler.graph.stages import Lowered
 from tests.kit.agreement import lowered
 from tests.property.small_graphs import BODIES, CHANNELS, LENGTH, SCORES, corpus, text_of
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
 
 Attribute = int | float | str | Sequence[int]
 

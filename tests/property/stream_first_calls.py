@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
 from compiler.recipe.graph_parts import Input
 from tests.property.stream_grower import Grower, Grown
 from tests.property.stream_layers import LAYERS

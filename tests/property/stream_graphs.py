@@ -6,7 +6,7 @@ layer takes and gives [batch, frames, width]; what it keeps from call to call is
 
 import numpy as np
 
-from compiler.stages import Array
+from compiler.graph.stages import Array
 from tests.property.stream_forms import FORMS
 from tests.property.stream_grower import WIDTH, Grower, Grown
 from tests.property.stream_layers import LAYERS, STATELESS, held_frames

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
+from compiler.graph.stages import Feed
 from compiler.recipe.graph import Graph
-from compiler.stages import Feed
 from runtime_lite.format.initial_value import initial_of_lists
 from tests.property.stream_misdeclared import misdeclare
 

@@ -5,8 +5,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from compiler.bundle.manifest_of import GraphParts, graph_record
-from compiler.stages import Array, Feed, Lowered
+from compiler.build.bundle.manifest_of import GraphParts, graph_record
+from compiler.graph.stages import Array, Feed, Lowered
 from compiler.targets.onnx_static import OnnxStatic
 from runtime_lite import Runtime, Stream
 from runtime_lite.format.golden import npz_from_golden

@@ -22,18 +22,18 @@ import numpy as np
 import onnxruntime
 import pydantic
 
-from compiler import ir as graphs
-from compiler.capture.initial_graph import initial_graph
+from compiler.build.capture.initial_graph import initial_graph
+from compiler.build.lowering.certificates import replay_certificates
+from compiler.build.verify.invariance_check import check_invariance
 from compiler.errors import GateFailed, RecipeError, Refused
-from compiler.lowering.certificates import replay_certificates
+from compiler.graph import model as graphs
+from compiler.graph.runners.padded_chunks import side_by_side
+from compiler.graph.runners.session import open_session, session_of
+from compiler.graph.runners.stream import Runner, expected_states
+from compiler.graph.stages import Array, Feed, Lowered
+from compiler.graph.stages import Outcome as Done
 from compiler.passes import make_pass
 from compiler.recipe.tree.standard_passes import STANDARD_PASSES
-from compiler.runners.padded_chunks import side_by_side
-from compiler.runners.session import open_session, session_of
-from compiler.runners.stream import Runner, expected_states
-from compiler.stages import Array, Feed, Lowered
-from compiler.stages import Outcome as Done
-from compiler.verify.invariance_check import check_invariance
 from tests.property.respelling import Respelling
 from tests.property.stream_encoders import grow_encoder
 from tests.property.stream_first_calls import grow_with_first

@@ -4,7 +4,7 @@ import collections
 
 import pytest
 
-from compiler.stages import State
+from compiler.graph.stages import State
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.agreement import PROVED, REFUSED, judged, lowered
 from tests.property.small_graphs import SCORES, Small, corpus, text_of

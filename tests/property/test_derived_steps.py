@@ -11,9 +11,9 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
-from compiler.analysis.shape_only import ShapeOnly
-from compiler.derivation import (
+from compiler.graph import model as graphs
+from compiler.graph.model import Dim
+from compiler.proof.derivation import (
     any_length,
     emission,
     first_states,
@@ -26,10 +26,10 @@ from compiler.derivation import (
     shifted_scores,
     spans,
 )
-from compiler.derivation.dependence import Outside, Reach, frames_kept
-from compiler.derivation.placed import Array
-from compiler.derivation.written_sizes import STAMP, Part, Sizes
-from compiler.ir import Dim
+from compiler.proof.derivation.dependence import Outside, Reach, frames_kept
+from compiler.proof.derivation.placed import Array
+from compiler.proof.derivation.written_sizes import STAMP, Part, Sizes
+from compiler.proof.facts.shape_only import ShapeOnly
 from tests.kit.single_operators import SINGLES
 from tests.kit.spelled_masks import NEAR_SPOILERS
 from tests.kit.whole_sequences import (
@@ -348,7 +348,7 @@ WEAKNESSES: dict[str, tuple[contextlib.AbstractContextManager[Any], Drawing]] = 
         Drawing(positions="moved", spoiler="far_scaled"),
     ),
     "scores of other rows are shown": (
-        mock.patch("compiler.derivation.derive.require_masked", return_value=set()),
+        mock.patch("compiler.proof.derivation.derive.require_masked", return_value=set()),
         Drawing(positions="skewed", mask=CHUNKED, width=4),
     ),
     "a text may hear": (

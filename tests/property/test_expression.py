@@ -5,7 +5,7 @@ import sympy
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from compiler.ir import Dim, expression, symbol
+from compiler.graph.model import Dim, expression, symbol
 
 TOKENS = ("cache", "batch", "16", "0", "-1", "+", "-", "*", "/", "//", "%", "(", ")", ",", "Min", "Max", "floor", "Mod",
           "ceiling", "**", ".", "[", "]", "lambda", ":", "__import__", "'os'", "True", "None", "1e9", "not", " ", "1j",

@@ -34,5 +34,5 @@ def test_a_form_that_forgets_a_bias_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_fill_that_is_left_out_of_a_sum_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compiler.analysis.free_slots.FreeSlots.are_hidden", lambda *_: True)
+    monkeypatch.setattr("compiler.states.free_slots.FreeSlots.are_hidden", lambda *_: True)
     assert [seed for seed in range(40) if differences(seed)[0]]

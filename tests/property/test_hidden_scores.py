@@ -2,7 +2,7 @@
 
 import pytest
 
-from compiler.analysis.seen_rows import SeenRows
+from compiler.proof.facts.seen_rows import SeenRows
 from tests.property.hidden_scores import changed
 
 SEEDS = range(40)

@@ -6,14 +6,14 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
-from compiler.capture.onnx_source.opset_conversion import raised
+from compiler.build.capture.onnx_source.opset_conversion import raised
 from compiler.checker.check import check
 from compiler.checker.graph import Rejected
 from compiler.errors import Refused
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import open_session
+from compiler.graph.stages import Lowered
 from compiler.passes.pad_axes import PadAxes
-from compiler.runners.session import open_session
-from compiler.stages import Lowered
 from tests.kit.agreement import PROVED, REFUSED, judged
 from tests.kit.graphs import BATCH
 from tests.kit.offline import free_size

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from compiler.analysis.case import Case
-from compiler.analysis.facts import Fact, Verdict, refuse
+from compiler.proof.facts.case import Case
+from compiler.proof.facts.facts import Fact, Verdict, refuse
 from tests.kit.patience import PATIENCE_S
 from tests.property.corpus import ROOT, Corpus, Rule
 from tests.property.equivalent import EQUIVALENT
@@ -16,14 +16,14 @@ from tests.property.mutations import Mutation, modules, mutations_of
 from tests.property.trial import Result, Trial, in_child
 from tests.property.weakened import weakenings_of
 
-PLACES = "compiler/padding/valid_slots.py"
+PLACES = "compiler/proof/padding/valid_slots.py"
 
 
 @pytest.fixture(scope="module")
 def corpus() -> Corpus:
     files = [
-        ROOT / "tests/compiler/analysis/rules/test_convolution.py",
-        ROOT / "tests/compiler/padding/test_valid_slots.py",
+        ROOT / "tests/compiler/proof/rules/test_convolution.py",
+        ROOT / "tests/compiler/proof/padding/test_valid_slots.py",
     ]
     return harvest(files, graphs=8)
 
@@ -56,7 +56,7 @@ def test_a_slot_too_many_in_a_mask_is_caught_by_checker_and_comparison(corpus: C
 
 @pytest.mark.slow
 def test_a_fill_that_is_left_out_is_caught(corpus: Corpus) -> None:
-    fills = [each for each in mutations_of("compiler/analysis/case.py") if each.function == "Case.fill"]
+    fills = [each for each in mutations_of("compiler/proof/facts/case.py") if each.function == "Case.fill"]
     removed = next(each for each in fills if each.after == "pass")
     assert "checker" in tried(removed, corpus).by
 
@@ -75,7 +75,7 @@ def test_a_refusal_that_did_not_come_before_is_stricter(corpus: Corpus) -> None:
 
 @pytest.mark.slow
 def test_a_change_that_nothing_reaches_is_no_catch(corpus: Corpus) -> None:
-    signal = mutations_of("compiler/analysis/rules/signal.py")[-1]
+    signal = mutations_of("compiler/proof/rules/signal.py")[-1]
     assert tried(signal, corpus).outcome == "unreached"
 
 
@@ -106,7 +106,7 @@ def test_verdicts_that_say_too_much_are_caught(corpus: Corpus) -> None:
 
 @pytest.mark.slow
 def test_a_bound_that_no_test_tries_is_caught_by_attacks_beside_theirs(corpus: Corpus) -> None:
-    found = mutations_of("compiler/analysis/rules/convolution.py")
+    found = mutations_of("compiler/proof/rules/convolution.py")
     (mutation,) = [each for each in found if each.function == "_weights" and "in `high = np.full(" in each.within]
     first = tried(mutation, corpus)
     assert first.outcome == "survived"

@@ -6,7 +6,7 @@ from tests.property.mutate_derivation import CONDITIONS, attack_of, attacked, to
 from tests.property.mutations import mutations_of
 from tests.property.trial import Result, in_child
 
-DEPENDENCE = "compiler/derivation/dependence.py"
+DEPENDENCE = "compiler/proof/derivation/dependence.py"
 
 
 def test_every_mutation_of_a_condition_has_a_name_of_its_own() -> None:
@@ -35,7 +35,7 @@ def test_a_change_by_which_streams_end_that_went_on_is_stricter() -> None:
     attack = attack_of(Drawing(mask="band", width=4, forgets=True), "sliding")
     mutation = next(
         each
-        for each in mutations_of("compiler/derivation/any_length.py")
+        for each in mutations_of("compiler/proof/derivation/any_length.py")
         if each.function == "AnyLength._of" and each.after.startswith("each.before == 0")
     )
     assert attack.outcome.is_endless

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
 from compiler.passes.pad_axes import PadAxes
 from tests.kit.offline import Differs
 from tests.property.fuzz import (

@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
 from tests.kit.graphs import parse
 from tests.property.respelled import OUTCOMES, compare, compare_as_files, compare_pair, compare_random, comparisons
 from tests.property.respelling import Respelling

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler.appending import order
+from compiler.states.appending import order
 from runtime_lite.states.ring import Ring
 from tests.property.ring_steps import compare, drawn, outcome_of, rings_of, windows_of
 

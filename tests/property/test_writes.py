@@ -4,9 +4,9 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import run_model
 from compiler.passes.simplify import simplify_model
-from compiler.runners.session import run_model
 from tests.kit.graphs import ops_of
 from tests.kit.same_bits import same_bits
 

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.analysis.facts import Fact, Rewrite, Verdict
 from compiler.checker.check import check
 from compiler.checker.graph import Rejected
 from compiler.errors import Refused
-from compiler.stages import Lowered, Outcome
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered, Outcome
+from compiler.proof.facts.facts import Fact, Rewrite, Verdict
 from tests.kit.contract import ContractBroken, check_meaning, check_padding, check_rows
 from tests.kit.graphs import copy_of
 from tests.kit.offline import Differs, Edges, check_padded

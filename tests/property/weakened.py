@@ -3,11 +3,11 @@
 import dataclasses
 from collections.abc import Callable, Iterable
 
-from compiler.analysis.case import Case
-from compiler.analysis.facts import Fact, Fill, Need, Verdict
-from compiler.analysis.interval import ZERO, Interval
-from compiler.analysis.layout import Axis, Frames, Rows, Segment, Side
 from compiler.errors import Refused
+from compiler.proof.facts.case import Case
+from compiler.proof.facts.facts import Fact, Fill, Need, Verdict
+from compiler.proof.facts.interval import ZERO, Interval
+from compiler.proof.facts.layout import Axis, Frames, Rows, Segment, Side
 from tests.property.corpus import Corpus, Rule
 
 Weaken = Callable[[Verdict], Verdict]

@@ -13,14 +13,14 @@ from typing import Any, TypeAlias
 
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.analysis.certificate import fact_record
-from compiler.analysis.entries import Entries, Unknown
-from compiler.analysis.known_sizes import numbers_of
 from compiler.errors import SlipwayError
+from compiler.graph import model as graphs
+from compiler.graph.lengths.entries import Entries, Unknown
+from compiler.graph.lengths.known_sizes import numbers_of
+from compiler.graph.stages import Lowered
 from compiler.passes import make_pass
 from compiler.passes.pad_axes import PadAxes, derive_tolerantly
-from compiler.stages import Lowered
+from compiler.proof.propagation.certificate import fact_record
 
 Record: TypeAlias = dict[str, str]
 """Text by part, in the order in which it came to be."""

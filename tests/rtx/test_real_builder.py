@@ -7,13 +7,13 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from compiler.base.pieces import write_files
+from compiler.build.verify.precision_plan import Audited, Kept, audit, broken, counts, planned_nodes
 from compiler.errors import Refused
-from compiler.pieces import write_files
-from compiler.stages import Array, Lowered
+from compiler.graph.stages import Array, Lowered
 from compiler.targets.base import Built, Emitted, TrialEngine
 from compiler.targets.tensorrt.target import Tensorrt
 from compiler.targets.tensorrt.trial import VERSION, builder_version, built_trial
-from compiler.verify.precision_plan import Audited, Kept, audit, broken, counts, planned_nodes
 from tests.kit.graphs import parse
 from tests.rtx.installed import NEEDS_RTX
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import engines
-from compiler.cache import store
+from compiler.base.cache import store
 from tests.kit.models.project import stream_project
 from tests.rtx.installed import NEEDS_RTX
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from compiler.stages import Lowered
+from compiler.graph.stages import Lowered
 from compiler.targets.tensorrt.lint import RULES
 from compiler.targets.tensorrt.target import Tensorrt
 from tests.compiler.targets.tensorrt.planted import PLANTED, STAYS

@@ -12,12 +12,12 @@ from unittest import mock
 
 from rich.console import Console
 
-from compiler.capture import torch_module
-from compiler.capture.original import Original
+from compiler.build.capture import torch_module
+from compiler.build.capture.original import Original
+from compiler.build.pipeline import check
+from compiler.build.report.progress import Progress
 from compiler.errors import SlipwayError
-from compiler.pipeline import check
 from compiler.recipe.load import load_recipe
-from compiler.report.progress import Progress
 from tests.wrong_recipes.good import FILES, RECIPE
 from tests.wrong_recipes.mended import MENDED
 from tests.wrong_recipes.wrong import WRONG, Wrong

@@ -18,12 +18,12 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from compiler import ir as graphs
 from compiler.errors import Refused, SlipwayError
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered
+from compiler.numerics.precision.write import write_types
 from compiler.passes import make_pass, with_preferred
-from compiler.precision.write import write_types
 from compiler.recipe.tree.standard_passes import STANDARD_PASSES
-from compiler.stages import Lowered
 from compiler.targets.base import Emitted
 from compiler.targets.static_graphs import prepare_static
 from compiler.targets.tensorrt.lint import lint

@@ -13,14 +13,14 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
-from compiler import ir as graphs
-from compiler.capture import torch_module
+from compiler.build.capture import torch_module
 from compiler.errors import SlipwayError
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import open_session
+from compiler.graph.stages import Array
 from compiler.passes.simplify import simplify_model
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Axis, Input, Source
-from compiler.runners.session import open_session
-from compiler.stages import Array
 from tests.kit.numerics import relative_difference
 from tests.zoo.family import BATCH, DEFAULT_SIZES, Family
 from tests.zoo.store import pack

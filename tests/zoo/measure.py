@@ -12,9 +12,9 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime
 
-from compiler import ir as graphs
-from compiler.runners.session import open_session
-from compiler.stages import Array, PaddedAxis
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import open_session
+from compiler.graph.stages import Array, PaddedAxis
 from tests.kit.numerics import relative_difference
 from tests.zoo.family import BATCH, Given
 

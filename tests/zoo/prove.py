@@ -4,12 +4,12 @@ import dataclasses
 
 import numpy as np
 
-from compiler import ir as graphs
-from compiler.lowering.certificates import replay_certificates
+from compiler.build.lowering.certificates import replay_certificates
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered, PaddedAxis
 from compiler.passes import make_pass
 from compiler.passes.pad_axes import PadAxes
 from compiler.recipe.tree.standard_passes import STANDARD_PASSES
-from compiler.stages import Lowered, PaddedAxis
 from tests.zoo.family import BATCH, DEFAULT_SIZES, Family
 from tests.zoo.measure import Attack, Measured, runs
 from tests.zoo.store import load

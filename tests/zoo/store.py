@@ -14,8 +14,8 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.stages import Array
+from compiler.graph import model as graphs
+from compiler.graph.stages import Array
 
 GRAPHS = Path(__file__).parent / "graphs"
 

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler.stages import PaddedAxis
+from compiler.graph.stages import PaddedAxis
 from tests.kit.graphs import parse
 from tests.zoo.family import BATCH, Given
 from tests.zoo.measure import Attack, Run, WrongSize, runs

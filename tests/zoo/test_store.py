@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
 from tests.kit.graphs import parse
 from tests.zoo.store import draw, pack, unpack
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import yaml
 from pydantic_core import ErrorDetails
 
-from compiler.did_you_mean import did_you_mean
+from compiler.base.did_you_mean import did_you_mean
 from compiler.errors import RecipeError
 from compiler.recipe.tree.keys import SET, Key, child_of, where
 from compiler.recipe.tree.located_yaml import Node

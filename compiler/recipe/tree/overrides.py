@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from compiler.did_you_mean import did_you_mean
+from compiler.base.did_you_mean import did_you_mean
 from compiler.errors import RecipeError
 from compiler.recipe.tree.keys import SET, child_of, join_keys
 from compiler.recipe.tree.located_yaml import Node, read_value

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import Refused, ToolchainAbsent
-from compiler.stages import Array
+from compiler.graph.stages import Array
 from compiler.targets.openvino.parts import INSTALL
 from runtime_lite.errors import BundleRefused, EngineAbsent
 from runtime_lite.executors.graph_file import GraphFile

@@ -12,11 +12,11 @@ from typing import Any, ClassVar, Self
 
 import onnx_ir as ir
 
-from compiler import ir as graphs
 from compiler.errors import Location, RecipeError, Refused
-from compiler.quantization.placement import CPU, Placement
-from compiler.runners.session import Session
-from compiler.stages import Lowered
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import Session
+from compiler.graph.stages import Lowered
+from compiler.numerics.quantization.placement import CPU, Placement
 from compiler.targets.base import Built, Part, Target
 from compiler.targets.openvino.kernels import integer_products
 from compiler.targets.openvino.parts import parts_of

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
-from compiler.ir import is_op
+from compiler.graph.model import is_op
 from compiler.targets.tensorrt.rule import Breach, DeviceLimits, Rule, every_node
 
 AMPERE, ADA = (8, 0), (8, 9)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 import onnx
 import onnx_ir as ir
 
-from compiler.analysis.seen_rows import infinite_constants
-from compiler.ir import array_of, attribute, int_attribute, is_op
-from compiler.operator_traits import RECURRENCES
-from compiler.operator_views.axes import axis_of, axis_operand
+from compiler.graph.model import array_of, attribute, int_attribute, is_op
+from compiler.graph.operators.axes import axis_of, axis_operand
+from compiler.graph.operators.traits import RECURRENCES
+from compiler.proof.facts.seen_rows import infinite_constants
 from compiler.targets.tensorrt.rule import Breach, DeviceLimits, Rule, every_node, is_inner
 
 FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})

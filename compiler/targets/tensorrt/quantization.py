@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 import onnx_ir as ir
 
-from compiler.ir import array_of, attribute, consumers_of, int_attribute, is_op
-from compiler.operator_views.axes import axis_of, has_axis
+from compiler.graph.model import array_of, attribute, consumers_of, int_attribute, is_op
+from compiler.graph.operators.axes import axis_of, has_axis
 from compiler.targets.tensorrt.rule import Breach, DeviceLimits, Rule, every_node
 
 WEIGHTED = ("MatMul", "Gemm", "Conv", "ConvTranspose")

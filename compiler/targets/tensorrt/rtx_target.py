@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 
 import onnx_ir as ir
 
+from compiler.base.pieces import write_files
 from compiler.errors import Location, RecipeError, Refused
-from compiler.pieces import write_files
-from compiler.quantization.placement import Placement
-from compiler.runners.session import Session, session_of
-from compiler.stages import Lowered, Pass
+from compiler.graph.runners.session import Session, session_of
+from compiler.graph.stages import Lowered, Pass
+from compiler.numerics.quantization.placement import Placement
 from compiler.targets.base import Built, Compiled, Emitted, Part, Target, TrialBuilder, TrialEngine
 from compiler.targets.static_graphs import write_static
 from compiler.targets.tensorrt import trial

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 import onnx_ir as ir
 
 from compiler.errors import Location
-from compiler.ir import source_of
+from compiler.graph.model import source_of
 
 Profile = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 """The smallest, the best and the largest shape of one network input."""

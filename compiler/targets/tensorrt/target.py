@@ -18,6 +18,9 @@ from typing import Any, ClassVar
 import onnx_ir as ir
 
 from compiler.errors import RecipeError, Refused
+from compiler.graph.runners.session import Session, session_of
+from compiler.graph.stages import Lowered, Pass
+from compiler.numerics.quantization.placement import Placement
 from compiler.passes.eliminate_outputs import EliminateOutputs
 from compiler.passes.legalize_scores import LegalizeScores
 from compiler.passes.lower_clip import LowerClip
@@ -25,9 +28,6 @@ from compiler.passes.lower_elu import LowerElu
 from compiler.passes.lower_flags import LowerFlags
 from compiler.passes.lower_quantized_convolutions import LowerQuantizedConvolutions
 from compiler.passes.split_constants import SplitConstants
-from compiler.quantization.placement import Placement
-from compiler.runners.session import Session, session_of
-from compiler.stages import Lowered, Pass
 from compiler.targets.base import Built, Compiled, Emitted, Part, Target, TrialBuilder, TrialEngine
 from compiler.targets.static_graphs import write_static
 from compiler.targets.tensorrt import builder, compile_engines, trial, verify

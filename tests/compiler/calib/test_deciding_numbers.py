@@ -1,7 +1,7 @@
 """What classes are chosen by is found on the way back from them."""
 
 from compiler.calib.deciding_numbers import measured_on, with_deciding
-from compiler.stages import Lowered
+from compiler.graph.stages import Lowered
 from tests.kit.graphs import parse
 
 TAGGED = """(float[2,4] x, int64[1] tokens)

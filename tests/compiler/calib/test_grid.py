@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compiler.calib.grid import grid_of, quantize_weights
-from compiler.runners.session import run_model
+from compiler.graph.runners.session import run_model
 from tests.kit.graphs import parse
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from compiler.calib.magnitudes import largest_magnitudes, mask_fills, with_magnitudes
+from compiler.graph.stages import Lowered
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
-from compiler.stages import Lowered
 from tests.kit.graphs import copy_of, feeds_of, parse, streaming
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from compiler.calib.quantized_pairs import without_quantized_pairs
-from compiler.stages import Array, Lowered
+from compiler.graph.stages import Array, Lowered
 from tests.kit.graphs import ops_of, parse
 
 WEIGHTS: dict[str, Array] = {

@@ -6,13 +6,13 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
 from compiler.calib.watched_streams import noise_between, run_streams
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import session_of
+from compiler.graph.runners.stream import Runner
+from compiler.graph.stages import Lowered
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
-from compiler.runners.session import session_of
-from compiler.runners.stream import Runner
-from compiler.stages import Lowered
 from tests.kit.graphs import copy_of, feeds_of, parse, streaming
 
 

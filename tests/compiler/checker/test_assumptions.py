@@ -8,9 +8,9 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
 from compiler.checker.check import check
 from compiler.checker.graph import Rejected
+from compiler.graph import model as graphs
 from compiler.passes.pad_axes import PadAxes
 from tests.kit.graphs import copy_of
 from tests.kit.offline import offline

@@ -12,15 +12,15 @@ import onnx_ir as ir
 import pytest
 from onnx import numpy_helper
 
-from compiler import ir as graphs
 from compiler.checker import graph as graph_of_checker
 from compiler.checker.check import check
 from compiler.checker.graph import DoesNotRun, Rejected
 from compiler.checker.replay import Replay
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered
 from compiler.passes.pad_axes import PadAxes
-from compiler.stages import Lowered
-from tests.compiler.analysis.rules.test_recurrence import network, weights
 from tests.compiler.passes.test_pad_axes_offline import ACCEPTED, WEIGHTS, graph
+from tests.compiler.proof.rules.test_recurrence import network, weights
 from tests.kit.agreement import lowered
 from tests.kit.graphs import copy_of, streaming
 from tests.kit.offline import offline

@@ -7,12 +7,12 @@ from typing import Any
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
 from compiler.checker.check import check
 from compiler.checker.free_axes import free_size
 from compiler.checker.graph import Graph, Rejected
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered
 from compiler.passes.pad_axes import PadAxes
-from compiler.stages import Lowered
 from tests.kit.graphs import random_weights
 from tests.kit.offline import offline
 

@@ -6,7 +6,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler.checker.graph import DoesNotRun, Graph, NoKernel, Part, Rejected, opened
-from compiler.runners.structure import split
+from compiler.graph.runners.structure import split
 from tests.kit.graphs import parse
 
 TEXT = """(float[batch,time] x) => (float[batch,time] z) <float half = {0.5}>

@@ -3,9 +3,9 @@
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
 from compiler.checker.graph import Graph, Rejected
 from compiler.checker.meaning import require_meaning
+from compiler.graph import model as graphs
 from tests.kit.graphs import parse
 
 

@@ -9,13 +9,13 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
 from compiler.checker import replay as replay_module
 from compiler.checker.check import check
 from compiler.checker.graph import Graph, Part, Rejected
 from compiler.checker.replay import Replay
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered, PaddedAxis
 from compiler.passes.pad_axes import PadAxes
-from compiler.stages import Lowered, PaddedAxis
 from tests.compiler.passes.test_pad_axes_offline import ACCEPTED, WEIGHTS, graph
 from tests.kit.graphs import copy_of, parse, random_weights, streaming
 from tests.kit.offline import offline

@@ -10,11 +10,11 @@ import onnx_ir as ir
 import pytest
 from onnx import numpy_helper
 
-from compiler import ir as graphs
 from compiler.checker.check import check
 from compiler.checker.graph import Graph
 from compiler.checker.replay import Replay
 from compiler.checker.same_run import digest_of_run
+from compiler.graph import model as graphs
 from compiler.passes.pad_axes import PadAxes
 from tests.kit.graphs import copy_of, parse, streaming
 

@@ -10,9 +10,9 @@ from onnx import numpy_helper
 from compiler.checker.check import check
 from compiler.checker.graph import DoesNotRun, Part, Rejected
 from compiler.errors import Refused
-from compiler.padding import outputs
+from compiler.graph.stages import Lowered, PaddedAxis, State
 from compiler.passes.pad_axes import PadAxes
-from compiler.stages import Lowered, PaddedAxis, State
+from compiler.proof.padding import outputs
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.compiler.checker.test_check import Proof, proof_of
 from tests.kit.graphs import copy_of, parse, streaming

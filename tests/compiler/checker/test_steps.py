@@ -10,10 +10,10 @@ import onnx_ir as ir
 import pytest
 from onnx import numpy_helper
 
-from compiler import ir as graphs
 from compiler.checker.graph import Rejected, Unanswered
 from compiler.checker.steps import check_steps
-from compiler.derivation.derive import derive
+from compiler.graph import model as graphs
+from compiler.proof.derivation.derive import derive
 from tests.kit.graphs import parse
 from tests.kit.whole_sequences import CHUNKED, LONGEST, Drawing, whole_graph
 

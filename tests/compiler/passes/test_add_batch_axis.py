@@ -7,16 +7,16 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
+from compiler.build.lowering.certificates import replay_certificates
 from compiler.errors import Refused
-from compiler.lowering.certificates import replay_certificates
+from compiler.graph import model as graphs
+from compiler.graph.runners.choose import runner_of
+from compiler.graph.runners.stream import Stepper
+from compiler.graph.stages import Lowered, Outcome, PaddedAxis, RowAxis, State
 from compiler.passes.add_batch_axis import AddBatchAxis
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.simplify import Simplify
 from compiler.passes.window_states import WindowStates
-from compiler.runners.choose import runner_of
-from compiler.runners.stream import Stepper
-from compiler.stages import Lowered, Outcome, PaddedAxis, RowAxis, State
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.contract import verify_refusal, verify_untouched
 from tests.kit.graphs import BATCH, copy_of, ops_of, parse, random_weights, streaming

@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from compiler import ir as graphs
 from compiler.errors import Refused
+from compiler.graph import model as graphs
+from compiler.graph.runners.choose import runners_of
+from compiler.graph.runners.session import session_of
+from compiler.graph.runners.stream import CallRunner, poisoned
+from compiler.graph.stages import Feed, Lowered, Outcome
 from compiler.passes import make_pass
 from compiler.passes.append_states import AppendStates, LeftAligned
 from compiler.passes.freeze_axes import FreezeAxes
 from compiler.passes.pack_states import PackStates
 from compiler.recipe.tree.standard_passes import STANDARD_PASSES
-from compiler.runners.choose import runners_of
-from compiler.runners.session import session_of
-from compiler.runners.stream import CallRunner, poisoned
-from compiler.stages import Feed, Lowered, Outcome
 from compiler.targets.onnx_static import OnnxStatic
 from tests.kit.derived import steps_of
 from tests.kit.graphs import copy_of, ops_of

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import open_session
+from compiler.graph.stages import Lowered, PaddedAxis
 from compiler.passes import make_pass
 from compiler.passes.canonicalize_attention import CanonicalizeAttention
 from compiler.passes.pad_axes import PadAxes
 from compiler.recipe.tree.standard_passes import STANDARD_PASSES
-from compiler.runners.session import open_session
-from compiler.stages import Lowered, PaddedAxis
 from tests.kit.contract import verify_pass, verify_untouched
 from tests.kit.graphs import copy_of, ops_of, parse
 from tests.kit.offline import offline, verify_offline

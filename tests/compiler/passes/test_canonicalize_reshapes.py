@@ -2,9 +2,9 @@
 
 import pytest
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
-from compiler.stages import Lowered
 from tests.kit.contract import verify_pass, verify_untouched
 from tests.kit.graphs import node_named, ops_of, parse
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from compiler.graph.stages import Lowered
 from compiler.passes.canonicalize_transposes import CanonicalizeTransposes
-from compiler.stages import Lowered
 from tests.kit.contract import verify_pass, verify_untouched
 from tests.kit.graphs import ops_of, parse
 

@@ -6,12 +6,12 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
+from compiler.graph.runners.choose import runner_of
+from compiler.graph.runners.coded_states import codes_of
+from compiler.graph.stages import Array, Lowered, State
 from compiler.passes.carry_codes import CarryCodes
 from compiler.passes.quantize_static import QuantizeStatic
-from compiler.runners.choose import runner_of
-from compiler.runners.coded_states import codes_of
-from compiler.stages import Array, Lowered, State
 from tests.kit.contract import verify_pass, verify_untouched
 from tests.kit.graphs import BATCH, copy_of, feeds_of, node_named, ops_of, parse
 from tests.kit.quantization import speech

@@ -5,13 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
+from compiler.graph.runners.choose import runner_of
+from compiler.graph.runners.stream import expected_states
+from compiler.graph.stages import Array, Lowered, Outcome, State
 from compiler.passes.carry_contexts import CarryContexts
 from compiler.passes.pack_states import PackStates
 from compiler.passes.pad_axes import PadAxes
-from compiler.runners.choose import runner_of
-from compiler.runners.stream import expected_states
-from compiler.stages import Array, Lowered, Outcome, State
 from runtime_lite.format.initial_value import array_of_initial
 from tests.kit.contract import ContractBroken, check_meaning, verify_pass, verify_untouched
 from tests.kit.graphs import BATCH, copy_of, feeds_of, node_named, ops_of, parse, random_weights

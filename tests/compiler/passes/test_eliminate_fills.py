@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from compiler.graph.runners.choose import runner_of
 from compiler.passes.carry_codes import CarryCodes
 from compiler.passes.eliminate_fills import EliminateFills
 from compiler.passes.quantize_attention import QuantizeAttention
-from compiler.runners.choose import runner_of
 from tests.kit.contract import check_padding, verify_pass, verify_untouched
 from tests.kit.graphs import copy_of, feeds_of
 from tests.kit.guarded import CODED, filled_inputs, guarded

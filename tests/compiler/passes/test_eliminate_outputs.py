@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from compiler.graph.stages import Lowered
 from compiler.passes.eliminate_outputs import EliminateOutputs
-from compiler.stages import Lowered
 from tests.kit.contract import verify_pass, verify_untouched
 from tests.kit.graphs import node_named, parse
 

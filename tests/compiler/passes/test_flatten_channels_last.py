@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from compiler.graph.stages import Lowered
 from compiler.passes.flatten_channels_last import CHANNELS_LAST, FlattenChannelsLast
-from compiler.stages import Lowered
 from tests.kit.contract import ContractBroken, verify_pass, verify_untouched
 from tests.kit.graphs import node_named, parse, random_weights
 

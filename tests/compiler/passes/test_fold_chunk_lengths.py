@@ -5,14 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import session_of
+from compiler.graph.runners.stream import Runner, poisoned
+from compiler.graph.stages import Array, Lowered
 from compiler.passes import make_pass
 from compiler.passes.fold_chunk_lengths import FoldChunkLengths
 from compiler.passes.freeze_axes import FreezeAxes
 from compiler.recipe.tree.standard_passes import STANDARD_PASSES
-from compiler.runners.session import session_of
-from compiler.runners.stream import Runner, poisoned
-from compiler.stages import Array, Lowered
 from tests.kit.attention import attention, feeds
 from tests.kit.contract import content_of
 from tests.kit.derived import in_chunks, steps_of

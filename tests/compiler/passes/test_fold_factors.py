@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from compiler.graph.stages import Array, Lowered
 from compiler.passes.fold_factors import FoldFactors
-from compiler.stages import Array, Lowered
 from tests.kit.contract import ContractBroken, verify_pass, verify_untouched
 from tests.kit.graphs import ops_of, parse, random_weights
 

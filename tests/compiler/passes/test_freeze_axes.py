@@ -3,11 +3,11 @@
 import pytest
 
 from compiler.errors import Refused
+from compiler.graph.spec import check_static
+from compiler.graph.stages import Lowered
 from compiler.passes.freeze_axes import FreezeAxes
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
-from compiler.spec import check_static
-from compiler.stages import Lowered
 from tests.kit.contract import check_meaning, check_padding, content_of, verify_untouched
 from tests.kit.graphs import BATCH, copy_of, parse, streaming
 

@@ -6,10 +6,10 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import run_model
+from compiler.graph.stages import Array, Lowered, PaddedAxis
 from compiler.passes.fuse_attention import FuseAttention
-from compiler.runners.session import run_model
-from compiler.stages import Array, Lowered, PaddedAxis
 from tests.kit.contract import ContractBroken, verify_pass, verify_untouched
 from tests.kit.graphs import copy_of, node_named, ops_of, parse
 

@@ -8,16 +8,16 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
-from compiler.analysis.lengths import infer_settled
 from compiler.errors import RecipeError, Refused
+from compiler.graph import model as graphs
+from compiler.graph.runners.choose import runners_of
+from compiler.graph.stages import Feed, Lowered, Outcome
 from compiler.passes import make_pass
 from compiler.passes.append_states import AppendStates
 from compiler.passes.freeze_axes import FreezeAxes
 from compiler.passes.hoist_invariants import HoistInvariants
+from compiler.proof.facts.lengths import infer_settled
 from compiler.recipe.tree.standard_passes import STANDARD_PASSES
-from compiler.runners.choose import runners_of
-from compiler.stages import Feed, Lowered, Outcome
 from tests.kit.derived import steps_of
 from tests.kit.graphs import copy_of, ops_of
 from tests.kit.whole_sequences import LABELS, LETTERS, Drawing, whole_graph

@@ -8,11 +8,11 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
-from compiler.analysis.seen_rows import infinite_constants
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import session_of
+from compiler.graph.stages import Array, Lowered, Outcome, PaddedAxis
 from compiler.passes.legalize_scores import LegalizeScores
-from compiler.runners.session import session_of
-from compiler.stages import Array, Lowered, Outcome, PaddedAxis
+from compiler.proof.facts.seen_rows import infinite_constants
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.contract import check_form, check_idempotence, check_stamps
 from tests.kit.graphs import copy_of, ops_of, parse

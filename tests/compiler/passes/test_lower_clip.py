@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from compiler.graph.stages import Array, Lowered
 from compiler.passes.lower_clip import LowerClip
-from compiler.stages import Array, Lowered
 from tests.kit.contract import verify_pass, verify_untouched
 from tests.kit.graphs import ops_of, parse
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from compiler.graph.stages import Lowered
 from compiler.passes.lower_elu import LowerElu
-from compiler.stages import Lowered
 from tests.kit.contract import verify_pass, verify_untouched
 from tests.kit.graphs import ops_of, parse, random_weights
 

@@ -6,12 +6,12 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
 from compiler.errors import InternalError
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import open_session
+from compiler.graph.stages import Array, Lowered
 from compiler.passes.lower_integers import LowerIntegers
 from compiler.passes.quantize_static import QuantizeStatic
-from compiler.runners.session import open_session
-from compiler.stages import Array, Lowered
 from tests.kit.contract import verify_pass, verify_untouched
 from tests.kit.graphs import copy_of, ops_of, parse
 from tests.kit.integers import declared, product

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from compiler.graph.stages import Lowered
 from compiler.passes.lower_pointwise_convolutions import LowerPointwiseConvolutions
-from compiler.stages import Lowered
 from tests.kit.contract import ContractBroken, verify_pass, verify_untouched
 from tests.kit.graphs import ops_of, parse, random_weights
 

@@ -9,11 +9,11 @@ import pytest
 
 from compiler.calib.watched_streams import noise_between
 from compiler.errors import GateFailed, RecipeError, Refused
+from compiler.graph.spec import check_between_passes
+from compiler.graph.stages import Array, Feed, Lowered
 from compiler.passes.lower_precision import LowerPrecision
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
-from compiler.spec import check_between_passes
-from compiler.stages import Array, Feed, Lowered
 from tests.kit.calibration import FixedCalibration, with_streams
 from tests.kit.graphs import copy_of, feeds_of, parse, random_weights, streaming
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
+from compiler.graph.stages import Array, Lowered
 from compiler.passes.lower_quantized_convolutions import LowerQuantizedConvolutions
-from compiler.stages import Array, Lowered
 from tests.kit.contract import verify_pass, verify_untouched
 from tests.kit.graphs import ops_of, parse
 

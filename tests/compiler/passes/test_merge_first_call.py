@@ -8,11 +8,11 @@ from typing import Any
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
 from compiler.errors import Refused
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered, State
 from compiler.passes.merge_first_call import MergeFirstCall
 from compiler.passes.simplify import Simplify
-from compiler.stages import Lowered, State
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.contract import verify_pass, verify_refusal, verify_untouched
 from tests.kit.graphs import first_call_of, node_named, parse, random_weights, streaming

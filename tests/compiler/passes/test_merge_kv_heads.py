@@ -12,13 +12,13 @@ import pytest
 import yaml
 
 import runtime_lite
-from compiler import ir as graphs
 from compiler.errors import RecipeError, Refused
-from compiler.heads.attention import find_attentions
+from compiler.graph import model as graphs
+from compiler.graph.runners.choose import runner_of
+from compiler.graph.stages import Array, Feed, Lowered, State
 from compiler.passes.merge_kv_heads import MergeKvHeads
 from compiler.passes.simplify import simplify_model
-from compiler.runners.choose import runner_of
-from compiler.stages import Array, Feed, Lowered, State
+from compiler.rewriting.attention.attention import find_attentions
 from tests.kit.attention import LONGEST, POSITIONS, ROWS, SIZE, attention, feeds
 from tests.kit.attention import text as decoder_text
 from tests.kit.attention import weights as decoder_weights

@@ -2,9 +2,9 @@
 
 import pytest
 
+from compiler.graph.stages import Lowered
 from compiler.passes.merge_rows import MergeRows
 from compiler.passes.simplify import Simplify
-from compiler.stages import Lowered
 from tests.kit.contract import ContractBroken, verify_pass, verify_untouched
 from tests.kit.graphs import copy_of, node_named, ops_of, parse, random_weights, streaming
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from compiler import ir as graphs
-from compiler.bundle.replay_proofs import verify_proofs
+from compiler.build.bundle.replay_proofs import verify_proofs
 from compiler.errors import Refused
+from compiler.graph import model as graphs
+from compiler.graph.runners.choose import runner_of
+from compiler.graph.stages import Lowered
 from compiler.passes.overwrite_states import OverwriteStates
-from compiler.runners.choose import runner_of
-from compiler.stages import Lowered
 from runtime_lite import read_bundle
 from runtime_lite.states import RING
 from tests.kit.graphs import copy_of

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler import ir as graphs
 from compiler.errors import RecipeError
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import run_model
+from compiler.graph.stages import Lowered, State
 from compiler.passes.pack_states import PackStates, Stacked
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
-from compiler.runners.session import run_model
-from compiler.stages import Lowered, State
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.contract import verify_pass, verify_refusal, verify_untouched
 from tests.kit.graphs import BATCH, copy_of, ops_of, parse, streaming

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from compiler.errors import Refused
+from compiler.graph.stages import Lowered, State
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.pad_axes import PadAxes, RightAligned, derive_tolerantly
 from compiler.passes.select_states import SelectStates
-from compiler.stages import Lowered, State
 from runtime_lite.format.cache_axis import CacheAxis
 from runtime_lite.states import CACHES
 from runtime_lite.states.kind import StateKind

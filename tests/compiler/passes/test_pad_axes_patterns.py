@@ -6,12 +6,12 @@ import re
 import numpy as np
 import pytest
 
+from compiler.build.lowering.certificates import replay_certificates
 from compiler.errors import Refused
-from compiler.lowering.certificates import replay_certificates
+from compiler.graph.stages import Array, Outcome, RowAxis
 from compiler.passes.add_batch_axis import AddBatchAxis
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.simplify import simplify_model
-from compiler.stages import Array, Outcome, RowAxis
 from tests.kit.graphs import BATCH, copy_of, random_weights
 from tests.kit.offline import check_padded, offline
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from compiler.graph.stages import Pass
 from compiler.passes import PASSES, make_pass, pass_kinds
 from compiler.recipe.tree.standard_passes import STANDARD_PASSES
-from compiler.stages import Pass
 
 
 def test_lists_of_a_recipe_are_tuples_in_a_pass() -> None:

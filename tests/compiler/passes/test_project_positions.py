@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.project_positions import ProjectPositions
-from compiler.stages import Lowered
 from tests.kit.contract import check_meaning, content_of, verify_pass, verify_untouched
 from tests.kit.graphs import copy_of, ops_of, parse, random_weights, streaming
 

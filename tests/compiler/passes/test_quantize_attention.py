@@ -4,17 +4,17 @@ import dataclasses
 
 import pytest
 
+from compiler.base.records.precision import TensorRange
 from compiler.calib.noise import decibels
 from compiler.calib.watched_streams import noise_between
 from compiler.errors import Refused
+from compiler.graph.runners.coded_states import codes_of
+from compiler.graph.stages import Lowered
 from compiler.passes.carry_codes import CarryCodes
 from compiler.passes.lower_integers import LowerIntegers
 from compiler.passes.pack_states import Stacked
 from compiler.passes.quantize_attention import QuantizeAttention
 from compiler.passes.quantize_static import QuantizeStatic
-from compiler.records.precision import TensorRange
-from compiler.runners.coded_states import codes_of
-from compiler.stages import Lowered
 from tests.kit.calibration import FixedCalibration
 from tests.kit.contract import verify_pass, verify_untouched
 from tests.kit.graphs import copy_of, node_named, ops_of

@@ -7,10 +7,10 @@ import onnx_ir as ir
 import onnxruntime.quantization  # noqa: TID251 - what it writes is refused
 import pytest
 
+from compiler.build.lowering.certificates import replay_certificates
 from compiler.calib.watched_streams import noise_between
-from compiler.lowering.certificates import replay_certificates
+from compiler.graph.runners.choose import runner_of
 from compiler.passes.quantize_dynamic import QuantizeDynamic
-from compiler.runners.choose import runner_of
 from compiler.targets import placements
 from tests.kit.contract import verify_pass
 from tests.kit.graphs import copy_of, ops_of

@@ -6,16 +6,16 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
 from compiler.errors import DataError, RecipeError, Refused
+from compiler.graph import model as graphs
+from compiler.graph.runners.choose import runners_of
+from compiler.graph.runners.coded_states import codes_of
+from compiler.graph.runners.session import session_of
+from compiler.graph.runners.stream import poisoned
+from compiler.graph.stages import Feed, Lowered, Outcome, State
 from compiler.passes.append_states import AppendStates
 from compiler.passes.pack_states import PackStates
 from compiler.passes.quantize_states import QuantizeStates, _grids, grid_of
-from compiler.runners.choose import runners_of
-from compiler.runners.coded_states import codes_of
-from compiler.runners.session import session_of
-from compiler.runners.stream import poisoned
-from compiler.stages import Feed, Lowered, Outcome, State
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.compiler.passes.test_append_states import ROWS, calls, lowered_steps
 from tests.compiler.passes.test_pack_states import FRAMES_FIRST

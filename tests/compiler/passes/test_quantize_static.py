@@ -6,14 +6,14 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from compiler.base.records.precision import Pin, TensorRange
+from compiler.build.lowering.certificates import replay_certificates
 from compiler.calib.watched_streams import noise_between
 from compiler.errors import GateFailed, Refused
-from compiler.lowering.certificates import replay_certificates
+from compiler.graph.runners.structure import is_same
+from compiler.graph.stages import Lowered
 from compiler.passes import quantize_static
 from compiler.passes.quantize_static import QuantizeStatic
-from compiler.records.precision import Pin, TensorRange
-from compiler.runners.structure import is_same
-from compiler.stages import Lowered
 from tests.kit.calibration import FixedCalibration
 from tests.kit.contract import verify_pass
 from tests.kit.graphs import copy_of, node_named, ops_of

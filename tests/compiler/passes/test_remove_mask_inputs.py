@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from compiler import ir as graphs
 from compiler.errors import Refused
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import run_model
+from compiler.graph.stages import Lowered, PaddedAxis, State
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.remove_mask_inputs import RemoveMaskInputs
-from compiler.runners.session import run_model
-from compiler.stages import Lowered, PaddedAxis, State
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.graphs import ops_of, parse
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from compiler import ir as graphs
 from compiler.calib.magnitudes import HALF_MAX, largest_magnitudes
 from compiler.calib.watched_streams import noise_between
 from compiler.errors import Refused
+from compiler.graph import model as graphs
+from compiler.graph.stages import Array, Feed, Lowered
 from compiler.passes.rescale_residuals import RescaleResiduals
-from compiler.stages import Array, Feed, Lowered
 from tests.kit.calibration import with_streams
 from tests.kit.graphs import copy_of, node_named, parse, random_weights
 

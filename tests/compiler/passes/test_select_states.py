@@ -5,11 +5,11 @@ import random
 
 import pytest
 
-from compiler import ir as graphs
 from compiler.errors import RecipeError
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered, Outcome, State
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.select_states import SelectStates
-from compiler.stages import Lowered, Outcome, State
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.contract import verify_pass, verify_refusal, verify_untouched
 from tests.kit.graphs import BATCH, copy_of, ops_of, parse, random_weights, streaming

@@ -3,12 +3,12 @@
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered
 from compiler.passes import simplify
 from compiler.passes.simplify import Simplify, simplify_model
-from compiler.simplification.rules import Candidate
-from compiler.simplification.sharing import Key
-from compiler.stages import Lowered
+from compiler.rewriting.simplification.rules import Candidate
+from compiler.rewriting.simplification.sharing import Key
 from tests.kit.contract import verify_pass, verify_untouched
 from tests.kit.graphs import copy_of, node_named, ops_of, parse, streaming
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from compiler.graph.stages import Lowered, State
 from compiler.passes.sink_transposes import SinkTransposes
-from compiler.stages import Lowered, State
 from tests.kit.contract import ContractBroken, verify_pass, verify_untouched
 from tests.kit.graphs import ops_of, parse, random_weights
 

@@ -7,10 +7,10 @@ import pytest
 
 from compiler.calib.watched_streams import noise_between
 from compiler.errors import Refused
+from compiler.graph.runners.choose import runner_of
+from compiler.graph.stages import Lowered
 from compiler.passes.quantize_static import QuantizeStatic
 from compiler.passes.smooth_channels import SmoothChannels
-from compiler.runners.choose import runner_of
-from compiler.stages import Lowered
 from tests.kit.graphs import copy_of, parse
 from tests.kit.quantization import SHAPES, speech, streams
 

@@ -8,10 +8,10 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import run_model
+from compiler.graph.stages import Array, Lowered, State
 from compiler.passes.specialize_full_caches import SMALL, SpecializeFullCaches
-from compiler.runners.session import run_model
-from compiler.stages import Array, Lowered, State
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.contract import verify_pass, verify_untouched
 from tests.kit.graphs import BATCH, copy_of, ops_of, parse, random_weights

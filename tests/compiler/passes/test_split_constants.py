@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered
 from compiler.passes.split_constants import SplitConstants
-from compiler.stages import Lowered
 from tests.kit.contract import verify_pass, verify_untouched
 from tests.kit.graphs import node_named, parse, random_weights
 

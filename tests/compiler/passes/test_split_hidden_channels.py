@@ -2,9 +2,9 @@
 
 import pytest
 
+from compiler.graph.stages import Lowered
 from compiler.passes import split_hidden_channels
 from compiler.passes.split_hidden_channels import SplitHiddenChannels
-from compiler.stages import Lowered
 from tests.kit.contract import ContractBroken, verify_pass, verify_untouched
 from tests.kit.graphs import ops_of, parse, random_weights
 

@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from compiler import ir as graphs
 from compiler.errors import RecipeError
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered, State
 from compiler.passes.carry_contexts import CarryContexts
 from compiler.passes.simplify import Simplify
 from compiler.passes.unstack_states import UnstackStates
-from compiler.stages import Lowered, State
 from tests.kit.contract import check_meaning, verify_pass, verify_untouched
 from tests.kit.graphs import BATCH, copy_of, ops_of, parse, random_weights
 

@@ -3,9 +3,9 @@
 import onnx_ir as ir
 import pytest
 
+from compiler.graph.stages import Lowered
 from compiler.passes.sink_transposes import SinkTransposes
 from compiler.passes.widen_depthwise_convolutions import WidenDepthwiseConvolutions
-from compiler.stages import Lowered
 from tests.kit.contract import ContractBroken, verify_pass, verify_untouched
 from tests.kit.graphs import copy_of, node_named, ops_of, parse, random_weights, streaming
 

@@ -6,10 +6,10 @@ from typing import Any
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered, PaddedAxis
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
-from compiler.stages import Lowered, PaddedAxis
 from tests.kit.contract import verify_pass, verify_refusal, verify_untouched
 from tests.kit.graphs import WINDOW, copy_of, ops_of, streaming
 

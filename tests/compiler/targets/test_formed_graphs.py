@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compiler.errors import InternalError
-from compiler.stages import Lowered
+from compiler.graph.stages import Lowered
 from compiler.targets.formed_graphs import Formed, FormOutcome, formed, outcomes_of
 from tests.kit.contract import content_of
 from tests.kit.formed import ToyStatic

@@ -6,8 +6,8 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from compiler.pieces import write_files
-from compiler.stages import Lowered
+from compiler.base.pieces import write_files
+from compiler.graph.stages import Lowered
 from compiler.targets.onnx_static import OnnxStatic
 from compiler.targets.static_graphs import write_static
 from tests.compiler.passes.test_specialize_full_caches import placed

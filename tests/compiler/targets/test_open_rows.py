@@ -7,13 +7,13 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as graphs
+from compiler.base.pieces import write_files
 from compiler.errors import Refused
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import open_session
+from compiler.graph.runners.stream import Runner
+from compiler.graph.stages import Lowered
 from compiler.passes import make_pass
-from compiler.pieces import write_files
-from compiler.runners.session import open_session
-from compiler.runners.stream import Runner
-from compiler.stages import Lowered
 from compiler.targets.base import Built
 from compiler.targets.onnx_static import OnnxStatic
 from compiler.targets.open_rows import open_rows

@@ -7,18 +7,18 @@ import numpy as np
 import onnx
 import pytest
 
+from compiler.base.pieces import write_files
+from compiler.build.verify.differences import compare, worst_of
 from compiler.errors import Refused
+from compiler.graph.runners.session import open_session
+from compiler.graph.runners.stream import Runner
+from compiler.graph.stages import Lowered
 from compiler.passes import make_pass
-from compiler.pieces import write_files
 from compiler.recipe.gates import Tolerance
-from compiler.runners.session import open_session
-from compiler.runners.stream import Runner
-from compiler.stages import Lowered
 from compiler.targets.base import Built
 from compiler.targets.onnx_static import OnnxStatic
 from compiler.targets.static_graphs import write_static
 from compiler.targets.weights_file import ALIGNMENT_BYTES, INLINE_BYTES, LARGE_BYTES, SMALL_ALIGNMENT_BYTES
-from compiler.verify.differences import compare, worst_of
 from tests.kit.contract import content_of, recorded, weights_of
 from tests.kit.graphs import BATCH, copy_of, feeds_of, parse, streaming
 

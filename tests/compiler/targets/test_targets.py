@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import compiler.targets
-from compiler.quantization.placement import CPU
+from compiler.numerics.quantization.placement import CPU
 from compiler.targets import TARGETS, placements
 from compiler.targets.base import Target
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from compiler.base.interruption import signals_interrupt
 from compiler.errors import InternalError, Refused, SlipwayError, ToolchainAbsent
-from compiler.interruption import signals_interrupt
 from compiler.targets.toolchain import Toolchain
 from tests.kit.patience import PATIENCE_S
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from compiler.pieces import write_files
-from compiler.stages import Lowered
+from compiler.base.pieces import write_files
+from compiler.graph.stages import Lowered
 from compiler.targets.base import Built
 from compiler.targets.onnx_static import OnnxStatic
 from compiler.targets.static_graphs import bytes_of_graphs

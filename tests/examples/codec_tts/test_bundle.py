@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import runtime_lite
-from compiler.pipeline import BuildOptions, build
+from compiler.build.pipeline import BuildOptions, build
+from compiler.build.report.progress import Progress
 from compiler.recipe.load import load_recipe
-from compiler.report.progress import Progress
 from examples.codec_tts import generation, prompt, recordings, say, sentences, speak
 
 pytestmark = pytest.mark.slow

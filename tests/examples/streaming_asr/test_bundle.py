@@ -10,14 +10,14 @@ import pytest
 
 import runtime_lite
 from benchmarks.serving.transcripts import KINDS, heard_in_company
-from compiler.capture import torch_module
-from compiler.capture.initial_graph import states_of
-from compiler.ir import SOURCE_KEY, dims_of
-from compiler.pipeline import BuildOptions, build
+from compiler.base.records.build_report import BuildReport
+from compiler.build.capture import torch_module
+from compiler.build.capture.initial_graph import states_of
+from compiler.build.pipeline import BuildOptions, build
+from compiler.build.report.progress import Progress
+from compiler.graph.model import SOURCE_KEY, dims_of
+from compiler.graph.stages import Array
 from compiler.recipe.load import load_recipe
-from compiler.records.build_report import BuildReport
-from compiler.report.progress import Progress
-from compiler.stages import Array
 from examples.streaming_asr import data
 from examples.streaming_asr.decode import decode_outputs
 

@@ -18,7 +18,7 @@ import numpy as np
 
 import build
 import runtime_lite
-from compiler.cache.read_tracer import READ_TRACER
+from compiler.base.cache.read_tracer import READ_TRACER
 from tests.kit.models.tiny_graph import write_stream
 
 HERE = Path(__file__).parent

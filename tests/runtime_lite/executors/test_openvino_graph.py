@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from compiler import ir as graphs
+from compiler.graph import model as graphs
 from runtime_lite import BundleRefused
 from runtime_lite.executors.graph_file import GraphFile
 from runtime_lite.executors.openvino_graph import (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.bundle.staged_folder import check_bundle_or_nothing, staged
+from compiler.build.bundle.staged_folder import check_bundle_or_nothing, staged
 from runtime_lite import BadInput, BundleRefused, Runtime, read_bundle, write_tar
 from runtime_lite.executors.child import in_child
 from runtime_lite.format.bundle_files import MAX_ENTRIES, TarFiles
@@ -81,7 +81,7 @@ def test_an_open_bundle_stays_what_it_was_while_another_takes_its_place(out: Pat
 def test_what_nobody_reads_any_more_is_removed_by_the_next_build(
     out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("compiler.bundle.staged_folder.SWEEP_AFTER_S", 0.0)
+    monkeypatch.setattr("compiler.build.bundle.staged_folder.SWEEP_AFTER_S", 0.0)
 
     def left() -> int:
         return sum(path.name.startswith(".") for path in tmp_path.iterdir())

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from compiler.graph.stages import Array
 from compiler.recipe.graph import Graph
-from compiler.stages import Array
 
 BATCH, TIME = "batch", "time"
 WINDOW = 520

@@ -13,19 +13,19 @@ from unittest import mock
 import numpy as np
 import torch
 
-from compiler import ir as graphs
-from compiler.capture import torch_module
-from compiler.capture.derived_steps import DerivedModel, derived_model, with_caches
-from compiler.capture.initial_graph import initial_graph
-from compiler.capture.onnx_source.onnx_file import require_runnable
+from compiler.build.capture import torch_module
+from compiler.build.capture.derived_steps import DerivedModel, derived_model, with_caches
+from compiler.build.capture.initial_graph import initial_graph
+from compiler.build.capture.onnx_source.onnx_file import require_runnable
+from compiler.build.lowering.certificates import replay_certificates
 from compiler.errors import Location
-from compiler.lowering.certificates import replay_certificates
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import Session, session_of
+from compiler.graph.runners.stream import Runner, poisoned
+from compiler.graph.spec import check_between_passes
+from compiler.graph.stages import Array, Lowered
 from compiler.passes import make_pass
 from compiler.passes.merge_kv_heads import MergeKvHeads
-from compiler.runners.session import Session, session_of
-from compiler.runners.stream import Runner, poisoned
-from compiler.spec import check_between_passes
-from compiler.stages import Array, Lowered
 from tests.kit.calibration import with_streams
 from tests.zoo.derived.family import BATCH, CHUNK, LETTERS, MOST_LETTERS, TIME, WholeFamily
 

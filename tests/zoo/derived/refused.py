@@ -3,12 +3,12 @@
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as graphs
-from compiler.derivation.derive import derive
 from compiler.errors import Refused
+from compiler.graph import model as graphs
+from compiler.graph.stages import Lowered
 from compiler.passes.canonicalize_attention import CanonicalizeAttention
 from compiler.passes.simplify import simplify_model
-from compiler.stages import Lowered
+from compiler.proof.derivation.derive import derive
 from tests.zoo.family import BATCH, Family
 from tests.zoo.store import load
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from compiler.graph.stages import Feed
 from compiler.recipe.graph import Graph
-from compiler.stages import Feed
 
 BATCH = "batch"
 

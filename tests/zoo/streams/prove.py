@@ -11,19 +11,19 @@ from unittest import mock
 import numpy as np
 import torch
 
-from compiler import ir as graphs
-from compiler.capture import torch_module
-from compiler.capture.counts import frames_counted
-from compiler.capture.initial_graph import added_by_call, initial_graph, states_of
-from compiler.capture.onnx_source.onnx_file import require_runnable
+from compiler.build.capture import torch_module
+from compiler.build.capture.counts import frames_counted
+from compiler.build.capture.initial_graph import added_by_call, initial_graph, states_of
+from compiler.build.capture.onnx_source.onnx_file import require_runnable
+from compiler.build.lowering.certificates import replay_certificates
 from compiler.errors import Location
-from compiler.lowering.certificates import replay_certificates
+from compiler.graph import model as graphs
+from compiler.graph.runners.padded_chunks import side_by_side
+from compiler.graph.runners.session import Session, session_of
+from compiler.graph.runners.stream import OriginalCall, Runner, chained_steps, expected_of, poisoned
+from compiler.graph.spec import check_between_passes
+from compiler.graph.stages import Array, Lowered
 from compiler.passes import make_pass
-from compiler.runners.padded_chunks import side_by_side
-from compiler.runners.session import Session, session_of
-from compiler.runners.stream import OriginalCall, Runner, chained_steps, expected_of, poisoned
-from compiler.spec import check_between_passes
-from compiler.stages import Array, Lowered
 from tests.kit.numerics import relative_difference
 from tests.zoo.streams.family import BATCH, StepFamily
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from compiler import ir as graphs
-from compiler.stages import Array
+from compiler.graph import model as graphs
+from compiler.graph.stages import Array
 from compiler.targets.openvino.kernels import integer_products
 from compiler.targets.openvino.target import Openvino
 from tests.kit.graphs import parse

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from compiler.errors import RecipeError, Refused
-from compiler.stages import Lowered
+from compiler.graph.stages import Lowered
 from compiler.targets.onnx_static import OnnxStatic
 from compiler.targets.openvino.target import Openvino
 from runtime_lite.executors.openvino_graph import CompiledGraph

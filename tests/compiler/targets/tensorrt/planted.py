@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from compiler.stages import Array
+from compiler.graph.stages import Array
 from compiler.targets.tensorrt.lint import lint
 from compiler.targets.tensorrt.rule import DeviceLimits, Profile, Violation
 from tests.kit.graphs import parse

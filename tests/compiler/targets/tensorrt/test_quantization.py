@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler.stages import Array
+from compiler.graph.stages import Array
 from tests.compiler.targets.tensorrt.planted import DW, MATMUL, QDQ, WEIGHT, Case, pair
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from compiler.base.pieces import write_files
 from compiler.errors import RecipeError, Refused
-from compiler.pieces import write_files
-from compiler.stages import Lowered
+from compiler.graph.stages import Lowered
 from compiler.targets.base import Part, TrialEngine
 from compiler.targets.tensorrt import trial
 from compiler.targets.tensorrt.rtx_target import TensorrtRtx

@@ -12,9 +12,9 @@ import onnx
 import onnx_ir as ir
 import pytest
 
+from compiler.base.pieces import write_files
 from compiler.errors import RecipeError, Refused
-from compiler.pieces import write_files
-from compiler.stages import Lowered
+from compiler.graph.stages import Lowered
 from compiler.targets.base import Built, Part
 from compiler.targets.onnx_static import OnnxStatic
 from compiler.targets.static_graphs import write_static

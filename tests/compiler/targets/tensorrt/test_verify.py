@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler.pieces import write_files
-from compiler.stages import Lowered
+from compiler.base.pieces import write_files
+from compiler.graph.stages import Lowered
 from compiler.targets.tensorrt import verify
 from compiler.targets.tensorrt.builder import build_one
 from compiler.targets.tensorrt.target import Tensorrt

@@ -1,1 +1,0 @@
-"""Derives facts about the padded program, and proves padding and batching by a table of rules."""

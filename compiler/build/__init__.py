@@ -1,0 +1,1 @@
+"""From a recipe to a bundle: captured, lowered, verified, measured and written."""

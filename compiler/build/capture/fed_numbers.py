@@ -1,0 +1,38 @@
+"""Checks the ranges that a recipe gives for whole numbers against the tables in which they are looked up."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler.graph.stages import State
+from compiler.proof.facts.lookup_ranges import Carried, Ranges, lookup_ranges
+from compiler.recipe.graph import Graph
+
+
+def ranges_of_lookups(model: ir.Model, spec: Graph, states: Sequence[State] = ()) -> Ranges:
+    """Return the range of integers that inputs hold: declared, or those that are legal indices of tables.
+
+    Args:
+        model: the captured graph, with shapes.
+        spec: the graph's record.
+        states: states that a stream carries.
+
+    Raises:
+        Refused: a declared number is an index outside a table.
+    """
+    declared = {name: given.range for name, given in spec.inputs.items() if given.range is not None}
+    fed = [name for name, given in spec.inputs.items() if given.is_data]
+    sizes = {name: axis.fixed for name, axis in spec.axes.items() if axis.fixed is not None}
+    carried = {each.input: Carried(each.output, _begins(each)) for each in states if _is_whole(model, each)}
+    return lookup_ranges(model, declared, fed, sizes, carried)
+
+
+def _is_whole(model: ir.Model, state: State) -> bool:
+    dtype = next((value.dtype for value in model.graph.inputs if value.name == state.input), None)
+    return dtype is not None and dtype.is_integer()
+
+
+def _begins(state: State) -> tuple[int, int]:
+    numbers = np.asarray(state.initial, np.int64)
+    return int(numbers.min()), int(numbers.max())

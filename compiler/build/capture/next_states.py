@@ -1,0 +1,69 @@
+"""Does what a caller of the model does between two calls: appends frames, raises counts, fills slots.
+
+The graph that is built does so itself (appended_frames.py, counts.py, held_states.py); here the original is held to the
+same.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from compiler.build.capture.appended_frames import is_appended
+from compiler.graph import model as graphs
+from compiler.graph.model import Dim
+from compiler.graph.stages import Array, Feed, State
+from compiler.recipe.graph import Graph
+from runtime_lite.format.formula import parse_formula
+
+
+def lengths_of(spec: Graph, feed: Feed) -> dict[str, int]:
+    """Return the true length of a call along every padded axis of its feed."""
+    return {
+        axis: feed[name].shape[at]
+        for name, given in spec.inputs.items()
+        if name in feed
+        for at, axis in enumerate(given.shape)
+        if isinstance(axis, str) and axis in spec.padded
+    }
+
+
+def moved_on(
+    spec: Graph,
+    states: Sequence[State],
+    counted: Mapping[str, Dim],
+    feed: Feed,
+    fed: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+) -> dict[str, Array]:
+    """Return the outputs as the built graph returns them: whole caches, filled slots, updated counts.
+
+    Args:
+        spec: the graph's record.
+        states: states that are fed back.
+        counted: by counting input, the number of frames that a call adds.
+        feed: of the call.
+        fed: the states of the call; empty caches and zeros at a first call of its own.
+        outputs: the model's outputs, with the batch as first axis.
+    """
+    found = dict(outputs)
+    lengths = lengths_of(spec, feed)
+    for state in states:
+        before = fed[state.input]
+        if state.input in counted:
+            frames = parse_formula(graphs.written(counted[state.input])).value(lengths)
+            found[state.output] = before + np.array(frames, before.dtype)
+        elif is_appended(spec, state):
+            assert state.frames_axis is not None
+            found[state.output] = np.concatenate([before, found[state.output]], axis=state.frames_axis)
+        elif state.output in found and spec.held_along(state.input):
+            found[state.output] = _filled_up(spec, state.input, found[state.output])
+    return found
+
+
+def _filled_up(spec: Graph, name: str, array: Array) -> Array:
+    """Return a state padded with zeros to all slots that hold it."""
+    shape, held = spec.inputs[name].shape, spec.held_along(name)
+    behind = [
+        (0, spec.slots(str(dim)) - size if dim in held else 0) for dim, size in zip(shape, array.shape, strict=True)
+    ]
+    return np.pad(array, behind)

@@ -1,0 +1,30 @@
+"""Lets a module and the graph that was captured of another one like it have their large weights in common."""
+
+import hashlib
+from collections.abc import Iterable
+
+import onnx_ir as ir
+import torch
+
+from compiler.base.pieces import flat
+from compiler.graph.runners.structure import digest_of
+
+LEAST_BYTES = 2**20
+"""Smaller parameters stay the module's own."""
+
+
+def share_weights(module: torch.nn.Module, models: Iterable[ir.Model]) -> int:
+    """Make large parameters share memory with equal graph constants; return how many. Buffers stay apart."""
+    tensors = [value.const_value for model in models for value in model.graph.initializers.values()]
+    large = [tensor for tensor in tensors if tensor is not None and tensor.nbytes >= LEAST_BYTES]
+    held = {digest_of(tensor): tensor.numpy() for tensor in large if tensor.dtype == ir.DataType.FLOAT}
+    count = 0
+    for parameter in module.parameters():
+        own = parameter.data
+        if own.nbytes < LEAST_BYTES or own.dtype != torch.float32 or own.device.type != "cpu":
+            continue
+        found = held.get(hashlib.sha256(flat(own.numpy())).hexdigest())
+        if found is not None and found.flags.writeable and found.shape == tuple(own.shape):
+            parameter.data = torch.from_numpy(found)
+            count += 1
+    return count

@@ -1,0 +1,1 @@
+"""What the front door accepts: commands that need no recipe, proofs as a person sees them, and what is installed."""

@@ -1,0 +1,281 @@
+"""Opens the things that `run` compares: an ONNX file on a backend, a graph of a bundle, the original of a recipe.
+
+    model.onnx  model.onnx@optimized  dist/mine  dist/mine:encoder  mine.yaml  mine.yaml:encoder
+
+All are called the same way: feeds of a stream in, outputs by name out, states carried from call to call.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx.reference
+
+from compiler.base.cache.store import StageCache
+from compiler.base.did_you_mean import did_you_mean
+from compiler.build.bundle.recipe_of import recipe_of
+from compiler.build.capture.original import Original
+from compiler.build.report.progress import Progress
+from compiler.errors import RecipeError, SlipwayError
+from compiler.front.commands.example_feeds import shape_in, unanswered
+from compiler.front.commands.onnx_signature import Signature, Tensor, open_file, read_file
+from compiler.front.commands.tensor_roles import Carried, carried_states, told_states
+from compiler.graph.sizes.expressions import expression
+from compiler.graph.stages import Array, Feed, newest
+from compiler.recipe.load import LoadedRecipe
+from compiler.recipe.user_code.callables import shown_path
+from runtime_lite.errors import RuntimeLiteError
+from runtime_lite.model import Model
+from runtime_lite.runtime import Runtime
+
+STAGE = "run"
+
+Answers = Callable[[Iterable[Feed]], Iterator[dict[str, Array]]]
+Call = Callable[[Sequence[str], dict[str, Array]], Sequence[Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Fed:
+    """What a recipe says of a state: the output that feeds it, and how many of its newest frames stay, if not all."""
+
+    output: str
+    window: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """Something that answers feeds.
+
+    Attributes:
+        shown: what messages call it.
+        inputs: what callers feed.
+        states: what it carries by itself, as it is before the first call.
+        sizes: those of its axes that it has a size for by itself.
+        carried: its states in words, where they are guessed.
+        fed: its states by input, as its recipe says; None of a file, which has none.
+        answers: all outputs of every call; a fresh stream each time.
+    """
+
+    shown: str
+    inputs: tuple[Tensor, ...]
+    states: tuple[Tensor, ...]
+    sizes: Mapping[str, int]
+    carried: str
+    fed: Mapping[str, Fed] | None
+    answers: Answers
+
+
+def _plain(path: Path) -> Call:
+    session = open_file(path, STAGE, optimize=False)
+    return lambda names, feed: session.run(list(names), feed)
+
+
+def _optimized(path: Path) -> Call:
+    session = open_file(path, STAGE, optimize=True)
+    return lambda names, feed: session.run(list(names), feed)
+
+
+def _reference(path: Path) -> Call:
+    """Return the evaluator of the ONNX standard: slow, in NumPy, and independent of ONNX Runtime."""
+    evaluator = onnx.reference.ReferenceEvaluator(str(path))
+    return lambda names, feed: list(evaluator.run(list(names), feed))
+
+
+BACKENDS: Mapping[str, Callable[[Path], Call]] = {
+    "plain": _plain,
+    "optimized": _optimized,
+    "reference": _reference,
+}
+"""What runs an ONNX file: ONNX Runtime without and with rewrites of its own, and the evaluator of the standard."""
+
+
+def open_onnx(text: str, sizes: Mapping[str, int], fed: Mapping[str, Fed] | None = None) -> Subject:
+    """Return an ONNX file as a model; its states are found by names and sizes.
+
+    Args:
+        text: `FILE.onnx` or `FILE.onnx@BACKEND`.
+        sizes: sizes of axes that no feed has.
+        fed: the states in a recipe, which replace a guess.
+
+    Raises:
+        RecipeError: the file cannot be read, or there is no such backend.
+        Refused: the file cannot be run.
+    """
+    name, at, backend = text.rpartition("@") if not Path(text).exists() else (text, "", "plain")
+    if at and backend not in BACKENDS:
+        raise RecipeError(f"{text}: expected a backend behind @, got {backend!r}", cure=did_you_mean(backend, BACKENDS))
+    path = Path(name if at else text)
+    _, signature = read_file(path, STAGE)
+    told = () if fed is None else told_states(signature, {name: each.output for name, each in fed.items()})
+    carried = {each.input: each for each in (carried_states(signature) if fed is None else told)}
+    windows = {name: each.window for name, each in (fed or {}).items() if each.window is not None}
+    states = tuple(_empty(each, carried[each.name].frames_axis) for each in signature.inputs if each.name in carried)
+    inputs = tuple(each for each in signature.inputs if each.name not in carried)
+    return Subject(
+        shown=f"{shown_path(path)}{at}{backend if at else ''}",
+        inputs=inputs,
+        states=states,
+        sizes={},
+        carried=", ".join(f"{each.input} <- {each.output} ({each.reason})" for each in carried.values() if fed is None),
+        fed=None,
+        answers=_chained(BACKENDS[backend if at else "plain"](path), signature, states, carried, windows, sizes),
+    )
+
+
+def _empty(state: Tensor, frames_axis: int | None) -> Tensor:
+    """Return a state before the first call; a cache has no frames yet."""
+    dims = tuple(0 if axis == frames_axis else dim for axis, dim in enumerate(state.dims))
+    return dataclasses.replace(state, dims=dims)
+
+
+def _chained(
+    call: Call,
+    signature: Signature,
+    states: Sequence[Tensor],
+    carried: Mapping[str, Carried],
+    windows: Mapping[str, int],
+    sizes: Mapping[str, int],
+) -> Answers:
+    """Return a function that runs calls with the states of the previous one; a feed may hold the first states."""
+    names = [tensor.name for tensor in signature.outputs]
+    known = {tensor.name for tensor in signature.inputs}
+
+    def answers(feeds: Iterable[Feed]) -> Iterator[dict[str, Array]]:
+        kept: dict[str, Array] = {}
+        for feed in feeds:
+            if not kept:
+                seen = {**sizes, **sizes_of(signature.inputs, feed)}
+                kept = {each.name: np.zeros(shape_in(each, seen), np.dtype(each.dtype)) for each in states}
+                kept |= {name: array for name, array in feed.items() if name in kept}
+            given = {name: array for name, array in feed.items() if name in known and name not in kept}
+            outputs = dict(zip(names, map(np.asarray, call(names, {**given, **kept})), strict=True))
+            kept = {name: _newest(outputs[each.output], each, windows.get(name)) for name, each in carried.items()}
+            yield outputs
+
+    return answers
+
+
+def _newest(array: Array, state: Carried, window: int | None) -> Array:
+    """Return the part of a state that the next call takes: at most the frames of the recipe's window."""
+    return array if window is None or state.frames_axis is None else newest(array, state.frames_axis, window)
+
+
+def sizes_of(tensors: Iterable[Tensor], feed: Feed) -> dict[str, int]:
+    """Return the sizes of axes in a feed."""
+    shown = ((tensor, feed[tensor.name]) for tensor in tensors if tensor.name in feed)
+    pairs = (pair for tensor, array in shown for pair in zip(tensor.dims, array.shape, strict=False))
+    return {str(dim): size for dim, size in pairs if not isinstance(dim, int) and dim.is_Symbol}
+
+
+@contextlib.contextmanager
+def opened_bundle(text: str) -> Iterator[Subject]:
+    """Yield a graph of a bundle as a model, run by the runtime.
+
+    Args:
+        text: `BUNDLE` or `BUNDLE:GRAPH`.
+
+    Raises:
+        RuntimeLiteError: the path is no bundle, or has no such graph.
+    """
+    path, graph = named_graph(text)
+    with Runtime() as runtime:
+        model = runtime.load(path)
+        runner = model.runner(graph)
+        axes = {name: axis.buckets[-1] if axis.length_input else axis.buckets[0] for name, axis in
+                runner.graph.axes.items()}  # fmt: skip
+        inputs = tuple(
+            Tensor(each.name, tuple(dim if isinstance(dim, int) else expression(dim) for dim in each.shape), each.dtype)
+            for each in runner.graph.inputs
+            if each.role == "data"
+        )
+        fed = _fed(recipe_of(model.bundle), runner.name)
+        yield Subject(text, inputs, (), axes, "", fed, lambda feeds: _pushed(model, runner.name, feeds))
+
+
+def _fed(recipe: Mapping[str, Any], graph: str) -> dict[str, Fed]:
+    """Return the states of a bundle's graph, by their names before passes."""
+    spec = recipe.get("graphs", {}).get(graph, {"axes": {}, "inputs": {}})
+    windows = {name: axis["window"] for name, axis in spec["axes"].items() if axis.get("window") is not None}
+    return {
+        name: Fed(given["state"], next((windows[dim] for dim in given["shape"] if dim in windows), None))
+        for name, given in spec["inputs"].items()
+        if given.get("state") is not None
+    }
+
+
+def _pushed(model: Model, graph: str, feeds: Iterable[Feed]) -> Iterator[dict[str, Array]]:
+    runner = model.runner(graph)
+    names = {each.name for each in runner.graph.inputs if each.role == "data"}
+    with contextlib.ExitStack() as stack:
+        push: Callable[[dict[str, Array]], dict[str, Array]] | None = None
+        for feed in feeds:
+            given = {name: array for name, array in feed.items() if name in names}
+            if push is None:
+                rows = runner.check(f"{graph}.run", given).rows
+                has_states = bool(runner.graph.states)
+                stream = stack.enter_context(model.open_stream(graph, rows=rows)) if has_states else None
+                push = stream.push if stream is not None else lambda feed: model.run(feed, graph)
+            yield push(given)
+
+
+def named_graph(text: str) -> tuple[str, str | None]:
+    """Return `dist/mine:encoder` as its two parts; an existing path is one part."""
+    path, colon, graph = text.rpartition(":")
+    return (text, None) if not colon or Path(text).exists() else (path, graph)
+
+
+def open_original(loaded: LoadedRecipe, graph: str | None, cache: StageCache | None, progress: Progress) -> Subject:
+    """Return the original of a recipe's graph, as a build compares with it.
+
+    Raises:
+        SlipwayError: as in a build; the recipe has no such graph, or several and none is named.
+    """
+    graphs, shown = loaded.recipe.graphs, shown_path(loaded.path)
+    name = next(iter(graphs)) if graph is None and len(graphs) == 1 else graph
+    if name is None or name not in graphs:
+        got = "none" if name is None else repr(name)
+        cure = f"write {shown}:NAME; {did_you_mean(name or '', graphs)}"
+        raise RecipeError(f"{shown}: expected the name of one of its graphs, got {got}", cure=cure)
+    spec = graphs[name]
+    original = Original(loaded, name, spec, cache, progress, with_data=False)
+    inputs = tuple(
+        Tensor(each, tuple(dim if isinstance(dim, int) else expression(dim) for dim in given.shape), given.dtype)
+        for each, given in spec.inputs.items()
+        if given.is_data
+    )
+    names = {tensor.name for tensor in inputs}
+    sizes = {axis: each.fixed for axis, each in spec.axes.items() if each.fixed is not None}
+    sizes |= {axis: each.buckets[-1] for axis, each in spec.padded.items() if each.buckets}
+    sizes |= {} if spec.batch is None else {spec.batch: 1}
+
+    def answers(feeds: Iterable[Feed]) -> Iterator[dict[str, Array]]:
+        given = ({name: array for name, array in feed.items() if name in names} for feed in feeds)
+        for outputs, _ in original.reference().run(given):
+            yield outputs
+
+    fed = {
+        each: Fed(given.state, next((spec.caches[dim].window for dim in given.shape if dim in spec.caches), None))
+        for each, given in spec.inputs.items()
+        if given.state is not None
+    }
+    return Subject(f"{shown}:{name}", inputs, (), sizes, "", fed, answers)
+
+
+def checked(subject: Subject, feeds: Sequence[Feed]) -> Iterator[dict[str, Array]]:
+    """Yield the model's results for every feed; a backend's error becomes one sentence.
+
+    Raises:
+        DataError: the model fails on a feed.
+    """
+    answers = subject.answers(feeds)
+    for feed in feeds:
+        try:
+            outputs = next(answers)
+        except (SlipwayError, RuntimeLiteError):
+            raise
+        except Exception as error:
+            raise unanswered(STAGE, subject.shown, feed, error) from error
+        yield outputs

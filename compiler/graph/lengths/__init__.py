@@ -1,0 +1,1 @@
+"""What values hold that follows from lengths alone."""

@@ -1,0 +1,72 @@
+"""Computes, for every true length of a cache, the values of a graph that depend on that length alone."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler.graph import model as graphs
+from compiler.graph.runners.instrumented import values_named
+from compiler.graph.runners.session import session_of
+from compiler.graph.stages import Array
+from runtime_lite.format.cache_axis import CacheAxis
+
+
+class EveryLength:
+    """Values of a graph at every length of a cache, from none to all of its slots.
+
+    Args:
+        model: the graph.
+        cache: whose lengths, and the mask that goes with each, are tried.
+        settled: other inputs that hold one number for all rows and calls.
+    """
+
+    def __init__(self, model: ir.Model, cache: CacheAxis, settled: Mapping[str, int]) -> None:
+        self.model, self.cache, self.settled = model, cache, settled
+        self.known: dict[ir.Value, Array | None] = {}
+
+    @property
+    def count(self) -> int:
+        """Return the number of cache lengths, from 0 to all slots."""
+        return self.cache.slots + 1
+
+    def of(self, value: ir.Value) -> Array | None:
+        """Return the first row of a value at every cache length, [lengths, ...]; all rows are equal.
+
+        None where the value depends on something else, or its rows differ.
+        """
+        if value not in self.known:
+            self.known[value] = self._computed(value)
+        return self.known[value]
+
+    def _computed(self, value: ir.Value) -> Array | None:
+        named = {*self.settled, self.cache.length_input, self.cache.mask_input}
+        given = (each for node in graphs.makers_of([value]) for each in node.inputs if each is not None)
+        if any(each.is_graph_input() and str(each.name) not in named for each in (value, *given)):
+            return None
+        copy = graphs.clone(self.model)
+        copy.graph.outputs[:] = list(values_named(copy, [str(value.name)]).values())
+        graphs.prune(copy)
+        read = {each for each in copy.graph.inputs if each.uses() or each.is_graph_output()}
+        if any(str(each.name) not in named for each in read) or not copy.graph.outputs:
+            return None
+        for each in list(copy.graph.inputs):
+            if each not in read:
+                copy.graph.inputs.remove(each)
+        session, found = session_of(copy), []
+        for length in range(self.count):
+            found.append(session.run(None, {str(each.name): self._feed(each, length) for each in read})[0])
+        if not found[0].ndim or not all(np.array_equal(each, np.broadcast_to(each[:1], each.shape)) for each in found):
+            return None
+        return np.concatenate([each[:1] for each in found])
+
+    def _feed(self, value: ir.Value, length: int) -> Array:
+        """Return the content of an input at a cache length, equal for every row; one row where their number is open."""
+        dims, dtype = graphs.dims_of(value) or (), value.dtype
+        assert dtype is not None
+        sizes = [dim if isinstance(dim, int) else 1 for dim in dims]
+        if value.name == self.cache.mask_input:
+            mask = self.cache.mask(np.array([length]))
+            return np.broadcast_to(mask, (sizes[0], mask.shape[1])).astype(dtype.numpy())
+        numbers = {**self.settled, self.cache.length_input: length}
+        return np.full(sizes, numbers[str(value.name)], dtype.numpy())

@@ -1,0 +1,542 @@
+"""Extends shape inference by quotients, remainders, signs and extremes of sizes."""
+
+import contextlib
+import copy
+import functools
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import onnx_ir as ir
+import onnx_shape_inference
+import sympy
+from onnx_ir import _symbolic_shapes as _sizes_as_text
+from onnx_shape_inference import ShapeInferenceContext, _broadcast, _registry, _symbolic_shapes
+
+from compiler.graph.operators.axes import axis_of
+from compiler.graph.operators.slices import FAR, Cut, Reader, Slice, slice_of
+from compiler.graph.sizes.expressions import Dim, bounds_of_cut, entries_between, expression, normal_form, remainder_by
+from compiler.graph.sizes.growth import never_negative, truncated
+from compiler.graph.sizes.held_numbers import can_hold
+
+Size = int | ir.SymbolicDim
+Sizes = list[Size]
+Inference = Callable[[ShapeInferenceContext, ir.Node], None]
+
+READ: dict[str, Callable[..., sympy.Expr]] = {"Abs": sympy.Abs, "ceiling": sympy.ceiling}
+"""Functions that the library writes into sizes, as pools with ceil_mode have them, and fails to read again."""
+
+
+def infer(model: ir.Model) -> None:
+    """Write inferred symbolic shapes and contents into a model's values, in place.
+
+    The library is extended during the call, and restored afterwards.
+    """
+    for value in (*model.graph.inputs, *(output for node in model.graph.all_nodes() for output in node.outputs)):
+        _forget_unreadable(value)
+    with _LOCK, _taught():
+        # Names that it adopts from equalities cost most of its time, and no proof needs them.
+        onnx_shape_inference.infer_symbolic_shapes(model, adopt_declared_symbols=False)
+    for node in model.graph:
+        for output in node.outputs:
+            _write_numbers(output)
+
+
+def _forget_unreadable(value: ir.Value) -> None:
+    """Remove sizes in functions that the library cannot read; exporters may write any function."""
+    dims = () if value.shape is None else tuple(value.shape)
+    if any(isinstance(dim, ir.SymbolicDim) and not _is_readable(dim.value) for dim in dims):
+        known = [dim if isinstance(dim, int) or _is_readable(dim.value) else None for dim in dims]
+        value.shape = ir.Shape(known)
+
+
+@functools.lru_cache(maxsize=100_000)
+def _is_readable(text: str | None) -> bool:
+    if text is None or text.isidentifier():
+        return True
+    try:
+        _symbolic_shapes.parse_symbolic_expression(text)
+    except ValueError as error:
+        return "Unknown function" not in str(error)
+    return True
+
+
+def _write_numbers(value: ir.Value) -> None:
+    """Convert sizes that the library writes as names, such as "17", to numbers."""
+    dims = () if value.shape is None else tuple(value.shape)
+    if any(isinstance(dim, ir.SymbolicDim) and dim.value is not None and dim.value.isdigit() for dim in dims):
+        texts = [dim if isinstance(dim, int) else dim.value for dim in dims]
+        value.shape = ir.Shape([int(text) if isinstance(text, str) and text.isdigit() else text for text in texts])
+
+
+_LOCK = threading.Lock()
+"""What the library knows is known to all threads."""
+
+
+@contextlib.contextmanager
+def _taught() -> Iterator[None]:
+    places: tuple[tuple[object, str, object], ...] = (
+        (_registry, "registry", _extended()),
+        (_broadcast, "_broadcast_dim", _together),
+        (ShapeInferenceContext, "set_symbolic_value", _note_what_fits),
+        (_symbolic_shapes, "ALLOWED_FUNCTIONS", _symbolic_shapes.ALLOWED_FUNCTIONS | READ),
+        (_symbolic_shapes, "parse_symbolic_expression", _read),
+        (_sizes_as_text, "_ALLOWED_FUNCTIONS", _sizes_as_text._ALLOWED_FUNCTIONS | READ),
+    )
+    own = [getattr(holder, name) for holder, name, _ in places]
+    try:
+        for holder, name, taught in places:
+            setattr(holder, name, taught)
+        yield
+    finally:
+        for (holder, name, _), known in zip(places, own, strict=True):
+            setattr(holder, name, known)
+
+
+@functools.cache
+def _extended() -> onnx_shape_inference.OpShapeInferenceRegistry:
+    """Return the library's registry, extended by our arithmetic of sizes and slices by sizes."""
+    known = onnx_shape_inference.registry
+    known.collect()
+    extended = copy.deepcopy(known)
+    for domain, op, versions in known.iter_supported():
+        for version in versions:
+            own = known.get(domain, op, version=version)
+            assert own is not None
+            careful = _of_data_with_a_shape(own) if op == "Expand" else own
+            extended.register(domain, op, since_version=version)(_where_it_can(careful))
+    product = extended.get("", "MatMul", version=13)
+    assert product is not None
+    extended.register("com.microsoft", "MatMulIntegerToFloat", since_version=1)(_after(product, _real))
+    for (op, versions), extension in EXTENSIONS.items():
+        for version in versions:
+            before = extended.get("", op, version=version)
+            if before is not None:
+                extended.register("", op, since_version=version)(_after(before, extension))
+    return extended
+
+
+_read = functools.lru_cache(maxsize=100_000)(_symbolic_shapes.parse_symbolic_expression)
+"""The library's reader of sizes, which reads the same few texts once for every value that has them."""
+
+
+_meet = _broadcast._broadcast_dim
+
+
+def _together(first: Size, second: Size) -> Size | None:
+    """Return the size of two broadcast axes: where one has at most one entry, the other's.
+
+    Of two sizes that it cannot compare the library takes the first: of Min(1, time) and time that is the wrong one.
+    """
+    for one, other in ((first, second), (second, first)):
+        if isinstance(one, ir.SymbolicDim) and isinstance(other, ir.SymbolicDim) and one.value is not None:
+            size = _expression(one)
+            if isinstance(size, sympy.Min) and any(each.is_number and each <= 1 for each in size.args):
+                return other
+    return _meet(first, second)  # type: ignore[no-any-return]
+
+
+_note = ShapeInferenceContext.set_symbolic_value
+
+
+def _note_what_fits(context: ShapeInferenceContext, value: ir.Value, data: Sizes) -> None:
+    """Record a value's content, unless its type cannot hold it or it has another number of elements.
+
+    The library computes without bounds, and adds a column to a row as if both were lists.
+    """
+    sizes = () if value.shape is None else tuple(value.shape)
+    known = [size for size in sizes if isinstance(size, int)]
+    is_one_each = value.shape is None or len(known) < len(sizes) or math.prod(known) == len(data)
+    fits = (can_hold(value.dtype, number if isinstance(number, int) else _expression(number)) for number in data)
+    if is_one_each and all(fits):
+        _note(context, value, data)
+
+
+def _where_it_can(known: Inference) -> Inference:
+    """Wrap the library's inference so that it infers nothing where it fails; nodes that need the sizes are refused."""
+
+    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
+        with contextlib.suppress(Exception):
+            known(context, node)
+
+    return infer
+
+
+def _of_data_with_a_shape(known: Inference) -> Inference:
+    """Wrap the library's inference of Expand so that it infers nothing for data of unknown shape.
+
+    The library uses the target sizes, but a target of 1 keeps the operand's size.
+    """
+
+    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
+        data = node.inputs[0]
+        if data is not None and data.shape is None:
+            context.set_shape_and_dtype(node.outputs[0], None, data.dtype)
+        else:
+            known(context, node)
+
+    return infer
+
+
+def _after(known: Inference, extension: Inference) -> Inference:
+    """Return an inference that runs the library's and then an extension."""
+
+    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
+        known(context, node)
+        extension(context, node)
+
+    return infer
+
+
+def _real(context: ShapeInferenceContext, node: ir.Node) -> None:
+    """Set the type of an integer product's floating-point result."""
+    node.outputs[0].type = ir.TensorType(ir.DataType.FLOAT)  # the context keeps the type that was there
+
+
+def _arithmetic(function: Callable[..., sympy.Expr | None]) -> Inference:
+    """Return an inference that computes one size from others, which the library does not support."""
+
+    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
+        output = node.outputs[0]
+        if output.dtype is None or not output.dtype.is_integer() or context.get_symbolic_value(output) is not None:
+            return
+        numbers = _single_sizes(context, node)
+        found = None if numbers is None or numbers[1:] == [0] else function(*numbers)
+        if found is not None:
+            context.set_symbolic_value(output, [_dim_of(found)])
+
+    return infer
+
+
+def _extreme(function: Callable[..., sympy.Expr]) -> Inference:
+    """Return an inference of the smaller or larger of two sizes, for which the library invents a new name."""
+
+    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
+        numbers = _single_sizes(context, node)
+        if numbers is not None:
+            context.set_symbolic_value(node.outputs[0], [_dim_of(function(*numbers))])
+
+    return infer
+
+
+def _single_sizes(context: ShapeInferenceContext, node: ir.Node) -> list[sympy.Expr] | None:
+    """Return the operands, where each is one known size; else None."""
+    operands = [context.get_symbolic_value(value) for value in node.inputs if value is not None]
+    if any(operand is None or len(operand) != 1 for operand in operands):
+        return None
+    return [_expression(operand[0]) for operand in operands if operand is not None]
+
+
+def _dim_of(size: sympy.Expr | int) -> Size:
+    """Return a size as the library writes it."""
+    return int(size) if sympy.sympify(size).is_Integer else ir.SymbolicDim(str(size))
+
+
+def _cut(context: ShapeInferenceContext, node: ir.Node) -> None:
+    """Infer table[a:b] with computed bounds as b - a entries, and x[::-1] as x's, which the library leaves open.
+
+    It writes Max(0, size) for sizes that it knows; the rule of Slice requires lengths with a valid size.
+    """
+    data, output = node.inputs[0], node.outputs[0]
+    if output.shape is not None:
+        output.shape = ir.Shape([_as_counted(dim) for dim in output.shape])
+    view = slice_of(node)
+    if view is None or data is None or data.shape is None:
+        return
+
+    def read(value: ir.Value) -> list[Dim | None] | None:
+        numbers = context.get_symbolic_value(value)
+        return None if numbers is None else [_number(number) for number in numbers]
+
+    cuts = view.cuts(read)
+    if cuts is None or output.shape is None:  # the library takes axes that it cannot read for the first ones
+        output.shape = ir.Shape([context.new_symbolic_dim() for _ in data.shape])
+    if cuts is None:
+        return
+    kept = {cut.axis for cut in cuts}
+    output.shape = ir.Shape([mine if at in kept else data.shape[at] for at, mine in enumerate(output.shape)])
+    _pick(context, view, output, read)
+    if any(None in (cut.start, cut.end, cut.step) for cut in cuts):
+        return
+    _cut_short(output, data.shape, cuts)
+    dims = list(output.shape)
+    for cut in cuts:
+        size = _size_of_cut(cut, data.shape[cut.axis], is_open=_is_open(output, cut.axis))
+        dims[cut.axis] = dims[cut.axis] if size is None else _dim_of(size)
+    output.shape = ir.Shape(dims)
+
+
+def _pick(context: ShapeInferenceContext, view: Slice, output: ir.Value, read: Reader) -> None:
+    """Infer a slice of known numbers, backwards too, as the library misreads an end before the first entry."""
+    numbers = context.get_symbolic_value(view.data)
+    is_list = view.data.shape is not None and len(view.data.shape) == 1
+    picked = view.picked(numbers, read) if numbers is not None and is_list else None
+    if picked is not None:
+        context.set_symbolic_value(output, list(picked))
+
+
+def _size_of_cut(cut: Cut, rows: Size, *, is_open: bool) -> sympy.Expr | None:
+    """Return the number of entries between two bounds; None where the library's inference stays."""
+    if _turns_round(cut):
+        return None if isinstance(rows, ir.SymbolicDim) and rows.value is None else _expression(rows)
+    if cut.step != 1:
+        return None
+    start, end = (sympy.sympify(each) for each in (cut.start, cut.end))
+    if isinstance(rows, ir.SymbolicDim):
+        if _keeps_last(start, end, rows):
+            return -start
+        size = _at_most(start, end, rows) if is_open else None
+        return _within(start, end, rows) if size is None else size
+    bounds = None if start.is_Integer else bounds_of_cut(start, end, rows)
+    return None if bounds is None else bounds[1] - bounds[0]
+
+
+def _cut_short(output: ir.Value, shape: ir.Shape, cuts: Sequence[Cut]) -> None:
+    """Limit x[:, 0:1000] to the entries of a shorter x, as the library assumes fixed bounds to be within the axis."""
+    dims = list(output.shape or ())
+    for cut in cuts:
+        rows, fixed = shape[cut.axis], cut.numbers
+        if isinstance(rows, int) or fixed is None or not isinstance(dims[cut.axis], int):
+            continue
+        if rows.value is None or fixed.step < 1 or fixed.start < 0:
+            dims[cut.axis] = ir.SymbolicDim(None)
+        elif fixed.stop > fixed.start and not never_negative(normal_form(_expression(rows) - fixed.stop), 1):
+            read = sympy.Max(0, sympy.Min(_expression(rows), fixed.stop) - fixed.start)
+            dims[cut.axis] = _dim_of(sympy.ceiling(read / fixed.step))
+    output.shape = ir.Shape(dims)
+
+
+def _pool(context: ShapeInferenceContext, node: ir.Node) -> None:
+    """Infer one position per stride for a pooling with auto_pad SAME, which the library leaves open."""
+    auto, data = node.attributes.get("auto_pad"), node.inputs[0]
+    if auto is None or not auto.as_string().startswith("SAME") or data is None or data.shape is None:
+        return
+    dims, given = list(data.shape), node.attributes.get("strides")
+    strides = [1] * (len(dims) - 2) if given is None else list(given.as_ints())
+    for at, stride in enumerate(strides, start=2):
+        dims[at] = context.new_symbolic_dim() if _number(dims[at]) is None else _dim_of(_places(dims[at], stride))
+    for value in node.outputs:
+        value.shape = ir.Shape(dims)
+
+
+def _places(size: Size, stride: int) -> Dim:
+    return normal_form(sympy.ceiling(_expression(size) / stride))
+
+
+def _pad(context: ShapeInferenceContext, node: ir.Node) -> None:
+    """Infer the size of an axis padded by computed amounts, which the library leaves open."""
+    data, output = node.inputs[0], node.outputs[0]
+    amounts = context.get_symbolic_value(node.inputs[1]) if node.inputs[1] is not None else None
+    has_axes = len(node.inputs) > 3 and node.inputs[3] is not None
+    if data is None or data.shape is None or amounts is None or has_axes or len(amounts) != 2 * len(data.shape):
+        return
+    dims = list(data.shape)
+    for at, (before, after) in enumerate(zip(amounts[: len(dims)], amounts[len(dims) :], strict=True)):
+        dim = dims[at]
+        if (before, after) != (0, 0) and (isinstance(dim, int) or dim.value is not None):
+            size = _expression(dim) + _expression(before) + _expression(after)
+            dims[at] = _dim_of(size)
+    output.shape = ir.Shape(dims)
+
+
+def _filled(context: ShapeInferenceContext, node: ir.Node) -> None:
+    """Infer a tensor of computed sizes, which the library leaves open where some are names."""
+    sizes = context.get_symbolic_value(node.inputs[0]) if node.inputs[0] is not None else None
+    if sizes is not None and node.outputs[0].shape is None:
+        node.outputs[0].shape = ir.Shape(list(sizes))
+
+
+def _count(context: ShapeInferenceContext, node: ir.Node) -> None:
+    """Infer as many positions as a Range counts, up or down, without the library's Max(0, count)."""
+    output = node.outputs[0]
+    if output.shape is not None:
+        output.shape = ir.Shape([_as_counted(dim) for dim in output.shape])
+    start, end, step = (
+        None if value is None else context.get_symbolic_value(value) for value in (*node.inputs, None, None)[:3]
+    )
+    if start is None or end is None or step is None or step[0] != -1:
+        return
+    size = normal_form(_expression(start[0]) - _expression(end[0]))
+    if not isinstance(size, int) and size.is_nonnegative is not False:
+        output.shape = ir.Shape([ir.SymbolicDim(str(size))])
+
+
+def _cancel(context: ShapeInferenceContext, node: ir.Node) -> None:
+    """Cancel the quotient that a -1 stands for, which the library leaves as it is: 32*n*t / (16*t) = 2*n."""
+    shape = node.outputs[0].shape
+    if shape is None:
+        return
+    dims = list(shape)
+    for at, dim in enumerate(dims):
+        if isinstance(dim, ir.SymbolicDim) and dim.value is not None and "/" in dim.value:
+            size = normal_form(_expression(dim))
+            dims[at] = _dim_of(size)
+    node.outputs[0].shape = ir.Shape(dims)
+
+
+def _frames_of_signal(context: ShapeInferenceContext, node: ir.Node) -> None:
+    """Infer the number of frames of an STFT, (samples - length) // step + 1, which the library leaves open."""
+    signal, output = node.inputs[0], node.outputs[0]
+    step = None if node.inputs[1] is None else ir.convenience.get_const_tensor(node.inputs[1])
+    length = _window_length(node)
+    if signal is None or signal.shape is None or output.shape is None or step is None or length is None:
+        return
+    samples = signal.shape[1]
+    if isinstance(samples, int) or samples.value is not None:
+        count = sympy.floor((_expression(samples) - length) / int(step.numpy().reshape(-1)[0])) + 1
+        dims = list(output.shape)
+        dims[1] = _dim_of(count)
+        output.shape = ir.Shape(dims)
+
+
+def _piece(context: ShapeInferenceContext, node: ir.Node) -> None:
+    """Infer the shape of a piece of a split tensor, of which the library knows no size.
+
+    Where pieces are of equal size, the last one may be shorter; a piece that exists is not empty.
+    """
+    at = context.get_symbolic_value(node.inputs[1]) if node.inputs[1] is not None else None
+    source = node.inputs[0].producer() if node.inputs[0] is not None else None
+    data = source.inputs[0] if source is not None and source.op_type == "SplitToSequence" else None
+    if source is None or data is None or data.shape is None or at is None or not isinstance(at[0], int):
+        return
+    dims, place = list(data.shape), at[0]
+    axis = axis_of(source, len(dims))
+    cuts = source.inputs[1] if len(source.inputs) > 1 else None
+    if cuts is None:
+        keepdims = source.attributes.get("keepdims")
+        dims[axis : axis + 1] = [] if keepdims and not keepdims.as_int() else [1]
+    else:
+        sizes = None if cuts.shape is None else context.get_symbolic_value(cuts)
+        if sizes is None or cuts.shape is None:
+            return
+        is_list = len(cuts.shape) == 1
+        is_there = is_list and -len(sizes) <= place < len(sizes)
+        found = _equal_piece(dims[axis], sizes[0], place) if not is_list else sizes[place] if is_there else None
+        dims[axis] = context.new_symbolic_dim() if found is None else found
+    context.set_shape_and_dtype(node.outputs[0], ir.Shape(dims), data.dtype)
+
+
+def _equal_piece(whole: int | ir.SymbolicDim, size: int | ir.SymbolicDim, place: int) -> int | ir.SymbolicDim | None:
+    """Return the size of one of several equal pieces, of which the last may be shorter; counted from either end."""
+    if isinstance(whole, ir.SymbolicDim) and (whole.value is None or place < 0):
+        return None
+    if place < 0:
+        count = sympy.ceiling(_expression(whole) / _expression(size))
+        if not count.is_Integer:
+            return None
+        place += int(count)
+    left = normal_form(_expression(whole) - place * _expression(size))
+    return _dim_of(sympy.Min(_expression(size), left))
+
+
+def _as_counted(dim: int | ir.SymbolicDim) -> int | ir.SymbolicDim:
+    """Return the count of a size Max(0, count); other sizes are unchanged."""
+    count = sympy.Integer(0) if isinstance(dim, int) or dim.value is None else _expression(dim)
+    others = [each for each in count.args if each != 0]
+    return ir.SymbolicDim(str(others[0])) if isinstance(count, sympy.Max) and len(others) == 1 else dim
+
+
+def _window_length(node: ir.Node) -> int | None:
+    """Return the samples of one frame, as stated or as the window's size; None where unknown."""
+    given = list(node.inputs) + [None] * 4
+    if given[3] is not None:
+        tensor = ir.convenience.get_const_tensor(given[3])
+        return None if tensor is None else int(tensor.numpy().reshape(-1)[0])
+    size = None if given[2] is None or given[2].shape is None else given[2].shape[0]
+    return size if isinstance(size, int) else None
+
+
+def _turns_round(cut: Cut) -> bool:
+    """Whether a slice reverses a whole axis."""
+    return (cut.start, cut.step) == (-1, -1) and isinstance(cut.end, int) and cut.end <= -FAR
+
+
+def _keeps_last(start: sympy.Expr, end: sympy.Expr, rows: ir.SymbolicDim) -> bool:
+    """Whether a slice keeps the last entries of an axis that has at least that many at every length.
+
+    Their number is a constant, or counted, as in x[-n:] of what n entries were joined to; for 0 it would keep all.
+    """
+    if not end.is_Integer or end < FAR or rows.value is None:
+        return False
+    count = -start
+    return never_negative(normal_form(count - 1), 1) and bool((_expression(rows) - count).is_nonnegative)
+
+
+def _number(size: Size) -> Dim | None:
+    """Return a size as a number or an expression; None where it is unknown."""
+    return size if isinstance(size, int) else None if size.value is None else expression(size.value)
+
+
+def _is_open(output: ir.Value, axis: int) -> bool:
+    """Whether the library invented a name for the size of an axis, or left it open."""
+    dim = None if output.shape is None else output.shape[axis]
+    return not isinstance(dim, int) and (dim is None or dim.value is None or dim.value.startswith("_d"))
+
+
+def _at_most(start: sympy.Expr, end: sympy.Expr, rows: ir.SymbolicDim) -> sympy.Expr | None:
+    """Return the size of x[a:b] or x[-n:] with constants: at most the entries of x; None for other bounds."""
+    if rows.value is None or not start.is_Integer or not end.is_Integer:
+        return None
+    size, is_far = _expression(rows), end >= 2**31 - 1
+    if start < 0 and is_far:
+        return sympy.Min(-start, size)
+    return normal_form(sympy.Min(end, size) - start) if 0 <= start < end and not is_far else None
+
+
+def _within(start: sympy.Expr, end: sympy.Expr, rows: ir.SymbolicDim) -> sympy.Expr | None:
+    """Return the number of entries between bounds that are within an axis at every length; None if they may not be."""
+    if rows.value is None or (start.is_Integer and end.is_Integer):
+        return None
+    size = _expression(rows)
+    end = size if end.is_Integer and end >= 2**31 - 1 else end
+    if (start == 0 and remainder_by(end, size) is not None) or (end == size and remainder_by(start, size) is not None):
+        return sympy.expand(end - start)
+    gaps = [normal_form(gap) for gap in (start, end - start, size - end)]
+    return entries_between(start, end) if all(never_negative(gap, 1) for gap in gaps) else None
+
+
+def _expression(size: int | ir.SymbolicDim) -> sympy.Expr:
+    return sympy.sympify(size if isinstance(size, int) else expression(str(size.value)))
+
+
+def _remainder(context: ShapeInferenceContext, node: ir.Node) -> None:
+    """Infer a remainder, with the sign of the divisor, or with fmod of the dividend, which is equal for sizes only."""
+    fmod = node.attributes.get("fmod")
+    _arithmetic(sympy.Mod if fmod is None or not fmod.value else _remainder_of_dividend)(context, node)
+
+
+def _remainder_of_dividend(top: sympy.Expr, bottom: sympy.Expr) -> sympy.Expr | None:
+    whole = truncated(top, bottom)
+    return None if whole is None else top - bottom * whole
+
+
+def _negative(size: sympy.Expr) -> sympy.Expr:
+    return -size
+
+
+def _same(size: sympy.Expr) -> sympy.Expr:
+    return sympy.Abs(size)
+
+
+VERSIONS = (6, 7, 10, 13, 14, 18)
+POOLS = (1, 7, 8, 10, 11, 12, 19, 22)
+
+EXTENSIONS: dict[tuple[str, tuple[int, ...]], Inference] = {
+    ("Abs", VERSIONS): _arithmetic(_same),
+    ("AveragePool", POOLS): _pool,
+    ("ConstantOfShape", (9, 20, 21, 23, 24)): _filled,
+    ("Div", VERSIONS): _arithmetic(truncated),
+    ("LpPool", (18, 22)): _pool,
+    ("MaxPool", POOLS): _pool,
+    ("Max", (6, 8, 12, 13)): _extreme(sympy.Max),
+    ("Min", (6, 8, 12, 13)): _extreme(sympy.Min),
+    ("Mod", VERSIONS): _remainder,
+    ("Neg", VERSIONS): _arithmetic(_negative),
+    ("Pad", (13, 18, 19, 21, 23, 24)): _pad,
+    ("Range", (11,)): _count,
+    ("Reshape", (5, 14)): _cancel,
+    ("STFT", (17,)): _frames_of_signal,
+    ("SequenceAt", (11,)): _piece,
+    ("Slice", (13,)): _cut,
+}
+"""What runs after the library's own inference, by operator and the versions that it is registered for."""

@@ -1,0 +1,144 @@
+"""Derives which frames of every value a call needs: from the results back to its inputs and caches.
+
+Every time axis of a value is asked for in one of the ways of `Part`: an axis along which entries mix for all frames, or
+for the newest, if masks show that no more are read; every other axis for the frames that the result is asked for.
+"""
+
+from collections.abc import Mapping
+
+import onnx_ir as ir
+
+from compiler.graph import model as graphs
+from compiler.graph.operators.traits import VIEWS
+from compiler.proof.derivation.caching import Caches
+from compiler.proof.derivation.judging import Judging
+from compiler.proof.derivation.links import Links, dims, links_of, regrouped
+from compiler.proof.derivation.written_sizes import Part, Parts
+
+
+class Asking:
+    """Which parts of which values make the results of a call.
+
+    Args:
+        judging: of the whole graph.
+        caches: of the derived graph.
+        recent: frames that are kept where masks slide along; 0 where all are.
+    """
+
+    def __init__(self, judging: Judging, caches: Caches, recent: int) -> None:
+        self.judging, self.caches, self.recent = judging, caches, recent
+
+    def in_order(self) -> list[tuple[ir.Value, Parts]]:
+        """Return every value that the derived graph needs, operands first, with the parts of it that are needed."""
+        asked: dict[ir.Value, dict[Parts, None]] = {}
+        nodes = list(self.judging.model.graph)
+        for value in self.judging.model.graph.outputs:
+            asked.setdefault(value, {})[tuple((at, Part.NEW) for at in sorted(self.judging.of(value).along))] = None
+        for node in reversed(nodes):
+            for value in node.outputs:
+                for parts in list(asked.get(value, {})):
+                    if self.is_cut(value, dict(parts)):
+                        ((axis, each),) = self.judging.of(value).along.items()
+                        asked[value][((axis, Part.NEW),)] = None
+                        if each.before != 0:
+                            asked[value][((axis, Part.FIRST),)] = None
+                    if more := self.mixed_within(node, value, dict(parts)):
+                        asked[value][tuple((at, more.get(at, part)) for at, part in parts)] = None
+                for parts in asked.get(value, {}):
+                    if self._is_leaf(value, dict(parts)):
+                        continue
+                    for operand, wanted in self.asked_of(node, value, dict(parts)):
+                        asked.setdefault(operand, {})[tuple(sorted(wanted.items()))] = None
+        made = (value for node in nodes for value in node.outputs)
+        return [(value, parts) for value in made for parts in asked.get(value, {})]
+
+    def asked_of(
+        self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]
+    ) -> list[tuple[ir.Value, dict[int, Part]]]:
+        """Return the operands of a node, with the parts that a part of its result is computed from."""
+        found = []
+        if node.op_type in VIEWS - {"Identity"}:
+            operand = node.inputs[0]
+            assert operand is not None
+            return [(operand, {old: parts[new] for old, new in self.places_before(operand, value).items()})]
+        if node in self.judging.shifted:
+            return self.shifted_from(node, parts)
+        if node in self.judging.kept and node.inputs[0] is not None:
+            return [(node.inputs[0], {self.judging.kept[node][0]: Part.NEW})]
+        links = links_of(node) if self.judging.of(value).along or self.reads_time(node) else None
+        for at, operand in enumerate(node.inputs):
+            if operand is not None and graphs.array_of(operand) is None and not self.judging.is_number(operand):
+                found.append((operand, self.wanted(node, links, at, parts)))
+        return found
+
+    def wanted(self, node: ir.Node, links: Links | None, operand: int, parts: Mapping[int, Part]) -> dict[int, Part]:
+        """Return which part of each time axis of an operand is needed for a part of the result."""
+        value = node.inputs[operand]
+        along = self.judging.of(value).along
+        if not along or links is None:
+            return {}
+        mixed = {own for group in links.mixed for at, own in group.items() if at == operand}
+        known = ((own, self.judging.rows.get((node, operand, own))) for own in mixed)
+        rows = {own: at for own, at in known if at is not None}
+        wanted = {own: self._mixed_part(node, operand, own, parts.get(rows.get(own, -1))) for own in along}
+        for at, pairs in links.axes.items():
+            own = pairs.get(operand)
+            if own is not None and own in along and own not in mixed:
+                wanted[own] = parts[at]
+        return wanted
+
+    def _mixed_part(self, node: ir.Node, operand: int, own: int, rows: Part | None) -> Part:
+        """Return which part of a mixed axis of an operand is needed to compute some rows."""
+        if rows is Part.FIRST:
+            return Part.FIRST
+        count, *_ = self.judging.recent.get((node, operand, own), (self.judging.longest, None))
+        return Part.RECENT if rows is Part.NEW and count <= self.recent and self.recent else Part.ALL
+
+    def mixed_within(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> dict[int, Part]:
+        """Return the axes of a result of which a node computes more entries than needed, with that larger part."""
+        if (
+            node.op_type in VIEWS
+            or node in {**self.judging.shifted, **self.judging.kept}
+            or not parts
+            or value in self.judging.tables
+        ):
+            return {}
+        links = links_of(node)
+        wanted = self.wanted(node, links, 0, parts) if node.inputs else {}
+        mixed = {group[0] for group in links.mixed if 0 in group}
+        kept = {at: pairs[0] for at, pairs in links.axes.items() if pairs.get(0) in mixed and at in parts}
+        return {at: wanted[own] for at, own in kept.items() if own in wanted and wanted[own] is not parts[at]}
+
+    def places_before(self, operand: ir.Value, value: ir.Value) -> dict[int, int]:
+        """Map the time axes of a Reshape's operand to the axes of its result."""
+        along = self.judging.of(operand).along
+        before = [along[at].factors if at in along else (dim,) for at, dim in enumerate(dims(operand))]
+        places = regrouped(before, dims(value), self.judging.frames) if along else {}
+        return {old: new for old, (new, _) in places.items()}
+
+    def shifted_from(self, node: ir.Node, parts: Mapping[int, Part]) -> list[tuple[ir.Value, dict[int, Part]]]:
+        """Return the operands and parts that a Concat with a prefix, or a Slice that removes one, is computed from."""
+        axis = self.judging.shifted[node]
+        part = parts.get(axis, Part.FIRST)
+        operands = [each for each in node.inputs if each is not None]
+        *front, last = operands if node.op_type == "Concat" else operands[:1]
+        if node.op_type == "Concat" and part is Part.FIRST and self.judging.of(last).along[axis].before == 0:
+            asked = front
+        else:
+            asked = [*([] if part is Part.NEW else front), last]
+        return [(each, {at: part if at == axis else parts[at] for at in self.judging.of(each).along}) for each in asked]
+
+    def _is_leaf(self, value: ir.Value, parts: Mapping[int, Part]) -> bool:
+        """Whether a part of a value is written without reading parts of the node's operands."""
+        return self.judging.is_number(value) or value in self.judging.tables or self.is_cut(value, parts)
+
+    def is_cut(self, value: ir.Value, parts: Mapping[int, Part]) -> bool:
+        """Whether a part of a value is read from a cache that holds all or the newest frames of that value."""
+        fact = self.judging.of(value)
+        if not fact.is_data or not {Part.ALL, Part.RECENT} & set(parts.values()) or len(fact.along) != 1:
+            return False
+        (axis,) = fact.along
+        return self.caches.cut(value, axis) is value
+
+    def reads_time(self, node: ir.Node) -> bool:
+        return any(self.judging.of(value).along for value in node.inputs)

@@ -1,0 +1,45 @@
+"""Lists the conditions under which calls answer as the whole sequence does, each with what proves it.
+
+Source: an induction over calls; what a call answers is that part of the whole if frames read nothing that has not come,
+what is cached does not change when others follow, places are counted from the first frame, and everything that acts
+along time is a window, a recurrence, or masked.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from compiler.proof.derivation.caching import CachedValue
+from compiler.proof.derivation.judging import Judging
+
+
+def conditions(judging: Judging, results: Sequence[ir.Value], cached: Sequence[CachedValue]) -> dict[str, Any]:
+    """Return the facts that the derivation relies on, by the name of the condition.
+
+    Args:
+        judging: of the graph over whole sequences, without offences.
+        results: outputs of that graph.
+        cached: values that a call hands to the next.
+    """
+    return {
+        "bounded look-ahead": {str(value.name): _reaches(judging, value) for value in results},
+        "cached values stay": {str(each.value.name): str(each.reach) for each in cached},
+        "places are counted": sorted(str(value.name) for value in judging.tables),
+        "along time": dict(sorted(_along_time(judging).items())),
+        "end of stream": "no frame is read that has not come, so that nothing is left to be called for",
+    }
+
+
+def _reaches(judging: Judging, value: ir.Value) -> Mapping[str, str]:
+    return {str(axis): str(along.reach) for axis, along in sorted(judging.of(value).along.items())}
+
+
+def _along_time(judging: Judging) -> dict[str, str]:
+    """Return how each node that acts along time is computed in steps, by node name."""
+    found = {str(node.name): "masked" for node, *_ in judging.rows}
+    found |= {str(node.name): f"a window of {count} frames behind" for node, (_, count) in judging.kept.items()}
+    found |= {str(node.name): "a recurrence" for node, (_, count) in judging.kept.items() if not count}
+    found |= {str(node.name): "joins a prefix, or cuts it off" for node in judging.shifted}
+    running = (node for node in judging.model.graph if node.op_type == "CumSum")
+    return found | {str(node.name): "a running sum" for node in running if judging.of(node.outputs[0]).along}

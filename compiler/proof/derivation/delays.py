@@ -1,0 +1,315 @@
+"""Recognises frames that a model delays, and writes them as steps compute them.
+
+Before:
+    Concat(0, Slice(x, 0, -c)),  Slice(Pad(x, (c, 0)), 0, T),  Slice(Transpose(Concat(0, x)), 0, -c)
+    Slice(Relu(Conv(x, pads (c, c))), 0, -c),  Conv(Pad(x, (c, 0)), pads (0, 0))
+After:
+    Pad(x, (c, -c)): frame t is frame t - c of x, and zeros before the first
+    Conv(x, pads (c, 0))
+
+Entries that are added in front of the frames, and those that are cut off behind them, are counted from a value back to
+what has the frames; what is done to every frame by itself lies between. Where the first frames are not zeros, they are
+selected by their places.
+
+Source: a cut at the end commutes with what is computed frame by frame, and so do zeros in front with movements.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import onnx_ir as ir
+import sympy
+
+from compiler.graph import model as graphs
+from compiler.graph.lengths.known_sizes import numbers_of
+from compiler.graph.model import Dim
+from compiler.graph.operators.axes import axis_of
+from compiler.graph.operators.slices import slice_of
+from compiler.graph.operators.traits import VIEWS
+from compiler.proof.derivation.links import NotLinked, dims, links_of, regrouped
+from compiler.proof.derivation.prefixes import before_frames, start_of
+from compiler.proof.derivation.reading import pads_of
+from compiler.proof.derivation.written_sizes import STAMP
+from compiler.proof.facts.place_numbers import pad_value, uniform
+
+MOVED = frozenset({"Concat", "Pad", "Slice"})
+"""A list of its own: operators that add entries in front of frames, or cut some off."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Delay:
+    """A value as another one with entries in front, and others gone at the end.
+
+    Attributes:
+        value: it has the frames.
+        axis: of its frames.
+        front: how many entries are added in front, and what each of them is: a number, or a value that has them all.
+        cut: entries that are cut off behind the last frame; below 0 zeros that are added there.
+        between: what is done to every frame by itself, the outermost first, each with the operand that has the frames.
+        is_moved_alone: whether that is movement, which leaves zeros zeros.
+    """
+
+    value: ir.Value
+    axis: int
+    front: tuple[tuple[int, float | ir.Value], ...] = ()
+    cut: int = 0
+    between: tuple[tuple[ir.Node, int], ...] = ()
+    is_moved_alone: bool = True
+
+    @property
+    def count(self) -> int:
+        """Return the number of entries in front of the frames."""
+        return sum(count for count, _ in self.front)
+
+    @property
+    def is_of_zeros(self) -> bool:
+        """Whether every entry in front of the frames is zero."""
+        return all(not isinstance(each, ir.Value) and each == 0 for _, each in self.front)
+
+
+def write_delays(model: ir.Model, frames: sympy.Symbol) -> int:
+    """Rewrite every delay as a Pad, or as the pads of a convolution.
+
+    Args:
+        model: a stateless graph with inferred shapes; changed.
+        frames: the number of frames.
+
+    Returns:
+        The number of values rewritten.
+    """
+    count = 0
+    for node in list(model.graph):
+        written = next((each for each in _written(model, node, frames) if each is not None), None)
+        if written is not None:
+            written.shape = node.outputs[0].shape  # later nodes look through it
+            graphs.take_over(model, node.outputs[0], written)
+            count += 1
+    if count:
+        graphs.prune(model)
+        graphs.forget_shapes(model)
+        graphs.infer_shapes(model)
+    return count
+
+
+def _written(model: ir.Model, node: ir.Node, frames: sympy.Symbol) -> Iterator[ir.Value | None]:
+    """Yield replacements for a node's output: for the delay that it ends, or for a convolution over a delay."""
+    insert = graphs.Inserter(model, STAMP, before=node)
+    try:
+        if node.op_type in MOVED:
+            yield from (_as_pad(insert, node, axis, delay, frames) for axis, delay in _ending_in(node, frames))
+        elif graphs.is_op(node, "Conv") and node.inputs[0] is not None:
+            shape = dims(node.inputs[0])
+            yield from (_in_pads(insert, node, axis) for axis in range(2, len(shape)) if _is_of(shape[axis], frames))
+    except NotLinked:
+        return
+
+
+def _ending_in(node: ir.Node, frames: sympy.Symbol) -> Iterator[tuple[int, _Delay]]:
+    """Yield the delays whose last movement is this node, with their axes of frames."""
+    value = node.outputs[0]
+    for axis, dim in enumerate(dims(value)):
+        if _is_of(dim, frames) and (step := _moved(_Delay(value, axis))) is not None:
+            yield axis, _seen_through(step)
+
+
+def _is_of(size: Dim, frames: sympy.Symbol) -> bool:
+    """Whether a size is the number of frames plus a constant number of entries."""
+    return not isinstance(size, int) and before_frames(size, frames) is not None
+
+
+def _seen_through(delay: _Delay) -> _Delay:
+    """Follow a delay back through movements and framewise nodes; return the furthest that ends in a movement."""
+    reached = current = delay
+    while True:
+        node = current.value.producer()
+        if node is None:
+            return reached
+        moved = _moved(current) if node.op_type in MOVED else None
+        if moved is not None:
+            reached = current = moved
+            continue
+        further = _by_frame(node, current)
+        if further is None:
+            return current if graphs.is_op(node, "Conv") else reached
+        current = further
+
+
+def _moved(delay: _Delay) -> _Delay | None:
+    """Return the delay of the operand of a Slice, Pad or Concat; None where the node does something else."""
+    node = delay.value.producer()
+    rule = {"Slice": _cut, "Pad": _padded, "Concat": _joined}.get("" if node is None else node.op_type)
+    if node is None or rule is None or (node.op_type != "Slice" and not delay.is_moved_alone):
+        return None
+    return rule(node, delay)
+
+
+def _cut(node: ir.Node, delay: _Delay) -> _Delay | None:
+    axis, view = delay.axis, slice_of(node)
+    cut = None if view is None else view.only_cut(numbers_of)
+    if view is None or cut is None or (cut.axis, cut.step) != (axis, 1) or start_of(node, axis) != 0:
+        return None
+    gone = _difference(dims(view.data)[axis], dims(delay.value)[axis])
+    if gone is None or gone < 0 or (gone and delay.cut < 0):
+        return None  # of frames that are gone there is no zero instead
+    return dataclasses.replace(delay, value=view.data, cut=delay.cut + gone)
+
+
+def _padded(node: ir.Node, delay: _Delay) -> _Delay | None:
+    pads, operand = pads_of(node), node.inputs[0]
+    value = pad_value(node)
+    if pads is None or operand is None or value is None:
+        return None
+    front, behind = pads.pop(delay.axis, (0, 0))
+    if any(each != (0, 0) for each in pads.values()) or front < 0:
+        return None
+    if behind > max(delay.cut, 0) and value != 0:
+        return None  # a convolution adds zeros behind the last frame, and nothing else
+    added = ((front, value),) if front else ()
+    return dataclasses.replace(delay, value=operand, front=(*delay.front, *added), cut=delay.cut - behind)
+
+
+def _joined(node: ir.Node, delay: _Delay) -> _Delay | None:
+    axis = delay.axis
+    *front, last = node.inputs
+    if axis_of(node, len(dims(delay.value))) != axis or last is None or not front:
+        return None
+    added: list[tuple[int, float | ir.Value]] = []
+    for each in front:
+        count, number = (0 if each is None else dims(each)[axis]), uniform(each)
+        if each is None or not isinstance(count, int) or (number is None and count != 1):
+            return None
+        added.append((count, each if number is None else number))
+    return dataclasses.replace(delay, value=last, front=(*delay.front, *added))
+
+
+def _by_frame(node: ir.Node, delay: _Delay) -> _Delay | None:
+    """Return the delay of a node's operand where the node treats every frame alike; None elsewhere."""
+    is_view = node.op_type in VIEWS
+    if len(node.outputs) != 1 or node.op_type in ("Conv", *MOVED):
+        return None
+    try:
+        found = _view_of(node, delay.axis) if is_view else _linked(node, delay.axis)
+    except NotLinked:
+        return None
+    if found is None:
+        return None
+    operand, axis = found
+    value = node.inputs[operand]
+    is_moved = is_view or graphs.is_op(node, "Transpose")
+    if value is None or (delay.front and not is_moved):
+        return None
+    between = (*delay.between, (node, operand))
+    return dataclasses.replace(
+        delay, value=value, axis=axis, between=between, is_moved_alone=delay.is_moved_alone and is_moved
+    )
+
+
+def _linked(node: ir.Node, axis: int) -> tuple[int, int] | None:
+    links = links_of(node)
+    size = dims(node.outputs[0])[axis]
+    here = {
+        operand: own for operand, own in links.axes.get(axis, {}).items() if dims(node.inputs[operand])[own] == size
+    }
+    if len(here) != 1 or links.axes.get(axis) != here:
+        return None
+    ((operand, own),) = here.items()
+    return None if any(each.get(operand) == own for each in links.mixed) else (operand, own)
+
+
+def _view_of(node: ir.Node, axis: int) -> tuple[int, int] | None:
+    before, after = dims(node.inputs[0]), dims(node.outputs[0])
+    size = after[axis]
+    if before.count(size) != 1 or after.count(size) != 1:
+        return None
+    own = before.index(size)
+    places = regrouped([(dim,) for dim in before], after, sympy.sympify(size).free_symbols.pop())
+    return (0, own) if places.get(own) == (axis, (size,)) else None
+
+
+def _difference(first: Dim, second: Dim) -> int | None:
+    apart = graphs.normal_form(sympy.sympify(first) - sympy.sympify(second))
+    return apart if isinstance(apart, int) else None
+
+
+def _as_pad(insert: graphs.Inserter, node: ir.Node, axis: int, delay: _Delay, frames: sympy.Symbol) -> ir.Value | None:
+    """Return a Pad that writes a delay of frames, or a convolution that pads fewer zeros behind the last frame."""
+    maker, count = delay.value.producer(), delay.count
+    if not count and delay.cut > 0 and maker is not None and graphs.is_op(maker, "Conv"):
+        shorter = _with_pads(insert, maker, delay.axis, maker.inputs[0], 0, -delay.cut)
+        return None if shorter is None else _rebuilt(insert, delay, shorter)
+    is_written_so = not delay.between and graphs.is_op(node, "Pad") and delay.is_of_zeros
+    if not 0 < count == delay.cut or is_written_so or not _is_of(dims(delay.value)[delay.axis], frames):
+        return None
+    first = delay.front[0][1]
+    is_of_one = all(each is first for _, each in delay.front) or all(each == first for _, each in delay.front)
+    if not is_of_one or (isinstance(first, ir.Value) and (count > 1 or delay.between)):
+        return None
+    if not delay.is_of_zeros and delay.value.dtype == ir.DataType.BOOL:
+        return None  # runtimes have no Where of truths
+    pads = [0] * 2 * len(dims(delay.value))
+    pads[delay.axis], pads[delay.axis + len(pads) // 2] = count, -count
+    back = insert.op("Pad", [delay.value, insert.int64s(*pads)], name="moved_back", shape=delay.value.shape)
+    found = _rebuilt(insert, delay, back)
+    return found if delay.is_of_zeros else _started(insert, axis, delay, found, first)
+
+
+def _started(insert: graphs.Inserter, axis: int, delay: _Delay, value: ir.Value, first: float | ir.Value) -> ir.Value:
+    """Return delayed frames whose first entries are not zero: both are selected by their positions."""
+    assert value.dtype is not None
+    zero, one = (insert.constant(np.array(each, np.int64), "number") for each in (0, 1))
+    bounds = {"start": delay.axis, "end": delay.axis + 1}
+    count = insert.op("Shape", [delay.value], bounds, name="frames", dtype=ir.DataType.INT64)
+    length = insert.op("Squeeze", [count], name="length")
+    places = insert.op("Range", [zero, length, one], name="places")
+    limit = insert.constant(np.array(delay.count, np.int64), "number")
+    in_front = insert.op("Less", [places, limit], name="in_front", dtype=ir.DataType.BOOL)
+    if behind := list(range(1, len(dims(delay.value)) - axis)):
+        in_front = insert.op("Unsqueeze", [in_front, insert.int64s(*behind)], name="in_front_along")
+    if not isinstance(first, ir.Value):
+        first = insert.constant(np.array(first, value.dtype.numpy()), "first")
+    return insert.op("Where", [in_front, first, value], name="started", dtype=value.dtype)
+
+
+def _in_pads(insert: graphs.Inserter, node: ir.Node, axis: int) -> ir.Value | None:
+    """Return a convolution that pads the zeros which a delay puts in front of its frames; None where it cannot."""
+    assert node.inputs[0] is not None
+    delay = _seen_through(_Delay(node.inputs[0], axis))
+    if not delay.is_of_zeros or not delay.is_moved_alone or (not delay.front and delay.cut >= 0):
+        return None
+    return _with_pads(insert, node, axis, delay, delay.count, -delay.cut)
+
+
+def _with_pads(
+    insert: graphs.Inserter, node: ir.Node, axis: int, operand: "ir.Value | _Delay | None", front: int, behind: int
+) -> ir.Value | None:
+    """Return a convolution with more zeros in front of an axis or fewer behind; None where a pad would be negative."""
+    half = len(dims(node.outputs[0])) - 2
+    pads = list(graphs.ints_attribute(node, "pads") or (0,) * 2 * half)
+    pads[axis - 2] += front
+    pads[axis - 2 + half] += behind
+    if min(pads) < 0 or str(graphs.attribute(node, "auto_pad", "NOTSET")) != "NOTSET":
+        return None
+    given = _rebuilt(insert, operand, operand.value) if isinstance(operand, _Delay) else operand
+    others = [each for each in node.attributes.values() if each.name != "pads"]
+    return _copied(insert, node, [given, *node.inputs[1:]], [*others, ir.AttrInt64s("pads", pads)])
+
+
+def _rebuilt(insert: graphs.Inserter, delay: _Delay, value: ir.Value) -> ir.Value:
+    """Apply the framewise nodes of a delay to another value."""
+    for node, operand in reversed(delay.between):
+        operands = [value if at == operand else each for at, each in enumerate(node.inputs)]
+        value = _copied(insert, node, operands, list(node.attributes.values()))
+    return value
+
+
+def _copied(
+    insert: graphs.Inserter, node: ir.Node, operands: Sequence[ir.Value | None], attributes: Sequence[ir.Attr]
+) -> ir.Value:
+    kind, name = node.outputs[0].type, graphs.fresh_name(insert.graph, f"{node.outputs[0].name}_moved")
+    output = ir.Value(name=name, type=kind)
+    copy = ir.Node(node.domain, node.op_type, operands, attributes, outputs=[output], name=f"{name}_node",
+                   version=node.version)  # fmt: skip
+    insert.place(copy)
+    copy.metadata_props.update(node.metadata_props)
+    return output

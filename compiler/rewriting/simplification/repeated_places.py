@@ -1,0 +1,79 @@
+"""Keeps axes apart that a graph merges only to gather entries at positions which repeat.
+
+Before:
+    x [2, batch, 8, 23]; flat = Reshape(x, [-1, 23]) [16 * batch, 23]
+    places = Add(Unsqueeze(Tile([7, ..., 0], 2 * batch)), [0, ..., 15]) [16 * batch, 16]
+    y = GatherElements<axis = 1>(flat, places)
+After:
+    apart = GatherElements<axis = 3>(x, Expand([[7, ...], ..., [0, ...]], [2, batch, 8, 16]))
+    y = Reshape(apart, [-1, 16])
+
+Exact: the same entries in the same order. The places hang on no row then, and each row of x keeps its own axis. Scores
+by distance are moved so where an exporter has no strides (Zipformer of icefall).
+"""
+
+import math
+
+import numpy as np
+import onnx_ir as ir
+import sympy
+
+from compiler.graph import model as graphs
+from compiler.graph.operators.axes import axis_of, changed_axes
+from compiler.rewriting.simplification.constants import constant_of
+from compiler.rewriting.simplification.rules import Candidate
+
+COMPUTED = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply}
+
+
+def gathered_apart(candidate: Candidate) -> ir.Value | None:
+    """Rewrite a GatherElements of merged axes whose indices repeat over all but the last of them."""
+    merged, places = candidate.made(0, "Reshape"), candidate.value(1)
+    source = None if merged is None else merged.inputs[0]
+    repeated = None if places is None or axis_of(candidate.node, 2) != 1 else _repeated(places)
+    if merged is None or source is None or places is None or repeated is None or repeated.ndim != 2:
+        return None
+    apart, flat, asked = (graphs.dims_of(value) for value in (source, merged.outputs[0], places))
+    if apart is None or flat is None or asked is None or len(apart) < 3 or len(flat) != 2:
+        return None
+    as_many = sympy.expand(math.prod(map(sympy.sympify, apart[:-1])) - asked[0]) == 0
+    if not as_many or (apart[-1], apart[-2]) != (flat[1], repeated.shape[0]):
+        return None
+    insert, width = candidate.insert, repeated.shape[1]
+    front = insert.op("Shape", [source], {"end": -1}, name="front", dtype=ir.DataType.INT64, shape=[len(apart) - 1])
+    sizes = insert.op("Concat", [front, insert.int64s(width)], {"axis": 0}, name="sizes", dtype=ir.DataType.INT64)
+    spread = insert.op("Expand", [insert.constant(repeated, "places"), sizes], name="spread", dtype=places.dtype)
+    kind, last = source.dtype, {"axis": len(apart) - 1}
+    found = insert.op("GatherElements", [source, spread], last, name="apart", dtype=kind)
+    return insert.op("Reshape", [found, insert.int64s(-1, width)], name="merged", dtype=kind)
+
+
+def _repeated(value: ir.Value) -> np.ndarray | None:
+    """Return the content that a value repeats along its first axis any number of times; None for other values."""
+    made = value.producer()
+    if made is None or made.inputs[0] is None:
+        return None
+    if graphs.is_op(made, "Tile"):
+        content, counts = constant_of(made.inputs[0]), graphs.integers_of(made.inputs[1])
+        along_first = counts is not None and all(count == 1 for count in counts[1:])
+        return content if content is not None and along_first and content.dtype.kind == "i" else None
+    if graphs.is_op(made, "Unsqueeze"):
+        content, at = _repeated(made.inputs[0]), changed_axes(made, graphs.integers_of)
+        return None if content is None or at is None or 0 in at else np.expand_dims(content, at)
+    if not graphs.is_op(made, *COMPUTED) or made.inputs[1] is None:
+        return None
+    is_second = constant_of(made.inputs[0]) is not None
+    values = tuple(reversed(made.inputs)) if is_second else tuple(made.inputs)
+    content, other = None if values[0] is None else _repeated(values[0]), constant_of(values[1])
+    if content is None or other is None or not _is_within(other, content):
+        return None
+    found: np.ndarray = COMPUTED[made.op_type](*((other, content) if is_second else (content, other)))
+    return found
+
+
+def _is_within(other: np.ndarray, content: np.ndarray) -> bool:
+    """Whether a constant is the same at every position of the axis that repeats."""
+    return other.ndim < content.ndim or (other.ndim == content.ndim and other.shape[0] == 1)
+
+
+PLACES = {"GatherElements": gathered_apart}

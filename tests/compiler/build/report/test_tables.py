@@ -1,0 +1,44 @@
+"""A build as tables: what is shown of it, and how much."""
+
+import io
+
+from rich.console import Console
+
+from compiler.base.records.build_report import (
+    BuildReport,
+    StageReport,
+)
+from compiler.base.records.findings import at_most
+from compiler.base.records.precision import Pin
+from compiler.build.report.tables import SHOWN_FINDINGS, tables_of
+from tests.kit.build_report import REPORT
+
+
+def test_nodes_that_stay_precise_are_listed_the_costliest_first_and_not_without_end() -> None:
+    pins = tuple(
+        Pin(f"n{i}", "Exp", f"reaches {i}", "t", 1.0, f"m.py:{i} in forward: x", float(i), "us") for i in range(20)
+    )
+    console = Console(file=io.StringIO(), width=160)
+    for table in tables_of(BuildReport("r", "b", (StageReport("net", "lower", 0.1, precision=pins),))):
+        console.print(table)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "float32: reaches 19" in text and "19 us" in text and "m.py:19 in forward" in text
+    assert "reaches 3" not in text and "and 4 more in the report" in text
+
+
+def test_a_build_has_the_tables_that_it_has_rows_for() -> None:
+    assert list(tables_of(BuildReport("r.yaml", "dist/x"))) == []
+    titles = [str(table.title) for table in tables_of(REPORT)]
+    assert len(titles) == len(set(titles)) == 5
+
+
+def test_of_many_findings_those_that_use_most_of_their_limits_are_shown() -> None:
+    found = tuple(
+        at_most("buckets", "net", f"batch={at}", limit=1.0, measured=at / 100) for at in range(SHOWN_FINDINGS + 3)
+    )
+    console = Console(file=io.StringIO(), width=160)
+    for table in tables_of(BuildReport("r", "b", gates=found)):
+        console.print(table)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "batch=14 " in text and "batch=3 " in text
+    assert "batch=2 " not in text and "and 3 more in the report" in text

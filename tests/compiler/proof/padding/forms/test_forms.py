@@ -1,0 +1,16 @@
+"""Every form that a rule may ask for is there."""
+
+import re
+from pathlib import Path
+
+from compiler.proof import rules
+from compiler.proof.padding.forms import FORMS
+
+
+def test_rules_ask_for_forms_that_exist() -> None:
+    assert rules.__file__ is not None
+    asked = set()
+    for path in Path(rules.__file__).parent.rglob("*.py"):
+        asked |= set(re.findall(r'\.rewrite\(\s*"(\w+)"', path.read_text()))
+    assert asked
+    assert asked <= FORMS.keys(), asked - FORMS.keys()
