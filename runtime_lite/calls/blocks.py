@@ -171,19 +171,25 @@ class BlockPool:
 
     def take(self, rows: int) -> Block:
         """Return a block of some rows that nothing lies in; it holds whatever was there."""
-        content, room = None, room_for(rows)
-        for kept in [room, *sorted(each for each in list(self._spare) if room < each <= 2 * rows)]:
-            with contextlib.suppress(KeyError, IndexError):
-                content, room = self._spare[kept].pop().content, kept
-                break
-        if content is None:
-            content = self._layout(room).new_bytes()
-            self._made.setdefault(room, []).append(weakref.ref(content.array))
+        room = room_for(rows)
+        try:
+            content = self._spare[room].pop().content
+        except (KeyError, IndexError):
+            content, room = self._larger(room, 2 * rows)
         spare = self._spare.setdefault(room, deque())
         lies_in = np.asarray(_Memory(content, spare))
         places = self._layout(rows).places
         arrays = {name: np.ndarray(shape, dtype, lies_in, start) for name, shape, dtype, start in places}
         return Block(self, rows, room, arrays)
+
+    def _larger(self, room: int, most: int) -> "tuple[_Bytes, int]":
+        """Memory that is kept of more rows, at most so many, and their number; else new memory."""
+        for kept in sorted(each for each in list(self._spare) if room < each <= most):
+            with contextlib.suppress(KeyError, IndexError):
+                return self._spare[kept].pop().content, kept
+        content = self._layout(room).new_bytes()
+        self._made.setdefault(room, []).append(weakref.ref(content.array))
+        return content, room
 
     def _layout(self, rows: int) -> "_Layout":
         layout = self._layouts.get(rows)

@@ -198,9 +198,13 @@ def _cache_lengths(bucket: Bucket, states: Sequence[StreamState]) -> dict[str, A
     full: dict[str, Array] = {}
     for cache, tensor, rows_at in bucket.cached:
         valid = cache.valid(np.concatenate([state.lengths[cache.axis] for state in states]))
-        lengths = np.full(bucket.shapes[tensor.name], valid.min(), bucket.dtypes[tensor.name])
-        lengths[slice(None) if rows_at is None else slice(len(valid))] = valid
-        full[tensor.name] = lengths
+        full[tensor.name] = lengths = np.empty(bucket.shapes[tensor.name], bucket.dtypes[tensor.name])
+        if rows_at is None:
+            lengths[...] = valid
+        else:
+            lengths[: len(valid)] = valid
+            if len(valid) < len(lengths):
+                lengths[len(valid) :] = valid.min()
         if cache.mask_input is not None:
             full[cache.mask_input] = cache.mask(lengths).astype(bucket.dtypes[cache.mask_input])
     return full

@@ -88,7 +88,7 @@ class Scheduler:
         if queue.service.real_time:
             queue.note_arrival(task.rows, now)
         if task.state == NEW:
-            self._enqueue(task)
+            self._enqueue(queue, task)
         if task.hard is not None:
             self._timers.push(task.hard - queue.costs.bucket_for(task.rows)[1], task)
         return None
@@ -234,8 +234,7 @@ class Scheduler:
         self._timers.left()
         dropped.append((task, EXPIRED))
 
-    def _enqueue(self, task: Task) -> None:
-        queue = self._queue(task.service, task.key)
+    def _enqueue(self, queue: TaskQueue, task: Task) -> None:
         queue.push(task)
         self._filled[queue] = None
 
@@ -255,7 +254,7 @@ class Scheduler:
         """Queue the next task of a stream, if one waits behind a task that has ended."""
         following = self._streams.leave(task, stream)
         if following is not None:
-            self._enqueue(following)
+            self._enqueue(self._queue(following.service, following.key), following)
 
     def _queue(self, service: ServiceClass, key: Key) -> TaskQueue:
         queue = self._queues.get((service, key))

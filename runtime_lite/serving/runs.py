@@ -164,12 +164,14 @@ class Runs:
                 del torn
         with self._lock:
             now = self._clock()
-            self._note_failures(batch, answers)
-            self._land(batch, now, failed=any(isinstance(answer, Exception) for _, answer in answers))
+            failed = [answer for _, answer in answers if isinstance(answer, Exception)]
+            self._note_failures(batch, failed, len(answers))
+            self._land(batch, now, failed=bool(failed))
             for part, answer in answers:
                 self._settle(part, answer, now)
-            following = self.dispatch(now, None if worker.done is not None and worker.done() else worker)
-            if following is None:
+            leaves = worker.done is not None and worker.done()
+            following = self.dispatch(now, None if leaves else worker)
+            if following is None and not leaves:
                 self._workers.rest(worker)
         try:
             self._after()
@@ -183,10 +185,9 @@ class Runs:
     def _attempt(self, batch: Batch, parts: Sequence[Part], retry: bool) -> list[Answered]:
         """Run some parts of a batch, and tell of it."""
         run, axis = batch.run, parts[0].runner.graph.batch_axis
-        rows = sum(part.rows for part in parts)
         sizes = dict(run.key.sizes)
         if axis is not None:
-            sizes[axis] = self._rows_for(run, rows) if retry else run.rows
+            sizes[axis] = self._rows_for(run, parts) if retry else run.rows
         states = [self._streams.state_for(part) for part in parts]
         began, fault = self._clock(), None
         try:
@@ -211,7 +212,7 @@ class Runs:
                     run.key.model,
                     run.key.graph,
                     sizes,
-                    rows,
+                    sum(part.rows for part in parts),
                     used,
                     places,
                     numbers,
@@ -224,8 +225,9 @@ class Runs:
                 )
                 self._bus.note("executed", told)
 
-    def _rows_for(self, run: Run, rows: int) -> int:
-        """The smallest size that a run of these rows fits in; reads constants only, so no lock is held."""
+    def _rows_for(self, run: Run, parts: Sequence[Part]) -> int:
+        """The smallest size that a run of some parts fits in; reads constants only, so no lock is held."""
+        rows = sum(part.rows for part in parts)
         return next(size for size in self._costs.row_buckets(run.key) if size >= rows)
 
     def _land(self, batch: Batch, now: int, failed: bool) -> None:
@@ -312,9 +314,9 @@ class Runs:
                 if part.live is not None:
                     part.live.flying = None
 
-    def _note_failures(self, batch: Batch, answers: Sequence[tuple[Part, Answered]]) -> None:
-        faults = [answer for _, answer in answers if isinstance(answer, Exception) and not isinstance(answer, BadInput)]
-        if len(faults) < len(answers):
+    def _note_failures(self, batch: Batch, failed: Sequence[Exception], parts: int) -> None:
+        faults = [error for error in failed if not isinstance(error, BadInput)]
+        if len(faults) < parts:
             self._failures = 0
         else:
             self._failures += 1

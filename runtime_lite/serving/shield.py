@@ -14,6 +14,7 @@ takes three microseconds, and this three tenths of one.
 
 import _signal  # type: ignore[import-not-found]
 import functools
+import os
 import signal
 import sys
 import threading
@@ -27,6 +28,9 @@ Result = TypeVar("Result")
 _set: Callable[[int, Any], Any] = _signal.signal
 _get: Callable[[int], Any] = _signal.getsignal
 _NUMBERS = sorted(int(number) for number in signal.valid_signals())
+
+_main = threading.main_thread().ident
+"""The main thread, which is in a fork the one that forked; asking `threading` each time would take a microsecond."""
 
 _held: list[tuple[int, Any]] | None = None
 """Signals and their handlers, while these wait; None while they are in place. Of the main thread alone."""
@@ -48,7 +52,7 @@ class Shield:
 
     def __enter__(self) -> None:
         """Put handlers off; whatever one raises that is called at this moment comes before the body."""
-        self._mine = _in_main_thread() and _held is None
+        self._mine = threading.get_ident() == _main and _held is None
         if self._mine:
             _put_off()
 
@@ -67,7 +71,7 @@ class Window:
 
     def __enter__(self) -> None:
         """Call what has waited, which may raise; the shield is closed again then."""
-        self._mine = _in_main_thread() and _held is not None
+        self._mine = threading.get_ident() == _main and _held is not None
         if self._mine:
             global _raised
             _raised = 0
@@ -98,7 +102,7 @@ def shielded(function: Callable[Given, Result]) -> Callable[Given, Result]:
 
 def close_window() -> None:
     """Within a shield, see that it is closed: a second signal may have come while a window closed for the first."""
-    while _in_main_thread() and _held is None:
+    while threading.get_ident() == _main and _held is None:
         _put_off()
 
 
@@ -115,15 +119,19 @@ class Torn(BaseException):
 
 def raised_by_handler(error: BaseException | None) -> BaseException | None:
     """What a handler raised in the last window, if an error that came out of it is that, or was made of it."""
-    while error is not None and _in_main_thread():
+    while error is not None and threading.get_ident() == _main:
         if id(error) == _raised:
             return error
         error = error.__cause__ or error.__context__
     return None
 
 
-def _in_main_thread() -> bool:
-    return threading.get_ident() == threading.main_thread().ident
+def _is_main_now() -> None:
+    global _main
+    _main = threading.get_ident()
+
+
+os.register_at_fork(after_in_child=_is_main_now)
 
 
 def _put_off() -> None:

@@ -237,11 +237,12 @@ def test_nothing_expires_twice_and_a_storm_of_deadlines_is_swept_in_order() -> N
     scheduler = Scheduler(costs)
     scheduler.submit(task_at(utterances(5), INTERACTIVE, 0), 0)
     run = started(scheduler, 0)
+    queue = scheduler._queue(short, CHUNKS)
     tasks = [Task(CHUNKS, short, 0, order.randrange(100 * MS), None) for _ in range(count)]
     for task in tasks:
         task.hard = 30 * MS
         task.soft = 10 * MS - task.soft
-        scheduler._enqueue(task)
+        scheduler._enqueue(queue, task)
         scheduler._timers.push(29 * MS, task)
     assert scheduler.decide(29 * MS).dropped == []
     dropped = scheduler.decide(29 * MS + 1).dropped

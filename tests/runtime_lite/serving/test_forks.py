@@ -187,6 +187,27 @@ with Runtime(observers=[observer]) as runtime:
         loading.join(PATIENCE_S)
 """
 
+FROM_A_THREAD = """
+import signal
+from runtime_lite.serving.shield import Shield
+
+def look():
+    before = signal.getsignal(signal.SIGINT)
+    with Shield():
+        assert signal.getsignal(signal.SIGINT) is not before, "the thread that forked is the main one here"
+    assert signal.getsignal(signal.SIGINT) is before
+
+def fork():
+    forked(look)
+    done.append(True)
+
+done = []
+thread = threading.Thread(target=fork)
+thread.start()
+thread.join(PATIENCE_S)
+assert done
+"""
+
 SCRIPTS = {
     "at rest": AT_REST,
     "at work": AT_WORK,
@@ -194,6 +215,7 @@ SCRIPTS = {
     "while a lock of an executor is held": RUNNING,
     "while a bundle is closed": CLOSING,
     "while an observer is told": TELLING,
+    "from a thread": FROM_A_THREAD,
 }
 
 
