@@ -56,7 +56,7 @@ def test_sizes_that_values_decide_want_no_buckets(body: str, sources: str) -> No
     model = parse(f"""(float[8,4] past, int64[1] offset) => (float[n,m] y)
         <int64[1] zero = {{0}}, int64[1] one = {{1}}> {{ {body} }}""")
     graphs.infer_shapes(model)
-    with pytest.raises(Refused, match=f"computed of the values of {sources};") as raised:
+    with pytest.raises(Refused, match=f"computed from the values of {sources};") as raised:
         check_static(model, "tiny")
     assert "mask" in raised.value.cure and "buckets" not in raised.value.cure
 
