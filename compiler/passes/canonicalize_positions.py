@@ -139,10 +139,10 @@ def _prefix_length(node: ir.Node) -> ir.Value | None:
     if graphs.is_op(node, "Gather") and axis_of(node, table.ndim) == 0:
         return _range_end(node.inputs[1])
     view = slice_of(node)
-    cut = None if view is None else view.only_cut(graphs.integers_of)
-    if view is None or cut is None or cut.end is None or graphs.array_of(view.ends) is not None:
+    sliced = None if view is None else view.only_axis_slice(graphs.integers_of)
+    if view is None or sliced is None or sliced.end is None or graphs.array_of(view.ends) is not None:
         return None
-    return view.ends if (cut.axis, cut.start, cut.step) == (0, 0, 1) else None
+    return view.ends if (sliced.axis, sliced.start, sliced.step) == (0, 0, 1) else None
 
 
 def _range_end(indices: ir.Value | None) -> ir.Value | None:

@@ -33,7 +33,7 @@ from compiler.states.free_slots import Slots, selected_slots
 
 @dataclasses.dataclass(frozen=True)
 class FoldChunkLengths:
-    """Fixed cuts for chunks of one length.
+    """Fixed slices for chunks of one length.
 
     Attributes:
         sizes: (axis, size) pairs.
@@ -55,7 +55,7 @@ class FoldChunkLengths:
             return Outcome(lowered)
         (cache,) = lowered.caches
         work = _Folding(lowered.model, EveryLength(lowered.model, cache, settled), self.name)
-        matched, changed = work.cut()
+        matched, changed = work.slice_lookups()
         wrote, dropped = work.drop_selections()
         graphs.prune(lowered.model)
         return Outcome(lowered, matched + wrote, changed + dropped)
@@ -66,12 +66,12 @@ class _Folding:
         self.model, self.at_every_length, self.stamp = model, at_every_length, stamp
         self.known: dict[ir.Value, Slots | None] = {}
 
-    def cut(self) -> tuple[int, int]:
+    def slice_lookups(self) -> tuple[int, int]:
         """Replace lookups of frames by fixed slices; return how many lookups there were, and how many were replaced."""
         nodes = [node for node in self.model.graph if graphs.is_op(node, "GatherND")]
-        return len(nodes), sum(self._cut(node) for node in nodes)
+        return len(nodes), sum(self._slice_lookup(node) for node in nodes)
 
-    def _cut(self, node: ir.Node) -> bool:
+    def _slice_lookup(self, node: ir.Node) -> bool:
         data, places = node.inputs[0], node.inputs[1]
         if graphs.int_attribute(node, "batch_dims", 0) != 1 or data is None or places is None:
             return False
@@ -144,10 +144,10 @@ class _Folding:
         if graphs.is_op(node, "Slice") and node.inputs[0] is not None:
             given = self.zeros(node.inputs[0])
             view = slice_of(node)
-            cut = None if view is None else view.only_cut(graphs.integers_of)
-            if given is None or cut is None or cut.numbers is None:
+            sliced = None if view is None else view.only_axis_slice(graphs.integers_of)
+            if given is None or sliced is None or sliced.as_slice is None:
                 return None
-            return Slots(given.axis, given.which[:, cut.numbers]) if cut.axis == given.axis else given
+            return Slots(given.axis, given.which[:, sliced.as_slice]) if sliced.axis == given.axis else given
         return None
 
     def _joined(self, node: ir.Node) -> Slots | None:

@@ -209,7 +209,7 @@ class _Writing:
         left = [self._left(each) for each in states]
         self.insert.place(ir.Node("", "If", [is_any], branches, outputs=left, name="once_or_before"))
         for value, whole in zip(kept, left, strict=True):
-            name, stands = str(value.name), self._cut(value, whole)
+            name, stands = str(value.name), self._sliced(value, whole)
             if value.is_graph_output():
                 stands = self._op("Identity", [stands], f"{name}_kept", value.shape, value.dtype)
             graphs.take_over(self.model, value, stands)
@@ -276,7 +276,7 @@ class _Writing:
             value = self._op("Where", [valid, value, self._number(0, value.dtype)], "clean", shape, value.dtype)
         return value
 
-    def _cut(self, value: ir.Value, whole: ir.Value) -> ir.Value:
+    def _sliced(self, value: ir.Value, whole: ir.Value) -> ir.Value:
         """Return a state sliced to the size of the value that it replaces."""
         for axis in self._places(value):
             name = str((value.shape or ())[axis])

@@ -116,8 +116,8 @@ def _canonical(model: ir.Model, lowered: Lowered, zeros: Collection[str] = ()) -
 def _keeps_all(node: ir.Node) -> bool:
     """Whether a forward Slice keeps all entries."""
     view, kept = slice_of(node), node.outputs[0]
-    cuts = None if view is None else view.cuts(graphs.integers_of)
-    forwards = cuts is not None and all(cut.step == 1 for cut in cuts)
+    axis_slices = None if view is None else view.axis_slices(graphs.integers_of)
+    forwards = axis_slices is not None and all(sliced.step == 1 for sliced in axis_slices)
     sizes = None if view is None else graphs.dims_of(view.data)
     return forwards and sizes is not None and sizes == graphs.dims_of(kept) and not kept.is_graph_output()
 

@@ -229,8 +229,8 @@ class _Shift:
 
 
 def _shift(output: ir.Value, old: ir.Value, state: State) -> _Shift | None:
-    cut = output.producer()
-    view = slice_of(cut)
+    slice_node = output.producer()
+    view = slice_of(slice_node)
     if state.frames_axis is None or view is None:
         return None
     join = view.data.producer()
@@ -239,7 +239,7 @@ def _shift(output: ir.Value, old: ir.Value, state: State) -> _Shift | None:
     frames, new = (old.shape or ())[state.frames_axis], join.inputs[1]
     if new is None or not isinstance(frames, int) or axis_of(join, len(old.shape or ())) != state.frames_axis:
         return None
-    kept = view.only_cut(graphs.integers_of)
+    kept = view.only_axis_slice(graphs.integers_of)
     if kept is None or not isinstance(kept.start, int) or (kept.axis, kept.step) != (state.frames_axis, 1):
         return None
     start = kept.start

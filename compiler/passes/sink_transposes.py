@@ -207,7 +207,7 @@ def _transposed_part(insert: graphs.Inserter, value: ir.Value, back: Permutation
 def _axes_of(node: ir.Node) -> tuple[int, ...] | None:
     """Return the axes of a Slice; None where they are unknown."""
     view = slice_of(node)
-    return None if view is None else view.axes_cut(graphs.integers_of)
+    return None if view is None else view.sliced_axes(graphs.integers_of)
 
 
 def _spread(insert: graphs.Inserter, value: ir.Value, permutation: Permutation) -> ir.Value:

@@ -116,7 +116,7 @@ class _Layer:
         total = bias
         for start in range(0, self.channels, BLOCK):
             place = slice(start, start + BLOCK)
-            wide = self._cut(insert, place)
+            wide = self._channel_range(insert, place)
             matrix = insert.constant(np.ascontiguousarray(weights[place]), f"{old.name}_block")
             operands = [wide, matrix] if total is None else [wide, matrix, total]
             total = insert.op("Gemm", operands, name=f"{old.name}_sum", dtype=old.dtype)
@@ -124,7 +124,7 @@ class _Layer:
         total.shape = last.outputs[0].shape
         graphs.take_over(model, last.outputs[0], total)
 
-    def _cut(self, insert: graphs.Inserter, place: slice) -> ir.Value:
+    def _channel_range(self, insert: graphs.Inserter, place: slice) -> ir.Value:
         """Return the layer's result for a range of channels."""
         made: dict[ir.Value, ir.Value] = {}
         for node in self.nodes:

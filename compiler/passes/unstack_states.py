@@ -207,10 +207,10 @@ def _taken(node: ir.Node, value: ir.Value, axis: int) -> Iterator[tuple[ir.Value
 def _single(node: ir.Node, axis: int) -> int | None:
     """Return the index of the only entry that a slice keeps along an axis; None for other slices."""
     view = slice_of(node)
-    cut = None if view is None else view.only_cut(graphs.integers_of)
-    if cut is None or not isinstance(cut.start, int) or cut.start < 0:
+    sliced = None if view is None else view.only_axis_slice(graphs.integers_of)
+    if sliced is None or not isinstance(sliced.start, int) or sliced.start < 0:
         return None
-    return cut.start if (cut.axis, cut.step, cut.end) == (axis, 1, cut.start + 1) else None
+    return sliced.start if (sliced.axis, sliced.step, sliced.end) == (axis, 1, sliced.start + 1) else None
 
 
 def _write(model: ir.Model, stack: _Stack) -> Iterator[State]:

@@ -44,11 +44,11 @@ class WindowStates:
             if state.frames_axis is None or lowered.cache_of(state) is None:
                 continue
             matched += 1
-            rewritten += _cut(lowered, state.output, state.frames_axis, inputs[state.input])
+            rewritten += _slice_state(lowered, state.output, state.frames_axis, inputs[state.input])
         return Outcome(lowered, matched, rewritten)
 
 
-def _cut(lowered: Lowered, output: str, axis: int, fed: ir.Value) -> int:
+def _slice_state(lowered: Lowered, output: str, axis: int, fed: ir.Value) -> int:
     model = lowered.model
     value = graphs.outputs_named(model)[output]
     assert value.shape is not None and fed.shape is not None

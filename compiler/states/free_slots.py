@@ -212,13 +212,13 @@ def _joined(node: ir.Node, operand: int, slots: Slots) -> Next:
     return [(node.outputs[0], Slots(slots.axis, which))]
 
 
-def _cut(node: ir.Node, operand: int, slots: Slots) -> Next:
+def _sliced(node: ir.Node, operand: int, slots: Slots) -> Next:
     view = slice_of(node)
-    found = None if view is None else view.cuts(graphs.integers_of)
-    cuts = {cut.axis: cut.numbers for cut in found or ()}
-    if found is None or 0 in cuts or None in cuts.values():
+    found = None if view is None else view.axis_slices(graphs.integers_of)
+    axis_slices = {sliced.axis: sliced.as_slice for sliced in found or ()}
+    if found is None or 0 in axis_slices or None in axis_slices.values():
         return None
-    kept = cuts.get(slots.axis)
+    kept = axis_slices.get(slots.axis)
     which = slots.which if kept is None else slots.which[:, kept]
     return [(node.outputs[0], Slots(slots.axis, which))]
 
@@ -260,7 +260,7 @@ def _entries(dims: tuple[graphs.Dim, ...]) -> int | None:
 MOVES: Mapping[str, Callable[[ir.Node, int, Slots], Next]] = {
     "Concat": _joined,
     "Reshape": _reshaped,
-    "Slice": _cut,
+    "Slice": _sliced,
     "Split": _parted,
     "Squeeze": _reshaped,
     "Transpose": _transposed,

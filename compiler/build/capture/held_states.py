@@ -22,7 +22,7 @@ from compiler.recipe.graph import Graph
 STAMP = "capture"
 
 
-def cut_states(spec: Graph, feed: Feed, states: Mapping[str, Array]) -> dict[str, Array]:
+def slice_states(spec: Graph, feed: Feed, states: Mapping[str, Array]) -> dict[str, Array]:
     """Return states sliced to the length of the call along every axis that they are held along.
 
     Args:
@@ -51,22 +51,22 @@ def hold_states(model: ir.Model, spec: Graph) -> None:
             if given.state in outputs:
                 _fill_up(model, spec, outputs[given.state], axis)
             if name in inputs:
-                _cut(model, spec, inputs[name], axis)
+                _read_first_slots(model, spec, inputs[name], axis)
     graphs.infer_shapes(model)
 
 
-def _cut(model: ir.Model, spec: Graph, state: ir.Value, axis: str) -> None:
+def _read_first_slots(model: ir.Model, spec: Graph, state: ir.Value, axis: str) -> None:
     """Make a graph take all slots of a state, and read the first ones, as many as the call is long."""
     dims = list(graphs.dims_of(state) or ())
     at = dims.index(graphs.symbol(axis))
     insert = graphs.Inserter(model, STAMP, before=next(iter(model.graph)))
     bounds = [insert.int64s(0), _length(insert, model, spec, axis), insert.int64s(at)]
-    cut = insert.op("Slice", [state, *bounds], name=f"{state.name}_of_call", dtype=state.dtype, shape=state.shape)
+    sliced = insert.op("Slice", [state, *bounds], name=f"{state.name}_of_call", dtype=state.dtype, shape=state.shape)
     assert state.shape is not None
     sizes = list(state.shape)
     sizes[at] = spec.slots(axis)
     state.shape = ir.Shape(sizes)
-    graphs.take_over(model, state, cut, except_in=[node for node in [cut.producer()] if node is not None])
+    graphs.take_over(model, state, sliced, except_in=[node for node in [sliced.producer()] if node is not None])
 
 
 def _fill_up(model: ir.Model, spec: Graph, state: ir.Value, axis: str) -> None:

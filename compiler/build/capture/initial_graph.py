@@ -425,7 +425,7 @@ def step_frames(model: ir.Model, states: Sequence[State], row_axes: Sequence[Row
 
 def _growth(model: ir.Model, state: State, frames_axis: int, axis: str) -> Dim | None:
     """Return the growth of a cache in a call, before it is sliced to its newest frames; None where unknown."""
-    for value in _cut_from(graphs.outputs_named(model)[state.output]):
+    for value in _sliced_from(graphs.outputs_named(model)[state.output]):
         dims = graphs.dims_of(value)
         grown = None if dims is None else grows_by(dims[frames_axis], axis) or _grown(dims[frames_axis], axis)
         if grown is not None:
@@ -447,7 +447,7 @@ def _the_same_growth(growths: Mapping[State, Dim], axis: str, graph: str) -> Dim
     return growth
 
 
-def _cut_from(value: ir.Value) -> list[ir.Value]:
+def _sliced_from(value: ir.Value) -> list[ir.Value]:
     """Return a value with the values that it is sliced from, transitively."""
     found = [value]
     for each in found:

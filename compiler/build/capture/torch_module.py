@@ -28,7 +28,7 @@ from torch.nn.modules import transformer
 from compiler.base.cache.read_tracer import READ_TRACER
 from compiler.build.capture.exported_graph import Exported, require_opened
 from compiler.build.capture.fixed_sizes import fixing_line
-from compiler.build.capture.held_states import cut_states
+from compiler.build.capture.held_states import slice_states
 from compiler.build.capture.inconsistent_sizes import inconsistent_sizes
 from compiler.build.capture.meeting_sizes import require_sizes_that_meet
 from compiler.build.capture.module_call import called, shown_feed
@@ -566,7 +566,7 @@ class TorchReference:
         torch.set_num_threads(1)  # the order of summation, and with it the last bit, depends on the number of threads
         states: dict[str, Array] | None = None if self.first is not None else self._empty()
         for feed in feeds:
-            before = cut_states(self.spec, feed, self._empty() if states is None else states)
+            before = slice_states(self.spec, feed, self._empty() if states is None else states)
             if states is None:
                 assert self.first is not None
                 outputs = self._call(self.first, completed(feed, self.spec))
@@ -574,7 +574,7 @@ class TorchReference:
                 outputs = self._call(self.later, completed({**feed, **before}, self.spec))
             self._require_one_size(feed, before, outputs)
             outputs = moved_on(self.spec, self.states, self.counted, feed, before, outputs)
-            states = {state.input: self._cut(outputs[state.output], state) for state in self.states}
+            states = {state.input: self._newest_frames(outputs[state.output], state) for state in self.states}
             yield outputs, states
 
     def _require_one_size(self, feed: Feed, states: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
@@ -592,7 +592,7 @@ class TorchReference:
                     place=Location(stage="reference", tensor=state.input),
                 )
 
-    def _cut(self, array: Array, state: State) -> Array:
+    def _newest_frames(self, array: Array, state: State) -> Array:
         slots = None if state.cache is None else self.spec.caches[state.cache].window
         return array if state.frames_axis is None or slots is None else newest(array, state.frames_axis, slots)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from compiler.build.capture.appended_frames import is_appended
 from compiler.build.capture.counts import frames_counted
-from compiler.build.capture.held_states import cut_states
+from compiler.build.capture.held_states import slice_states
 from compiler.build.capture.initial_graph import states_of
 from compiler.build.capture.next_states import lengths_of, moved_on
 from compiler.errors import Location, RecipeError, Refused, SlipwayError
@@ -80,7 +80,7 @@ class TrialCalls:
         frames: dict[str, int] = {}
         for call, feed in enumerate(feeds if self.states else feeds[:1]):
             when = f" at call {call + 1} of a stream" if self.states else ""
-            given = cut_states(self.spec, feed, states or empty)
+            given = slice_states(self.spec, feed, states or empty)
             fed, later_on = None if states is None else given, call > 0 and self.first is None
             outputs = self._call(feed, fed, rows, when, later_on=later_on)
             self._check_rows(outputs, rows)

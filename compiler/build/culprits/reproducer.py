@@ -158,8 +158,8 @@ def reproducer_files(findings: Findings, stage: str, beyond: float) -> dict[str,
     known -= {state.output for state in findings.after.states}  # passes reshape them
     ends = set(findings.names)
     comparable = [name for name in tensors if name in known]
-    before = cut_out(findings.before, comparable, ends) if comparable else None
-    after = cut_out(findings.after, tensors, ends)
+    before = extract_subgraph(findings.before, comparable, ends) if comparable else None
+    after = extract_subgraph(findings.after, tensors, ends)
     arrays: dict[str, Array] = {f"expected/{name}": forced_run.right[name] for name in tensors if name not in known}
     for file, lowered, model in (("before.onnx", findings.before, before), ("after.onnx", findings.after, after)):
         for name in graphs.inputs_named(model) if model is not None else ():
@@ -187,7 +187,7 @@ def reproducer_files(findings: Findings, stage: str, beyond: float) -> dict[str,
     }
 
 
-def cut_out(lowered: Lowered, tensors: Sequence[str], ends: set[str]) -> ir.Model:
+def extract_subgraph(lowered: Lowered, tensors: Sequence[str], ends: set[str]) -> ir.Model:
     """Return the sections that end in some tensors as a graph; values that they read are its inputs."""
     model = graphs.clone(lowered.model)
     copy = dataclasses.replace(lowered, model=model)

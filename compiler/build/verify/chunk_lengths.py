@@ -37,7 +37,7 @@ def length_of(lowered: Lowered, axis: PaddedAxis, feed: Feed) -> int:
     return int(next(found))
 
 
-def cut(lowered: Lowered, axis: PaddedAxis, feed: Feed, length: int) -> Feed:
+def first_entries(lowered: Lowered, axis: PaddedAxis, feed: Feed, length: int) -> Feed:
     """Return the first entries of a chunk."""
     symbol, dims = graphs.symbol(axis.axis), caller_dims(lowered)
     return {
@@ -103,7 +103,7 @@ def streams_of_every_length(lowered: Lowered, axis: PaddedAxis, streams: Sequenc
     """Return the first calls of the longest stream along a held axis, shortened to every length."""
     stream = max(streams, key=lambda feeds: length_of(lowered, axis, feeds[0]))[:CALLS]
     lengths = lengths_to_try(axis.minimum, length_of(lowered, axis, stream[0]))
-    return [[cut(lowered, axis, feed, length) for feed in stream] for length in lengths]
+    return [[first_entries(lowered, axis, feed, length) for feed in stream] for length in lengths]
 
 
 def streams_that_fit(lowered: Lowered, feeds: Sequence[Feed]) -> list[list[Feed]]:
@@ -130,7 +130,7 @@ def streams_that_fit(lowered: Lowered, feeds: Sequence[Feed]) -> list[list[Feed]
 def _in_turns(lowered: Lowered, axis: PaddedAxis, whole: Sequence[Feed], lengths: Sequence[int]) -> Iterator[Feed]:
     for number, length in enumerate(lengths):
         yield whole[2 * number % len(whole)]
-        yield cut(lowered, axis, whole[(2 * number + 1) % len(whole)], length)
+        yield first_entries(lowered, axis, whole[(2 * number + 1) % len(whole)], length)
 
 
 def varied(lowered: Lowered, stream: Sequence[Feed], turn: int = 0) -> Sequence[Feed]:
@@ -147,7 +147,7 @@ def varied(lowered: Lowered, stream: Sequence[Feed], turn: int = 0) -> Sequence[
     for held in held_axes(lowered):
         most = length_of(lowered, held, stream[0])
         length = most - (turn + 1) % (most - held.minimum + 1)
-        stream = [cut(lowered, held, feed, length) for feed in stream]
+        stream = [first_entries(lowered, held, feed, length) for feed in stream]
     axis = chunk_axis(lowered)
     if axis is None:
         return stream
@@ -155,5 +155,5 @@ def varied(lowered: Lowered, stream: Sequence[Feed], turn: int = 0) -> Sequence[
     is_cut_last = any(cache.chunk > 1 for cache in lowered.caches)
     for at in [len(feeds) - 1] if is_cut_last else range(turn % 2, len(feeds), 2):
         most = length_of(lowered, axis, feeds[at])
-        feeds[at] = cut(lowered, axis, feeds[at], axis.minimum + (turn + at // 2) % (most - axis.minimum + 1))
+        feeds[at] = first_entries(lowered, axis, feeds[at], axis.minimum + (turn + at // 2) % (most - axis.minimum + 1))
     return feeds

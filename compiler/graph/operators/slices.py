@@ -30,7 +30,7 @@ END = 2**63 - 1
 
 
 @dataclasses.dataclass(frozen=True)
-class Cut:
+class AxisSlice:
     """What a Slice keeps of one axis.
 
     Attributes:
@@ -47,23 +47,23 @@ class Cut:
     step: Number | None
 
     @property
-    def numbers(self) -> slice | None:
+    def as_slice(self) -> slice | None:
         """Return the kept entries as a slice, where all bounds are numbers; else None."""
         start, end, step = self.start, self.end, self.step
         known = isinstance(start, int) and isinstance(end, int) and isinstance(step, int)
         return slice(start, end, step) if known else None
 
-    def within(self, size: object) -> "Cut":
+    def within(self, size: object) -> "AxisSlice":
         """Return the cut in normal form for an axis of `size` entries, or for any size where that is no integer."""
-        bounds = self.numbers
+        bounds = self.as_slice
         if bounds is not None and isinstance(size, int) and bounds.step > 0:
             first, last, _ = bounds.indices(size)
-            return Cut(self.axis, first, max(first, last), bounds.step)
+            return AxisSlice(self.axis, first, max(first, last), bounds.step)
         start, end = (_beyond(each) for each in (self.start, self.end))
         if isinstance(self.step, int) and abs(start if isinstance(start, int) else 0) == END:
             first = 0 if self.step > 0 else -1
             start = first if (start == END) == (self.step < 0) else start
-        return Cut(self.axis, start, end, self.step)
+        return AxisSlice(self.axis, start, end, self.step)
 
     def keeps_all(self, size: object) -> bool:
         """Whether the cut, as written by `within`, keeps every entry of an axis of `size` entries."""
@@ -100,7 +100,7 @@ class Slice:
         """Return the type of the bounds, which is also that of axes and steps."""
         return self.starts.dtype or ir.DataType.INT64
 
-    def axes_cut(self, read: Reader) -> tuple[int, ...] | None:
+    def sliced_axes(self, read: Reader) -> tuple[int, ...] | None:
         """Return the axes that are sliced, from the front, in the order of the bounds; None where unknown."""
         if self.axes is None:
             shape = self.starts.shape
@@ -111,9 +111,9 @@ class Slice:
         known = bool(axes) and len(axes) == len(named)
         return tuple(axis + (rank or 0) * (axis < 0) for axis in axes) if known else None
 
-    def cuts(self, read: Reader) -> tuple[Cut, ...] | None:
+    def axis_slices(self, read: Reader) -> tuple[AxisSlice, ...] | None:
         """Return the cut of every axis of which not all is kept, in the order of axes; None where unknown."""
-        axes = self.axes_cut(read)
+        axes = self.sliced_axes(read)
         if axes is None:
             return None
         unknown = [None] * len(axes)
@@ -123,19 +123,26 @@ class Slice:
             return None
         shape = self.data.shape
         sizes = [None] * (max(axes) + 1) if shape is None or len(shape) != self.rank else list(shape)
-        cuts = [Cut(*bounds).within(sizes[bounds[0]]) for bounds in zip(axes, starts, ends, steps, strict=True)]
-        return tuple(sorted((cut for cut in cuts if not cut.keeps_all(sizes[cut.axis])), key=lambda cut: cut.axis))
+        axis_slices = [
+            AxisSlice(*bounds).within(sizes[bounds[0]]) for bounds in zip(axes, starts, ends, steps, strict=True)
+        ]
+        return tuple(
+            sorted(
+                (sliced for sliced in axis_slices if not sliced.keeps_all(sizes[sliced.axis])),
+                key=lambda sliced: sliced.axis,
+            )
+        )
 
-    def only_cut(self, read: Reader) -> Cut | None:
+    def only_axis_slice(self, read: Reader) -> AxisSlice | None:
         """Return the cut of the only axis that is sliced; None where there are several or none, or it is unknown."""
-        cuts = self.cuts(read)
-        return cuts[0] if cuts is not None and len(cuts) == 1 else None
+        axis_slices = self.axis_slices(read)
+        return axis_slices[0] if axis_slices is not None and len(axis_slices) == 1 else None
 
     def picked(self, entries: Sequence[Entry], read: Reader) -> Sequence[Entry] | None:
         """Return the entries of a list that the slice keeps; None where they are unknown."""
-        cuts = self.cuts(read)
-        kept = None if cuts is None else [cut.numbers for cut in cuts if cut.axis == 0]
-        if kept is None or len(kept) != len(cuts or ()) or len(kept) > 1:
+        axis_slices = self.axis_slices(read)
+        kept = None if axis_slices is None else [sliced.as_slice for sliced in axis_slices if sliced.axis == 0]
+        if kept is None or len(kept) != len(axis_slices or ()) or len(kept) > 1:
             return None
         bounds = kept[0] if kept else slice(None)
         return None if bounds is None else entries[bounds]

@@ -121,7 +121,7 @@ class PaddedChunks:
         """Return the length of the longest row, by padded axis."""
         return {axis: int(rows.max()) for axis, rows in self.lengths(feed).items()}
 
-    def cut(self, outputs: Mapping[str, Array], feed: Feed) -> dict[str, Array]:
+    def without_padding(self, outputs: Mapping[str, Array], feed: Feed) -> dict[str, Array]:
         """Return outputs without the padding behind the longest row."""
         longest = self.longest(feed)
         return {name: array[self.valid(name, array, longest)] for name, array in outputs.items()}
@@ -162,8 +162,8 @@ def rows_of(array: Array, expected: Sequence[Array], *, has_rows: bool) -> list[
     """Return the rows of an output, each sliced to the shape of its expected result."""
     if not has_rows:
         return [array]
-    cuts = [tuple(slice(size) for size in each.shape[1:]) for each in expected]
-    return [array[(slice(row, row + 1), *cut)] for row, cut in enumerate(cuts)]
+    valid = [tuple(slice(size) for size in each.shape[1:]) for each in expected]
+    return [array[(slice(row, row + 1), *sizes)] for row, sizes in enumerate(valid)]
 
 
 class SessionOfBuckets:

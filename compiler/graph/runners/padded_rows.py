@@ -72,7 +72,7 @@ class RowsRunner:
 
     def step(self, feed: Feed, more: Feed | None = None) -> dict[str, Array]:
         """Return the valid outputs of one row; `more` are further inputs of the graph."""
-        return self._cut([feed], self._run([feed], more))[0]
+        return self._without_padding([feed], self._run([feed], more))[0]
 
     def call(self, feed: Feed, more: Feed | None = None) -> dict[str, Array]:
         """Return the outputs of one row, with padding."""
@@ -96,9 +96,9 @@ class RowsRunner:
             rows: data inputs of one row each.
             fill: number in padded slots and free rows of this call; the runner's own if None.
         """
-        return self._cut(rows, self._run(rows, fill=fill))
+        return self._without_padding(rows, self._run(rows, fill=fill))
 
-    def _cut(self, rows: Sequence[Feed], outputs: Mapping[str, Array]) -> list[dict[str, Array]]:
+    def _without_padding(self, rows: Sequence[Feed], outputs: Mapping[str, Array]) -> list[dict[str, Array]]:
         return [
             {name: array[self.place_of(name, row, lengths)] for name, array in outputs.items()}
             for row, lengths in enumerate(map(self.lengths_of, rows))

@@ -180,7 +180,7 @@ class Runner:
             feed: the caller's inputs, with the length input where rows have chunks of different lengths.
             more: further inputs of a copy of the graph; a first call uses those of its own copy.
         """
-        return self.chunks.cut(self.call(feed, more), feed)
+        return self.chunks.without_padding(self.call(feed, more), feed)
 
     def call(self, feed: Feed, more: Feed | None = None) -> dict[str, Array]:
         """Run one call, keep its states, and return all outputs by name, with padding."""
@@ -198,7 +198,7 @@ class Runner:
         for state in self.lowered.states:
             new = outputs[state.output]
             if self.lowered.kind_of(state).is_given_whole:
-                self.states[state.input] = cut_to_slots(self.lowered, state, new)
+                self.states[state.input] = newest_in_slots(self.lowered, state, new)
             else:
                 counts = self.lengths[str(state.cache)], added[str(state.cache)]
                 self.states[state.input] = with_frames(self.lowered, state, self.states[state.input], new, *counts)
@@ -247,7 +247,7 @@ def with_frames(lowered: Lowered, state: State, frames: Array, new: Array, lengt
     return found
 
 
-def cut_to_slots(lowered: Lowered, state: State, array: Array) -> Array:
+def newest_in_slots(lowered: Lowered, state: State, array: Array) -> Array:
     """Return the newest frames of a state that fit its slots; the whole of a state without frames."""
     cache = lowered.cache_of(state)
     return array if cache is None or state.frames_axis is None else newest(array, state.frames_axis, cache.slots)

@@ -162,7 +162,7 @@ def mentions(dim: Dim, axis: str) -> bool:
     return not isinstance(dim, int) and bool(symbol(axis) in dim.free_symbols)
 
 
-def bounds_of_cut(start: sympy.Expr, end: sympy.Expr, rows: int) -> tuple[sympy.Expr, sympy.Expr] | None:
+def bounds_of_slice(start: sympy.Expr, end: sympy.Expr, rows: int) -> tuple[sympy.Expr, sympy.Expr] | None:
     """Return the start and the end of a slice, both counted from the front.
 
     Args:

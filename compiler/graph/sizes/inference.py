@@ -14,8 +14,8 @@ from onnx_ir import _symbolic_shapes as _sizes_as_text
 from onnx_shape_inference import ShapeInferenceContext, _broadcast, _registry, _symbolic_shapes
 
 from compiler.graph.operators.axes import axis_of
-from compiler.graph.operators.slices import FAR, Cut, Reader, Slice, slice_of
-from compiler.graph.sizes.expressions import Dim, bounds_of_cut, entries_between, expression, normal_form, remainder_by
+from compiler.graph.operators.slices import FAR, AxisSlice, Reader, Slice, slice_of
+from compiler.graph.sizes.expressions import Dim, bounds_of_slice, entries_between, expression, normal_form, remainder_by
 from compiler.graph.sizes.growth import never_negative, truncated
 from compiler.graph.sizes.held_numbers import can_hold
 
@@ -232,7 +232,7 @@ def _dim_of(size: sympy.Expr | int) -> Size:
     return int(size) if sympy.sympify(size).is_Integer else ir.SymbolicDim(str(size))
 
 
-def _cut(context: ShapeInferenceContext, node: ir.Node) -> None:
+def _sliced(context: ShapeInferenceContext, node: ir.Node) -> None:
     """Infer table[a:b] with computed bounds as b - a entries, and x[::-1] as x's, which the library leaves open.
 
     It writes Max(0, size) for sizes that it knows; the rule of Slice requires lengths with a valid size.
@@ -248,21 +248,21 @@ def _cut(context: ShapeInferenceContext, node: ir.Node) -> None:
         numbers = context.get_symbolic_value(value)
         return None if numbers is None else [_number(number) for number in numbers]
 
-    cuts = view.cuts(read)
-    if cuts is None or output.shape is None:  # the library takes axes that it cannot read for the first ones
+    axis_slices = view.axis_slices(read)
+    if axis_slices is None or output.shape is None:  # the library takes axes that it cannot read for the first ones
         output.shape = ir.Shape([context.new_symbolic_dim() for _ in data.shape])
-    if cuts is None:
+    if axis_slices is None:
         return
-    kept = {cut.axis for cut in cuts}
+    kept = {sliced.axis for sliced in axis_slices}
     output.shape = ir.Shape([mine if at in kept else data.shape[at] for at, mine in enumerate(output.shape)])
     _pick(context, view, output, read)
-    if any(None in (cut.start, cut.end, cut.step) for cut in cuts):
+    if any(None in (sliced.start, sliced.end, sliced.step) for sliced in axis_slices):
         return
-    _cut_short(output, data.shape, cuts)
+    _limit_to_axis(output, data.shape, axis_slices)
     dims = list(output.shape)
-    for cut in cuts:
-        size = _size_of_cut(cut, data.shape[cut.axis], is_open=_is_open(output, cut.axis))
-        dims[cut.axis] = dims[cut.axis] if size is None else _dim_of(size)
+    for sliced in axis_slices:
+        size = _size_of_slice(sliced, data.shape[sliced.axis], is_open=_is_open(output, sliced.axis))
+        dims[sliced.axis] = dims[sliced.axis] if size is None else _dim_of(size)
     output.shape = ir.Shape(dims)
 
 
@@ -275,34 +275,34 @@ def _pick(context: ShapeInferenceContext, view: Slice, output: ir.Value, read: R
         context.set_symbolic_value(output, list(picked))
 
 
-def _size_of_cut(cut: Cut, rows: Size, *, is_open: bool) -> sympy.Expr | None:
+def _size_of_slice(sliced: AxisSlice, rows: Size, *, is_open: bool) -> sympy.Expr | None:
     """Return the number of entries between two bounds; None where the library's inference stays."""
-    if _turns_round(cut):
+    if _turns_round(sliced):
         return None if isinstance(rows, ir.SymbolicDim) and rows.value is None else _expression(rows)
-    if cut.step != 1:
+    if sliced.step != 1:
         return None
-    start, end = (sympy.sympify(each) for each in (cut.start, cut.end))
+    start, end = (sympy.sympify(each) for each in (sliced.start, sliced.end))
     if isinstance(rows, ir.SymbolicDim):
         if _keeps_last(start, end, rows):
             return -start
         size = _at_most(start, end, rows) if is_open else None
         return _within(start, end, rows) if size is None else size
-    bounds = None if start.is_Integer else bounds_of_cut(start, end, rows)
+    bounds = None if start.is_Integer else bounds_of_slice(start, end, rows)
     return None if bounds is None else bounds[1] - bounds[0]
 
 
-def _cut_short(output: ir.Value, shape: ir.Shape, cuts: Sequence[Cut]) -> None:
+def _limit_to_axis(output: ir.Value, shape: ir.Shape, axis_slices: Sequence[AxisSlice]) -> None:
     """Limit x[:, 0:1000] to the entries of a shorter x, as the library assumes fixed bounds to be within the axis."""
     dims = list(output.shape or ())
-    for cut in cuts:
-        rows, fixed = shape[cut.axis], cut.numbers
-        if isinstance(rows, int) or fixed is None or not isinstance(dims[cut.axis], int):
+    for sliced in axis_slices:
+        rows, fixed = shape[sliced.axis], sliced.as_slice
+        if isinstance(rows, int) or fixed is None or not isinstance(dims[sliced.axis], int):
             continue
         if rows.value is None or fixed.step < 1 or fixed.start < 0:
-            dims[cut.axis] = ir.SymbolicDim(None)
+            dims[sliced.axis] = ir.SymbolicDim(None)
         elif fixed.stop > fixed.start and not never_negative(normal_form(_expression(rows) - fixed.stop), 1):
             read = sympy.Max(0, sympy.Min(_expression(rows), fixed.stop) - fixed.start)
-            dims[cut.axis] = _dim_of(sympy.ceiling(read / fixed.step))
+            dims[sliced.axis] = _dim_of(sympy.ceiling(read / fixed.step))
     output.shape = ir.Shape(dims)
 
 
@@ -401,15 +401,15 @@ def _piece(context: ShapeInferenceContext, node: ir.Node) -> None:
         return
     dims, place = list(data.shape), at[0]
     axis = axis_of(source, len(dims))
-    cuts = source.inputs[1] if len(source.inputs) > 1 else None
-    if cuts is None:
+    split_sizes = source.inputs[1] if len(source.inputs) > 1 else None
+    if split_sizes is None:
         keepdims = source.attributes.get("keepdims")
         dims[axis : axis + 1] = [] if keepdims and not keepdims.as_int() else [1]
     else:
-        sizes = None if cuts.shape is None else context.get_symbolic_value(cuts)
-        if sizes is None or cuts.shape is None:
+        sizes = None if split_sizes.shape is None else context.get_symbolic_value(split_sizes)
+        if sizes is None or split_sizes.shape is None:
             return
-        is_list = len(cuts.shape) == 1
+        is_list = len(split_sizes.shape) == 1
         is_there = is_list and -len(sizes) <= place < len(sizes)
         found = _equal_piece(dims[axis], sizes[0], place) if not is_list else sizes[place] if is_there else None
         dims[axis] = context.new_symbolic_dim() if found is None else found
@@ -446,9 +446,9 @@ def _window_length(node: ir.Node) -> int | None:
     return size if isinstance(size, int) else None
 
 
-def _turns_round(cut: Cut) -> bool:
+def _turns_round(sliced: AxisSlice) -> bool:
     """Whether a slice reverses a whole axis."""
-    return (cut.start, cut.step) == (-1, -1) and isinstance(cut.end, int) and cut.end <= -FAR
+    return (sliced.start, sliced.step) == (-1, -1) and isinstance(sliced.end, int) and sliced.end <= -FAR
 
 
 def _keeps_last(start: sympy.Expr, end: sympy.Expr, rows: ir.SymbolicDim) -> bool:
@@ -537,6 +537,6 @@ EXTENSIONS: dict[tuple[str, tuple[int, ...]], Inference] = {
     ("Reshape", (5, 14)): _cancel,
     ("STFT", (17,)): _frames_of_signal,
     ("SequenceAt", (11,)): _piece,
-    ("Slice", (13,)): _cut,
+    ("Slice", (13,)): _sliced,
 }
 """What runs after the library's own inference, by operator and the versions that it is registered for."""

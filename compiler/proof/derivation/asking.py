@@ -37,7 +37,7 @@ class Asking:
         for node in reversed(nodes):
             for value in node.outputs:
                 for parts in list(asked.get(value, {})):
-                    if self.is_cut(value, dict(parts)):
+                    if self.is_cached_part(value, dict(parts)):
                         ((axis, each),) = self.judging.of(value).along.items()
                         asked[value][((axis, Part.NEW),)] = None
                         if each.before != 0:
@@ -130,15 +130,15 @@ class Asking:
 
     def _is_leaf(self, value: ir.Value, parts: Mapping[int, Part]) -> bool:
         """Whether a part of a value is written without reading parts of the node's operands."""
-        return self.judging.is_number(value) or value in self.judging.tables or self.is_cut(value, parts)
+        return self.judging.is_number(value) or value in self.judging.tables or self.is_cached_part(value, parts)
 
-    def is_cut(self, value: ir.Value, parts: Mapping[int, Part]) -> bool:
+    def is_cached_part(self, value: ir.Value, parts: Mapping[int, Part]) -> bool:
         """Whether a part of a value is read from a cache that holds all or the newest frames of that value."""
         fact = self.judging.of(value)
         if not fact.is_data or not {Part.ALL, Part.RECENT} & set(parts.values()) or len(fact.along) != 1:
             return False
         (axis,) = fact.along
-        return self.caches.cut(value, axis) is value
+        return self.caches.cached_source(value, axis) is value
 
     def reads_time(self, node: ir.Node) -> bool:
         return any(self.judging.of(value).along for value in node.inputs)

@@ -67,7 +67,7 @@ class Caches:
         self.cached: list[CachedValue] = []
         self.left: list[ir.Value] = []
 
-    def cut(self, value: ir.Value, axis: int) -> ir.Value:
+    def cached_source(self, value: ir.Value, axis: int) -> ir.Value:
         """Return the value to cache so that all frames of a value are known: itself, or a smaller one it comes from.
 
         Among values of equal size the last one is chosen, so that nothing behind it is computed again.

@@ -45,7 +45,7 @@ class _Delay:
         value: it has the frames.
         axis: of its frames.
         front: how many entries are added in front, and what each of them is: a number, or a value that has them all.
-        cut: entries that are cut off behind the last frame; below 0 zeros that are added there.
+        removed: entries that are removed behind the last frame; below 0 zeros that are added there.
         between: what is done to every frame by itself, the outermost first, each with the operand that has the frames.
         is_moved_alone: whether that is movement, which leaves zeros zeros.
     """
@@ -53,7 +53,7 @@ class _Delay:
     value: ir.Value
     axis: int
     front: tuple[tuple[int, float | ir.Value], ...] = ()
-    cut: int = 0
+    removed: int = 0
     between: tuple[tuple[ir.Node, int], ...] = ()
     is_moved_alone: bool = True
 
@@ -138,21 +138,21 @@ def _seen_through(delay: _Delay) -> _Delay:
 def _moved(delay: _Delay) -> _Delay | None:
     """Return the delay of the operand of a Slice, Pad or Concat; None where the node does something else."""
     node = delay.value.producer()
-    rule = {"Slice": _cut, "Pad": _padded, "Concat": _joined}.get("" if node is None else node.op_type)
+    rule = {"Slice": _sliced, "Pad": _padded, "Concat": _joined}.get("" if node is None else node.op_type)
     if node is None or rule is None or (node.op_type != "Slice" and not delay.is_moved_alone):
         return None
     return rule(node, delay)
 
 
-def _cut(node: ir.Node, delay: _Delay) -> _Delay | None:
+def _sliced(node: ir.Node, delay: _Delay) -> _Delay | None:
     axis, view = delay.axis, slice_of(node)
-    cut = None if view is None else view.only_cut(numbers_of)
-    if view is None or cut is None or (cut.axis, cut.step) != (axis, 1) or start_of(node, axis) != 0:
+    sliced = None if view is None else view.only_axis_slice(numbers_of)
+    if view is None or sliced is None or (sliced.axis, sliced.step) != (axis, 1) or start_of(node, axis) != 0:
         return None
     gone = _difference(dims(view.data)[axis], dims(delay.value)[axis])
-    if gone is None or gone < 0 or (gone and delay.cut < 0):
+    if gone is None or gone < 0 or (gone and delay.removed < 0):
         return None  # of frames that are gone there is no zero instead
-    return dataclasses.replace(delay, value=view.data, cut=delay.cut + gone)
+    return dataclasses.replace(delay, value=view.data, removed=delay.removed + gone)
 
 
 def _padded(node: ir.Node, delay: _Delay) -> _Delay | None:
@@ -163,10 +163,10 @@ def _padded(node: ir.Node, delay: _Delay) -> _Delay | None:
     front, behind = pads.pop(delay.axis, (0, 0))
     if any(each != (0, 0) for each in pads.values()) or front < 0:
         return None
-    if behind > max(delay.cut, 0) and value != 0:
+    if behind > max(delay.removed, 0) and value != 0:
         return None  # a convolution adds zeros behind the last frame, and nothing else
     added = ((front, value),) if front else ()
-    return dataclasses.replace(delay, value=operand, front=(*delay.front, *added), cut=delay.cut - behind)
+    return dataclasses.replace(delay, value=operand, front=(*delay.front, *added), removed=delay.removed - behind)
 
 
 def _joined(node: ir.Node, delay: _Delay) -> _Delay | None:
@@ -235,11 +235,11 @@ def _difference(first: Dim, second: Dim) -> int | None:
 def _as_pad(insert: graphs.Inserter, node: ir.Node, axis: int, delay: _Delay, frames: sympy.Symbol) -> ir.Value | None:
     """Return a Pad that writes a delay of frames, or a convolution that pads fewer zeros behind the last frame."""
     maker, count = delay.value.producer(), delay.count
-    if not count and delay.cut > 0 and maker is not None and graphs.is_op(maker, "Conv"):
-        shorter = _with_pads(insert, maker, delay.axis, maker.inputs[0], 0, -delay.cut)
+    if not count and delay.removed > 0 and maker is not None and graphs.is_op(maker, "Conv"):
+        shorter = _with_pads(insert, maker, delay.axis, maker.inputs[0], 0, -delay.removed)
         return None if shorter is None else _rebuilt(insert, delay, shorter)
     is_written_so = not delay.between and graphs.is_op(node, "Pad") and delay.is_of_zeros
-    if not 0 < count == delay.cut or is_written_so or not _is_of(dims(delay.value)[delay.axis], frames):
+    if not 0 < count == delay.removed or is_written_so or not _is_of(dims(delay.value)[delay.axis], frames):
         return None
     first = delay.front[0][1]
     is_of_one = all(each is first for _, each in delay.front) or all(each == first for _, each in delay.front)
@@ -275,9 +275,9 @@ def _in_pads(insert: graphs.Inserter, node: ir.Node, axis: int) -> ir.Value | No
     """Return a convolution that pads the zeros which a delay puts in front of its frames; None where it cannot."""
     assert node.inputs[0] is not None
     delay = _seen_through(_Delay(node.inputs[0], axis))
-    if not delay.is_of_zeros or not delay.is_moved_alone or (not delay.front and delay.cut >= 0):
+    if not delay.is_of_zeros or not delay.is_moved_alone or (not delay.front and delay.removed >= 0):
         return None
-    return _with_pads(insert, node, axis, delay, delay.count, -delay.cut)
+    return _with_pads(insert, node, axis, delay, delay.count, -delay.removed)
 
 
 def _with_pads(

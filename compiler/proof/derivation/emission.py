@@ -136,7 +136,7 @@ class Emission:
             return self._constant(value)
         if self.judging.is_number(value):
             return self.sizes.number(value)
-        if self.asking.is_cut(value, parts):
+        if self.asking.is_cached_part(value, parts):
             (axis,) = fact.along
             if parts[axis] is Part.RECENT:
                 return self._kept(value, axis)
@@ -181,7 +181,7 @@ class Emission:
         if links is not None and node.op_type == "Trilu" and len(dims(value)) - 1 in parts:
             return self._triangle(node, value, parts)
         if more := self.asking.mixed_within(node, value, parts):
-            return self._cut_to(value, parts, more)
+            return self._slice_to(value, parts, more)
         operands = [
             None if each is None else self._operand(node, links, at, parts) for at, each in enumerate(node.inputs)
         ]
@@ -442,7 +442,7 @@ class Emission:
     def _along(self, value: ir.Value | None) -> Mapping[int, Along]:
         return self.judging.of(value).along
 
-    def _cut_to(self, value: ir.Value, parts: Mapping[int, Part], more: Mapping[int, Part]) -> ir.Value:
+    def _slice_to(self, value: ir.Value, parts: Mapping[int, Part], more: Mapping[int, Part]) -> ir.Value:
         """Slice a part from a value computed for more entries: the new ones of all, or those in front of them."""
         if any(part is not Part.ALL or parts[at] is Part.RECENT for at, part in more.items()):
             raise self._refusal(value, "frames are asked for of what is computed in front of them")

@@ -86,11 +86,11 @@ def _moved(node: ir.Node, given: list[Array], rows: Dim, sizes: list[int]) -> Ar
         index = graphs.array_of(node.inputs[1])
         return None if axis == at or index is None else np.take(array, index, axis)
     view = slice_of(node)
-    cuts = None if view is None else view.cuts(graphs.integers_of)
-    if cuts is None or any(cut.axis == at or cut.numbers is None for cut in cuts):
+    axis_slices = None if view is None else view.axis_slices(graphs.integers_of)
+    if axis_slices is None or any(sliced.axis == at or sliced.as_slice is None for sliced in axis_slices):
         return None
-    for cut in cuts:
-        array = array.take(np.arange(array.shape[cut.axis])[cut.numbers], cut.axis)
+    for sliced in axis_slices:
+        array = array.take(np.arange(array.shape[sliced.axis])[sliced.as_slice], sliced.axis)
     return array
 
 

@@ -227,8 +227,8 @@ def _is_reversed(node: ir.Node, axis: int) -> bool:
         pad = pad_of(node, graphs.integers_of)
         return pad is None or pad.added.get(axis, (0, 0)) != (0, 0)
     view = slice_of(node)
-    cuts = () if view is None else view.cuts(graphs.integers_of)
-    return cuts is None or any(cut.axis == axis and cut.step != 1 for cut in cuts)
+    axis_slices = () if view is None else view.axis_slices(graphs.integers_of)
+    return axis_slices is None or any(sliced.axis == axis and sliced.step != 1 for sliced in axis_slices)
 
 
 def _windowed(node: ir.Node) -> Links:

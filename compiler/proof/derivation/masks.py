@@ -161,7 +161,7 @@ class Masks:
         if node.op_type == "Softmax":
             return self._softmax(node, given, rank)
         if node.op_type == "Trilu":
-            return self._cut_to_triangle(node, given, rank)
+            return self._trilu(node, given, rank)
         axes = self.places_before(node, rank)
         if axes is None:
             return None
@@ -197,7 +197,7 @@ class Masks:
         axis = axis_of(node, rank)
         return combined(weighted, [given], rank) if given.covers(axis) else uniform(TRUTH, rank)
 
-    def _cut_to_triangle(self, node: ir.Node, given: Contents, rank: int) -> Contents | None:
+    def _trilu(self, node: ir.Node, given: Contents, rank: int) -> Contents | None:
         along = self.judging.of(node.outputs[0]).along
         diagonal = graphs.integers_of(node.inputs[1]) if len(node.inputs) > 1 and node.inputs[1] is not None else (0,)
         are_frames = all(at in along and along[at].is_alone and along[at].before == 0 for at in (rank - 2, rank - 1))

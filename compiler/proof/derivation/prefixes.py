@@ -73,11 +73,11 @@ def kept_along(node: ir.Node, along: Along, axis: int, frames: sympy.Symbol) -> 
         NotLinked: some frames are left out.
     """
     view = slice_of(node)
-    cut = None if view is None else view.only_cut(numbers_of)
-    if not along.is_alone or cut is None or cut.axis != axis or cut.start is None:
+    sliced = None if view is None else view.only_axis_slice(numbers_of)
+    if not along.is_alone or sliced is None or sliced.axis != axis or sliced.start is None:
         raise NotLinked("Slice cuts frames that share their axis, or several axes at once")
     left, start = dims(node.outputs[0])[axis], start_of(node, axis)
-    if cut.step != 1:
+    if sliced.step != 1:
         raise NotLinked("Slice leaves out frames")
     before = before_frames(left, frames)
     if before is not None and graphs.normal_form(along.before - before - start) == 0:
@@ -94,7 +94,7 @@ def start_of(node: ir.Node, axis: int) -> Dim:
         NotLinked: the start is not known.
     """
     view = slice_of(node)
-    cut = None if view is None else view.only_cut(numbers_of)
-    if cut is None or cut.axis != axis or cut.start is None:
+    sliced = None if view is None else view.only_axis_slice(numbers_of)
+    if sliced is None or sliced.axis != axis or sliced.start is None:
         raise NotLinked("Slice cuts several axes at once, or begins where data say")
-    return cut.start if is_count(cut.start) else graphs.normal_form(cut.start + dims(node.inputs[0])[axis])
+    return sliced.start if is_count(sliced.start) else graphs.normal_form(sliced.start + dims(node.inputs[0])[axis])

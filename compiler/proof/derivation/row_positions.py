@@ -94,7 +94,7 @@ class RowPositions:
             **dict.fromkeys(ENTRYWISE - {"Clip", "CastLike"}, self._entrywise),
             "Unsqueeze": self._unsqueezed, "Squeeze": self._unsqueezed, "Transpose": self._transposed,
             "Expand": self._expanded, "Reshape": self._reshaped, "Gather": self._looked_up, "Concat": self._joined,
-            "MatMul": self._product, "Slice": self._cut,
+            "MatMul": self._product, "Slice": self._sliced,
         }.get(node.op_type) if node.domain in ("", "ai.onnx") else None  # fmt: skip
         if rule is None or (any(value in self.moved for value in node.inputs[1:]) and rule not in (
             self._entrywise, self._joined, self._product, self._looked_up,
@@ -202,7 +202,7 @@ class RowPositions:
         axis = axis_of(node, len(dims(output)))
         return self._same(node, [self.moved[value] for value in node.inputs if value is not None], {"axis": axis + 1})
 
-    def _cut(self, node: ir.Node, output: ir.Value) -> ir.Value:
+    def _sliced(self, node: ir.Node, output: ir.Value) -> ir.Value:
         axes = graphs.integers_of(node.inputs[3]) if len(node.inputs) > 3 and node.inputs[3] is not None else None
         if axes is None:
             raise NotByRow(self._text(node))

@@ -182,15 +182,15 @@ class _Movement:
 
     def _slice(self) -> tuple[sympy.Expr, ...]:
         view = slice_of(self.node)
-        cuts = None if view is None else view.cuts(numbers_of)
-        if cuts is None:
+        axis_slices = None if view is None else view.axis_slices(numbers_of)
+        if axis_slices is None:
             raise ValueError("the axes of Slice are not known")
         shape, self.offsets = list(self.before), [sympy.Integer(0)] * len(self.before)
-        for cut in cuts:
-            if cut.step != 1 or cut.start is None or cut.end is None:
+        for sliced in axis_slices:
+            if sliced.step != 1 or sliced.start is None or sliced.end is None:
                 raise ValueError("in steps, or by bounds that are not known")
-            at = cut.axis
-            first, last = (self._bound(_size(each, self.known), shape[at]) for each in (cut.start, cut.end))
+            at = sliced.axis
+            first, last = (self._bound(_size(each, self.known), shape[at]) for each in (sliced.start, sliced.end))
             if not never_negative(sympy.expand(last - first - 1), (), ()):
                 raise ValueError(f"{last - first} entries")
             self.offsets[at], shape[at] = first, sympy.expand(last - first)

@@ -15,7 +15,7 @@ from compiler.graph.model import Dim, symbol
 from compiler.graph.operators.axes import axis_of
 from compiler.graph.operators.pads import pad_of
 from compiler.graph.operators.slices import slice_of
-from compiler.graph.sizes.expressions import bounds_of_cut, normal_form, remainder_by
+from compiler.graph.sizes.expressions import bounds_of_slice, normal_form, remainder_by
 from compiler.graph.sizes.growth import agree_up_to, never_falls, never_negative
 from compiler.graph.sizes.held_numbers import held_numbers
 from compiler.proof.facts.facts import refuse
@@ -231,7 +231,7 @@ def _limits(node: ir.Node) -> list[Limit]:
     found: list[Limit] = []
     for rows, size in zip(_dims(node.inputs[0]), _dims(node.outputs[0]), strict=False):
         found += _taken(rows, size)
-    for start, end, _, rows in _cuts(node):
+    for start, end, _, rows in _slice_bounds(node):
         if isinstance(rows, int):
             found += [*_taken(rows, end), *_left_over(rows, start), *_bounds(rows, start, end)]
     return [(size, most) for size, most in found if not size.is_number]
@@ -242,14 +242,14 @@ def _dims(value: ir.Value | None) -> tuple[Dim, ...]:
     return (None if value is None else graphs.dims_of(value)) or ()
 
 
-def _cuts(node: ir.Node) -> Iterator[tuple[Dim, Dim, int, Dim]]:
+def _slice_bounds(node: ir.Node) -> Iterator[tuple[Dim, Dim, int, Dim]]:
     """Yield start, end, axis and axis size of every axis that a Slice names."""
     view = slice_of(node)
     if view is None or not (before := _dims(view.data)):
         return
-    for cut in view.cuts(graphs.integers_of) or ():
-        if cut.start is not None and cut.end is not None:
-            yield cut.start, cut.end, cut.axis, before[cut.axis]
+    for sliced in view.axis_slices(graphs.integers_of) or ():
+        if sliced.start is not None and sliced.end is not None:
+            yield sliced.start, sliced.end, sliced.axis, before[sliced.axis]
 
 
 def _grows_behind(rows: Dim, behind: Collection[str]) -> bool:
@@ -262,7 +262,7 @@ def _last_entries(node: ir.Node, behind: Collection[str]) -> list[Limit]:
     after = _dims(node.outputs[0])
     return [
         (-sympy.sympify(rows), start)
-        for start, end, axis, rows in _cuts(node)
+        for start, end, axis, rows in _slice_bounds(node)
         if isinstance(start, int) and start < 0 and end == graphs.END and _grows_behind(rows, behind)
         and after[axis] == sympy.Min(-start, rows)
     ]  # fmt: skip
@@ -292,7 +292,7 @@ def _remainders(node: ir.Node, behind: Collection[str]) -> list[tuple[Limit, sym
         The limits, each with the quotient that is 0 within it.
     """
     found = []
-    for start, end, _, rows in _cuts(node):
+    for start, end, _, rows in _slice_bounds(node):
         if not _grows_behind(rows, behind):
             continue
         shifts = (None if isinstance(each, int) else remainder_by(each, rows) for each in (start, end))
@@ -336,7 +336,7 @@ def _above_zero(number: Dim) -> sympy.Expr | None:
 
 def _bounds(rows: int, start: Dim, end: Dim) -> list[Limit]:
     """Return limits that keep computed slice bounds within the entries."""
-    bounds = None if isinstance(start, int | sympy.Max) else bounds_of_cut(start, sympy.sympify(end), rows)
+    bounds = None if isinstance(start, int | sympy.Max) else bounds_of_slice(start, sympy.sympify(end), rows)
     return [] if bounds is None else [(-bounds[0], 0), (bounds[1], rows)]
 
 

@@ -108,13 +108,13 @@ def _flatten(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Ar
 
 def _slice(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:
     view = slice_of(node)
-    cuts = None if view is None else view.cuts(lambda value: _read(value, sizes))
+    axis_slices = None if view is None else view.axis_slices(lambda value: _read(value, sizes))
     kept = [slice(None)] * array.ndim
-    for cut in cuts or ():
-        if cut.numbers is None or cut.numbers.step < 1:
+    for sliced in axis_slices or ():
+        if sliced.as_slice is None or sliced.as_slice.step < 1:
             raise ValueError("backwards, or by bounds that are not known")
-        kept[cut.axis] = cut.numbers
-    if cuts is None:
+        kept[sliced.axis] = sliced.as_slice
+    if axis_slices is None:
         raise ValueError("the axes of Slice are not known")
     return array[tuple(kept)]
 

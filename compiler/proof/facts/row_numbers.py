@@ -21,7 +21,7 @@ from compiler.graph.lengths.known_sizes import is_placeholder, numbers_of, quoti
 from compiler.graph.model import Dim, array_of, dims_of, int_attribute, integers_of, is_op, symbol
 from compiler.graph.operators.axes import axis_of, changed_axes, perm_of
 from compiler.graph.operators.reductions import reduction_of
-from compiler.graph.operators.slices import Cut, slice_of
+from compiler.graph.operators.slices import AxisSlice, slice_of
 from compiler.graph.operators.traits import CASTS, OF_POSITIONS, VIEWS
 from compiler.graph.sizes.expressions import normal_form
 from compiler.graph.sizes.growth import never_negative
@@ -297,40 +297,48 @@ def parted(layout: Axis, sizes: Sequence[Dim]) -> list[Axis | None] | None:
     return None if segments else found
 
 
-def _cut(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
+def _sliced(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
     view = slice_of(node)
-    cuts = None if view is None else view.cuts(integers_of)
-    if cuts is not None and len(cuts) == 1 and _is_turn(cuts[0]):
-        return _reversed(planner.plan(node.inputs[0], layouts), cuts[0].axis)
+    axis_slices = None if view is None else view.axis_slices(integers_of)
+    if axis_slices is not None and len(axis_slices) == 1 and _is_turn(axis_slices[0]):
+        return _reversed(planner.plan(node.inputs[0], layouts), axis_slices[0].axis)
     run = _run(node, dims)
     if run is not None:
         axis, first, stride = run
         layout = layouts[axis] or (Frames((Segment(dims[axis]),)),)
         source = [*layouts[:axis], suffix(_dims(node, 0)[axis]), *layouts[axis + 1 :]]
         return _kept(planner.plan(node.inputs[0], source), axis, first, stride, layout)
-    if cuts is None or any(cut.numbers is None or layouts[cut.axis] is not None for cut in cuts):
+    if axis_slices is None or any(
+        sliced.as_slice is None or layouts[sliced.axis] is not None for sliced in axis_slices
+    ):
         raise refuse("Slice of what follows from axis lengths is used as data", CURE)
     return _applied(planner, node, layouts, dims, [(0, layouts)])
 
 
-def _is_turn(cut: Cut) -> bool:
+def _is_turn(sliced: AxisSlice) -> bool:
     """Whether a Slice reverses one whole axis."""
-    return (cut.start, cut.step) == (-1, -1) and isinstance(cut.end, int) and cut.end < -LONGEST
+    return (sliced.start, sliced.step) == (-1, -1) and isinstance(sliced.end, int) and sliced.end < -LONGEST
 
 
 def _run(node: ir.Node, dims: Sequence[Dim]) -> tuple[int, Dim, int] | None:
     """Return axis, start and step of a Slice whose bounds depend on lengths; None for other slices."""
     view = slice_of(node)
-    cut = None if view is None else view.only_cut(numbers_of)
-    if cut is None or cut.start is None or cut.end is None or not isinstance(cut.step, int) or cut.step < 1:
+    sliced = None if view is None else view.only_axis_slice(numbers_of)
+    if (
+        sliced is None
+        or sliced.start is None
+        or sliced.end is None
+        or not isinstance(sliced.step, int)
+        or sliced.step < 1
+    ):
         return None
-    at = cut.axis
+    at = sliced.axis
     size = _dims(node, 0)[at]
-    first, last = (_from_front(each, size) for each in (cut.start, cut.end))
+    first, last = (_from_front(each, size) for each in (sliced.start, sliced.end))
     inside = all(never_negative(each) for each in (first, normal_form(size - last)))
-    count = normal_form(-sympy.floor(-sympy.sympify(last - first) / cut.step))
+    count = normal_form(-sympy.floor(-sympy.sympify(last - first) / sliced.step))
     moves = not isinstance(size, int) and same(count, dims[at])
-    return (at, first, cut.step) if inside and moves else None
+    return (at, first, sliced.step) if inside and moves else None
 
 
 def _from_front(bound: Dim, size: Dim) -> Dim:
@@ -495,7 +503,7 @@ RULES: dict[str, Rule] = {
     "Gather": _looked_up,
     "GatherND": _looked_up,
     "Range": _range,
-    "Slice": _cut,
+    "Slice": _sliced,
     "Tile": _repeated,
     "Transpose": _transposed,
 }

@@ -164,7 +164,7 @@ def _segments(case: Case, operand: int, axis: int) -> Sequence[Segment]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Cut:
+class SliceBounds:
     """What a Slice keeps of one axis.
 
     Attributes:
@@ -200,14 +200,14 @@ def _slice(case: Case) -> Verdict:
     fact = case.fact()
     if fact.is_number:
         return case.verdict("SL1", "numbers are picked", NUMBER)
-    cuts = _cuts(case)
-    run = _run(case, cuts)
+    bounds_by_axis = _bounds_by_axis(case)
+    run = _run(case, bounds_by_axis)
     if run is not None:
         return run
-    work = _Cutting(case, fact)
-    for at, cut in cuts.items():
-        work.cut(at, cut)
-    if case.needs and len(cuts) > 1:
+    work = _Slicing(case, fact)
+    for at, sliced in bounds_by_axis.items():
+        work.slice_axis(at, sliced)
+    if case.needs and len(bounds_by_axis) > 1:
         raise refuse(
             "Slice of several axes, one of them at positions that differ between rows", "slice one axis at a time"
         )
@@ -215,59 +215,59 @@ def _slice(case: Case) -> Verdict:
     return case.verdict(work.rule, work.reason, out, pointwise=work.pointwise, at_least_one=work.at_least)
 
 
-def _run(case: Case, cuts: Mapping[int, Cut]) -> Verdict | None:
+def _run(case: Case, bounds_by_axis: Mapping[int, SliceBounds]) -> Verdict | None:
     """Judge a slice whose start differs from row to row, or that goes back from the end; None for other slices."""
-    if len(cuts) != 1 or case.fact().rows_axis is None:
+    if len(bounds_by_axis) != 1 or case.fact().rows_axis is None:
         return None
-    ((axis, cut),) = cuts.items()
+    ((axis, sliced),) = bounds_by_axis.items()
     layout = case.fact().axis(axis)
     frames = None if layout is None else frames_of(layout)
     if frames is None or not frames.is_suffix_padded:
         return None
     size, stated = frames.size, case.out_dims()[axis]
-    is_reversed = cut.turns_round(size)
-    begins = cut.step == 1 and not isinstance(cut.start, int) and _begins_inside(case, cut, size, stated)
+    is_reversed = sliced.turns_round(size)
+    begins = sliced.step == 1 and not isinstance(sliced.start, int) and _begins_inside(case, sliced, size, stated)
     if not is_reversed and not begins:
         return None
-    first = normal_form(size - 1) if is_reversed else cut.start
-    out = run_of(case, axis, first, cut.step, size if is_reversed else stated)
+    first = normal_form(size - 1) if is_reversed else sliced.start
+    out = run_of(case, axis, first, sliced.step, size if is_reversed else stated)
     return case.verdict("IX6", "one run of entries of each row", out, at_least_one=[size])
 
 
-def _begins_inside(case: Case, cut: Cut, size: Dim, stated: Dim) -> bool:
+def _begins_inside(case: Case, sliced: SliceBounds, size: Dim, stated: Dim) -> bool:
     """Whether a slice starts at an entry that moves with the length, and has the size that shape inference states."""
-    end = size if cut.end is None else cut.end
-    count = normal_form(end - cut.start)
-    if isinstance(normal_form(size - cut.start), int) or not same(count, stated):  # at a fixed distance from the end
+    end = size if sliced.end is None else sliced.end
+    count = normal_form(end - sliced.start)
+    if isinstance(normal_form(size - sliced.start), int) or not same(count, stated):  # at a fixed distance from the end
         return False
     shifted = {name: name + 1 for name in symbols_of(size) if case.sides.get(str(name)) is Side.LEFT}
-    least = [sympy.sympify(each).subs(shifted) for each in (cut.start, size - end, count)]
+    least = [sympy.sympify(each).subs(shifted) for each in (sliced.start, size - end, count)]
     return all(never_negative(normal_form(each)) for each in least)
 
 
-def _cuts(case: Case) -> dict[int, Cut]:
+def _bounds_by_axis(case: Case) -> dict[int, SliceBounds]:
     """Return the slice of each axis that is named.
 
     Raises:
         Refused: a bound depends on data.
     """
     view = slice_of(case.node)
-    found = None if view is None else view.cuts(numbers_of)
+    found = None if view is None else view.bounds_by_axis(numbers_of)
     if found is None:
         raise refuse("Slice with computed axes or steps", "give axes and steps as constants")
-    cuts: dict[int, Cut] = {}
-    for cut in found:
-        start, end, step = cut.start, cut.end, cut.step
+    bounds_by_axis: dict[int, SliceBounds] = {}
+    for sliced in found:
+        start, end, step = sliced.start, sliced.end, sliced.step
         if start is None or end is None or step is None:
             raise refuse("Slice with bounds computed from data", "slice by constants or sizes")
         if not isinstance(step, int):
             raise refuse("Slice with computed axes or steps", "give axes and steps as constants")
         far = end == (END if step > 0 else -END)
-        cuts[cut.axis] = Cut(start, None if far else end, step)
-    return cuts
+        bounds_by_axis[sliced.axis] = SliceBounds(start, None if far else end, step)
+    return bounds_by_axis
 
 
-class _Cutting:
+class _Slicing:
     """The fact of a Slice's output while axis after axis is cut."""
 
     def __init__(self, case: Case, fact: Fact) -> None:
@@ -289,7 +289,7 @@ class _Cutting:
             regions += [each - {at} for each in regions]
         return hull(*(self.fact.content(each) for each in regions))
 
-    def cut(self, at: int, cut: Cut) -> None:
+    def slice_axis(self, at: int, sliced: SliceBounds) -> None:
         """Slice one axis.
 
         Raises:
@@ -297,17 +297,17 @@ class _Cutting:
         """
         case, stated = self.case, self.case.out_dims()[at]
         layout = self.fact.axis(at)
-        if cut.step == 1 and cut.start == 0 and (cut.end is None or cut.end == case.dims()[at]):
+        if sliced.step == 1 and sliced.start == 0 and (sliced.end is None or sliced.end == case.dims()[at]):
             return
         if layout is None:
-            self._cut_untracked(at, cut)
+            self._slice_untracked(at, sliced)
             return
         case.refuse_rows(0, at, "cuts")
         frames = case.simple_frames(0, at)
         assert frames is not None
-        self.pointwise, self.step = False, cut.step
+        self.pointwise, self.step = False, sliced.step
         self.rule, self.reason = "SL2", "cut where slots and positions agree"
-        kept = self._kept(frames, at, cut)
+        kept = self._kept(frames, at, sliced)
         kept = restated(kept, stated)
         if is_padded(kept) and any(not segment.is_full for segment in kept[0].segments):  # type: ignore[union-attr]
             self.axes[at] = kept
@@ -319,16 +319,16 @@ class _Cutting:
             )
         del self.axes[at]
 
-    def _cut_untracked(self, at: int, cut: Cut) -> None:
-        bounds = [bound for bound in (cut.start, cut.end) if bound is not None]
-        moved = cut.start if cut.step == 1 and isinstance(cut.start, int) and cut.start >= 0 else None
+    def _slice_untracked(self, at: int, sliced: SliceBounds) -> None:
+        ends = [bound for bound in (sliced.start, sliced.end) if bound is not None]
+        moved = sliced.start if sliced.step == 1 and isinstance(sliced.start, int) and sliced.start >= 0 else None
         if self.index is not None and self.index.axis == at:
             self.index = None if moved is None else Index(at, self.index.offset + moved)
-        if not any(self.case.depends(bound) or not is_known(self.case, bound) for bound in bounds):
+        if not any(self.case.depends(bound) or not is_known(self.case, bound) for bound in ends):
             return
-        if cut.step != 1:
-            raise refuse(f"Slice of an unpadded axis by a length in steps of {cut.step}", "slice in steps of 1")
-        rows = rows_of_table(self.case, at, cut.start, cut.end)
+        if sliced.step != 1:
+            raise refuse(f"Slice of an unpadded axis by a length in steps of {sliced.step}", "slice in steps of 1")
+        rows = rows_of_table(self.case, at, sliced.start, sliced.end)
         self.rule, self.reason, self.pointwise = rows.rule, rows.reason, False
         self.at_least += rows.at_least
         self.index = rows.index
@@ -337,28 +337,28 @@ class _Cutting:
         if rows.has_rows:
             self.axes[0] = rows.rows
 
-    def _kept(self, frames: Frames, at: int, cut: Cut) -> Axis:
-        if cut.step < 0:
-            return self._reversed(frames, at, cut)
-        start = self._from_front(cut.start, frames.size)
-        stop = frames.size if cut.end is None else self._from_front(cut.end, frames.size)
+    def _kept(self, frames: Frames, at: int, sliced: SliceBounds) -> Axis:
+        if sliced.step < 0:
+            return self._reversed(frames, at, sliced)
+        start = self._from_front(sliced.start, frames.size)
+        stop = frames.size if sliced.end is None else self._from_front(sliced.end, frames.size)
         segments, blurred = _ended(frames, stop, self)
         if blurred:
             self.mixed.add(at)
         kept = _begun(segments, start, self, at, stop)
         if self.index is not None and self.index.axis == at:
-            follows = isinstance(start, int) and cut.step == 1
+            follows = isinstance(start, int) and sliced.step == 1
             self.index = Index(at, self.index.offset + start) if follows else None
-        if cut.step == 1:
+        if sliced.step == 1:
             return kept
         (strided,) = kept
         if not isinstance(strided, Frames) or not strided.is_suffix_padded:
-            raise refuse(f"Slice of {strided} in steps of {cut.step}", "take every entry, or pad the axis behind")
-        return (Frames((Segment(-sympy.floor(-strided.size / cut.step)),)),)
+            raise refuse(f"Slice of {strided} in steps of {sliced.step}", "take every entry, or pad the axis behind")
+        return (Frames((Segment(-sympy.floor(-strided.size / sliced.step)),)),)
 
-    def _reversed(self, frames: Frames, at: int, cut: Cut) -> Axis:
+    def _reversed(self, frames: Frames, at: int, sliced: SliceBounds) -> Axis:
         """Return the layout of a reversed axis, whose padding moves to the other end."""
-        if not cut.turns_round(frames.size):
+        if not sliced.turns_round(frames.size):
             raise refuse(f"Slice backwards over a part of {frames}", "turn the whole axis round, then slice")
         self.rule, self.reason = "SL3", "the whole axis is turned round"
         if self.index is not None and self.index.axis == at:
@@ -424,7 +424,7 @@ def _located(segments: Sequence[Segment], position: Dim) -> tuple[int, Dim, Dim]
     raise refuse(f"Slice at {position} of {shown}", "cut at the border between cached and new frames")
 
 
-def _ended(frames: Frames, stop: Dim, work: _Cutting) -> tuple[list[Segment], bool]:
+def _ended(frames: Frames, stop: Dim, work: _Slicing) -> tuple[list[Segment], bool]:
     """Return the segments in front of a position, and whether their padding may hold entries that were valid."""
     segments = list(frames.segments)
     at, after, before = _located(segments, stop)
@@ -455,11 +455,11 @@ def _is_never_negative(distance: Dim) -> bool:
     return never_negative(distance) or (never_falls(distance) and (at_zero(distance) or 0) >= 0)
 
 
-def _axis_of(work: _Cutting, frames: Frames) -> int:
+def _axis_of(work: _Slicing, frames: Frames) -> int:
     return next(at for at, axis in work.fact.axes if axis == (frames,))
 
 
-def _begun(segments: list[Segment], start: Dim, work: _Cutting, axis: int, stop: Dim) -> Axis:
+def _begun(segments: list[Segment], start: Dim, work: _Slicing, axis: int, stop: Dim) -> Axis:
     """Return the layout of the segments from a position on."""
     if not segments:
         return joined([Segment(0)])
@@ -505,7 +505,7 @@ def same_end(stop: Dim, frames: Frames | None) -> bool:
     return frames is not None and normal_form(stop - frames.size) == 0
 
 
-def _last_entries(work: _Cutting, axis: int, frames: Frames | None, count: Dim) -> Axis:
+def _last_entries(work: _Slicing, axis: int, frames: Frames | None, count: Dim) -> Axis:
     """Return the layout of the last few entries of a suffix-padded axis, which lie elsewhere in every row."""
     assert isinstance(count, int) and frames is not None
     rows = work.fact.axis(work.fact.rows_axis) if work.fact.rows_axis is not None else None
@@ -517,7 +517,7 @@ def _last_entries(work: _Cutting, axis: int, frames: Frames | None, count: Dim) 
     return joined([Segment(count)])
 
 
-def _newest_entries(work: _Cutting, axis: int, frames: Frames, count: int) -> Axis:
+def _newest_entries(work: _Slicing, axis: int, frames: Frames, count: int) -> Axis:
     """Return the layout of the newest of cached frames and a chunk padded behind, which end elsewhere in every row."""
     if not is_without_gap(frames):
         raise refuse(f"Slice [-{count}:] of {frames}", "join the cache in front of the new frames, then slice")
@@ -547,9 +547,9 @@ def split(case: Case) -> Verdict:
     at_least: list[Dim] = []
     start: Dim = 0
     for size in _sizes(case, axis):
-        work = _Cutting(case, fact)
+        work = _Slicing(case, fact)
         end = normal_form(start + size)
-        work.cut(axis, Cut(start, end, 1))
+        work.slice_axis(axis, SliceBounds(start, end, 1))
         outputs.append(case.output(work.axes, work.content, work.index))
         at_least += work.at_least
         start = end

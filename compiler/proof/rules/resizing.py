@@ -49,13 +49,13 @@ class Grown:
         axis: the layout; None where its size no longer hangs on a length.
         least: sizes that have to be 1 or more.
         fill: whether the padding becomes added entries, and so has to hold their value.
-        is_cut: whether valid entries may come to lie in the padding.
+        is_cropped: whether valid entries may come to lie in the padding.
     """
 
     axis: Axis | None
     least: tuple[Dim, ...] = ()
     fill: bool = False
-    is_cut: bool = False
+    is_cropped: bool = False
 
 
 def pad(case: Case) -> Verdict:
@@ -77,12 +77,12 @@ def pad(case: Case) -> Verdict:
     after = {**fact.tracked, **{at: each.axis for at, each in grown.items()}}
     axes = {at: axis for at, axis in after.items() if axis is not None}
     created = set(axes) - set(fact.padded)
-    cut = {at for at, each in grown.items() if each.is_cut}
+    cropped = {at for at, each in grown.items() if each.is_cropped}
 
     def content(region: Region) -> Interval:
         if region & created & set(grown):
             return value
-        found = iv.hull(*(fact.content(each) for each in fact.regions if region - cut <= each <= region))
+        found = iv.hull(*(fact.content(each) for each in fact.regions if region - cropped <= each <= region))
         return iv.hull(found, value) if ends else found
 
     sizes = [size for each in grown.values() for size in each.least]
@@ -132,7 +132,7 @@ def _grow(case: Case, at: int, ends: Ends) -> Grown | None:
     least: list[Dim] = []
     fill = False
     first, last = parts[0], parts[-1]
-    if _is_cut(ends.begin):
+    if _crops(ends.begin):
         parts[0] = Segment(normal_form(first.size + ends.begin), first.side)
         least.append(parts[0].size + 1)
     elif ends.begin != 0 and first.side is Side.RIGHT and not first.is_full:
@@ -140,7 +140,7 @@ def _grow(case: Case, at: int, ends: Ends) -> Grown | None:
     elif ends.begin != 0:
         parts.insert(0, Segment(_growing(case, ends.begin, ends.begin), Side.RIGHT))
     last = parts[-1]
-    if _is_cut(ends.end):
+    if _crops(ends.end):
         parts[-1] = Segment(normal_form(last.size + ends.end), last.side)
         least.append(parts[-1].size + 1)
     elif ends.end != 0 and last.side is Side.LEFT and not last.is_full:
@@ -155,9 +155,9 @@ def _grow(case: Case, at: int, ends: Ends) -> Grown | None:
     assert isinstance(whole, Frames)
     if len(whole.segments) == 1:
         axis = (Frames((dataclasses.replace(whole.segments[0], size=size),)),)
-    is_cut = _is_cut(ends.begin) or _is_cut(ends.end)
+    is_cropped = _crops(ends.begin) or _crops(ends.end)
     least += [each + 1 for each in (ends.begin, ends.end) if not isinstance(each, int) and not _is_never_negative(each)]
-    return Grown(axis, (*least, size + 1), fill, is_cut)
+    return Grown(axis, (*least, size + 1), fill, is_cropped)
 
 
 def _is_made_fixed(frames: Frames, ends: Ends) -> bool:
@@ -172,7 +172,7 @@ def _is_made_fixed(frames: Frames, ends: Ends) -> bool:
     return isinstance(kept, int) and not segment.is_full
 
 
-def _is_cut(amount: Dim) -> bool:
+def _crops(amount: Dim) -> bool:
     return isinstance(amount, int) and amount < 0
 
 
@@ -226,7 +226,7 @@ def _pad_by_entries(case: Case, mode: str, ends: Mapping[int, Ends]) -> Verdict:
         axes[at] = (Frames((Segment(size, side),)),)
         sees = begin > 0 if side is Side.RIGHT else is_computed or end > 0
         if sees or (mode == "wrap" and max(begin, end) > 0):
-            if _is_cut(begin) or _is_cut(end):
+            if _crops(begin) or _crops(end):
                 raise refuse(f"Pad by {mode} that cuts off entries, too", "cut with Slice")
             anew.append((at, begin, size))
             rest[at] = rest[at + case.rank()] = 0
@@ -237,11 +237,11 @@ def _pad_by_entries(case: Case, mode: str, ends: Mapping[int, Ends]) -> Verdict:
             raise refuse(f"Pad by {mode} of a value that all rows share", "give the value a batch axis")
         case.rewrite("mirror", mode, tuple(anew), tuple(rest))
     copied = {at for at, _, _ in anew}
-    cut = {at for at in axes if _is_cut(ends[at].begin) or _is_cut(ends[at].end)}
+    cropped = {at for at in axes if _crops(ends[at].begin) or _crops(ends[at].end)}
 
     def content(region: Region) -> Interval:
         here = region - copied
-        return iv.hull(*(fact.content(each) for each in fact.regions if here - cut <= each <= here))
+        return iv.hull(*(fact.content(each) for each in fact.regions if here - cropped <= each <= here))
 
     out = case.output({**fact.tracked, **axes}, content)
     return case.verdict("IX14", "copies of valid entries", out, pointwise=not axes, at_least_one=sizes)

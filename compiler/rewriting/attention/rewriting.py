@@ -136,11 +136,11 @@ def _counts(shape: ir.Node, axis: int, rank: int) -> bool:
     entries = list(range(rank))[start:end]
     if axis not in entries:
         return False
-    read = [_cut_out(node, entries) for node in graphs.consumers_of(shape.outputs[0])]
-    return shape.outputs[0].is_graph_output() or any(cut is None or axis in cut for cut in read)
+    read = [_selected_entries(node, entries) for node in graphs.consumers_of(shape.outputs[0])]
+    return shape.outputs[0].is_graph_output() or any(selected is None or axis in selected for selected in read)
 
 
-def _cut_out(node: ir.Node, entries: list[int]) -> list[int] | None:
+def _selected_entries(node: ir.Node, entries: list[int]) -> list[int] | None:
     """Return the entries of a vector that a node selects; None where they are not known."""
     if graphs.is_op(node, "Gather"):
         places = graphs.array_of(node.inputs[1])

@@ -32,18 +32,20 @@ def unsqueeze(candidate: Candidate) -> ir.Value | None:
 
 def squeeze(candidate: Candidate) -> ir.Value | None:
     """Remove a Squeeze of axes that an Unsqueeze added, also with a Slice of other axes between."""
-    removed, cut = _axes(candidate.constant(1)), candidate.alone(0, "Slice")
-    wide = candidate.value(0) if cut is None else cut.inputs[0]
+    removed, slice_node = _axes(candidate.constant(1)), candidate.alone(0, "Slice")
+    wide = candidate.value(0) if slice_node is None else slice_node.inputs[0]
     inner = None if wide is None else wide.producer()
     if not removed or inner is None or not graphs.is_op(inner, "Unsqueeze") or _added(inner) != removed:
         return None
-    return inner.inputs[0] if cut is None else _cut_before(candidate, cut, inner.inputs[0], removed)
+    return inner.inputs[0] if slice_node is None else _slice_before(candidate, slice_node, inner.inputs[0], removed)
 
 
-def _cut_before(candidate: Candidate, cut: ir.Node, value: ir.Value | None, added: list[int]) -> ir.Value | None:
+def _slice_before(
+    candidate: Candidate, slice_node: ir.Node, value: ir.Value | None, added: list[int]
+) -> ir.Value | None:
     """Return the slice of the value in front of the added axes; None where axes may count from the back."""
-    view = slice_of(cut)
-    along = None if view is None else view.axes_cut(graphs.integers_of)
+    view = slice_of(slice_node)
+    along = None if view is None else view.sliced_axes(graphs.integers_of)
     if view is None or along is None or min(added) < 0 or set(along) & set(added):
         return None
     axes = candidate.insert.integers(view.kind, (axis - sum(each < axis for each in added) for axis in along))

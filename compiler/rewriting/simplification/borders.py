@@ -57,8 +57,13 @@ def _is_last(candidate: Candidate, entry: ir.Value, value: ir.Value | None, axis
         is_along = axis_of(made, len(dims)) == axis
         return is_along and picks is not None and len(picks) == 1 and picks[0] in (-1, graphs.normal_form(size - 1))
     view = slice_of(made)
-    cut = None if view is None else view.only_cut(lambda bounds: numbers(bounds, candidate))
-    return cut is not None and cut.axis == axis and cut.step == 1 and _is_one_before_the_end(cut.start, cut.end, size)
+    sliced = None if view is None else view.only_axis_slice(lambda bounds: numbers(bounds, candidate))
+    return (
+        sliced is not None
+        and sliced.axis == axis
+        and sliced.step == 1
+        and _is_one_before_the_end(sliced.start, sliced.end, size)
+    )
 
 
 def _is_one_before_the_end(start: Number | None, end: Number | None, size: graphs.Dim) -> bool:

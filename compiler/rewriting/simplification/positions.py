@@ -79,8 +79,8 @@ def look_up_run(model: ir.Model, node: ir.Node, stamp: str, least: Mapping[str, 
         least: the lower bound of graph inputs that may be negative; others are not.
     """
     output, view = node.outputs[0], slice_of(node)
-    cut = None if view is None else view.only_cut(graphs.integers_of)
-    if view is None or cut is None or cut.step != 1 or graphs.array_of(view.data) is None:
+    sliced = None if view is None else view.only_axis_slice(graphs.integers_of)
+    if view is None or sliced is None or sliced.step != 1 or graphs.array_of(view.data) is None:
         return False
     if view.starts is None or _may_begin_below_zero(view.starts, least):
         return False
@@ -88,7 +88,9 @@ def look_up_run(model: ir.Model, node: ir.Node, stamp: str, least: Mapping[str, 
     places = _run_between(insert, view.starts, view.ends, str(output.name))
     if places is None:
         return False
-    rows = insert.op("Gather", [view.data, places], {"axis": cut.axis}, name=f"{output.name}_rows", dtype=output.dtype)
+    rows = insert.op(
+        "Gather", [view.data, places], {"axis": sliced.axis}, name=f"{output.name}_rows", dtype=output.dtype
+    )
     graphs.take_over(model, output, rows)
     return True
 

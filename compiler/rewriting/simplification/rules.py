@@ -232,7 +232,7 @@ def reshape(candidate: Candidate) -> ir.Value | None:
     if len(whole) < len(shape) - 1 or any(size <= 0 for size in whole) or not shape:
         return None
     maker = candidate.node.inputs[1].producer() if candidate.node.inputs[1] is not None else None
-    if maker is None or not _counts_no_cut(maker):
+    if maker is None or not _counts_no_slice(maker):
         return None
     constant = candidate.insert.int64s(*(size if isinstance(size, int) else -1 for size in shape))
     return candidate.insert.op("Reshape", [value, constant], name="reshaped", dtype=dtype_of(candidate))
@@ -262,7 +262,7 @@ def expand(candidate: Candidate) -> ir.Value | None:
     return value if same else None
 
 
-def cut(candidate: Candidate) -> ir.Value | None:
+def remove_slice(candidate: Candidate) -> ir.Value | None:
     """Remove a Slice of all entries, or of the first entries of a convolution, as many as its input has."""
     whole = _everything(candidate)
     return _padded_less(candidate) if whole is None else whole
@@ -270,25 +270,25 @@ def cut(candidate: Candidate) -> ir.Value | None:
 
 def _everything(candidate: Candidate) -> ir.Value | None:
     view = slice_of(candidate.node)
-    cuts = None if view is None else view.cuts(graphs.integers_of)
-    return view.data if view is not None and cuts == () else None
+    axis_slices = None if view is None else view.axis_slices(graphs.integers_of)
+    return view.data if view is not None and axis_slices == () else None
 
 
 def _padded_less(candidate: Candidate) -> ir.Value | None:
     """Fold a Slice of the first entries of a convolution, as many as its input has, into its pads."""
     made, view = candidate.alone(0, "Conv"), slice_of(candidate.node)
-    cut = None if view is None else view.only_cut(lambda bounds: numbers(bounds, candidate))
-    if made is None or cut is None or (cut.start, cut.step) != (0, 1) or not _is_plain(made):
+    sliced = None if view is None else view.only_axis_slice(lambda bounds: numbers(bounds, candidate))
+    if made is None or sliced is None or (sliced.start, sliced.step) != (0, 1) or not _is_plain(made):
         return None
     value = made.inputs[0]
     dims, kernel = (None if each is None else graphs.dims_of(each) for each in made.inputs[:2])
-    if dims is None or kernel is None or cut.axis < 2:
+    if dims is None or kernel is None or sliced.axis < 2:
         return None
-    size, taps, count, at = dims[cut.axis], kernel[cut.axis], len(dims) - 2, cut.axis - 2
+    size, taps, count, at = dims[sliced.axis], kernel[sliced.axis], len(dims) - 2, sliced.axis - 2
     strides, dilations = (graphs.ints_attribute(made, name) or (1,) * count for name in ("strides", "dilations"))
     pads = list(graphs.ints_attribute(made, "pads") or (0,) * 2 * count)
     needed = dilations[at] * (taps - 1) - pads[at] if isinstance(taps, int) else -1
-    if strides[at] != 1 or not 0 <= needed <= pads[at + count] or not _is_count(candidate, cut.end, size):
+    if strides[at] != 1 or not 0 <= needed <= pads[at + count] or not _is_count(candidate, sliced.end, size):
         return None
     pads[at + count] = needed
     attributes = [each for name, each in made.attributes.items() if name != "pads"]
@@ -304,7 +304,7 @@ def _is_count(candidate: Candidate, end: Number | None, size: Dim) -> bool:
     """Whether a Slice ends at a size that no other Slice clips."""
     ends = candidate.value(2)
     maker = None if ends is None else ends.producer()
-    counts = candidate.constant(2) is not None or (maker is not None and _counts_no_cut(maker))
+    counts = candidate.constant(2) is not None or (maker is not None and _counts_no_slice(maker))
     return counts and _is_counted(size) and end == size
 
 
@@ -455,21 +455,21 @@ def sequence_at(candidate: Candidate) -> ir.Value | None:
     if source.op_type == "SequenceConstruct":
         return source.inputs[at] if -len(source.inputs) <= at < len(source.inputs) else None
     is_sized = len(source.inputs) > 1
-    cuts = constant_of(source.inputs[1]) if is_sized else np.array(1)
+    axis_slices = constant_of(source.inputs[1]) if is_sized else np.array(1)
     data = source.inputs[0]
     dims = None if data is None else graphs.dims_of(data)
-    if cuts is None or dims is None:
+    if axis_slices is None or dims is None:
         return None
     axis = axis_of(source, len(dims))
-    if at < 0 and not cuts.ndim:
+    if at < 0 and not axis_slices.ndim:
         whole = dims[axis]
         if not isinstance(whole, int):
             return None
-        at += -(-whole // int(cuts))
-    if at < (-len(cuts) if cuts.ndim else 0) or (cuts.ndim and at >= len(cuts)):
+        at += -(-whole // int(axis_slices))
+    if at < (-len(axis_slices) if axis_slices.ndim else 0) or (axis_slices.ndim and at >= len(axis_slices)):
         return None
-    size = int(cuts[at] if cuts.ndim else cuts)
-    start = int(cuts[: at % len(cuts)].sum()) if cuts.ndim else size * at
+    size = int(axis_slices[at] if axis_slices.ndim else axis_slices)
+    start = int(axis_slices[: at % len(axis_slices)].sum()) if axis_slices.ndim else size * at
     insert = graphs.Inserter(candidate.model, candidate.stamp, before=candidate.node, source=graphs.source_of(source))
     bounds = [insert.int64s(each) for each in (start, start + size, axis)]
     piece = insert.op("Slice", [data, *bounds], name="piece", dtype=dtype_of(candidate))
@@ -508,14 +508,14 @@ def known_integers(candidate: Candidate) -> ir.Value | None:
     ):
         return None
     known = numbers(output, candidate)
-    if known is None or not all(isinstance(number, int) for number in known) or not _counts_no_cut(candidate.node):
+    if known is None or not all(isinstance(number, int) for number in known) or not _counts_no_slice(candidate.node):
         return None
     return candidate.insert.constant(
         np.array(known, np.int64).reshape([] if len(output.shape) == 0 else [-1]), "int64s"
     )
 
 
-def _counts_no_cut(node: ir.Node) -> bool:
+def _counts_no_slice(node: ir.Node) -> bool:
     """Whether no size that a node reads may be clipped at 0, as that of x[:, 5:] is where x is shorter."""
     waiting, seen = [node], {node}
     while waiting and len(seen) < MOST_FOLLOWED:
@@ -583,7 +583,7 @@ RULES: dict[str, Rule] = {
     "Reshape": reshape,
     "SequenceAt": sequence_at,
     "Size": size,
-    "Slice": cut,
+    "Slice": remove_slice,
     "Sub": shift,
     "Transpose": transpose,
 }

@@ -61,7 +61,7 @@ def _block(candidate: Candidate, data: ir.Value, new: ir.Value, places: Sequence
         dims = graphs.dims_of(data)
         count = None if dims is None else dims[axis]
         return _joined(candidate, data, new, axis, first.places, count) if isinstance(count, int) else None
-    parts = _cut(candidate, data, axis, first)
+    parts = _slice_run(candidate, data, axis, first)
     inner = _block(candidate, parts[1], new, places, axis + 1)
     if inner is None:
         return None
@@ -69,7 +69,7 @@ def _block(candidate: Candidate, data: ir.Value, new: ir.Value, places: Sequence
     return candidate.insert.op("Concat", kept, {"axis": axis}, name="written", dtype=data.dtype)
 
 
-def _cut(
+def _slice_run(
     candidate: Candidate, data: ir.Value, axis: int, run: Run
 ) -> tuple[ir.Value | None, ir.Value, ir.Value | None]:
     """Return the entries in front of a range, in the range, and behind it, for any length of the axis."""
@@ -179,7 +179,7 @@ def _joined(
         return insert.op(
             "Gather", [both, insert.int64s(*order.tolist())], {"axis": axis}, name="written", dtype=data.dtype
         )
-    front, _, behind = _cut(candidate, data, axis, Run(first, last if last < count else None))
+    front, _, behind = _slice_run(candidate, data, axis, Run(first, last if last < count else None))
     parts = [each for each in (front, new, behind) if each is not None]
     return insert.op("Concat", parts, {"axis": axis}, name="written", dtype=data.dtype) if len(parts) > 1 else new
 

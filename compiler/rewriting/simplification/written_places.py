@@ -162,12 +162,12 @@ def _counts_all(value: ir.Value, size: Dim) -> bool:
 
 def _run(view: Slice) -> Run | None:
     """Return the range that a Slice of a vector keeps, if its end is never before its start; else None."""
-    cuts = view.cuts(numbers_of)
-    if not cuts:
-        return None if cuts is None else WHOLE
-    (cut,) = cuts
-    start, end = cut.start, cut.end
-    if not isinstance(start, int) or cut.step != 1 or end is None:
+    axis_slices = view.axis_slices(numbers_of)
+    if not axis_slices:
+        return None if axis_slices is None else WHOLE
+    (sliced,) = axis_slices
+    start, end = sliced.start, sliced.end
+    if not isinstance(start, int) or sliced.step != 1 or end is None:
         return None
     if not isinstance(end, int):
         ordered = start >= 0 and never_negative(normal_form(end - start))

@@ -144,15 +144,15 @@ class Split:
 
     def _read_new_half(self, node: ir.Node) -> None:
         """Let the readers of a slice of the new frames read the new frames directly."""
-        value, cut = node.inputs[0], node.outputs[0]
+        value, slice_output = node.inputs[0], node.outputs[0]
         assert value is not None
         if self._is_whole(value):
             return
         new = self._new(value)
-        if cut in self.model.graph.outputs:
+        if slice_output in self.model.graph.outputs:
             insert = graphs.Inserter(self.model, self.stamp, before=node)
-            new = insert.op("Identity", [new], name=f"{cut.name}_new", dtype=cut.dtype)
-        graphs.take_over(self.model, cut, new)
+            new = insert.op("Identity", [new], name=f"{slice_output.name}_new", dtype=slice_output.dtype)
+        graphs.take_over(self.model, slice_output, new)
 
     def _read_length(self, node: ir.Node, state: ir.Value, axis: int) -> None:
         """Replace a Shape node by sizes computed from a state: rows, and cached frames plus new ones."""

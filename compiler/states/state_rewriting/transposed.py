@@ -91,7 +91,7 @@ class _Context:
 
     old: ir.Value
     joined: ir.Node
-    cut: ir.Node
+    slice_node: ir.Node
     permutation: Permutation
 
     @classmethod
@@ -101,21 +101,31 @@ class _Context:
             graphs.inputs_named(lowered.model)[state.input],
             graphs.outputs_named(lowered.model)[state.output],
         )
-        joined, cut = graphs.only_reader(old), kept.producer()
+        joined, slice_node = graphs.only_reader(old), kept.producer()
         if state.frames_axis is not None or joined is None or not graphs.is_op(joined, "Concat") or kept.uses():
             return None
         value = joined.outputs[0]
-        if cut is None or not graphs.is_op(cut, "Slice") or cut.inputs[0] is not value or value.is_graph_output():
+        if (
+            slice_node is None
+            or not graphs.is_op(slice_node, "Slice")
+            or slice_node.inputs[0] is not value
+            or value.is_graph_output()
+        ):
             return None
-        readers = [node for node in graphs.consumers_of(value) if node is not cut]
+        readers = [node for node in graphs.consumers_of(value) if node is not slice_node]
         permutations = {
             permutation_alone(each, joined) for each in joined.inputs if each is not None and each is not old
         }
         permutation = permutations.pop() if len(permutations) == 1 else None
-        if permutation is None or permutation[0] != 0 or len(permutation) != len(old.shape or ()) or _axes(cut) is None:
+        if (
+            permutation is None
+            or permutation[0] != 0
+            or len(permutation) != len(old.shape or ())
+            or _axes(slice_node) is None
+        ):
             return None
         convolved = [graphs.is_op(node, "Conv") and node.inputs[0] is value for node in readers]
-        return cls(old, joined, cut, permutation) if convolved and all(convolved) else None
+        return cls(old, joined, slice_node, permutation) if convolved and all(convolved) else None
 
     @property
     def back(self) -> Permutation:
@@ -124,33 +134,33 @@ class _Context:
 
     def write(self, model: ir.Model, stamp: str) -> None:
         """Move the Concat of old and new frames in front of the Transpose, and slice the new state there."""
-        value, kept = self.joined.outputs[0], self.cut.outputs[0]
+        value, kept = self.joined.outputs[0], self.slice_node.outputs[0]
         insert = graphs.Inserter(model, stamp, before=self.joined)
         self.old.shape = self._transposed(self.old)
         parts = [each if each is self.old else in_front(each) for each in self.joined.inputs]
         axis = self.permutation[axis_of(self.joined, len(self.permutation))]
         joined = insert.op("Concat", parts, {"axis": axis}, name=f"{value.name}_in_order", dtype=value.dtype)
         joined.shape = self._transposed(value)
-        view = slice_of(self.cut)
+        view = slice_of(self.slice_node)
         assert view is not None
-        axes = insert.integers(view.kind, (self.permutation[at] for at in _axes(self.cut) or ()))
-        cut = insert.op("Slice", view.along(joined, axes), name=f"{kept.name}_in_order", dtype=kept.dtype)
-        cut.shape = self._transposed(kept)
+        axes = insert.integers(view.kind, (self.permutation[at] for at in _axes(self.slice_node) or ()))
+        slice_node = insert.op("Slice", view.along(joined, axes), name=f"{kept.name}_in_order", dtype=kept.dtype)
+        slice_node.shape = self._transposed(kept)
         transposed = insert.op(
             "Transpose", [joined], {"perm": self.permutation}, name=f"{value.name}_turned", dtype=value.dtype
         )
         transposed.shape = value.shape
-        graphs.take_over(model, kept, cut)
-        graphs.take_over(model, value, transposed, except_in=[self.cut])
+        graphs.take_over(model, kept, slice_node)
+        graphs.take_over(model, value, transposed, except_in=[self.slice_node])
 
     def _transposed(self, value: ir.Value) -> ir.Shape | None:
         return None if value.shape is None else ir.Shape([value.shape[at] for at in self.back])
 
 
-def _axes(cut: ir.Node) -> Permutation | None:
+def _axes(slice_node: ir.Node) -> Permutation | None:
     """Return the axes of a Slice, counted from the front."""
-    view = slice_of(cut)
-    return None if view is None or view.data.shape is None else view.axes_cut(graphs.integers_of)
+    view = slice_of(slice_node)
+    return None if view is None or view.data.shape is None else view.sliced_axes(graphs.integers_of)
 
 
 def _transposed(initial: Initial, context: _Context) -> Initial:

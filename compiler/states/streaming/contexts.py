@@ -63,10 +63,10 @@ def _why_none(join: ir.Node, old: ir.Value, fed: ir.Value, axis: int) -> str:
 
 def _feeds_newest(fed: ir.Value, new: ir.Value, joined: ir.Value, axis: int, frames: Frames) -> bool:
     """Whether the newest frames are fed back, sliced from all frames or from enough new ones."""
-    cut = fed.producer()
-    if cut is None:
+    slice_node = fed.producer()
+    if slice_node is None:
         return False
-    if cut.inputs[0] is joined:
-        return keeps_last(cut, axis, frames.cached, frames.joined)
+    if slice_node.inputs[0] is joined:
+        return keeps_last(slice_node, axis, frames.cached, frames.joined)
     is_enough = isinstance(frames.new, int) and frames.new >= frames.slots
-    return is_enough and cut.inputs[0] is new and keeps_last(cut, axis, frames.cached, frames.new)
+    return is_enough and slice_node.inputs[0] is new and keeps_last(slice_node, axis, frames.cached, frames.new)

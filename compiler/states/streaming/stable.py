@@ -104,10 +104,10 @@ class Stable:
         self.newest: list[ir.Node] = []
         self.lengths: list[ir.Node] = []
         fed = {cache.fed for cache in caches}
-        cuts = {cache.fed.producer() for cache in caches if cache.fed is not cache.joined}
+        axis_slices = {cache.fed.producer() for cache in caches if cache.fed is not cache.joined}
         for node in model.graph:
             read = [value for value in (*node.inputs, *graphs.read_inside(node)) if value in self.axes]
-            if read and node not in cuts and (graphs.has_body(node) or not self._follows(node)):
+            if read and node not in axis_slices and (graphs.has_body(node) or not self._follows(node)):
                 self.demanded += [value for value in read if value is not None]
         self.demanded += [value for value in model.graph.outputs if value in self.axes and value not in fed]
         self.demanded = list(dict.fromkeys(self.demanded))
@@ -182,11 +182,11 @@ def keeps_last(node: ir.Node, axis: int, count: graphs.Dim, size: graphs.Dim) ->
         size: the size of the axis.
     """
     view = slice_of(node)
-    cut = None if view is None or view.data.shape is None else view.only_cut(graphs.integers_of)
-    if cut is None or (cut.axis, cut.step) != (axis, 1):
+    sliced = None if view is None or view.data.shape is None else view.only_axis_slice(graphs.integers_of)
+    if sliced is None or (sliced.axis, sliced.step) != (axis, 1):
         return False
-    to_the_end = cut.end == size or cut.end == END
-    return to_the_end and cut.start in (size - count, -count)
+    to_the_end = sliced.end == size or sliced.end == END
+    return to_the_end and sliced.start in (size - count, -count)
 
 
 def find_caches(lowered: Lowered, along: CacheAxis) -> tuple[tuple[Cache, ...], tuple[Refusal, ...]]:
@@ -234,8 +234,12 @@ def _why_carried_as_it_is(readers: list[ir.Node], output: ir.Value, axis: int) -
             "the tensor holds several caches, is cut up by the model, and is carried as it is; to have a choice, take "
             "and return a list of caches, one for each layer, not a stack"
         )
-    cut = output.producer()
-    if cut is not None and graphs.is_op(cut, "Slice") and any(cut.inputs[0] in node.outputs for node in readers):
+    sliced = output.producer()
+    if (
+        sliced is not None
+        and graphs.is_op(sliced, "Slice")
+        and any(sliced.inputs[0] in node.outputs for node in readers)
+    ):
         return (
             "the model cuts the joined cache before it returns it, and it is carried as it is; to have a choice, "
             "return it uncut, as the window of the recipe keeps the newest frames"
@@ -250,7 +254,9 @@ def _takes_a_part(node: ir.Node, axis: int) -> bool:
     """Whether a node reads a part of a cache along another axis than its frames."""
     if graphs.is_op(node, "Slice"):
         view = slice_of(node)
-        return any(cut.axis != axis for cut in (None if view is None else view.cuts(graphs.integers_of)) or ())
+        return any(
+            sliced.axis != axis for sliced in (None if view is None else view.axis_slices(graphs.integers_of)) or ()
+        )
     rank = len(node.inputs[0].shape or ()) if node.inputs[0] is not None else 0
     return graphs.is_op(node, "Gather", "Split", "SplitToSequence") and axis_of(node, rank) != axis
 

@@ -66,7 +66,7 @@ RULES: dict[str, Rule] = {
     "Tile": movement.tile,
     "Concat": movement.concat,
     "Split": movement.split,
-    "Slice": movement.cut,
+    "Slice": movement.slice_axes,
     "Pad": movement.pad,
     "Gather": lookup.gather,
     "GatherElements": lookup.gather_elements,

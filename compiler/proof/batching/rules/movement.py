@@ -179,11 +179,11 @@ def split(lifted: LiftedNode) -> None:
     lifted.keep(form)
 
 
-def cut(lifted: LiftedNode) -> None:
+def slice_axes(lifted: LiftedNode) -> None:
     """Lift Slice; `canonicalize_positions` turns slices with a start per row into lookups before."""
     lifted.require_shared(1, 2, 3, 4, what="its bounds")
     place, view = lifted.place(), slice_of(lifted.node, lifted.rank())
-    axes = None if view is None else view.axes_cut(graphs.integers_of)
+    axes = None if view is None else view.sliced_axes(graphs.integers_of)
     if view is None or axes is None:
         raise refuse("Slice along unknown axes", "give axes as constants")
     form = INSERTED if place is None or place in axes else in_place(place)

@@ -270,7 +270,7 @@ class Writer:
 
     def _sliced(self, node: ir.Node, value: ir.Value) -> ir.Value:
         view = slice_of(node)
-        axes = None if view is None else view.axes_cut(graphs.integers_of)
+        axes = None if view is None else view.sliced_axes(graphs.integers_of)
         assert view is not None and axes is not None, "the plan of a Slice knows its axes"
         behind_rows = self.insert.integers(view.kind, (at + 1 for at in axes))
         return self._op("Slice", view.along(value, behind_rows), dtype=value.dtype)

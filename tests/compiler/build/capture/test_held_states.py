@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler.build.capture.held_states import cut_states, hold_states
+from compiler.build.capture.held_states import slice_states, hold_states
 from compiler.build.capture.initial_graph import states_of
 from compiler.build.capture.next_states import moved_on
 from compiler.build.capture.trial_calls import empty_states
@@ -53,7 +53,7 @@ def test_the_original_is_given_and_gives_as_much_as_a_call_is_long() -> None:
     feed = {"memory": np.ones((1, 4, 3), np.float32)}
     states = empty_states(SPEC, states_of(SPEC), 1)
     assert states["weights"].shape == (1, 2, 6)
-    cut = cut_states(SPEC, feed, states)
+    cut = slice_states(SPEC, feed, states)
     assert cut["weights"].shape == (1, 2, 4)
     after = moved_on(SPEC, states_of(SPEC), {}, feed, cut, {"after": np.ones((1, 2, 4), np.float32)})["after"]
     assert after[0].tolist() == 2 * [[1, 1, 1, 1, 0, 0]]

@@ -6,7 +6,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler.graph import model as graphs
-from compiler.graph.operators.slices import Cut, slice_of
+from compiler.graph.operators.slices import AxisSlice, slice_of
 from tests.kit.graphs import node_named, parse
 
 
@@ -24,10 +24,10 @@ def _spellings() -> list[str]:
 
 @pytest.mark.parametrize("operands", _spellings())
 def test_spellings_of_a_slice(operands: str) -> None:
-    assert _cuts(operands) == (Cut(0, 1, 5, 1), Cut(1, -3, graphs.END, 1))
+    assert _axis_slices(operands) == (AxisSlice(0, 1, 5, 1), AxisSlice(1, -3, graphs.END, 1))
 
 
-def _cuts(operands: str) -> tuple[Cut, ...] | None:
+def _axis_slices(operands: str) -> tuple[AxisSlice, ...] | None:
     model = parse(
         f"""(float[batch,time,8] x, int64[2] given) => (float[a,b,8] y)
         <int64[2] starts = {{1, -3}}, int64[2] ends = {{5, {graphs.END}}}, int64[2] front = {{0, 1}},
@@ -36,15 +36,18 @@ def _cuts(operands: str) -> tuple[Cut, ...] | None:
     )
     view = slice_of(node_named(model, "y"))
     assert view is not None
-    return view.cuts(graphs.integers_of)
+    return view.axis_slices(graphs.integers_of)
 
 
 def test_what_is_not_known() -> None:
-    assert _cuts("x, starts, given") == (Cut(0, 1, None, 1), Cut(1, -3, None, 1))
-    assert _cuts("x, given, ends, third, starts") == (Cut(1, None, graphs.END, -3), Cut(2, None, 5, 1))
-    assert _cuts("x, starts, ends, given") is None
-    assert _cuts("x, starts, ends, one") is None
-    assert Cut(0, None, 3, 1).numbers is None and Cut(0, -1, 3, -1).numbers == slice(-1, 3, -1)
+    assert _axis_slices("x, starts, given") == (AxisSlice(0, 1, None, 1), AxisSlice(1, -3, None, 1))
+    assert _axis_slices("x, given, ends, third, starts") == (
+        AxisSlice(1, None, graphs.END, -3),
+        AxisSlice(2, None, 5, 1),
+    )
+    assert _axis_slices("x, starts, ends, given") is None
+    assert _axis_slices("x, starts, ends, one") is None
+    assert AxisSlice(0, None, 3, 1).as_slice is None and AxisSlice(0, -1, 3, -1).as_slice == slice(-1, 3, -1)
 
 
 def test_axes_of_a_cut_along_others_are_of_the_type_of_its_bounds() -> None:
@@ -70,7 +73,7 @@ def test_bounds_of_an_axis_have_one_spelling() -> None:
     )
     view = slice_of(node_named(model, "y"))
     assert view is not None
-    assert view.cuts(graphs.integers_of) == (Cut(1, -3, graphs.END, 1), Cut(2, 0, 7, 1))
+    assert view.axis_slices(graphs.integers_of) == (AxisSlice(1, -3, graphs.END, 1), AxisSlice(2, 0, 7, 1))
 
 
 @pytest.mark.parametrize(
