@@ -38,7 +38,7 @@ from compiler.graph.runners.mapped_weights import unload_weights
 from compiler.recipe.gates import BudgetGate
 from compiler.recipe.load import LoadedRecipe
 from compiler.targets.base import Built, Target
-from compiler.targets.forms import Form
+from compiler.targets.forms import Variant
 from compiler.targets.weights_file import WeightsFile
 from runtime_lite.executors.executor import ExecutorFactory, make_executor
 from runtime_lite.format.manifest import Sources
@@ -82,7 +82,7 @@ class Assembly:
     def recall(self, kept: KeptBundle) -> None:
         """Restore the bundle of an earlier build, with its findings and speeds."""
         for lowering in self.lowerings.values():
-            lowering.recall_forms()
+            lowering.recall_variants()
         with self.progress.stage("", "bundle") as handle:
             found = kept.recall(self.folder)
             self.record.findings += found.findings
@@ -235,7 +235,7 @@ def _original_of(lowering: Lowering) -> OriginalGraph:
 
 
 def _shipped_graph(
-    lowering: Lowering, forms: Sequence[Form], built: Built, folder: Path, engines: Path, loaded: LoadedRecipe
+    lowering: Lowering, forms: Sequence[Variant], built: Built, folder: Path, engines: Path, loaded: LoadedRecipe
 ) -> ShippedGraph:
     """Return the record of one graph for the gates: artefacts of some variants in a folder, engines in another."""
     final, steps = lowering.final(), lowering.original.steps(max(lowering.gate.chained_steps, 1))
@@ -267,9 +267,9 @@ def _shipped_graph(
         is_timed_here=built.engine is None and lowering.target.times_here,
         before_rounding=lowering.emit_exact,
         open_exact=lowering.target.unrounded().open,
-        forms=[form.name for form in forms],
-        rounding_forms=[form.name for form in forms if form.made.lossy],
-        with_forms=functools.partial(_in_part, lowering, loaded),
+        forms=[variant.name for variant in forms],
+        rounding_variants=[variant.name for variant in forms if variant.made.lossy],
+        with_variants=functools.partial(_in_part, lowering, loaded),
         trial_builder=lowering.target.trial_builder(engines),
     )
 
@@ -277,12 +277,12 @@ def _shipped_graph(
 @contextlib.contextmanager
 def _in_part(lowering: Lowering, loaded: LoadedRecipe, names: Sequence[str]) -> Iterator[tuple[Path, ShippedGraph]]:
     """Yield a graph emitted with some of its variants only; a failure of the graph is blamed on the last of them."""
-    forms = [form for form in lowering.target.plan if form.name in names]
+    forms = [variant for variant in lowering.target.plan if variant.name in names]
     built = lowering.emit_with(names)
     with tempfile.TemporaryDirectory() as scratch:
         write_files(Path(scratch), built.files)
         graph = _shipped_graph(lowering, forms, built, Path(scratch), Path(scratch), loaded)
-        explain = functools.partial(lowering.explain_form, names[:-1], built) if forms else lowering.explain
+        explain = functools.partial(lowering.explain_variant, names[:-1], built) if forms else lowering.explain
         yield Path(scratch), dataclasses.replace(graph, explain=explain)
 
 

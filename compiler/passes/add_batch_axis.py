@@ -62,8 +62,8 @@ class AddBatchAxis:
             places = {each.tensor: each for each in lowered.row_axes}
             matched = sum(_move(model, lowered.batch_axis, places) for model in lowered.models)
         else:
-            forms = {each.tensor: Form(0, each.axis) for each in lowered.row_axes}
-            matched = sum(_add(model, lowered.batch_axis, forms) for model in lowered.models)
+            layouts = {each.tensor: RowLayout(0, each.axis) for each in lowered.row_axes}
+            matched = sum(_add(model, lowered.batch_axis, layouts) for model in lowered.models)
         return Outcome(dataclasses.replace(lowered, row_axes=()), matched=matched, rewritten=matched)
 
 
@@ -109,7 +109,7 @@ def _move(model: ir.Model, batch: str, places: Mapping[str, RowAxis]) -> int:
     return count
 
 
-def _add(model: ir.Model, batch: str, forms: dict[str, Form]) -> int:
+def _add(model: ir.Model, batch: str, layouts: dict[str, RowLayout]) -> int:
     """Add rows to inputs and nodes; return how many got them."""
     opset = model.graph.opset_imports.get("", OLDEST_OPSET)
     if opset < OLDEST_OPSET:
@@ -117,9 +117,9 @@ def _add(model: ir.Model, batch: str, forms: dict[str, Form]) -> int:
             f"the graph is of operator set {opset}", cure=f"export the model with opset {OLDEST_OPSET} or newer"
         )
     graphs.infer_shapes(model)
-    inputs = {value: forms[str(value.name)] for value in model.graph.inputs if str(value.name) in forms}
-    for value, form in inputs.items():
-        _require_one(value, graphs.dims_of(value), form)
+    inputs = {value: layouts[str(value.name)] for value in model.graph.inputs if str(value.name) in layouts}
+    for value, layout in inputs.items():
+        _require_one(value, graphs.dims_of(value), layout)
     lifter = Lifter(model, batch, AddBatchAxis.name, inputs)
     count = len(inputs)
     for node in graphs.nodes_of(model):
@@ -127,7 +127,7 @@ def _add(model: ir.Model, batch: str, forms: dict[str, Form]) -> int:
             _lift(lifter, node)
             count += 1
     for index, value in enumerate(list(model.graph.outputs)):
-        _write_output(lifter, index, value, forms[str(value.name)])
+        _write_output(lifter, index, value, layouts[str(value.name)])
     graphs.prune(model)
     graphs.forget_shapes(model)
     graphs.infer_shapes(model)
@@ -155,22 +155,23 @@ def _reads_rows_inside(lifter: Lifter, node: ir.Node) -> bool:
     return any(lifter.has_rows(value) for value in graphs.read_inside(node))
 
 
-def _require_one(value: ir.Value, dims: tuple[Dim, ...] | None, form: Form) -> None:
-    if dims is None or (form.dropped is not None and (len(dims) <= form.dropped or dims[form.dropped] != 1)):
+def _require_one(value: ir.Value, dims: tuple[Dim, ...] | None, layout: RowLayout) -> None:
+    if dims is None or (layout.dropped is not None and (len(dims) <= layout.dropped or dims[layout.dropped] != 1)):
+        got = None if dims is None else [*map(str, dims)]
         raise Refused(
-            f"expected a 1 at axis {form.dropped} of {value.name!r}, got {None if dims is None else [*map(str, dims)]}",
+            f"expected a 1 at axis {layout.dropped} of {value.name!r}, got {got}",
             cure="give inputs one row, and feed states back in the shape in which they go in",
             place=Location(tensor=str(value.name), source=graphs.source_of(value.producer())),
         )
 
 
-def _write_output(lifter: Lifter, index: int, value: ir.Value, form: Form) -> None:
+def _write_output(lifter: Lifter, index: int, value: ir.Value, layout: RowLayout) -> None:
     """Write the graph output of this name with the batch as first axis."""
     model, name = lifter.model, str(value.name)
     producer = value.producer()
     insert = graphs.Inserter(model, AddBatchAxis.name, source=graphs.source_of(producer))
-    _require_one(value, lifter.dims_of(value), form)
-    tensor = lifter.convert(insert, value, form)
+    _require_one(value, lifter.dims_of(value), layout)
+    tensor = lifter.convert(insert, value, layout)
     if tensor is value:
         return
     if tensor in model.graph.outputs or tensor in model.graph.inputs:

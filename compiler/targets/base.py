@@ -15,15 +15,15 @@ from compiler.graph.stages import Lowered, Pass
 from compiler.numerics.quantization.placement import Placement
 from compiler.passes.fold_chunk_lengths import FoldChunkLengths
 from compiler.passes.freeze_axes import FreezeAxes
-from compiler.targets.formed_graphs import FormOutcome
-from compiler.targets.forms import SEARCH, STANDARD, Choice, Form, names_of, require_known
+from compiler.targets.formed_graphs import VariantOutcome
+from compiler.targets.forms import SEARCH, STANDARD, Choice, Variant, names_of, require_known
 from compiler.targets.weights_file import WeightsFile
 from runtime_lite.executors.executor import Executor, make_executor
 from runtime_lite.format.manifest import Engine, Scalar
 from runtime_lite.format.reader import Bundle
 
 SEARCH_S = 120.0
-"""Seconds that a search for forms may take per graph."""
+"""Seconds that a search for variants may take per graph."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Built:
         versions: opset and IR version of the graphs.
         engine: for a target with a compiler of its vendor, what is to come of it.
         refused: what of its offers the target did not keep for this graph, with reasons.
-        forms: what each form of the plan has done, in order.
+        forms: what each variant of the plan has done, in order.
         options: what the executor is told about the graph files, as the manifest keeps it.
     """
 
@@ -62,7 +62,7 @@ class Built:
     versions: Mapping[str, int]
     engine: Engine | None = None
     refused: tuple[str, ...] = ()
-    forms: tuple[FormOutcome, ...] = ()
+    forms: tuple[VariantOutcome, ...] = ()
     options: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
 
 
@@ -164,7 +164,7 @@ class Target(abc.ABC):
     """A named frozen record; options are its fields, and every one has a default.
 
     Attributes:
-        offers: its forms, in the order in which they run.
+        offers: its variants, in the order in which they run.
         opens_rows: whether one file may serve all numbers of rows.
         forms: which of them are on.
         search_s: seconds that a search for them may take per graph.
@@ -184,7 +184,7 @@ class Target(abc.ABC):
     pass_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {"pack_states": {"most": None}}
     placement: ClassVar[Placement | None] = None
     trial: ClassVar[str] = ""
-    offers: ClassVar[tuple[Form, ...]] = ()
+    offers: ClassVar[tuple[Variant, ...]] = ()
     opens_rows: ClassVar[bool] = False
 
     forms: Choice = STANDARD
@@ -194,7 +194,7 @@ class Target(abc.ABC):
         """Check the plan.
 
         Raises:
-            RecipeError: a form is not offered; the message names it.
+            RecipeError: a variant is not offered; the message names it.
         """
         require_known(self.forms, self.offers)
         if not 0.0 < self.search_s < math.inf:
@@ -215,14 +215,14 @@ class Target(abc.ABC):
         return self if self.searches else self.with_plan(names_of(self.forms, self.offers, graph, lossy=lossy))
 
     def with_plan(self, names: Sequence[str]) -> Self:
-        """Return the target with these forms on, without the options of a search."""
+        """Return the target with these variants on, without the options of a search."""
         return dataclasses.replace(self, forms=tuple(names), search_s=SEARCH_S)
 
     @property
-    def plan(self) -> tuple[Form, ...]:
-        """Return the forms that are on, of a target whose plan is written out or standard."""
+    def plan(self) -> tuple[Variant, ...]:
+        """Return the variants that are on, of a target whose plan is written out or standard."""
         names = names_of(self.forms, self.offers, "", lossy=True)
-        return tuple(form for form in self.offers if form.name in names)
+        return tuple(variant for variant in self.offers if variant.name in names)
 
     @property
     def rounds(self) -> bool:

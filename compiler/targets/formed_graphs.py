@@ -1,7 +1,7 @@
-"""Applies the forms of a plan to a graph whose sizes, all but perhaps its rows, are numbers.
+"""Applies the variants of a plan to a graph whose sizes, all but perhaps its rows, are numbers.
 
-A form that refuses leaves the graph as it was, which is said; one that leaves an illegal graph behind is a defect, and
-ends the build under its name.
+A variant that refuses leaves the graph as it was, which is reported; one that produces an illegal graph is a defect,
+and fails the build under its name.
 """
 
 import dataclasses
@@ -14,15 +14,15 @@ from compiler.errors import InternalError, Location, Refused, SlipwayError
 from compiler.graph import model as graphs
 from compiler.graph.spec import check_between_passes
 from compiler.graph.stages import Lowered, Refusal
-from compiler.targets.forms import Form
+from compiler.targets.forms import Variant
 
 
 @dataclasses.dataclass(frozen=True)
-class FormOutcome:
-    """What a form has done.
+class VariantOutcome:
+    """What a variant has done.
 
     Attributes:
-        form: its name.
+        variant: its name.
         seconds: wall time.
         matched: places that fit it.
         rewritten: places that it changed.
@@ -30,7 +30,7 @@ class FormOutcome:
         detail: figures for the report.
     """
 
-    form: str
+    variant: str
     seconds: float
     matched: int = 0
     rewritten: int = 0
@@ -39,49 +39,49 @@ class FormOutcome:
 
 
 @dataclasses.dataclass(frozen=True)
-class Formed:
-    """A graph after its forms, and what each of them did."""
+class GraphWithVariants:
+    """A graph after its variants, and what each of them did."""
 
     lowered: Lowered
-    outcomes: tuple[FormOutcome, ...] = ()
+    outcomes: tuple[VariantOutcome, ...] = ()
 
 
-def formed(plan: Sequence[Form], lowered: Lowered) -> Formed:
-    """Apply forms one after the other.
+def apply_variants(plan: Sequence[Variant], lowered: Lowered) -> GraphWithVariants:
+    """Apply variants one after the other.
 
     Args:
-        plan: the forms that are on.
+        plan: the variants that are on.
         lowered: the graph, whose sizes are fixed, except perhaps its rows; not changed.
 
     Raises:
-        InternalError: a form produces an illegal graph; the message names the form.
+        InternalError: a variant produces an illegal graph; the message names the variant.
     """
     outcomes = []
-    for form in plan:
-        lowered, outcome = _applied(form, lowered)
+    for variant in plan:
+        lowered, outcome = _applied(variant, lowered)
         outcomes.append(outcome)
-    return Formed(lowered, tuple(outcomes))
+    return GraphWithVariants(lowered, tuple(outcomes))
 
 
-def _applied(form: Form, lowered: Lowered) -> tuple[Lowered, FormOutcome]:
+def _applied(variant: Variant, lowered: Lowered) -> tuple[Lowered, VariantOutcome]:
     started = time.perf_counter()
     try:
-        outcome = form.made.apply(dataclasses.replace(lowered, model=graphs.clone(lowered.model)))
+        outcome = variant.made.apply(dataclasses.replace(lowered, model=graphs.clone(lowered.model)))
         check_between_passes(outcome.lowered)
         _require_sizes(lowered, outcome.lowered)
     except Refused as refused:
         reason = str(Refusal(refused.message, refused.place))
-        return lowered, FormOutcome(form.name, time.perf_counter() - started, refused=(reason,))
+        return lowered, VariantOutcome(variant.name, time.perf_counter() - started, refused=(reason,))
     except SlipwayError as error:
-        raise error.at(stage=form.name, graph=lowered.graph) from None
+        raise error.at(stage=variant.name, graph=lowered.graph) from None
     reasons = tuple(map(str, outcome.refused))
     seconds = time.perf_counter() - started
-    done = FormOutcome(form.name, seconds, outcome.matched, outcome.rewritten, reasons, outcome.detail)
+    done = VariantOutcome(variant.name, seconds, outcome.matched, outcome.rewritten, reasons, outcome.detail)
     return outcome.lowered, done
 
 
 def _require_sizes(before: Lowered, after: Lowered) -> None:
-    """Require that a form leaves fixed shapes fixed, except for an open number of rows.
+    """Require that a variant leaves fixed shapes fixed, except for an open number of rows.
 
     The target refuses graphs that had other shapes before the form.
 
@@ -106,12 +106,12 @@ def _without_sizes(lowered: Lowered) -> Iterator[tuple[ir.Node, ir.Value]]:
                 yield node, value
 
 
-def outcomes_of(graphs: Iterable[Formed]) -> tuple[FormOutcome, ...]:
-    """Return the outcome of each form over all graphs of one plan: largest count, distinct reasons, summed times."""
+def outcomes_of(graphs: Iterable[GraphWithVariants]) -> tuple[VariantOutcome, ...]:
+    """Return the outcome of each variant over all graphs of one plan: largest count, distinct reasons, summed times."""
     return tuple(_together(alike) for alike in zip(*(each.outcomes for each in graphs), strict=True))
 
 
-def _together(alike: Sequence[FormOutcome]) -> FormOutcome:
+def _together(alike: Sequence[VariantOutcome]) -> VariantOutcome:
     most = max(alike, key=lambda each: (each.rewritten, each.matched))
     reasons = tuple(dict.fromkeys(reason for each in alike for reason in each.refused))
     files = f"in {sum(each.rewritten > 0 for each in alike)} of {len(alike)} files" if len(alike) > 1 else ""

@@ -25,7 +25,7 @@ from compiler.passes.specialize_full_caches import SpecializeFullCaches
 from compiler.passes.split_hidden_channels import SplitHiddenChannels
 from compiler.passes.widen_depthwise_convolutions import WidenDepthwiseConvolutions
 from compiler.targets.base import Built, Target
-from compiler.targets.forms import Form
+from compiler.targets.forms import Variant
 from compiler.targets.static_graphs import write_static
 from compiler.targets.weights_file import WeightsFile
 
@@ -37,18 +37,18 @@ class OnnxStatic(Target):
     name: ClassVar[str] = "onnx_static"
     placement: ClassVar[Placement | None] = CPU
     opens_rows: ClassVar[bool] = True
-    offers: ClassVar[tuple[Form, ...]] = (
-        Form(LowerPointwiseConvolutions(), is_standard=True),
-        Form(WidenDepthwiseConvolutions(), is_standard=True),
-        Form(SinkTransposes(turns_states=False), is_standard=True),
-        Form(FlattenChannelsLast(), is_standard=True),
-        Form(FoldTableProduct(), is_standard=True),
-        Form(FuseAttention()),
-        Form(EliminateFills(), is_standard=True),
-        Form(MergeRows(), is_standard=True),
-        Form(SplitHiddenChannels()),
-        Form(LowerIntegers(), is_standard=True),
-        Form(SpecializeFullCaches(), is_standard=True),
+    offers: ClassVar[tuple[Variant, ...]] = (
+        Variant(LowerPointwiseConvolutions(), is_standard=True),
+        Variant(WidenDepthwiseConvolutions(), is_standard=True),
+        Variant(SinkTransposes(turns_states=False), is_standard=True),
+        Variant(FlattenChannelsLast(), is_standard=True),
+        Variant(FoldTableProduct(), is_standard=True),
+        Variant(FuseAttention()),
+        Variant(EliminateFills(), is_standard=True),
+        Variant(MergeRows(), is_standard=True),
+        Variant(SplitHiddenChannels()),
+        Variant(LowerIntegers(), is_standard=True),
+        Variant(SpecializeFullCaches(), is_standard=True),
     )
 
     def emit(

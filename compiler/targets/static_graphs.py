@@ -14,7 +14,7 @@ from compiler.graph import model as graphs
 from compiler.graph.runners.mapped_weights import map_weights
 from compiler.graph.stages import Lowered, Refusal
 from compiler.targets.base import Built, Emitted, Target
-from compiler.targets.formed_graphs import formed, outcomes_of
+from compiler.targets.formed_graphs import apply_variants, outcomes_of
 from compiler.targets.open_rows import open_rows
 from compiler.targets.weights_file import WeightsFile, places_read
 from runtime_lite.format.manifest import bucket_name
@@ -30,7 +30,7 @@ def write_static(
     opens_rows: bool = False,
     weights: WeightsFile | None = None,
 ) -> Built:
-    """Run the target's passes and forms for every combination of bucket sizes, check the graphs, and write them.
+    """Run the target's passes and variants for every combination of bucket sizes, check the graphs, and write them.
 
     Writes `graphs/<graph>.<sizes>.onnx` and `graphs/<graph>.weights`, or adds to the weights that are shared. A file
     whose rows are open names the batch axis without a size; where the graph does not allow that, every number of rows
@@ -92,7 +92,7 @@ def write_prepared(target: Target, prepared: Prepared, weights: WeightsFile | No
         Refused: the target rejects a graph.
     """
     lowered = prepared.origin
-    done = {id(graph): formed(target.plan, graph) for _, _, graph in prepared.graphs}
+    done = {id(graph): apply_variants(target.plan, graph) for _, _, graph in prepared.graphs}
     graphs = [(sizes, fixed, done[id(graph)]) for sizes, fixed, graph in prepared.graphs]
     map_weights(*(each.lowered.model for each in done.values()))
     if not prepared.is_open:

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from compiler.errors import Refused
 from compiler.graph import model as graphs
 from compiler.graph.stages import Lowered, Outcome
-from compiler.targets.forms import Form
+from compiler.targets.forms import Variant
 from compiler.targets.onnx_static import OnnxStatic
 
 STAMP = "toy"
@@ -111,13 +111,13 @@ class LoseOutput(Toy):
 
 
 OFFERS = (
-    Form(SwapOperands(), is_standard=True),
-    Form(RefuseAll()),
-    Form(ScaleOperand()),
-    Form(ScaleOperand(1.0), "by_one", is_standard=True),
-    Form(RoundOperand(), is_standard=True),
-    Form(ForgetShape()),
-    Form(LoseOutput()),
+    Variant(SwapOperands(), is_standard=True),
+    Variant(RefuseAll()),
+    Variant(ScaleOperand()),
+    Variant(ScaleOperand(1.0), "by_one", is_standard=True),
+    Variant(RoundOperand(), is_standard=True),
+    Variant(ForgetShape()),
+    Variant(LoseOutput()),
 )
 
 
@@ -125,8 +125,10 @@ OFFERS = (
 class LegalStatic(OnnxStatic):
     """ONNX Runtime with those toy forms that leave legal graphs and the original's numbers behind."""
 
-    offers: ClassVar[tuple[Form, ...]] = tuple(
-        form for form in OFFERS if form.name in ("swap_operands", "refuse_all", "scale_operand.by_one", "round_operand")
+    offers: ClassVar[tuple[Variant, ...]] = tuple(
+        variant
+        for variant in OFFERS
+        if variant.name in ("swap_operands", "refuse_all", "scale_operand.by_one", "round_operand")
     )
 
 
@@ -134,4 +136,4 @@ class LegalStatic(OnnxStatic):
 class ToyStatic(OnnxStatic):
     """ONNX Runtime with toy forms."""
 
-    offers: ClassVar[tuple[Form, ...]] = OFFERS
+    offers: ClassVar[tuple[Variant, ...]] = OFFERS

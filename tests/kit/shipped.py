@@ -69,8 +69,8 @@ def shipped(
         before_rounding=mock.Mock(),
         open_exact=OnnxStatic().open,
         forms=(),
-        rounding_forms=(),
-        with_forms=mock.Mock(),
+        rounding_variants=(),
+        with_variants=mock.Mock(),
     )
     original = OriginalGraph(gate=GATE, run=mock.Mock(), streams=list, edges=lambda: cases, check_apart=mock.Mock())
     return Shipped(mock.Mock(), folder, {"net": original}, {"net": graph}, OnnxStatic().open, make_executor, name="net")

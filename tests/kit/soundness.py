@@ -24,7 +24,7 @@ from compiler.proof.facts.case import Case
 from compiler.proof.facts.facts import VALID, Clamp, Fact, Fill, Rewrite, Verdict, make_fact
 from compiler.proof.facts.interval import Interval
 from compiler.proof.facts.layout import Axis, Frames, Plain, Rows, Side, size_of, symbols_of
-from compiler.proof.padding.forms import FORMS
+from compiler.proof.padding.forms import NODE_LOWERINGS
 from compiler.proof.padding.forms.site import Site
 from compiler.proof.padding.valid_slots import Length, ValidSlots
 from compiler.proof.propagation.judge import judge
@@ -120,7 +120,9 @@ class _Attack:
                 places = ValidSlots(self.padded, lengths, BATCH, "kit")
                 insert = Inserter(self.padded, "kit", before=target)
                 facts = self.case.facts
-                FORMS[need.kind](Site(self.padded, target, need.details, facts, self.verdict.outputs, places, insert))
+                NODE_LOWERINGS[need.kind](
+                    Site(self.padded, target, need.details, facts, self.verdict.outputs, places, insert)
+                )
 
     def _fed(self) -> list[str]:
         fed = [

@@ -16,8 +16,8 @@ from compiler.graph.runners.session import run_model
 from compiler.graph.stages import Array, Lowered
 from compiler.passes.fold_factors import FoldFactors
 from compiler.passes.split_hidden_channels import BLOCK
-from compiler.targets.formed_graphs import formed
-from compiler.targets.forms import Form
+from compiler.targets.formed_graphs import apply_variants
+from compiler.targets.forms import Variant
 from compiler.targets.onnx_static import OnnxStatic
 from runtime_lite.format.cache_axis import CacheAxis
 
@@ -187,7 +187,7 @@ def grown(seed: int) -> ir.Model:
     return net.model
 
 
-REWRITES = (Form(FoldFactors()), *OnnxStatic.offers)
+REWRITES = (Variant(FoldFactors()), *OnnxStatic.offers)
 """Forms, and the pass in front of them that a recipe runs."""
 
 
@@ -197,7 +197,7 @@ def lowered(model: ir.Model) -> Lowered:
     return Lowered("net", model, caches=(cache,), batch_axis="batch", is_padded=True)
 
 
-def drawn_plan(seed: int) -> tuple[Form, ...]:
+def drawn_plan(seed: int) -> tuple[Variant, ...]:
     """Every other time all forms, else some of them."""
     rng = np.random.default_rng(seed)
     return tuple(form for form in REWRITES if seed % 2 == 0 or rng.random() < 0.6)
@@ -205,14 +205,14 @@ def drawn_plan(seed: int) -> tuple[Form, ...]:
 
 def changes(seed: int) -> dict[str, int]:
     """How many places each form of the drawn plan changes in one graph."""
-    outcomes = formed(drawn_plan(seed), lowered(grown(seed))).outcomes
-    return {outcome.form: outcome.rewritten for outcome in outcomes}
+    outcomes = apply_variants(drawn_plan(seed), lowered(grown(seed))).outcomes
+    return {outcome.variant: outcome.rewritten for outcome in outcomes}
 
 
 def differences(seed: int) -> tuple[list[str], int]:
     """The outputs of one graph that differ, and how many places forms have changed."""
     model = grown(seed)
-    found = formed(drawn_plan(seed), lowered(graphs.clone(model)))
+    found = apply_variants(drawn_plan(seed), lowered(graphs.clone(model)))
     rng, wrong = np.random.default_rng(seed), []
     for rows, is_full in ((1, False), (3, False), (2, True)):
         x = rng.standard_normal((rows, FRAMES, WIDTH)).astype(np.float32)

@@ -41,7 +41,7 @@ def _slots_shifted(by: int) -> Plant:
 
 
 def _form_without(name: str) -> Plant:
-    return lambda: mock.patch.dict(FORMS, {name: lambda site: None})
+    return lambda: mock.patch.dict(NODE_LOWERINGS, {name: lambda site: None})
 
 
 def _unfilled() -> contextlib.AbstractContextManager[Any]:

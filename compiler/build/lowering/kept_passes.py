@@ -58,8 +58,8 @@ class KeptPasses:
         made = self._expensive.get(key)
         self.keep(key, {REPORT: content, **({} if made is None else made.files())})
 
-    def keep_forms(self, key: str, reports: Sequence[StageReport]) -> None:
-        """Keep the reports on the forms applied to a graph's artefacts."""
+    def keep_variants(self, key: str, reports: Sequence[StageReport]) -> None:
+        """Keep the reports on the variants applied to a graph's artefacts."""
         self.keep(key, {FORMS: canonical_json([each.to_json() for each in reports])})
 
     def forms(self, key: str) -> list[StageReport]:

@@ -1,4 +1,4 @@
-"""Checks the plan of forms in a recipe against the recipe's graphs and limits."""
+"""Checks the plan of variants in a recipe against the recipe's graphs and limits."""
 
 from collections.abc import Mapping
 
@@ -8,8 +8,8 @@ from compiler.recipe.load import LoadedRecipe
 from compiler.targets.base import Target
 
 
-def check_forms(loaded: LoadedRecipe, target: Target, index: int) -> None:
-    """Require that every graph has a plan, and that forms that round are listed only where the recipe allows a loss.
+def check_variants(loaded: LoadedRecipe, target: Target, index: int) -> None:
+    """Require that every graph has a plan, and that variants that round are listed only where the recipe allows a loss.
 
     Args:
         loaded: the recipe.
@@ -32,7 +32,7 @@ def check_forms(loaded: LoadedRecipe, target: Target, index: int) -> None:
             message = f"{where}: {target.name}: forms: expected a plan for every graph, got none for {lacking!r}"
             raise RecipeError(message, cure=f"add {lacking}: [] for none")
     for name in graphs:
-        rounding = next((form.name for form in target.planned(name, lossy=True).plan if form.made.lossy), None)
+        rounding = next((variant.name for variant in target.planned(name, lossy=True).plan if variant.made.lossy), None)
         if rounding is not None and loaded.recipe.gates.parity[name].lossy is None:
             raise RecipeError(
                 f"{where}: expected gates.parity.{name}.lossy, as {rounding} rounds on purpose, got none",

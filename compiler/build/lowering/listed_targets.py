@@ -40,7 +40,7 @@ def targets_of_recipe(loaded: LoadedRecipe) -> tuple[ListedTarget, ...]:
         for index, target in enumerate(loaded.recipe.targets)
     ]
     for index, target in enumerate(targets):
-        check_forms(loaded, target, index)
+        check_variants(loaded, target, index)
         _check_rounding(loaded, target, index)
         if target in targets[:index]:
             where = loaded.where("targets", index)

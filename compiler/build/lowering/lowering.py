@@ -34,7 +34,7 @@ from compiler.graph.stages import Lowered, Outcome
 from compiler.recipe.gates import Tolerance
 from compiler.recipe.stage_inputs import SearchInputs, TargetInputs, key_of
 from compiler.targets.base import Built, Target
-from compiler.targets.formed_graphs import FormOutcome
+from compiler.targets.formed_graphs import VariantOutcome
 from compiler.targets.forms import SEARCH
 from compiler.targets.weights_file import WeightsFile
 from runtime_lite.format.canonical_json import canonical_json
@@ -53,7 +53,7 @@ class Lowering:
 
     Attributes:
         plan: the passes, in order.
-        target: the same with its forms for this graph written out, once these are known.
+        target: the same with its variants for this graph written out, once these are known.
         searched: how they were found by measuring, where the recipe asks for that.
     """
 
@@ -79,9 +79,9 @@ class Lowering:
 
     @property
     def is_rounded(self) -> bool:
-        """Whether a pass, a form or the target rounds on purpose: half precision, int8."""
+        """Whether a pass, a variant or the target rounds on purpose: half precision, int8."""
         is_rounded = bool(self.plan) and self.plan[-1].is_rounded
-        return is_rounded or self.target.rounds or any(form.made.lossy for form in self.target.plan)
+        return is_rounded or self.target.rounds or any(variant.made.lossy for variant in self.target.plan)
 
     @property
     def target_key(self) -> str:
@@ -89,7 +89,7 @@ class Lowering:
         return key_of(TargetInputs(self._last_key, self.target.name, repr(self.target), self.buckets))
 
     def is_known(self) -> bool:
-        """Whether the reports on all passes, the forms and the artefacts are in the cache."""
+        """Whether the reports on all passes, the variants and the artefacts are in the cache."""
         if self.target.searches:
             return False
         return all(map(self.kept.knows, (*(each.key for each in self.plan), self.target_key)))
@@ -128,7 +128,7 @@ class Lowering:
                 handle.finish(found[0])
 
     def _search(self, final: Lowered) -> None:
-        """Choose the forms by measuring, and keep the result."""
+        """Choose the variants by measuring, and keep the result."""
         with self.progress.stage(self.name, SEARCH) as handle:
             try:
                 found = searched(self.target, final, self.buckets, self.gate, self._answers, handle.advance)
@@ -229,7 +229,7 @@ class Lowering:
         before = self.exact() if self.is_rounded else _copy_of(final)
         return self.parity.explain(error, before, final, steps, limits, advance, optimize=True)
 
-    def explain_form(
+    def explain_variant(
         self,
         forms: Sequence[str],
         after: Built,
@@ -238,11 +238,11 @@ class Lowering:
         limits: Tolerance,
         advance: Advance,
     ) -> GateFailed:
-        """Extend a gate's error by the nodes of one form to blame; unchanged where no artefact runs a single row.
+        """Extend a gate's error by the nodes of one variant to blame; unchanged where no artefact runs a single row.
 
         Args:
-            forms: names of the forms before it.
-            after: the artefacts with these forms and this one.
+            forms: names of the variants before it.
+            after: the artefacts with these variants and this one.
             error: the error to explain.
             steps: the calls.
             limits: the tolerance.
@@ -262,25 +262,25 @@ class Lowering:
                 built = self.target.emit(self.final(), self.buckets, weights)
             except SlipwayError as error:
                 raise error.at(stage=self.target.name, graph=self.name) from None
-            forms = [_report_of_form(self.name, each) for each in built.forms]
-            self.kept.keep_forms(self.target_key, forms)
+            forms = [_report_of_variant(self.name, each) for each in built.forms]
+            self.kept.keep_variants(self.target_key, forms)
             handle.finish(_report_of_target(self.name, self.target.name, built, started))
         for each in forms:
             self.progress.tell(each)
         return built
 
-    def recall_forms(self) -> None:
-        """Report the forms of the build that wrote the artefacts."""
+    def recall_variants(self) -> None:
+        """Report the variants of the build that wrote the artefacts."""
         for each in self.kept.forms(self.target_key):
             self.progress.tell(each)
 
     def emit_with(self, names: Sequence[str]) -> Built:
-        """Return the artefacts with only these forms of the plan."""
+        """Return the artefacts with only these variants of the plan."""
         return self.target.with_plan(names).emit(self.final(), self.buckets)
 
     def emit_exact(self) -> Built:
-        """Return the artefacts of the graph before the first rounding pass, without forms and targets that round."""
-        names = [form.name for form in self.target.plan if not form.made.lossy]
+        """Return the artefacts of the graph before the first rounding pass, without variants and targets that round."""
+        names = [variant.name for variant in self.target.plan if not variant.made.lossy]
         return self.target.unrounded().with_plan(names).emit(self.exact(), self.buckets)
 
     def _take_in(self, report: StageReport) -> None:
@@ -313,7 +313,7 @@ def _report_of(
 def _report_of_target(graph: str, stage: str, built: Built, started: float) -> StageReport:
     files = len({artifact.file for artifact in built.artifacts})
     detail = f"{len(built.artifacts)} graphs in {files} files"
-    seconds = time.perf_counter() - started - sum(form.seconds for form in built.forms)
+    seconds = time.perf_counter() - started - sum(variant.seconds for variant in built.forms)
     return StageReport(graph, stage, seconds, refused=built.refused, detail=detail)
 
 
@@ -322,10 +322,10 @@ def _search_words(found: Search) -> str:
     return f"forms: {', '.join(found.plan) or 'none'}{total}; {found.machine}"
 
 
-def _report_of_form(graph: str, done: FormOutcome) -> StageReport:
+def _report_of_variant(graph: str, done: VariantOutcome) -> StageReport:
     return StageReport(
         graph,
-        done.form,
+        done.variant,
         done.seconds,
         matched=done.matched,
         rewritten=done.rewritten,

@@ -1,4 +1,4 @@
-"""Measures a target's forms on the artefacts of one graph: in its smallest and its largest bucket, as they ship.
+"""Measures a target's variants on the artefacts of one graph: in its smallest and its largest bucket, as they ship.
 
 Files of a plan are written and opened once, and kept while they are among those that were compared last.
 """
@@ -22,7 +22,7 @@ from compiler.graph.runners.stream import OriginalCall
 from compiler.graph.stages import Lowered
 from compiler.recipe.gates import Tolerance
 from compiler.targets.base import Built, Target
-from compiler.targets.forms import Form
+from compiler.targets.forms import Variant
 from compiler.targets.static_graphs import prepare_static, write_prepared
 
 OPEN = 3
@@ -38,8 +38,8 @@ class _Opened:
     calls: Mapping[str, Call]
 
 
-class FormBench:
-    """The forms of a target, on one graph.
+class VariantBench:
+    """The variants of a target, on one graph.
 
     Args:
         target: offers them.
@@ -66,21 +66,21 @@ class FormBench:
     @property
     def candidates(self) -> list[Candidate]:
         """Return the variants that apply to the graph as candidates, standard ones first."""
-        ordered = sorted(self._able(), key=lambda form: not form.is_standard)
-        return [Candidate(form.name, form.made.lossy) for form in ordered]
+        ordered = sorted(self._able(), key=lambda variant: not variant.is_standard)
+        return [Candidate(variant.name, variant.made.lossy) for variant in ordered]
 
     @property
     def usual(self) -> Plan:
         """Return the names of the applicable standard variants, in the order of the target."""
-        return tuple(form.name for form in self._able() if form.is_standard)
+        return tuple(variant.name for variant in self._able() if variant.is_standard)
 
-    def _able(self) -> list[Form]:
-        return [form for form in self.target.offers if self.answers is not None or not form.made.lossy]
+    def _able(self) -> list[Variant]:
+        return [variant for variant in self.target.offers if self.answers is not None or not variant.made.lossy]
 
     def changes(self, plan: Plan, name: str) -> bool:
         """Whether a variant rewrites the graph where it runs after those of a plan."""
         outcomes = self._open((*plan, name)).built.forms
-        return any(each.form == name and each.rewritten for each in outcomes)
+        return any(each.variant == name and each.rewritten for each in outcomes)
 
     def compare(self, plan: Plan, other: Plan, seconds: float) -> Comparison:
         """Time two plans in alternation on both buckets, and return the ratios."""

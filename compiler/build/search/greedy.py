@@ -7,7 +7,7 @@
 3. The usual plan beside what was kept: gains that are too small to be seen one by one add up. It takes the place of
    what was kept unless it is slower beyond the spread, so that a search on a busy machine ends where it began.
 
-What a candidate is - a form, a form with other options, another way to run a pass - only the bench knows.
+What a candidate is - a variant, a variant with other options, another way to run a pass - only the bench knows.
 """
 
 import dataclasses

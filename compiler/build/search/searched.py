@@ -1,4 +1,4 @@
-"""Searches for the forms of one graph, from the graph after its passes to the record of the result."""
+"""Searches for the variants of one graph, from the graph after its passes to the record of the result."""
 
 import importlib.metadata
 import tempfile
@@ -41,10 +41,10 @@ def searched(
     lossy = gate.lossy
     most_db = None if lossy is None else lossy.sqnr_db
     with tempfile.TemporaryDirectory() as scratch:
-        bench = FormBench(target, lowered, buckets, Path(scratch), None if lossy is None else answers)
+        bench = VariantBench(target, lowered, buckets, Path(scratch), None if lossy is None else answers)
         most_noise = float("inf") if most_db is None else 10.0 ** (-most_db / 10.0)
         found = search_plan(bench, target.search_s, most_noise=most_noise, advance=advance)
-    plan = tuple(form.name for form in target.offers if form.name in found.plan)
+    plan = tuple(variant.name for variant in target.offers if variant.name in found.plan)
     machine = machine_kind([f"{name} {importlib.metadata.version(name)}" for name in _runners(target)])
     return Search(lowered.graph, plan, found.trials, found.total, machine, time.monotonic() - started)
 

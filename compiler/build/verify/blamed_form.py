@@ -1,4 +1,4 @@
-"""Finds the form of a target that broke a gate: the gate runs without forms, with the first, with the first two."""
+"""Finds the variant of a target that broke a gate: the gate runs with no variant, with one, with two, and so on."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ def run_blaming(gate: Gate, shipped: Shipped, advance: Advance) -> Checked:
     """Run a gate on graphs as they are emitted.
 
     Raises:
-        GateFailed: a finding does not hold; the message names the form that broke it, where the gate holds without
+        GateFailed: a finding does not hold; the message names the variant that broke it, where the gate holds without
             forms.
     """
     try:
@@ -31,8 +31,8 @@ def _blamed(gate: Gate, shipped: Shipped, error: GateFailed, advance: Advance) -
 
 
 def _failure(gate: Gate, shipped: Shipped, count: int, advance: Advance) -> GateFailed | None:
-    """Return how the gate fails on the graph with only its first `count` forms; None where it holds."""
-    with shipped.graph.with_forms(shipped.graph.forms[:count]) as (folder, graph):
+    """Return how the gate fails on the graph with only its first `count` variants; None where it holds."""
+    with shipped.graph.with_variants(shipped.graph.forms[:count]) as (folder, graph):
         in_part = dataclasses.replace(shipped, folder=folder, graphs={**shipped.graphs, shipped.name: graph})
         try:
             gate.run(in_part, advance)
@@ -41,11 +41,11 @@ def _failure(gate: Gate, shipped: Shipped, count: int, advance: Advance) -> Gate
     return None
 
 
-def _named(error: GateFailed, form: str, forms: Sequence[str]) -> GateFailed:
-    rest = ", ".join(each for each in forms if each != form)
+def _named(error: GateFailed, variant: str, forms: Sequence[str]) -> GateFailed:
+    rest = ", ".join(each for each in forms if each != variant)
     return GateFailed(
-        f"{error.message}; before the form {form} it holds",
+        f"{error.message}; before the form {variant} it holds",
         cure=f"take it out of the target's forms, as in forms: [{rest}], and report it; it is what broke this",
-        place=dataclasses.replace(error.place, stage=form),
+        place=dataclasses.replace(error.place, stage=variant),
         findings=error.findings,
     )

@@ -106,9 +106,9 @@ class ShippedGraph:
         is_timed_here: whether a time that is measured on this machine is that of what ships.
         before_rounding: the artefacts of the graph before the first pass that rounds.
         open_exact: opens what stands for one of these, by the path of its main file.
-        forms: names of the forms that have made the artefacts, in order.
-        rounding_forms: those of them that round on purpose.
-        with_forms: the graph with some of them, in order, as it would ship, and the folder where that lies.
+        forms: names of the variants that have made the artefacts, in order.
+        rounding_variants: those of them that round on purpose.
+        with_variants: the graph with some of them, in order, as it would ship, and the folder where that lies.
         trial_builder: what builds an engine of an artefact here, without the device; None where nothing does.
     """
 
@@ -124,8 +124,8 @@ class ShippedGraph:
     before_rounding: Callable[[], Built]
     open_exact: Callable[[Path], Session]
     forms: Sequence[str]
-    rounding_forms: Sequence[str]
-    with_forms: "Callable[[Sequence[str]], AbstractContextManager[tuple[Path, ShippedGraph]]]"
+    rounding_variants: Sequence[str]
+    with_variants: "Callable[[Sequence[str]], AbstractContextManager[tuple[Path, ShippedGraph]]]"
     trial_builder: TrialBuilder | None = None
 
     @property

@@ -4,11 +4,11 @@ import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
-class Form:
+class RowLayout:
     """The original's axes without `dropped`, whose size is 1, and the batch at `at` among what is left.
 
-    For a value [1, T, C] of the original: Form(0, 0) is [batch, T, C], Form(0, None) is [batch, 1, T, C]. With one row
-    all forms of a value hold the same entries in the same order.
+    For a value [1, T, C] of the original: RowLayout(0, 0) is [batch, T, C], RowLayout(0, None) is [batch, 1, T, C].
+    With one row all layouts of a value hold the same entries in the same order.
 
     Attributes:
         at: position of the batch in the tensor.
@@ -19,13 +19,13 @@ class Form:
     dropped: int | None
 
 
-INSERTED = Form(0, None)
-"""The batch in front of all axes of the original: every value has this form."""
+INSERTED = RowLayout(0, None)
+"""The batch in front of all axes of the original: every value has this layout."""
 
 
-def in_place(axis: int) -> Form:
-    """Return the form with the batch in place of a 1 of the original: rank and other axes stay."""
-    return Form(axis, axis)
+def in_place(axis: int) -> RowLayout:
+    """Return the layout with the batch in place of a 1 of the original: rank and other axes stay."""
+    return RowLayout(axis, axis)
 
 
 def moved(rank: int, source: int, target: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""A graph on its way from one row to many: which values differ from row to row, and in which forms they are there."""
+"""A graph on its way from one row to many: which values differ from row to row, and in which layouts."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ import onnx_ir as ir
 from compiler.graph import model as graphs
 from compiler.graph.model import Dim
 from compiler.graph.operators.axes import axis_of, axis_operand
-from compiler.proof.batching.form import INSERTED, Form, in_place, moved
+from compiler.proof.batching.form import INSERTED, RowLayout, in_place, moved
 from compiler.proof.facts.facts import refuse
 
 
@@ -19,30 +19,30 @@ class Lifter:
         model: the graph, with symbolic shapes; what is left of it afterwards is for many rows.
         batch: name of the batch axis.
         stamp: name of the pass.
-        inputs: form of each input that has rows; the inputs get their new shapes here.
+        inputs: layout of each input that has rows; the inputs get their new shapes here.
     """
 
-    def __init__(self, model: ir.Model, batch: str, stamp: str, inputs: dict[ir.Value, Form]) -> None:
+    def __init__(self, model: ir.Model, batch: str, stamp: str, inputs: dict[ir.Value, RowLayout]) -> None:
         self.model, self.batch, self.stamp = model, batch, stamp
         self.dims = {
             value: graphs.dims_of(value)
             for value in (*model.graph.inputs, *(output for node in model.graph for output in node.outputs))
         }
-        self.forms: dict[ir.Value, dict[Form, ir.Value]] = {}
+        self.layouts: dict[ir.Value, dict[RowLayout, ir.Value]] = {}
         self._first = next(iter(model.graph), None)
         self._count: ir.Value | None = None
         self._inputs = inputs
-        for value, form in inputs.items():
-            self.forms[value] = {form: value}
+        for value, layout in inputs.items():
+            self.layouts[value] = {layout: value}
             shape = list(value.shape or ())
-            if form.dropped is not None:
-                del shape[form.dropped]
-            shape.insert(form.at, ir.SymbolicDim(batch))
+            if layout.dropped is not None:
+                del shape[layout.dropped]
+            shape.insert(layout.at, ir.SymbolicDim(batch))
             value.shape = ir.Shape(shape)
 
     def has_rows(self, value: ir.Value | None) -> bool:
         """Whether a value of the original differs from row to row."""
-        return value in self.forms
+        return value in self.layouts
 
     def dims_of(self, value: ir.Value) -> tuple[Dim, ...]:
         """Return the shape of a value in the original.
@@ -57,46 +57,48 @@ class Lifter:
             )
         return found
 
-    def form_of(self, value: ir.Value) -> Form:
-        """Return the form in which a value with rows was first computed."""
-        return next(iter(self.forms[value]))
+    def layout_of(self, value: ir.Value) -> RowLayout:
+        """Return the layout in which a value with rows was first computed."""
+        return next(iter(self.layouts[value]))
 
     def count(self) -> ir.Value:
         """Return the number of rows, int64 [1]."""
         if self._count is None:
-            value, form = next(iter(self._inputs.items()))
+            value, layout = next(iter(self._inputs.items()))
             insert = graphs.Inserter(self.model, self.stamp, before=self._first)
-            span = {"start": form.at, "end": form.at + 1}
+            span = {"start": layout.at, "end": layout.at + 1}
             self._count = insert.op("Shape", [value], span, name="rows", shape=[1], dtype=ir.DataType.INT64)
         return self._count
 
-    def convert(self, insert: graphs.Inserter, value: ir.Value, form: Form) -> ir.Value:
-        """Return the tensor of a value in a form, shared by all later readers; a value without rows is repeated.
+    def convert(self, insert: graphs.Inserter, value: ir.Value, layout: RowLayout) -> ir.Value:
+        """Return the tensor of a value in a layout, shared by all later readers; a value without rows is repeated.
 
         Args:
             insert: inserter in front of all readers of the result.
             value: a value of the original.
-            form: the form; its dropped axis has size 1.
+            layout: the layout; its dropped axis has size 1.
         """
-        known = self.forms.get(value)
+        known = self.layouts.get(value)
         if known is None:
-            return self._spread(insert, value, form)
-        if form not in known:
+            return self._spread(insert, value, layout)
+        if layout not in known:
             source, tensor = next(iter(known.items()))
-            known[form] = self._converted(insert, tensor, len(self.dims_of(value)), source, form)
-        return known[form]
+            known[layout] = self._converted(insert, tensor, len(self.dims_of(value)), source, layout)
+        return known[layout]
 
-    def _converted(self, insert: graphs.Inserter, tensor: ir.Value, rank: int, source: Form, form: Form) -> ir.Value:
-        if source.dropped == form.dropped:
-            return self._transposed(insert, tensor, rank + (form.dropped is None), source.at, form.at)
+    def _converted(
+        self, insert: graphs.Inserter, tensor: ir.Value, rank: int, source: RowLayout, layout: RowLayout
+    ) -> ir.Value:
+        if source.dropped == layout.dropped:
+            return self._transposed(insert, tensor, rank + (layout.dropped is None), source.at, layout.at)
         if source.dropped is not None:
             tensor = self._transposed(insert, tensor, rank, source.at, 0)
             tensor = insert.op("Unsqueeze", [tensor, insert.int64s(source.dropped + 1)], name=f"{tensor.name}_in_front")
-            return self._converted(insert, tensor, rank, INSERTED, form)
-        assert form.dropped is not None
+            return self._converted(insert, tensor, rank, INSERTED, layout)
+        assert layout.dropped is not None
         tensor = self._transposed(insert, tensor, rank + 1, source.at, 0)
-        tensor = insert.op("Squeeze", [tensor, insert.int64s(form.dropped + 1)], name=f"{tensor.name}_in_place")
-        return self._transposed(insert, tensor, rank, 0, form.at)
+        tensor = insert.op("Squeeze", [tensor, insert.int64s(layout.dropped + 1)], name=f"{tensor.name}_in_place")
+        return self._transposed(insert, tensor, rank, 0, layout.at)
 
     def _transposed(self, insert: graphs.Inserter, tensor: ir.Value, rank: int, source: int, target: int) -> ir.Value:
         if source == target:
@@ -104,15 +106,15 @@ class Lifter:
         order = moved(rank, source, target)
         return insert.op("Transpose", [tensor], {"perm": order}, name=f"{tensor.name}_rows_at_{target}")
 
-    def _spread(self, insert: graphs.Inserter, value: ir.Value, form: Form) -> ir.Value:
+    def _spread(self, insert: graphs.Inserter, value: ir.Value, layout: RowLayout) -> ir.Value:
         """Return a value with the same content in every row."""
         rank = len(self.dims_of(value))
         tensor = value
-        whole = INSERTED if form.dropped is None else in_place(form.dropped)
-        ones = [1] * (rank + 1 if form.dropped is None else rank)
+        whole = INSERTED if layout.dropped is None else in_place(layout.dropped)
+        ones = [1] * (rank + 1 if layout.dropped is None else rank)
         shape = self.joined(insert, [*ones[: whole.at], self.count(), *ones[whole.at + 1 :]])
         tensor = insert.op("Expand", [tensor, shape], name=f"{value.name}_for_all_rows")
-        return self._transposed(insert, tensor, len(ones), whole.at, form.at)
+        return self._transposed(insert, tensor, len(ones), whole.at, layout.at)
 
     def joined(self, insert: graphs.Inserter, parts: Sequence[int | ir.Value]) -> ir.Value:
         """Return numbers and int64 vectors concatenated to one int64 vector."""
@@ -184,7 +186,7 @@ class LiftedNode:
 
     def place(self, operand: int = 0) -> int | None:
         """Return the axis of an input that the batch replaces, or None."""
-        return self.lifter.form_of(self.value(operand)).dropped
+        return self.lifter.layout_of(self.value(operand)).dropped
 
     def require_shared(self, *operands: int, what: str) -> None:
         """Refuse inputs that differ from row to row where all rows must share them.
@@ -218,25 +220,25 @@ class LiftedNode:
         named = None if operand is None else self.constants(self.node.inputs.index(operand), "axis")[0]
         return axis_of(self.node, self.rank(), named)
 
-    def read(self, operand: int, form: Form) -> ir.Value:
-        """Make the node read an input in a form, and return that tensor."""
-        tensor = self.lifter.convert(self.insert, self.value(operand), form)
+    def read(self, operand: int, layout: RowLayout) -> ir.Value:
+        """Make the node read an input in a layout, and return that tensor."""
+        tensor = self.lifter.convert(self.insert, self.value(operand), layout)
         self.node.replace_input_with(operand, tensor)
         return tensor
 
-    def tensor(self, operand: int, form: Form) -> ir.Value:
-        """Return an input in a form, for new nodes."""
-        return self.lifter.convert(self.insert, self.value(operand), form)
+    def tensor(self, operand: int, layout: RowLayout) -> ir.Value:
+        """Return an input in a layout, for new nodes."""
+        return self.lifter.convert(self.insert, self.value(operand), layout)
 
-    def keep(self, *forms: Form) -> None:
-        """Keep the node, and record the forms of its outputs; a single form holds for all."""
+    def keep(self, *layouts: RowLayout) -> None:
+        """Keep the node, and record the layouts of its outputs; a single layout holds for all."""
         for index, output in enumerate(self.node.outputs):
-            self.lifter.forms[output] = {forms[min(index, len(forms) - 1)]: output}
+            self.lifter.layouts[output] = {layouts[min(index, len(layouts) - 1)]: output}
 
-    def become(self, tensor: ir.Value, form: Form) -> None:
+    def become(self, tensor: ir.Value, layout: RowLayout) -> None:
         """Record a tensor in place of the node's only output."""
         (output,) = self.node.outputs
-        self.lifter.forms[output] = {form: tensor}
+        self.lifter.layouts[output] = {layout: tensor}
 
     def set(self, name: str, number: int | Sequence[int]) -> None:
         """Write an attribute."""

@@ -23,7 +23,7 @@ from compiler.proof.facts.interval import Interval
 from compiler.proof.facts.layout import Rows
 from compiler.proof.facts.length_data import fact_at
 from compiler.proof.facts.lengths import infer_settled
-from compiler.proof.padding.forms import FORMS
+from compiler.proof.padding.forms import NODE_LOWERINGS
 from compiler.proof.padding.forms.site import Site
 from compiler.proof.padding.length_inputs import with_length_inputs
 from compiler.proof.padding.valid_slots import is_removed
@@ -105,7 +105,7 @@ class PaddedGraph:
 
     def _gives_rows(self, judged: Judged) -> bool:
         if self.axes.batch is None:
-            return any(need.kind in SHARED_FORMS for need in judged.verdict.needs if isinstance(need, Rewrite))
+            return any(need.kind in SHARED_LOWERINGS for need in judged.verdict.needs if isinstance(need, Rewrite))
         for output, fact in zip(judged.node.outputs, judged.verdict.outputs, strict=True):
             if fact.rows_axis is not None and (graphs.dims_of(output) or ())[fact.rows_axis] == 1:
                 return True
@@ -141,7 +141,7 @@ class PaddedGraph:
                     site = Site(self.model, node, need.details, facts, judged.verdict.outputs, self.valid_slots, insert)
                     names = [str(output.name) for output in node.outputs]
                     number = self._number(node, need)
-                    FORMS[need.kind](site)
+                    NODE_LOWERINGS[need.kind](site)
                     if number is not None:
                         facts[need.details[0]] = number
                     for new, fact in zip(site.replaced, judged.verdict.outputs, strict=False):
@@ -224,7 +224,7 @@ class PaddedGraph:
         return otherwise if producer is None else graphs.Inserter(self.model, self.stamp, after=producer)
 
 
-SHARED_FORMS = frozenset({"look_up_positions"})
+SHARED_LOWERINGS = frozenset({"look_up_positions"})
 """Forms whose result has rows of its own although the operand is shared."""
 
 

@@ -45,11 +45,11 @@ def test_a_wrong_plan_is_answered_with_the_nearest_right_one(choice: Choice, mes
 def test_the_plan_of_a_target_is_written_out_per_graph() -> None:
     target = ToyStatic().planned("net", lossy=False)
     assert target.forms == STANDARD_NAMES[:2]
-    assert [form.name for form in target.plan] == [form.name for form in ToyStatic(forms=target.forms).plan]
+    assert [variant.name for variant in target.plan] == [variant.name for variant in ToyStatic(forms=target.forms).plan]
     assert target.with_plan(["refuse_all"]) == ToyStatic(forms=("refuse_all",))
     assert "swap_operands" in repr(target), "which is part of the key of what it makes"
 
 
 def test_forms_that_ship_have_names_of_their_own() -> None:
-    names = [form.name for form in OnnxStatic.offers]
+    names = [variant.name for variant in OnnxStatic.offers]
     assert len(set(names)) == len(names)

@@ -1,9 +1,9 @@
 """Gate on a target's forms: a graph that is rounded on purpose is no noisier with them than without.
 
-The same graph with forms and without rounds other values up and down, so that the two are as far from each other as
+The same graph with variants and without rounds other values up and down, so that the two are as far from each other as
 either is from the original. Therefore both are compared with the original, on the same calls, and then their ratios of
-signal to noise. The limits of parity leave room for what rounds on purpose, which a form that says the same in other
-operators has no right to. Forms that round on purpose themselves are on both sides.
+signal to noise. The limits of parity leave room for what rounds on purpose, which a variant that says the same in other
+operators has no right to. Variants that round on purpose themselves are on both sides.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,26 +32,26 @@ HALF_DB = {ir.DataType.FLOAT16: 62.0, ir.DataType.BFLOAT16: 44.0}
 a kernel's own choice which partial sums it rounds as well."""
 
 
-def form_findings(
+def variant_findings(
     graph: str,
-    formed: Sequence[Difference],
+    complete: Sequence[Difference],
     plain: Sequence[Difference],
     most_db: float,
     parts: Parts = NO_PARTS,
     exact_db: float = EXACT_DB,
 ) -> Iterator[Finding]:
-    """Yield findings on the noise that forms add to every output and state of floats.
+    """Yield findings on the noise that variants add to every output and state of floats.
 
     Args:
         graph: the graph's name.
-        formed: differences from the original with all forms.
-        plain: differences without the forms that are not meant to round.
+        complete: differences from the original with all forms.
+        plain: differences without the variants that are not meant to round.
         most_db: largest loss that holds.
         parts: the model's states by the tensor that they are packed into.
         exact_db: signal-to-noise ratio from which on a tensor counts as exact.
     """
     without = {each.tensor: each.sqnr_db for each in plain}
-    for each in (each for each in formed if each.classes is None):
+    for each in (each for each in complete if each.classes is None):
         ratios = (each.sqnr_db, without[each.tensor])
         yield at_most(
             LOSS,
@@ -83,19 +83,19 @@ def _exact_db(graph: ShippedGraph) -> float:
 
 
 def _wanted(recipe: Recipe, shipped: Shipped) -> bool:
-    """Whether a graph is rounded on purpose, and a form that does not round has changed it."""
+    """Whether a graph is rounded on purpose, and a variant that does not round has changed it."""
     graph = shipped.graph
-    changed = {each.form for each in graph.built.forms if each.rewritten}
-    return graph.is_rounded and bool(changed - set(graph.rounding_forms))
+    changed = {each.variant for each in graph.built.forms if each.rewritten}
+    return graph.is_rounded and bool(changed - set(graph.rounding_variants))
 
 
 def _check(shipped: Shipped, advance: Advance) -> Checked:
     graph, limit = shipped.graph, shipped.original.gate.max_form_loss_db
-    formed = graph.artefacts.differences(advance, CALLS)
-    with graph.with_forms(graph.rounding_forms) as (_, other):
+    complete = graph.artefacts.differences(advance, CALLS)
+    with graph.with_variants(graph.rounding_variants) as (_, other):
         plain = other.artefacts.differences(advance, CALLS)
     exact_db = _exact_db(graph)
-    findings = list(form_findings(shipped.name, formed, plain, limit, graph.lowered.parts, exact_db))
+    findings = list(variant_findings(shipped.name, complete, plain, limit, graph.lowered.parts, exact_db))
     failed = max((each for each in findings if not each.holds), key=_lost, default=None)
     if failed is not None:
         raise GateFailed(

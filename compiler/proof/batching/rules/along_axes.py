@@ -9,7 +9,7 @@ from compiler.graph import model as graphs
 from compiler.graph.model import Dim
 from compiler.graph.operators.axes import DFT_AXIS_AS_OPERAND, axis_of, moment_axes
 from compiler.graph.operators.reductions import Reduction, reduction_of
-from compiler.proof.batching.form import INSERTED, Form, in_place
+from compiler.proof.batching.form import INSERTED, RowLayout, in_place
 from compiler.proof.batching.lifter import LiftedNode
 from compiler.proof.facts.facts import refuse
 
@@ -21,54 +21,54 @@ def along_axis(lifted: LiftedNode) -> None:
     """Lift an operator that acts along one axis and keeps it, such as Softmax or TopK."""
     lifted.require_shared(*lifted.present[1:], what="its settings")
     axis, place = lifted.axis(), lifted.place()
-    form = INSERTED if place is None or place == axis else in_place(place)
-    lifted.read(0, form)
-    if form == INSERTED:
+    layout = INSERTED if place is None or place == axis else in_place(place)
+    lifted.read(0, layout)
+    if layout == INSERTED:
         lifted.set("axis", axis + 1)
-    lifted.keep(form)
+    lifted.keep(layout)
 
 
 def normalization(lifted: LiftedNode) -> None:
     """Lift LayerNormalization and its like, over all axes from one on."""
     lifted.require_shared(*lifted.present[1:], what="its scale")
     axis, place = lifted.axis(), lifted.place()
-    form = INSERTED if place is None or place >= axis else in_place(place)
-    lifted.read(0, form)
-    if form == INSERTED:
+    layout = INSERTED if place is None or place >= axis else in_place(place)
+    lifted.read(0, layout)
+    if layout == INSERTED:
         lifted.set("axis", axis + 1)
-    lifted.keep(form)
+    lifted.keep(layout)
 
 
 def cumulative_sum(lifted: LiftedNode) -> None:
     """Lift CumSum, whose axis is an input."""
     axis, place = lifted.axis(), lifted.place()
-    form = INSERTED if place is None or place == axis else in_place(place)
-    lifted.read(0, form)
-    if form == INSERTED:
+    layout = INSERTED if place is None or place == axis else in_place(place)
+    lifted.read(0, layout)
+    if layout == INSERTED:
         kind = lifted.value(1).dtype
         assert kind is not None
         lifted.node.replace_input_with(1, lifted.insert.constant(np.array(axis + 1, kind.numpy()), "axis"))
-    lifted.keep(form)
+    lifted.keep(layout)
 
 
 def reduction(lifted: LiftedNode) -> None:
     """Lift a reduction, over the axes of each row and never over the batch."""
     view = _view(lifted)
-    form = _form(lifted, view.axes)
-    lifted.read(0, form)
-    if form == INSERTED:
+    layout = _layout(lifted, view.axes)
+    lifted.read(0, layout)
+    if layout == INSERTED:
         _write_axes(lifted, tuple(axis + 1 for axis in view.axes))
-    lifted.keep(_after(form, view))
+    lifted.keep(_after(layout, view))
 
 
 def search(lifted: LiftedNode) -> None:
     """Lift ArgMax and ArgMin."""
     view = _view(lifted)
-    form = _form(lifted, view.axes)
-    lifted.read(0, form)
-    if form == INSERTED:
+    layout = _layout(lifted, view.axes)
+    lifted.read(0, layout)
+    if layout == INSERTED:
         lifted.set("axis", view.axes[0] + 1)
-    lifted.keep(_after(form, view))
+    lifted.keep(_after(layout, view))
 
 
 def _view(lifted: LiftedNode) -> Reduction:
@@ -82,13 +82,13 @@ def _view(lifted: LiftedNode) -> Reduction:
     return view
 
 
-def _form(lifted: LiftedNode, axes: tuple[int, ...]) -> Form:
+def _layout(lifted: LiftedNode, axes: tuple[int, ...]) -> RowLayout:
     place = lifted.place()
     return INSERTED if place is None or place in axes else in_place(place)
 
 
-def _after(form: Form, view: Reduction) -> Form:
-    return form if form == INSERTED else in_place(next(new for new, old in view.kept.items() if old == form.at))
+def _after(layout: RowLayout, view: Reduction) -> RowLayout:
+    return layout if layout == INSERTED else in_place(next(new for new, old in view.kept.items() if old == layout.at))
 
 
 def _write_axes(lifted: LiftedNode, axes: tuple[int, ...]) -> None:
@@ -107,23 +107,23 @@ def fourier(lifted: LiftedNode) -> None:
     rank, place = lifted.rank(), lifted.place()
     by_input = lifted.lifter.model.graph.opset_imports.get("", AXES_AS_INPUT) >= DFT_AXIS_AS_OPERAND
     axis = lifted.axis()
-    form = INSERTED if place is None or place in (axis, rank - 1) else in_place(place)
-    lifted.read(0, form)
-    if form == INSERTED and by_input:
+    layout = INSERTED if place is None or place in (axis, rank - 1) else in_place(place)
+    lifted.read(0, layout)
+    if layout == INSERTED and by_input:
         lifted.give(2, np.array(axis + 1, np.int64))
-    elif form == INSERTED:
+    elif layout == INSERTED:
         lifted.set("axis", axis + 1)
-    lifted.keep(form)
+    lifted.keep(layout)
 
 
 def central_moments(lifted: LiftedNode) -> None:
     """Lift MeanVarianceNormalization, over axes of each row, which may include the one that the batch replaces."""
     axes = moment_axes(lifted.node, lifted.rank())
-    form = _form(lifted, axes)
-    lifted.read(0, form)
-    if form == INSERTED:
+    layout = _layout(lifted, axes)
+    lifted.read(0, layout)
+    if layout == INSERTED:
         lifted.set("axes", [axis + 1 for axis in axes])
-    lifted.keep(form)
+    lifted.keep(layout)
 
 
 def rotary(lifted: LiftedNode) -> None:
@@ -194,9 +194,9 @@ def triangle(lifted: LiftedNode) -> None:
     """Lift Trilu, which works on the last two axes."""
     lifted.require_shared(1, what="its diagonal")
     place = lifted.place()
-    form = INSERTED if place is None or place >= lifted.rank() - 2 else in_place(place)
-    lifted.read(0, form)
-    lifted.keep(form)
+    layout = INSERTED if place is None or place >= lifted.rank() - 2 else in_place(place)
+    lifted.read(0, layout)
+    lifted.keep(layout)
 
 
 _SEQUENCES = {0: 1, 4: 0, 5: 1, 6: 1}
@@ -223,7 +223,7 @@ def _sequences_of_rows(lifted: LiftedNode, count: Dim) -> None:
     lifter = lifted.lifter
     for operand, axis in _SEQUENCES.items():
         if lifted.has(operand):
-            tensor, rest = lifted.tensor(operand, Form(axis, None)), lifted.dims(operand)[axis + 1 :]
+            tensor, rest = lifted.tensor(operand, RowLayout(axis, None)), lifted.dims(operand)[axis + 1 :]
             shape = _constants(lifted, (*[0] * axis, -1, *rest))
             merged = lifted.insert.op("Reshape", [tensor, shape], name=f"{tensor.name}_merged")
             lifted.node.replace_input_with(operand, merged)
@@ -232,7 +232,7 @@ def _sequences_of_rows(lifted: LiftedNode, count: Dim) -> None:
     for output, axis in zip(lifted.node.outputs, (2, 1, 1), strict=False):
         shape = _constants(lifted, (*[0] * axis, -1, count, hidden))
         split = after.op("Reshape", [output, shape], name=f"{output.name}_split")
-        lifter.forms[output] = {Form(axis, None): split}
+        lifter.layouts[output] = {RowLayout(axis, None): split}
 
 
 def _constants(lifted: LiftedNode, shape: Sequence[Dim]) -> ir.Value:

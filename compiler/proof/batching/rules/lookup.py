@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler.graph import model as graphs
-from compiler.proof.batching.form import INSERTED, Form, in_place, moved
+from compiler.proof.batching.form import INSERTED, RowLayout, in_place, moved
 from compiler.proof.batching.lifter import LiftedNode
 from compiler.proof.facts.facts import refuse
 
@@ -23,7 +23,7 @@ def gather(lifted: LiftedNode) -> None:
 def _gather_from_rows(lifted: LiftedNode, axis: int) -> None:
     place, count = lifted.place(), lifted.rank(1)
     if place == axis and count == 0 and lifted.dims()[axis] == 1:
-        lifted.become(lifted.tensor(0, in_place(axis)), Form(axis, None))  # the only entry
+        lifted.become(lifted.tensor(0, in_place(axis)), RowLayout(axis, None))  # the only entry
         return
     if place is not None and place != axis:
         lifted.read(0, in_place(place))
@@ -36,10 +36,10 @@ def _gather_from_rows(lifted: LiftedNode, axis: int) -> None:
 
 def _gather_for_rows(lifted: LiftedNode, axis: int) -> None:
     place = lifted.place(1)
-    form = INSERTED if place is None else in_place(place)
-    lifted.read(1, form)
+    layout = INSERTED if place is None else in_place(place)
+    lifted.read(1, layout)
     lifted.set("axis", axis)
-    lifted.keep(Form(form.at + axis, None) if place is None else in_place(place + axis))
+    lifted.keep(RowLayout(layout.at + axis, None) if place is None else in_place(place + axis))
 
 
 def _gather_both(lifted: LiftedNode, axis: int) -> None:
@@ -68,12 +68,12 @@ def gather_elements(lifted: LiftedNode) -> None:
     places = {lifted.place(operand) for operand in lifted.rows}
     place = places.pop() if len(places) == 1 else None
     same = place is not None and place != axis and all(lifted.dims(each)[place] == 1 for each in lifted.present)
-    form = in_place(place) if same and place is not None else INSERTED
+    layout = in_place(place) if same and place is not None else INSERTED
     for operand in lifted.present:
-        lifted.read(operand, form)
-    if form == INSERTED:
+        lifted.read(operand, layout)
+    if layout == INSERTED:
         lifted.set("axis", axis + 1)
-    lifted.keep(form)
+    lifted.keep(layout)
 
 
 def gather_tuples(lifted: LiftedNode) -> None:
@@ -88,9 +88,9 @@ def shape(lifted: LiftedNode) -> None:
     """Replace a Shape by the shape in the original, where the batch counts as the 1 it replaces."""
     value, rank = lifted.value(0), lifted.rank()
     axes = graphs.dims_read(lifted.node, rank)
-    form = lifted.lifter.form_of(value)
-    kept = [axis for axis in range(rank) if axis != form.dropped]
-    kept.insert(form.at, -1)
+    layout = lifted.lifter.layout_of(value)
+    kept = [axis for axis in range(rank) if axis != layout.dropped]
+    kept.insert(layout.at, -1)
     parts: list[int | ir.Value] = []
     for axis in axes:
         size = lifted.dims()[axis]
@@ -100,7 +100,7 @@ def shape(lifted: LiftedNode) -> None:
             at = kept.index(axis)
             parts.append(
                 lifted.insert.op(
-                    "Shape", [lifted.tensor(0, form)], {"start": at, "end": at + 1},
+                    "Shape", [lifted.tensor(0, layout)], {"start": at, "end": at + 1},
                     name=f"{value.name}_size_{axis}", shape=[1], dtype=ir.DataType.INT64,
                 )
             )  # fmt: skip
@@ -141,8 +141,8 @@ def scatter_tuples(lifted: LiftedNode) -> None:
         _scatter_in_rows(lifted)
         return
     for operand in (0, 2):
-        lifted.read(operand, Form(lifted.rank(operand), None))
-    lifted.keep(Form(lifted.rank(), None))
+        lifted.read(operand, RowLayout(lifted.rank(operand), None))
+    lifted.keep(RowLayout(lifted.rank(), None))
 
 
 def _scatter_in_rows(lifted: LiftedNode) -> None:

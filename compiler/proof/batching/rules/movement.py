@@ -8,7 +8,7 @@ from compiler.graph.operators.axes import axis_of, named_axes, perm_of
 from compiler.graph.operators.pads import pad_of
 from compiler.graph.operators.reshapes import copies_zeros
 from compiler.graph.operators.slices import slice_of
-from compiler.proof.batching.form import INSERTED, Form, in_place
+from compiler.proof.batching.form import INSERTED, RowLayout, in_place
 from compiler.proof.batching.lifter import LiftedNode
 from compiler.proof.facts.facts import refuse
 
@@ -37,13 +37,13 @@ def squeeze(lifted: LiftedNode) -> None:
         return
     others = [axis for axis in axes if axis != place]
     at = place - sum(axis < place for axis in others)
-    form = Form(at, None) if place in axes else in_place(at)
+    layout = RowLayout(at, None) if place in axes else in_place(at)
     tensor = lifted.read(0, in_place(place))
     if not others:
-        lifted.become(tensor, form)
+        lifted.become(tensor, layout)
         return
     lifted.give(1, np.array(others, np.int64))
-    lifted.keep(form)
+    lifted.keep(layout)
 
 
 def _squeezed_axes(lifted: LiftedNode) -> tuple[int, ...]:
@@ -158,25 +158,25 @@ def concat(lifted: LiftedNode) -> None:
     places = {lifted.place(operand) for operand in lifted.rows} - {None, axis}
     for place in sorted(place for place in places if place is not None):
         if all(lifted.dims(operand)[place] == 1 for operand in lifted.present):
-            form = in_place(place)
+            layout = in_place(place)
             break
     else:
-        form = INSERTED
+        layout = INSERTED
         lifted.set("axis", axis + 1)
     for operand in lifted.present:
-        lifted.read(operand, form)
-    lifted.keep(form)
+        lifted.read(operand, layout)
+    lifted.keep(layout)
 
 
 def split(lifted: LiftedNode) -> None:
     """Lift Split along one axis."""
     lifted.require_shared(1, what="its sizes")
     axis, place = lifted.axis(), lifted.place()
-    form = INSERTED if place is None or place == axis else in_place(place)
-    lifted.read(0, form)
-    if form == INSERTED:
+    layout = INSERTED if place is None or place == axis else in_place(place)
+    lifted.read(0, layout)
+    if layout == INSERTED:
         lifted.set("axis", axis + 1)
-    lifted.keep(form)
+    lifted.keep(layout)
 
 
 def slice_axes(lifted: LiftedNode) -> None:
@@ -186,11 +186,11 @@ def slice_axes(lifted: LiftedNode) -> None:
     axes = None if view is None else view.sliced_axes(graphs.integers_of)
     if view is None or axes is None:
         raise refuse("Slice along unknown axes", "give axes as constants")
-    form = INSERTED if place is None or place in axes else in_place(place)
-    lifted.read(0, form)
-    if form == INSERTED:
+    layout = INSERTED if place is None or place in axes else in_place(place)
+    lifted.read(0, layout)
+    if layout == INSERTED:
         lifted.give(3, np.array([axis + 1 for axis in axes], view.kind.numpy()))
-    lifted.keep(form)
+    lifted.keep(layout)
 
 
 def pad(lifted: LiftedNode) -> None:

@@ -49,9 +49,9 @@ def first_pointwise(lifted: LiftedNode) -> None:
     """Lift a node that is pointwise in its first input; all rows share the other inputs."""
     lifted.require_shared(*lifted.present[1:], what="its settings")
     place = lifted.place()
-    form = INSERTED if place is None else in_place(place)
-    lifted.read(0, form)
-    lifted.keep(form)
+    layout = INSERTED if place is None else in_place(place)
+    lifted.read(0, layout)
+    lifted.keep(layout)
 
 
 def clip(lifted: LiftedNode) -> None:

@@ -1,13 +1,13 @@
 """Every padded form by the name under which a rule asks for it."""
 
 from compiler.proof.padding.forms import lookup, newest, number, recurrence, reduction, windows_and_borders
-from compiler.proof.padding.forms.site import Form
+from compiler.proof.padding.forms.site import NodeLowering
 
-FORMS: dict[str, Form] = {
-    **windows_and_borders.FORMS,
-    **lookup.FORMS,
-    **newest.FORMS,
-    **number.FORMS,
-    **recurrence.FORMS,
-    **reduction.FORMS,
+NODE_LOWERINGS: dict[str, NodeLowering] = {
+    **windows_and_borders.NODE_LOWERINGS,
+    **lookup.NODE_LOWERINGS,
+    **newest.NODE_LOWERINGS,
+    **number.NODE_LOWERINGS,
+    **recurrence.NODE_LOWERINGS,
+    **reduction.NODE_LOWERINGS,
 }

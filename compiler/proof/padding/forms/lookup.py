@@ -26,7 +26,7 @@ from compiler.proof.facts.layout import Axis, Frames, Segment, Side
 from compiler.proof.facts.row_numbers import Planner, Sizes
 from compiler.proof.padding.forms.number import Writer, per_row
 from compiler.proof.padding.forms.row_layout import rows_of, spread_rows
-from compiler.proof.padding.forms.site import Form, Site
+from compiler.proof.padding.forms.site import NodeLowering, Site
 from compiler.proof.padding.row_values import RowValues
 
 
@@ -391,7 +391,7 @@ def _slots_of(site: Site, axis: int, numbers: ir.Value, rank: int, rows_at: int 
     return insert.op("Mod", [entry, slots], name="entry_slot")
 
 
-FORMS: dict[str, Form] = {
+NODE_LOWERINGS: dict[str, NodeLowering] = {
     "look_up_positions": look_up_positions,
     "look_up_again": look_up_again,
     "from_end": from_end,

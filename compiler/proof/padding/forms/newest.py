@@ -12,7 +12,7 @@ import onnx_ir as ir
 from compiler.graph.model import Dim
 from compiler.proof.facts.layout import Frames
 from compiler.proof.padding.forms.row_layout import rows_of
-from compiler.proof.padding.forms.site import Form, Site
+from compiler.proof.padding.forms.site import NodeLowering, Site
 
 
 def newest(site: Site) -> None:
@@ -67,4 +67,4 @@ def cleaned(site: Site, found: ir.Value, axis: int, kept: Dim) -> ir.Value:
     return site.insert.op("Where", [valid, found, zero], name=name, dtype=found.dtype)
 
 
-FORMS: dict[str, Form] = {"newest": newest}
+NODE_LOWERINGS: dict[str, NodeLowering] = {"newest": newest}

@@ -30,7 +30,7 @@ from compiler.proof.facts.row_numbers import (
     Sizes,
 )
 from compiler.proof.padding.forms.row_layout import spread_rows
-from compiler.proof.padding.forms.site import Form, Site
+from compiler.proof.padding.forms.site import NodeLowering, Site
 
 
 def number(site: Site) -> None:
@@ -298,4 +298,4 @@ class Writer:
         return self._op("Add", [made, self.insert.constant(bias * np.array(beta, bias.dtype), "bias")], dtype=dtype)
 
 
-FORMS: dict[str, Form] = {"number": number, "row_output": row_output}
+NODE_LOWERINGS: dict[str, NodeLowering] = {"number": number, "row_output": row_output}

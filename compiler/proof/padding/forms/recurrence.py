@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from compiler.proof.facts.layout import has_rows, size_of
 from compiler.proof.padding.forms.row_layout import rows_of, spread_rows
-from compiler.proof.padding.forms.site import Form, Site
+from compiler.proof.padding.forms.site import NodeLowering, Site
 
 
 def sequence_lens(site: Site) -> None:
@@ -32,4 +32,4 @@ def sequence_lens(site: Site) -> None:
     site.node.replace_input_with(4, lengths)
 
 
-FORMS: dict[str, Form] = {"sequence_lens": sequence_lens}
+NODE_LOWERINGS: dict[str, NodeLowering] = {"sequence_lens": sequence_lens}

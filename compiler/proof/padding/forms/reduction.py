@@ -19,7 +19,7 @@ from compiler.graph import model as graphs
 from compiler.graph.model import Dim
 from compiler.graph.operators.reductions import reduction_of
 from compiler.proof.facts.layout import Axis, Rows, size_of
-from compiler.proof.padding.forms.site import Form, Site
+from compiler.proof.padding.forms.site import NodeLowering, Site
 
 UNCENTRED = ("RMSNormalization", "SimplifiedLayerNormalization")
 """Normalisations that do not subtract the mean."""
@@ -172,4 +172,4 @@ def _parameter(site: Site, operand: int, wide: ir.DataType | None) -> ir.Value:
     return insert.op("Reshape", [value, insert.int64s(-1, *behind)], name=name)
 
 
-FORMS: dict[str, Form] = {"last_index": last_index, "mean": mean, "normalize": normalize}
+NODE_LOWERINGS: dict[str, NodeLowering] = {"last_index": last_index, "mean": mean, "normalize": normalize}

@@ -61,5 +61,5 @@ class Site:
         self.replaced[output] = value
 
 
-Form: TypeAlias = Callable[[Site], None]
+NodeLowering: TypeAlias = Callable[[Site], None]
 """Writes the padded form of a node."""

@@ -18,7 +18,7 @@ from compiler.graph import model as graphs
 from compiler.graph.model import Dim
 from compiler.proof.facts.layout import Frames, Side
 from compiler.proof.padding.forms.row_layout import rows_of, spread_rows
-from compiler.proof.padding.forms.site import Form, Site
+from compiler.proof.padding.forms.site import NodeLowering, Site
 
 
 def average_pool(site: Site) -> None:
@@ -168,4 +168,9 @@ def _taken(site: Site, value: ir.Value, axis: int, index: ir.Value) -> ir.Value:
     return insert.op("Transpose", [found], {"perm": back}, name=f"{name}_back", dtype=value.dtype)
 
 
-FORMS: dict[str, Form] = {"average_pool": average_pool, "mirror": mirror, "hold": hold, "resize_apart": resize_apart}
+NODE_LOWERINGS: dict[str, NodeLowering] = {
+    "average_pool": average_pool,
+    "mirror": mirror,
+    "hold": hold,
+    "resize_apart": resize_apart,
+}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from compiler.build.search import form_bench
-from compiler.build.search.form_bench import OPEN, FormBench
+from compiler.build.search.form_bench import OPEN, VariantBench
 from compiler.graph.runners.stream import OriginalCall
 from compiler.graph.stages import Lowered, PaddedAxis
 from compiler.targets.base import Built, Target
@@ -28,8 +28,8 @@ def answers() -> list[OriginalCall]:
     return [OriginalCall({"x": x, "z": z}, {"y": x - z}, {}) for x, z in numbers]
 
 
-def bench(folder: Path, calls: Sequence[OriginalCall] | None = None) -> FormBench:
-    return FormBench(LegalStatic(), lowered(), BUCKETS, folder, None if calls is None else lambda: calls)
+def bench(folder: Path, calls: Sequence[OriginalCall] | None = None) -> VariantBench:
+    return VariantBench(LegalStatic(), lowered(), BUCKETS, folder, None if calls is None else lambda: calls)
 
 
 def test_what_rounds_is_a_candidate_only_where_noise_can_be_measured_and_standard_forms_come_first(
@@ -76,7 +76,7 @@ def test_noise_of_whole_utterances_is_measured_too(tmp_path: Path) -> None:
     )
     feeds = np.random.default_rng(0).standard_normal((2, 1, 3, 2)).astype(np.float32)
     calls = [OriginalCall({"x": x}, {"y": x + x}, {}) for x in feeds]
-    measured = FormBench(LegalStatic(), graph, {"batch": (1, 2), "time": (4, 8)}, tmp_path, lambda: calls)
+    measured = VariantBench(LegalStatic(), graph, {"batch": (1, 2), "time": (4, 8)}, tmp_path, lambda: calls)
     assert measured.noise(()) == 0.0 < measured.noise(("round_operand",))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compiler.base.records.timings import Comparison
-from compiler.build.search.form_bench import FormBench
+from compiler.build.search.form_bench import VariantBench
 from compiler.build.search.greedy import Plan
 from compiler.build.verify.paired_rounds import ratio_of
 from compiler.targets import TARGETS
@@ -18,7 +18,7 @@ FACTORS = {"swap_operands": 0.8, "scale_operand.by_one": 1.1, "round_operand": 0
 ASKED: list[tuple[Plan, Plan]] = []
 
 
-def planted(bench: FormBench, plan: Plan, other: Plan, seconds: float) -> Comparison:
+def planted(bench: VariantBench, plan: Plan, other: Plan, seconds: float) -> Comparison:
     """What forms do to the time, whatever the machine does."""
     ASKED.append((plan, other))
     ratio = 1.0
@@ -32,7 +32,7 @@ def planted(bench: FormBench, plan: Plan, other: Plan, seconds: float) -> Compar
 def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A graph of one screen, for a target with toy forms whose times are known."""
     monkeypatch.setitem(TARGETS, "onnx_static", LegalStatic)
-    monkeypatch.setattr(FormBench, "compare", planted)
+    monkeypatch.setattr(VariantBench, "compare", planted)
     ASKED.clear()
     return stream_project(tmp_path / "project", tmp_path / "cache")
 

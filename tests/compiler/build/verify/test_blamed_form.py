@@ -94,12 +94,12 @@ def test_the_gate_runs_with_more_and_more_forms_until_it_fails(breaks_from: int,
         return Checked([])
 
     @contextlib.contextmanager
-    def with_forms(names: Sequence[str]) -> Iterator[tuple[Path, ShippedGraph]]:
+    def with_variants(names: Sequence[str]) -> Iterator[tuple[Path, ShippedGraph]]:
         yield tmp_path, dataclasses.replace(whole.graph, forms=names)
 
     first = emitted(tmp_path, relu(1), {"batch": 1})
     whole = shipped(tmp_path / "elsewhere", mock.Mock(), [first])
-    graph = dataclasses.replace(whole.graph, forms=("a", "b"), with_forms=with_forms)
+    graph = dataclasses.replace(whole.graph, forms=("a", "b"), with_variants=with_variants)
     whole = dataclasses.replace(whole, graphs={"net": graph})
     with pytest.raises(GateFailed) as caught:
         run_blaming(Gate("planted", check), whole, silent)

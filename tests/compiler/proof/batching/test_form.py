@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from compiler.proof.batching.form import INSERTED, Form, in_place, moved
+from compiler.proof.batching.form import INSERTED, RowLayout, in_place, moved
 
 
 def test_names_of_forms() -> None:
-    assert Form(0, None) == INSERTED
-    assert in_place(2) == Form(2, 2)
+    assert RowLayout(0, None) == INSERTED
+    assert in_place(2) == RowLayout(2, 2)
 
 
 def test_the_permutation_takes_one_axis_and_keeps_the_order_of_the_others() -> None:

@@ -16,7 +16,7 @@ from compiler.graph.stages import Lowered, Outcome
 from compiler.numerics.quantization.held_weights import INTEGER_PRODUCT
 from compiler.passes.lower_integers import LowerIntegers
 from compiler.targets import TARGETS
-from compiler.targets.forms import Form
+from compiler.targets.forms import Variant
 from compiler.targets.onnx_static import OnnxStatic
 from tests.kit.formed import ToyStatic
 from tests.kit.models.project import Ended, Project, stream_project
@@ -30,7 +30,7 @@ def difference(tensor: str, sqnr_db: float | None) -> Difference:
 
 
 @pytest.mark.parametrize(
-    ("formed", "plain", "lost"),
+    ("complete", "plain", "lost"),
     [
         (33.5, 33.0, -0.5),
         (32.0, 33.0, 1.0),
@@ -44,31 +44,31 @@ def difference(tensor: str, sqnr_db: float | None) -> Difference:
     ],
 )
 def test_a_loss_is_counted_down_to_the_noise_of_sums_of_float32(
-    formed: float | None, plain: float | None, lost: float
+    complete: float | None, plain: float | None, lost: float
 ) -> None:
-    (found,) = form_findings("net", [difference("y", formed)], [difference("y", plain)], 1.0)
+    (found,) = variant_findings("net", [difference("y", complete)], [difference("y", plain)], 1.0)
     assert found.measured == pytest.approx(lost, nan_ok=True)
     assert found.holds == (lost <= 1.0)
-    assert found.figures == {"steps": 24, "sqnr_db": formed, "sqnr_db_without_forms": plain}
+    assert found.figures == {"steps": 24, "sqnr_db": complete, "sqnr_db_without_forms": plain}
 
 
 def test_classes_lose_nothing_that_is_measured_in_decibels() -> None:
     labels = dataclasses.replace(difference("labels", None), classes=Agreement(100, 1, "3 at [0], not 9", 0))
-    assert list(form_findings("net", [labels], [labels], 1.0)) == []
+    assert list(variant_findings("net", [labels], [labels], 1.0)) == []
 
 
-@pytest.mark.parametrize(("formed", "plain", "lost"), [(67.0, 71.0, 0.0), (60.0, 71.0, 2.0), (61.5, None, 0.5)])
+@pytest.mark.parametrize(("complete", "plain", "lost"), [(67.0, 71.0, 0.0), (60.0, 71.0, 2.0), (61.5, None, 0.5)])
 def test_in_half_precision_a_loss_is_counted_down_to_one_rounding_more(
-    formed: float, plain: float | None, lost: float
+    complete: float, plain: float | None, lost: float
 ) -> None:
-    given = [difference("y", formed)], [difference("y", plain)]
-    (found,) = form_findings("net", *given, 1.0, exact_db=HALF_DB[ir.DataType.FLOAT16])
+    given = [difference("y", complete)], [difference("y", plain)]
+    (found,) = variant_findings("net", *given, 1.0, exact_db=HALF_DB[ir.DataType.FLOAT16])
     assert found.measured == pytest.approx(lost)
 
 
 def test_both_figures_and_the_states_of_a_packed_tensor_are_named() -> None:
     parts = {"packed": ("k0", "v0")}
-    (found,) = form_findings("net", [difference("packed", None)], [difference("packed", 33.04)], 1.0, parts)
+    (found,) = variant_findings("net", [difference("packed", None)], [difference("packed", 33.04)], 1.0, parts)
     assert found.detail == "states k0, v0; no noise with forms, 33.0 dB without"
 
 
@@ -96,8 +96,9 @@ class Mistaken:
 class MistakenStatic(OnnxStatic):
     """ONNX Runtime with that form."""
 
-    offers: ClassVar[tuple[Form, ...]] = tuple(
-        Form(Mistaken(), is_standard=True) if form.name == Mistaken.name else form for form in OnnxStatic.offers
+    offers: ClassVar[tuple[Variant, ...]] = tuple(
+        Variant(Mistaken(), is_standard=True) if variant.name == Mistaken.name else variant
+        for variant in OnnxStatic.offers
     )
 
 

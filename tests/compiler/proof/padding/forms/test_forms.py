@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from compiler.proof import rules
-from compiler.proof.padding.forms import FORMS
+from compiler.proof.padding.forms import NODE_LOWERINGS
 
 
 def test_rules_ask_for_forms_that_exist() -> None:
@@ -13,4 +13,4 @@ def test_rules_ask_for_forms_that_exist() -> None:
     for path in Path(rules.__file__).parent.rglob("*.py"):
         asked |= set(re.findall(r'\.rewrite\(\s*"(\w+)"', path.read_text()))
     assert asked
-    assert asked <= FORMS.keys(), asked - FORMS.keys()
+    assert asked <= NODE_LOWERINGS.keys(), asked - NODE_LOWERINGS.keys()

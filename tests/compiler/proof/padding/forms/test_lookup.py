@@ -13,7 +13,7 @@ from compiler.proof.facts.case import Case
 from compiler.proof.facts.facts import Fact, Verdict, make_fact
 from compiler.proof.facts.interval import ANYTHING
 from compiler.proof.facts.layout import Axis, Rows, Segment, Side, joined
-from compiler.proof.padding.forms.lookup import FORMS
+from compiler.proof.padding.forms.lookup import NODE_LOWERINGS
 from compiler.proof.padding.forms.site import Site
 from compiler.proof.padding.valid_slots import Length, ValidSlots
 from compiler.proof.propagation.judge import judge
@@ -108,7 +108,7 @@ def frozen(rows: int) -> ir.Model:
     window = joined([Segment(CACHE + 2, Side.RIGHT)])
     out = make_fact({0: (Rows(graphs.symbol("batch")),), 1: window}, lambda region: ANYTHING)
     insert = graphs.Inserter(model, "test", before=node)
-    FORMS["look_up_positions"](Site(model, node, (1, 0, CACHE + 2), facts, (out,), places, insert))
+    NODE_LOWERINGS["look_up_positions"](Site(model, node, (1, 0, CACHE + 2), facts, (out,), places, insert))
     return model
 
 
