@@ -210,7 +210,7 @@ def _built(lowering: Lowering, plans: Mapping[str, Plan]) -> Iterator[tuple[tupl
         rows.setdefault(plan, []).append(label)
     for plan, labels in rows.items():
         built = write_prepared(target.with_plan(plan), prepared)
-        idle = [each.form for each in built.forms if not each.rewritten]
+        idle = [each.variant for each in built.forms if not each.rewritten]
         yield tuple(f"{label} (no change: {', '.join(idle)})" if idle else label for label in labels), built
 
 

@@ -72,7 +72,7 @@ def _one_slot_more() -> Iterator[None]:
 
 def _cut_elsewhere() -> contextlib.AbstractContextManager[Any]:
     """The oldest frames are kept, not the newest."""
-    right = window_states._cut
+    right = window_states._slice_state
 
     def cut(lowered: Lowered, output: str, axis: int, fed: ir.Value) -> int:
         done = right(lowered, output, axis, fed)
@@ -83,7 +83,7 @@ def _cut_elsewhere() -> contextlib.AbstractContextManager[Any]:
                 node.replace_input_with(2, insert.int64s(int(str((fed.shape or ())[axis]))))
         return done
 
-    return mock.patch.object(window_states, "_cut", cut)
+    return mock.patch.object(window_states, "_slice_state", cut)
 
 
 PLANTED: dict[str, Plant] = {

@@ -311,7 +311,7 @@ WEAKNESSES: dict[str, tuple[contextlib.AbstractContextManager[Any], Drawing]] = 
         Drawing(positions="looked_up", spoiler="length_bias"),
     ),
     "sums begin anew in every call": (
-        mock.patch.object(emission.Emission, "_cut_to", _summed_alone),
+        mock.patch.object(emission.Emission, "_slice_to", _summed_alone),
         Drawing(positions="summed"),
     ),
     "tables are turned round": (mock.patch.object(placing, "by_distance", _turned_round), Drawing(mask="packed")),

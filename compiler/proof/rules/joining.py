@@ -252,7 +252,7 @@ def _bounds_by_axis(case: Case) -> dict[int, SliceBounds]:
         Refused: a bound depends on data.
     """
     view = slice_of(case.node)
-    found = None if view is None else view.bounds_by_axis(numbers_of)
+    found = None if view is None else view.axis_slices(numbers_of)
     if found is None:
         raise refuse("Slice with computed axes or steps", "give axes and steps as constants")
     bounds_by_axis: dict[int, SliceBounds] = {}
