@@ -29,7 +29,7 @@ from compiler.errors import Location, Refused
 from compiler.graph import model as graphs
 from compiler.graph.model import Dim
 from compiler.graph.stages import Lowered, Outcome, RowAxis
-from compiler.proof.batching.form import Form, moved
+from compiler.proof.batching.form import RowLayout, moved
 from compiler.proof.batching.lifter import LiftedNode, Lifter
 from compiler.proof.batching.rules import RULES
 from compiler.proof.facts.facts import refuse

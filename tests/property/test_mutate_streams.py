@@ -16,7 +16,9 @@ def test_every_mutation_has_a_name_of_its_own() -> None:
 
 def test_a_window_that_is_cut_elsewhere_is_caught_by_the_comparison() -> None:
     kind, written, _ = look(SEED)
-    mutation = next(each for each in mutations_of(CUTTING) if each.function == "_slice_state" and each.before == "least - want")
+    mutation = next(
+        each for each in mutations_of(CUTTING) if each.function == "_slice_state" and each.before == "least - want"
+    )
     found = in_child(lambda: attacked(mutation, [Attack(SEED, "", kind, written, frozenset())]), 300)
     assert kind == "lowered"
     assert found.outcome == "caught", found

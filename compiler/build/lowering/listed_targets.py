@@ -5,7 +5,7 @@ import importlib.metadata
 import re
 from collections.abc import Sequence
 
-from compiler.build.lowering.listed_forms import check_forms
+from compiler.build.lowering.listed_forms import check_variants
 from compiler.errors import RecipeError, ToolchainAbsent
 from compiler.recipe.load import LoadedRecipe
 from compiler.recipe.options import make

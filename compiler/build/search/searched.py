@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from compiler.base.records.searches import Search
-from compiler.build.search.form_bench import FormBench
+from compiler.build.search.form_bench import VariantBench
 from compiler.build.search.greedy import search_plan
 from compiler.build.search.machine_kind import machine_kind
 from compiler.graph.runners.stream import Advance, OriginalCall

@@ -15,7 +15,14 @@ from onnx_shape_inference import ShapeInferenceContext, _broadcast, _registry, _
 
 from compiler.graph.operators.axes import axis_of
 from compiler.graph.operators.slices import FAR, AxisSlice, Reader, Slice, slice_of
-from compiler.graph.sizes.expressions import Dim, bounds_of_slice, entries_between, expression, normal_form, remainder_by
+from compiler.graph.sizes.expressions import (
+    Dim,
+    bounds_of_slice,
+    entries_between,
+    expression,
+    normal_form,
+    remainder_by,
+)
 from compiler.graph.sizes.growth import never_negative, truncated
 from compiler.graph.sizes.held_numbers import can_hold
 

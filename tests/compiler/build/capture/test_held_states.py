@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler.build.capture.held_states import slice_states, hold_states
+from compiler.build.capture.held_states import hold_states, slice_states
 from compiler.build.capture.initial_graph import states_of
 from compiler.build.capture.next_states import moved_on
 from compiler.build.capture.trial_calls import empty_states

@@ -8,7 +8,7 @@ import pytest
 from compiler.errors import Refused
 from compiler.graph import model as graphs
 from compiler.graph.runners.session import run_model
-from compiler.proof.batching.form import INSERTED, Form, in_place
+from compiler.proof.batching.form import INSERTED, RowLayout, in_place
 from compiler.proof.batching.lifter import LiftedNode, Lifter
 from tests.kit.graphs import BATCH, parse
 

@@ -9,7 +9,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler.build.verify.differences import Difference
-from compiler.build.verify.gates.forms import EXACT_DB, HALF_DB, LOSS, form_findings
+from compiler.build.verify.gates.forms import EXACT_DB, HALF_DB, LOSS, variant_findings
 from compiler.calib.classes import Agreement
 from compiler.graph import model as graphs
 from compiler.graph.stages import Lowered, Outcome
