@@ -14,7 +14,7 @@ ENTRY = re.compile(r"^- \*\*(.+?)\*\*: (.+)$", re.MULTILINE)
 WANTED = (
     "axis bucket bundle cache-axis certificate chunk culprit fact feed form frames gate layout pass pin "
     "placement poison real-length recipe refusal region replay rule segment stand-in state stream target"
-    " true-length window"
+    " true-length variant window"
 )
 """Words that pages and messages lean on."""
 
