@@ -116,7 +116,7 @@ Axes: TypeAlias = Mapping[int, Places]
 
 
 def span_of(bounds: Bounds) -> Span:
-    """Return bounds as an interval."""
+    """Return the span from the lower to the upper bound."""
     return bounds if isinstance(bounds, Span) else bounds.span
 
 

@@ -154,10 +154,10 @@ def _data_operands(case: Case) -> list[int]:
 
 
 def _with_rows_once(case: Case, verdict: Verdict) -> Verdict:
-    """Return the verdict, if no output has the batch in two axes.
+    """Return the verdict unchanged if no output has the batch in more than one axis.
 
     Raises:
-        Refused: every row of the batch meets every other one.
+        Refused: an output has the batch in two axes, so that it combines every row with every other row.
     """
     for fact in verdict.outputs:
         if sum(has_rows(axis) for _, axis in fact.axes) > 1:
@@ -172,7 +172,7 @@ def _with_known_sizes(case: Case, verdict: Verdict) -> Verdict:
     """Return the verdict, if every size besides batch and padded axes is known from the inputs.
 
     Raises:
-        Refused: shape inference knows no rank, or invented a name for a size. It may not know the results of an
+        Refused: shape inference knows no rank, or invented a name for a size. It may not know the results of
             a vendor's operator: a node that reads them is refused.
     """
     read = [(case.node.inputs[operand], case.fact(operand)) for operand in _data_operands(case)]

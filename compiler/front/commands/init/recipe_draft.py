@@ -154,7 +154,7 @@ def _is_axis(dim: Dim) -> bool:
 def _role(
     tensor: Tensor, shape: Sequence[int | str], carried: Mapping[str, Carried], padded: Sequence[str]
 ) -> tuple[tuple[str, str] | None, str]:
-    """Return the role of an input besides its shape, with the reason."""
+    """Return the recipe's key and value for an input's role (state, mask or length), or None, and a comment on it."""
     if any(getattr(dim, "is_Dummy", False) for dim in tensor.dims):
         return None, "TODO: its sizes and axis names, as in [batch, time, 80]"
     if TODO in shape:
