@@ -9,7 +9,6 @@ back with the last array in it, whoever held that, and after a run that failed, 
 
 import contextlib
 import itertools
-import mmap
 import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence, Sized
@@ -18,32 +17,33 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from runtime_lite.calls.state import StreamState
+from runtime_lite.executors.memory import ALIGNMENT, HOST, Memory, Place
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.initial_value import array_of_initial
 from runtime_lite.format.manifest import Graph, static_shape, tensor_bytes
 
-ALIGNMENT = 64
-"""Where arrays begin: a cache line, which vector instructions want too."""
-
-
 LEAST_USED = 4
 """States move out of a block when they use less of its memory than one part in so many."""
 
-OWN_MAPPING = 2**16
-"""Memory of so many bytes is asked of the system and goes back there: what is let go of leaves no holes behind."""
 
-
-class _Memory:
+class _Held:
     """What the arrays of a block lie in; when the last of them is gone, its bytes go where its end says."""
 
-    __slots__ = ("__array_interface__", "__weakref__", "_end")
+    __slots__ = ("__weakref__", "_end")
 
-    def __init__(self, content: "_Bytes", spare: "deque[_End]") -> None:
-        self.__array_interface__ = content.interface
+    def __init__(self, content: Any, spare: "deque[_End]") -> None:
         self._end = _End(self, content, spare)
 
+    @property
+    def content(self) -> Any:
+        return self._end.content
 
-class _End(weakref.ref[_Memory]):
+    @property
+    def __array_interface__(self) -> Any:
+        return self._end.content.interface
+
+
+class _End(weakref.ref[_Held]):
     """The bytes of a memory, which are appended to what is spare when nothing lies in them any more.
 
     No line of Python runs for that: Python drops what is raised in finalizers, and Ctrl-C would be lost there.
@@ -51,10 +51,10 @@ class _End(weakref.ref[_Memory]):
 
     __slots__ = ("content",)
 
-    def __new__(cls, memory: _Memory, content: "_Bytes", spare: "deque[_End]") -> "_End":
-        return super().__new__(cls, memory, spare.append)
+    def __new__(cls, held: _Held, content: Any, spare: "deque[_End]") -> "_End":
+        return super().__new__(cls, held, spare.append)
 
-    def __init__(self, memory: _Memory, content: "_Bytes", spare: "deque[_End]") -> None:
+    def __init__(self, held: _Held, content: Any, spare: "deque[_End]") -> None:
         self.content = content
 
 
@@ -71,22 +71,22 @@ class Block:
 
     __slots__ = ("arrays", "pool", "room", "rows", "sharers")
 
-    def __init__(self, pool: "BlockPool", rows: int, room: int, arrays: dict[str, Array]) -> None:
+    def __init__(self, pool: "BlockPool", rows: int, room: int, arrays: dict[str, Any]) -> None:
         """Hold the arrays."""
         self.pool = pool
         self.rows, self.room = rows, room
         self.arrays = arrays
         self.sharers: list[weakref.ref[StreamState]] = []
 
-    def rows_of(self, name: str, start: int, rows: int) -> Array:
-        """A view of some rows of one state."""
+    def rows_of(self, name: str, start: int, rows: int) -> Any:
+        """A view of some rows of one state, in the memory of the pool."""
         return rows_of(self.arrays[name], self.pool.rows_at[name], start, rows)
 
     def own_rows(self, start: int, rows: int) -> "RowsOfBlock":
         """Some rows, copied into a block that holds no others."""
         own = self.pool.take(rows)
         for name, array in own.arrays.items():
-            np.copyto(array, self.rows_of(name, start, rows))
+            self.pool.memory.copy(array, self.rows_of(name, start, rows))
         return RowsOfBlock(own, 0, rows)
 
     def is_too_large(self, rows: int) -> bool:
@@ -131,8 +131,8 @@ class RowsOfBlock(Mapping[str, Array]):
         self.rows = rows
 
     def __getitem__(self, name: str) -> Array:
-        """Return the rows of one state."""
-        return self.block.rows_of(name, self.start, self.rows)
+        """Return the rows of one state, as an array of the host."""
+        return self.block.pool.memory.read(self.block.rows_of(name, self.start, self.rows))
 
     def own(self) -> "RowsOfBlock":
         """The same, copied into a block that holds no others."""
@@ -152,18 +152,20 @@ class BlockPool:
 
     Args:
         graph: whose states they hold.
+        memory: in which they lie.
 
     Attributes:
         graph: whose states they hold.
+        memory: in which they lie.
         rows_at: where every state has its rows, by graph input.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, memory: Memory = HOST) -> None:
         """Start empty."""
-        self.graph = graph
+        self.graph, self.memory = graph, memory
         self._layouts: dict[int, _Layout] = {}
         self._spare: dict[int, deque[_End]] = {}
-        self._made: dict[int, list[weakref.ref[Array]]] = {}
+        self._made: dict[int, list[weakref.ref[Any]]] = {}
         self._begun: dict[int, RowsOfBlock] = {}
         self.rows_at = {tensor.name: graph.rows_at(tensor) for tensor in graph.inputs if tensor.role == "state"}
         self._initial = {state.input: array_of_initial(state.initial, state.dtype) for state in graph.states}
@@ -177,18 +179,16 @@ class BlockPool:
         except (KeyError, IndexError):
             content, room = self._larger(room, 2 * rows)
         spare = self._spare.setdefault(room, deque())
-        lies_in = np.asarray(_Memory(content, spare))
-        places = self._layout(rows).places
-        arrays = {name: np.ndarray(shape, dtype, lies_in, start) for name, shape, dtype, start in places}
+        arrays = self.memory.arrays(_Held(content, spare), self._layout(rows).places)
         return Block(self, rows, room, arrays)
 
-    def _larger(self, room: int, most: int) -> "tuple[_Bytes, int]":
+    def _larger(self, room: int, most: int) -> tuple[Any, int]:
         """Memory that is kept of more rows, at most so many, and their number; else new memory."""
         for kept in sorted(each for each in list(self._spare) if room < each <= most):
             with contextlib.suppress(KeyError, IndexError):
                 return self._spare[kept].pop().content, kept
-        content = self._layout(room).new_bytes()
-        self._made.setdefault(room, []).append(weakref.ref(content.array))
+        content = self.memory.reserve(self._layout(room).end)
+        self._made.setdefault(room, []).append(weakref.ref(content))
         return content, room
 
     def _layout(self, rows: int) -> "_Layout":
@@ -203,7 +203,7 @@ class BlockPool:
         if found is None:
             block = self.take(rows)
             for state in self.graph.states:
-                block.arrays[state.input][...] = self._initial[state.input]
+                self.memory.copy(block.arrays[state.input], self._initial[state.input])
             found = self._begun[rows] = RowsOfBlock(block, 0, rows)
         return found
 
@@ -239,7 +239,7 @@ class BlockPool:
         while rows > 0:
             room, spare = max(list(self._spare.items()), key=lambda each: each[0] * len(each[1]))
             with contextlib.suppress(IndexError):  # another thread was quicker
-                spare.popleft()
+                self.memory.release(spare.popleft().content)
             rows -= room
         for made in list(self._made.values()):  # changed in place: another thread may add to it
             for gone in [each for each in made if each() is None]:
@@ -252,29 +252,11 @@ def _rows(memories: Mapping[int, Sized]) -> int:
     return sum(room * len(each) for room, each in list(memories.items()))
 
 
-class _Bytes(NamedTuple):
-    """Memory, and how NumPy wants to be told of it."""
-
-    array: Array
-    interface: dict[str, Any]
-
-
 class _Layout(NamedTuple):
-    """Where the states of some rows lie in a block: name, shape, dtype and first byte of each; and the end of all."""
+    """Where the states of some rows lie in a block; and the end of all."""
 
-    places: tuple[tuple[str, tuple[int, ...], "np.dtype[Any]", int], ...]
+    places: tuple[Place, ...]
     end: int
-
-    def new_bytes(self) -> _Bytes:
-        """Memory for them, aligned."""
-        if self.end >= OWN_MAPPING:
-            memory = mmap.mmap(-1, self.end, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared with no fork
-            mapped: Array = np.frombuffer(memory, np.uint8)
-            return _Bytes(mapped, mapped.__array_interface__)
-        content = np.empty(self.end + ALIGNMENT, np.uint8)
-        start = -content.ctypes.data % ALIGNMENT
-        aligned = content[start : start + self.end]
-        return _Bytes(aligned, aligned.__array_interface__)
 
 
 def _layout(graph: Graph, rows: int) -> _Layout:
@@ -282,7 +264,7 @@ def _layout(graph: Graph, rows: int) -> _Layout:
     places, start = [], 0
     for state in graph.states:
         shape = static_shape(state.shape, sizes)
-        places.append((state.input, shape, np.dtype(state.dtype), start))
+        places.append(Place(state.input, shape, np.dtype(state.dtype), start))
         start += -(-tensor_bytes(shape, state.dtype) // ALIGNMENT) * ALIGNMENT
     return _Layout(tuple(places), max(start, 1))
 
@@ -342,8 +324,52 @@ def whole_block(carried: Sequence[Mapping[str, Array]], rows: int) -> Block | No
     return block if start == rows else None
 
 
-def rows_of(array: Array, axis: int | None, start: int, rows: int) -> Array:
-    """Return some rows along an axis, as a view; all of an array that has none."""
+def joined(pool: BlockPool, carried: Sequence[Mapping[str, Array]], rows: int) -> Mapping[str, Any]:
+    """Return what some streams carry as states of a number of rows, by graph input, in the memory of a pool.
+
+    They lie where they are if they fill a block, or are those of one stream. Otherwise they are copied into one, whose
+    free rows hold initial states.
+
+    Args:
+        pool: of the graph.
+        carried: by every stream, in order.
+        rows: as many as the streams have, or more.
+    """
+    block = whole_block(carried, rows)
+    if block is not None:
+        return block.arrays
+    if len(carried) == 1:
+        alone = {name: _buffer(carried[0], name) for name in pool.rows_at}
+        if all(map(pool.memory.is_read, alone.values())) and _have_rows(pool, alone, rows):
+            return alone
+    block = pool.take(rows)
+    begin: RowsOfBlock | None = None
+    for name, array in block.arrays.items():
+        parts = [_buffer(values, name) for values in carried]
+        axis = pool.rows_at[name]
+        if axis is None:
+            pool.memory.copy(array, parts[0])
+            continue
+        used = sum(part.shape[axis] for part in parts)
+        pool.memory.join(rows_of(array, axis, 0, used), parts, axis)
+        if used < rows:
+            begin = begin or pool.initial(rows - used)
+            pool.memory.copy(rows_of(array, axis, used, rows - used), _buffer(begin, name))
+    return block.arrays
+
+
+def _have_rows(pool: BlockPool, states: Mapping[str, Any], rows: int) -> bool:
+    """Whether states are those of a number of rows."""
+    return all(axis is None or states[name].shape[axis] == rows for name, axis in pool.rows_at.items())
+
+
+def _buffer(values: Mapping[str, Array], name: str) -> Any:
+    """A state where it lies."""
+    return values.block.rows_of(name, values.start, values.rows) if isinstance(values, RowsOfBlock) else values[name]
+
+
+def rows_of(array: Any, axis: int | None, start: int, rows: int) -> Any:
+    """Return some rows of a buffer along an axis, as a view; all of one that has none."""
     if axis is None or array.shape[axis] == rows:
         return array
     return array[(slice(None),) * axis + (slice(start, start + rows),)]

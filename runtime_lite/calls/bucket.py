@@ -12,19 +12,16 @@ full as the emptiest of the rows in use: a graph that computes apart what is ful
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from runtime_lite.calls.blocks import rows_of, whole_block
+from runtime_lite.calls.blocks import rows_of
 from runtime_lite.calls.feeds import Feed
 from runtime_lite.calls.state import StreamState
 from runtime_lite.errors import BundleRefused
 from runtime_lite.format.arrays import Array
-from runtime_lite.format.initial_value import Number, array_of_initial
 from runtime_lite.format.manifest import Graph, Tensor, static_shape
-
-FILLED_BY_ROWS = ("data", "state")
-"""Roles of inputs that hold rows of feeds or of states."""
 
 
 class Places(dict[str, Array]):
@@ -80,8 +77,7 @@ class Bucket:
         dtypes: dtype of every input by name.
         answered: outputs of role data, each with its static shape.
         given: outputs of role state, each with its static shape.
-        joined: inputs that rows of feeds or states are joined to; where those lie, or None; and what free places hold,
-            None where the caller of a run says it.
+        joined: inputs that rows of feeds are joined to, and where those lie, or None.
         counted: inputs that take the true length of rows, each with its axis and where it has its rows.
         cached: cache axes, each with the input that takes its length and where that has its rows.
     """
@@ -95,7 +91,7 @@ class Bucket:
         shapes = [(tensor, static_shape(tensor.shape, self.sizes)) for tensor in graph.outputs]
         self.answered = tuple(each for each in shapes if each[0].role == "data")
         self.given = tuple(each for each in shapes if each[0].role == "state")
-        self.joined = tuple((t, graph.rows_at(t), _filler(graph, t)) for t in graph.inputs if t.role in FILLED_BY_ROWS)
+        self.joined = tuple((tensor, graph.rows_at(tensor)) for tensor in graph.inputs if tensor.role == "data")
         axis_of = {axis.length_input: name for name, axis in graph.axes.items()}
         self.counted = tuple((t, axis_of[t.name], graph.rows_at(t)) for t in graph.inputs if t.name in axis_of)
         tensors = {tensor.name: tensor for tensor in graph.inputs}
@@ -144,50 +140,36 @@ class Bucket:
             self._within.lose()
 
 
-def _filler(graph: Graph, tensor: Tensor) -> Number | Array | None:
-    if tensor.role == "state":
-        initial = next(state.initial for state in graph.states if state.input == tensor.name)
-        return array_of_initial(initial, tensor.dtype) if isinstance(initial, tuple) else initial
-    return None if tensor.dtype.startswith("float") else 0
-
-
 def full_feed(
     bucket: Bucket,
     feeds: Sequence[Feed],
     states: Sequence[StreamState],
-    carried: Sequence[Mapping[str, Array]],
+    carried: Mapping[str, Any],
     buffers: Mapping[str, Array],
     fill: float = 0.0,
-) -> dict[str, Array]:
+) -> dict[str, Any]:
     """Return every input of a graph in the static shape of a bucket.
 
-    What has that shape already is not copied: a feed that fills the bucket, and states that fill a block together.
-    Free rows hold the filler, initial states, the smallest length, that of the emptiest cache in use and its masks.
+    A feed that fills the bucket is not copied. Free rows hold the filler, the smallest length, that of the emptiest
+    cache in use and its masks.
 
     Args:
         bucket: large enough for all of them.
         feeds: checked feeds, whose rows lie one after the other.
         states: what the stream of each feed carries.
-        carried: their values, each read once: they may come to lie elsewhere meanwhile.
+        carried: their states in the static shape of the bucket, as `blocks.joined` returns them.
         buffers: what is written to where something is copied, by input.
         fill: what padded places of floating inputs hold; those of other inputs hold 0, which any table has.
     """
-    full = _cache_lengths(bucket, states) if bucket.cached else {}
-    block = whole_block(carried, bucket.rows)
-    for tensor, rows_at, filler in bucket.joined:
+    full: dict[str, Any] = {**carried, **_cache_lengths(bucket, states)}
+    for tensor, rows_at in bucket.joined:
         name = tensor.name
-        if tensor.role == "data":
-            arrays = [feed.arrays[name] for feed in feeds]
-        elif block is not None:
-            full[name] = block.arrays[name]
-            continue
-        else:
-            arrays = [values[name] for values in carried]
+        arrays = [feed.arrays[name] for feed in feeds]
         if len(arrays) == 1 and arrays[0].shape == bucket.shapes[name]:
             full[name] = arrays[0]
         else:
             full[name] = buffers[name]
-            _join(arrays, full[name], rows_at, fill if filler is None else filler)
+            _join(arrays, full[name], rows_at, fill if bucket.dtypes[name].kind == "f" else 0)
     for tensor, axis, rows_at in bucket.counted:
         full[tensor.name] = _lengths(bucket, tensor, feeds, axis, rows_at)
     return full
@@ -210,7 +192,7 @@ def _cache_lengths(bucket: Bucket, states: Sequence[StreamState]) -> dict[str, A
     return full
 
 
-def _join(arrays: Sequence[Array], place: Array, rows_at: int | None, fill: Number | Array) -> None:
+def _join(arrays: Sequence[Array], place: Array, rows_at: int | None, fill: float) -> None:
     """Write arrays below each other into a place that is at least as large; what is left of it holds the filler."""
     if rows_at is not None and all(_fills(array, place, rows_at) for array in arrays):
         rows = sum(array.shape[rows_at] for array in arrays)

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from runtime_lite.calls.blocks import Block, BlockPool, leave, settle, share
+from runtime_lite.calls.blocks import Block, BlockPool, joined, leave, settle, share
 from runtime_lite.calls.bucket import Bucket, Buffers, cut_outputs, full_feed, places_of_outputs
 from runtime_lite.calls.feeds import Feed, FeedCheck, RowLengths, check_ragged_feed, part_of_feed
 from runtime_lite.calls.in_place import Writer, after_run, hand_over, homes, is_in_place
@@ -15,6 +15,7 @@ from runtime_lite.calls.plan import bucket_fault, plan_runs, smallest_bucket
 from runtime_lite.calls.state import StreamState, check_lengths, initial_lengths, longest
 from runtime_lite.errors import BadInput
 from runtime_lite.executors.executor import Executor
+from runtime_lite.executors.memory import HOST, memory_of
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.manifest import Graph
 
@@ -37,8 +38,8 @@ class GraphRunner:
         self._check_finite = check_finite
         self._feeds = FeedCheck(graph, check_finite)
         self._buckets: dict[tuple[int | None, ...], Bucket] = {}
-        self._blocks = BlockPool(graph)
         self._writer = Writer(graph) if is_in_place(graph) else None
+        self._blocks = BlockPool(graph, memory_of(executor) if self._writer is None else HOST)
         self._has_held = any(axis.is_held for axis in graph.axes.values())
 
     @property
@@ -190,7 +191,8 @@ class GraphRunner:
         block = self._blocks.take(bucket.rows) if self.graph.states else None
         if block is not None:
             outputs |= {state.output: block.arrays[state.input] for state in self.graph.states}
-        inputs = full_feed(bucket, feeds, states, carried, buffers.inputs, fill)
+        together = joined(self._blocks, carried, bucket.rows) if self.graph.states else {}
+        inputs = full_feed(bucket, feeds, states, together, buffers.inputs, fill)
         self.executor.run(bucket.sizes, inputs, outputs)
         answers = cut_outputs(self.name, bucket, outputs, feeds)
         after = self._next_states(block, states, feeds)
@@ -211,7 +213,8 @@ class GraphRunner:
         after = next_states(self.graph, states, held, [feed.sizes for feed in feeds])  # refused if they do not fit
         outputs = places_of_outputs(bucket, feeds, buffers.outputs)
         given = {tensor.name: np.empty(shape, tensor.dtype) for tensor, shape in bucket.given}
-        inputs = full_feed(bucket, feeds, states, [each.views() for each in held], buffers.inputs, fill)
+        together = joined(self._blocks, [each.views() for each in held], bucket.rows)
+        inputs = full_feed(bucket, feeds, states, together, buffers.inputs, fill)
         self.executor.run(bucket.sizes, inputs, outputs | given)
         answers = cut_outputs(self.name, bucket, outputs, feeds)
         for new, values in zip(after, after_run(self.graph, states, held, feeds, given), strict=True):

@@ -139,6 +139,12 @@ class Cuda(Protocol):
         """Queue a copy into a contiguous host array."""
         ...
 
+    def copy_on_device(
+        self, to: int, source: int, to_pitch: int, source_pitch: int, width: int, height: int, stream: int
+    ) -> None:
+        """Queue a copy of rows of bytes within the device, each row a pitch behind the one before."""
+        ...
+
     def stream(self) -> int:
         """A queue of work."""
         ...
@@ -218,6 +224,12 @@ class CudaPython:
     def copy_to_host(self, array: Array, pointer: int, stream: int) -> None:
         kind = self._cuda.cudaMemcpyKind.cudaMemcpyDeviceToHost
         self._check(self._cuda.cudaMemcpyAsync(array.ctypes.data, pointer, array.nbytes, kind, self._streams[stream]))
+
+    def copy_on_device(
+        self, to: int, source: int, to_pitch: int, source_pitch: int, width: int, height: int, stream: int
+    ) -> None:
+        kind, queue = self._cuda.cudaMemcpyKind.cudaMemcpyDeviceToDevice, self._streams[stream]
+        self._check(self._cuda.cudaMemcpy2DAsync(to, to_pitch, source, source_pitch, width, height, kind, queue))
 
     def stream(self) -> int:
         made = self._check(self._cuda.cudaStreamCreate())
@@ -322,6 +334,16 @@ class PyCuda:
 
     def copy_to_host(self, array: Array, pointer: int, stream: int) -> None:
         self._cuda.memcpy_dtoh_async(array, pointer, self._streams[stream])
+
+    def copy_on_device(
+        self, to: int, source: int, to_pitch: int, source_pitch: int, width: int, height: int, stream: int
+    ) -> None:
+        copy = self._cuda.Memcpy2D()
+        copy.set_src_device(source)
+        copy.set_dst_device(to)
+        copy.src_pitch, copy.dst_pitch = source_pitch, to_pitch
+        copy.width_in_bytes, copy.height = width, height
+        copy(self._streams[stream])
 
     def stream(self) -> int:
         made = self._cuda.Stream()

@@ -2,17 +2,21 @@
 
 One engine per artifact (bucket), opened at its first use from the bytes whose hash was checked. Before the first one is
 opened here a process of its own has opened it, so that a driver or a version that does not fit is a sentence and no
-crash. Runs of one bucket follow each other; the outputs are copied into the caller's arrays.
+crash. Runs follow each other. States that lie on the device are read and written there; everything else is copied from
+the caller's arrays and into them.
 """
 
 import threading
 from collections.abc import Mapping
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from runtime_lite.errors import FRONT_DOOR, BundleRefused, EngineAbsent, show
 from runtime_lite.executors.cuda import Cuda, Device, open_cuda, probe
+from runtime_lite.executors.device_memory import DeviceArray, DeviceMemory
+from runtime_lite.executors.memory import bytes_of
 from runtime_lite.executors.tensorrt_engine import (
     EngineTensor,
     HostCode,
@@ -23,7 +27,6 @@ from runtime_lite.executors.tensorrt_engine import (
     open_engine,
     try_engine,
 )
-from runtime_lite.format.arrays import Array
 from runtime_lite.format.checked_json import JsonValue, refuse
 from runtime_lite.format.manifest import Artifact, Engine, Graph, bucket_name, static_shape
 from runtime_lite.format.reader import Bundle
@@ -53,9 +56,10 @@ class TensorrtExecutor:
         self._where = f"{bundle.path}: graph {name!r}"
         self._artifacts = {bucket_name(artifact.sizes): artifact for artifact in self._graph.artifacts}
         self._opened: dict[str, StaticEngine] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._trt: ModuleType | None = None
         self._cuda: Cuda | None = None
+        self.memory = DeviceMemory(self._opened_device, self._lock)
         self._host_code = self._accept(allow_host_code)
 
     def _accept(self, allow_host_code: bool) -> HostCode:
@@ -95,7 +99,7 @@ class TensorrtExecutor:
                 f"{device.capability}; run `{FRONT_DOOR} finish` on this machine"
             )
 
-    def run(self, sizes: Mapping[str, int], inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
+    def run(self, sizes: Mapping[str, int], inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         """Run one bucket.
 
         Args:
@@ -109,25 +113,34 @@ class TensorrtExecutor:
             InternalError: the device failed.
         """
         bucket = bucket_name(sizes)
+        on_device = {name: place for name, place in outputs.items() if isinstance(place, DeviceArray)}
         with self._lock:
-            if self._cuda is None:
-                self._trt, self._cuda = self._library(), open_cuda()
-            with self._cuda.active():
+            cuda = self._opened_device()
+            with cuda.active():
                 if bucket not in self._opened:
                     self._opened[bucket] = self._open(self._artifacts[bucket])
-                found, _ = self._opened[bucket].run(inputs)
-        for name, place in outputs.items():
-            np.copyto(place, found[name], casting="no")
+                found, _ = self._opened[bucket].run(inputs, on_device)
+            self.memory.to_device += bytes_of(inputs)
+            self.memory.to_host += bytes_of(outputs)
+        for name, array in found.items():
+            np.copyto(outputs[name], array, casting="no")
 
     def close(self) -> None:
         """Close all engines, then the device; a second call does nothing."""
         with self._lock:
+            self.memory.close()
             cuda, self._cuda = self._cuda, None
             if cuda is not None:
                 with cuda.active():
                     while self._opened:
                         self._opened.popitem()[1].close()
                 cuda.close()
+
+    def _opened_device(self) -> Cuda:
+        """The device, opened with the library at the first use; the lock is held."""
+        if self._cuda is None:
+            self._trt, self._cuda = self._library(), open_cuda()
+        return self._cuda
 
     def _library(self) -> ModuleType:
         return import_tensorrt(self._host_code)
@@ -141,7 +154,7 @@ class TensorrtExecutor:
         assert self._cuda is not None
         opened = self._with_kernels(open_engine(self._trt, content, self._host_code, where), content)
         _check_signature(where, opened.tensors, self._graph, artifact)
-        return StaticEngine(self._cuda, opened)
+        return StaticEngine(self._cuda, opened, self.memory.stream)
 
     def _with_kernels(self, opened: OpenedEngine, content: bytes) -> OpenedEngine:
         """The engine as contexts are made of it."""

@@ -17,13 +17,14 @@ import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from runtime_lite.errors import FRONT_DOOR, EngineAbsent, InternalError, show
 from runtime_lite.executors.cuda import Array, Cuda, signal_name
+from runtime_lite.executors.device_memory import DeviceArray
 
 REASON_CHARACTERS = 300
 
@@ -213,89 +214,118 @@ class OpenedEngine:
 
 
 class StaticEngine:
-    """One execution context of an engine of fixed shapes, with buffers and a stream of its own.
+    """One execution context of an engine of fixed shapes.
 
-    Contexts of one engine share its weights and may work beside each other.
+    Contexts of one engine share its weights and may work beside each other. What a run takes from the host, or gives
+    to it, goes through buffers of both sides, which are reserved when a tensor is first taken or given so; what lies on
+    the device already is read and written there.
 
     Args:
         cuda: the device, active in this thread.
         opened: the engine.
+        stream: the queue of all work; None for one of its own.
 
     Raises:
-        InternalError: the library refuses a context, an address or a shape; nothing stays reserved.
+        InternalError: the library refuses a context or a shape; nothing stays reserved.
     """
 
-    def __init__(self, cuda: Cuda, opened: OpenedEngine) -> None:
-        """Reserve everything that a run needs."""
+    def __init__(self, cuda: Cuda, opened: OpenedEngine, stream: int | None = None) -> None:
+        """Make the context, and what measures a run."""
         self._cuda, self._opened = cuda, opened
-        self._device: dict[str, int] = {}
-        self._host: dict[str, Array] = {}
+        self._addresses: dict[str, int] = {}
+        self._staged: dict[str, tuple[int, Array]] = {}
+        self._given: list[str] = []
         with contextlib.ExitStack() as owned:
-            self._reserve(owned)
+            self._reserve(owned, stream)
             self._owned = owned.pop_all()
 
-    def _reserve(self, owned: contextlib.ExitStack) -> None:
-        """The context, a stream, and buffers on both sides for every tensor."""
+    def _reserve(self, owned: contextlib.ExitStack, stream: int | None) -> None:
+        """The context, its queue and two events."""
         cuda, require = self._cuda, self._opened.require
         self._context = self._opened.context()
         require(self._context is not None, "an execution context", "none")
-        self._stream = cuda.stream()
-        owned.callback(cuda.free_stream, self._stream)
+        self._stream = cuda.stream() if stream is None else stream
+        if stream is None:
+            owned.callback(cuda.free_stream, self._stream)
         self._before, self._after = cuda.event(), cuda.event()
         owned.callback(cuda.free_event, self._before)
         owned.callback(cuda.free_event, self._after)
-        for tensor in self._opened.tensors:
-            size_bytes = int(np.prod(tensor.shape, dtype=np.int64)) * tensor.dtype.itemsize
-            pointer = self._device[tensor.name] = cuda.alloc(max(size_bytes, 1))
-            owned.callback(cuda.free, pointer)
-            array = self._host[tensor.name] = cuda.pinned(tensor.shape, tensor.dtype)
-            owned.callback(cuda.free_pinned, array)
-            accepted = self._context.set_tensor_address(tensor.name, pointer)
-            require(accepted, f"an address for {tensor.name} to be taken", "a refusal")
         missing = list(self._context.infer_shapes())
         require(not missing, "fixed shapes", f"open ones of {missing}")
 
-    def run(self, feeds: Mapping[str, Array]) -> tuple[dict[str, Array], float]:
+    def _stage(self, tensor: EngineTensor) -> tuple[int, Array]:
+        """Buffers of a tensor on both sides: an address of the device, and an array that it is copied from or to."""
+        if tensor.name not in self._staged:
+            size_bytes = int(np.prod(tensor.shape, dtype=np.int64)) * tensor.dtype.itemsize
+            with contextlib.ExitStack() as owned:
+                pointer = self._cuda.alloc(max(size_bytes, 1))
+                owned.callback(self._cuda.free, pointer)
+                array = self._cuda.pinned(tensor.shape, tensor.dtype)
+                owned.callback(self._cuda.free_pinned, array)
+                self._owned.push(owned.pop_all())
+            self._staged[tensor.name] = pointer, array
+        return self._staged[tensor.name]
+
+    def run(
+        self, feeds: Mapping[str, Array | DeviceArray], places: Mapping[str, DeviceArray] = MappingProxyType({})
+    ) -> tuple[dict[str, Array], float]:
         """Run once and wait; the device must be active in this thread, and runs may not overlap.
 
         Args:
             feeds: every input, of exactly the engine's shape and dtype.
+            places: outputs that stay on the device, and where they are written.
 
         Returns:
-            Every output by name, and the milliseconds that the device worked on it, copies aside.
+            Every other output by name, and the milliseconds that the device worked on it, copies aside.
         """
-        self.queue(feeds)
+        self.queue(feeds, places)
         return self.answer()
 
-    def queue(self, feeds: Mapping[str, Array]) -> None:
+    def queue(
+        self, feeds: Mapping[str, Array | DeviceArray], places: Mapping[str, DeviceArray] = MappingProxyType({})
+    ) -> None:
         """Queue copies and work of one run, and do not wait; what an earlier run logged is forgotten."""
         self._opened.logger.errors.clear()
+        self._given = []
         for tensor in self._opened.tensors:
-            if tensor.is_input:
-                np.copyto(self._host[tensor.name], feeds[tensor.name], casting="no")
-                self._cuda.copy_to_device(self._device[tensor.name], self._host[tensor.name], self._stream)
+            lies = feeds[tensor.name] if tensor.is_input else places.get(tensor.name)
+            if isinstance(lies, DeviceArray):
+                self._set_address(tensor.name, lies.address)
+                continue
+            pointer, array = self._stage(tensor)
+            self._set_address(tensor.name, pointer)
+            if lies is None:
+                self._given.append(tensor.name)
+            else:
+                np.copyto(array, lies, casting="no")
+                self._cuda.copy_to_device(pointer, array, self._stream)
         self._cuda.record(self._before, self._stream)
         accepted = self._context.execute_async_v3(self._stream)
         self._opened.require(accepted, "the run to be queued", "a refusal")
         self._cuda.record(self._after, self._stream)
-        for tensor in self._opened.tensors:
-            if not tensor.is_input:
-                self._cuda.copy_to_host(self._host[tensor.name], self._device[tensor.name], self._stream)
+        for name in self._given:
+            pointer, array = self._staged[name]
+            self._cuda.copy_to_host(array, pointer, self._stream)
         self._require_silence()
+
+    def _set_address(self, name: str, address: int) -> None:
+        if self._addresses.get(name) != address:
+            accepted = self._context.set_tensor_address(name, address)
+            self._opened.require(accepted, f"an address for {name} to be taken", "a refusal")
+            self._addresses[name] = address
 
     def answer(self) -> tuple[dict[str, Array], float]:
         """Wait for the run that is queued; what `run` returns."""
         self._cuda.synchronize(self._stream)
         self._require_silence()
         elapsed_ms = self._cuda.elapsed_ms(self._before, self._after)
-        outputs = (tensor.name for tensor in self._opened.tensors if not tensor.is_input)
-        return {name: self._host[name].copy() for name in outputs}, elapsed_ms
+        return {name: self._staged[name][1].copy() for name in self._given}, elapsed_ms
 
     def close(self) -> None:
         """Drop the context and free the buffers, in reverse order; a second call does nothing."""
         self._context = None
-        self._device.clear()
-        self._host.clear()
+        self._addresses.clear()
+        self._staged.clear()
         self._owned.close()
 
     def _require_silence(self) -> None:

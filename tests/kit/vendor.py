@@ -41,13 +41,26 @@ class Memory:
         self.log.append("free")
 
     def write(self, pointer: int, content: bytes) -> None:
-        assert len(content) <= len(self.blocks[pointer])
-        self.blocks[pointer][: len(content)] = content
+        self.part(pointer, len(content))[:] = content
         self.log.append("to device")
 
     def read(self, pointer: int, size_bytes: int) -> bytes:
         self.log.append("to host")
-        return bytes(self.blocks[pointer][:size_bytes])
+        return bytes(self.part(pointer, size_bytes))
+
+    def part(self, pointer: int, size_bytes: int) -> memoryview:
+        """Bytes from a pointer on, which have to lie in one block."""
+        first = max((start for start in self.blocks if start <= pointer), default=0)
+        block = self.blocks.get(first, bytearray())
+        assert pointer - first + size_bytes <= len(block), "an address outside of what is allocated"
+        return memoryview(block)[pointer - first : pointer - first + size_bytes]
+
+    def copy_rows(self, to: int, to_pitch: int, source: int, source_pitch: int, width: int, height: int) -> None:
+        assert width <= min(to_pitch, source_pitch), "a row that is longer than a pitch"
+        assert height > 0
+        for row in range(height):
+            self.part(to + row * to_pitch, width)[:] = bytes(self.part(source + row * source_pitch, width))
+        self.log.append("on device")
 
 
 MEMORY = Memory()
@@ -67,7 +80,9 @@ class CudaRuntime(types.ModuleType):
     """`cuda.bindings.runtime`: every call returns a tuple with the error first."""
 
     cudaError_t = Error  # noqa: N815
-    cudaMemcpyKind = enum.Enum("cudaMemcpyKind", "cudaMemcpyHostToDevice cudaMemcpyDeviceToHost")  # noqa: N815
+    cudaMemcpyKind = enum.Enum(  # noqa: N815
+        "cudaMemcpyKind", "cudaMemcpyHostToDevice cudaMemcpyDeviceToHost cudaMemcpyDeviceToDevice"
+    )
 
     def __init__(self, memory: Memory = MEMORY) -> None:
         super().__init__("cuda.bindings.runtime")
@@ -106,6 +121,14 @@ class CudaRuntime(types.ModuleType):
             self.memory.write(to, ctypes.string_at(source, count))
         else:
             ctypes.memmove(to, self.memory.read(source, count), count)
+        return (Error.cudaSuccess,)
+
+    def cudaMemcpy2DAsync(  # noqa: N802
+        self, to: int, to_pitch: int, source: int, source_pitch: int, width: int, height: int, kind: Any, stream: Any
+    ) -> tuple[Any, ...]:
+        assert stream in self.live
+        assert kind is self.cudaMemcpyKind.cudaMemcpyDeviceToDevice
+        self.memory.copy_rows(to, to_pitch, source, source_pitch, width, height)
         return (Error.cudaSuccess,)
 
     def _made(self) -> tuple[Any, ...]:
@@ -157,6 +180,25 @@ class PyCudaContext:
         self.driver.memory.log.append("detach")
 
 
+class PyCudaCopy:
+    """`Memcpy2D`: a copy that is described first and queued when it is called."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.source = self.target = self.src_pitch = self.dst_pitch = self.width_in_bytes = self.height = 0
+
+    def set_src_device(self, pointer: int) -> None:
+        self.source = pointer
+
+    def set_dst_device(self, pointer: int) -> None:
+        self.target = pointer
+
+    def __call__(self, stream: Any) -> None:
+        self.memory.copy_rows(
+            self.target, self.dst_pitch, self.source, self.src_pitch, self.width_in_bytes, self.height
+        )
+
+
 class PyCudaDriver(types.ModuleType):
     """`pycuda.driver`: objects that free themselves, errors as exceptions, contexts on a stack."""
 
@@ -199,6 +241,9 @@ class PyCudaDriver(types.ModuleType):
 
     def memcpy_dtoh_async(self, to: Array, source: int, stream: Any) -> None:
         to[...] = np.frombuffer(self.memory.read(source, to.nbytes), to.dtype).reshape(to.shape)
+
+    def Memcpy2D(self) -> Any:  # noqa: N802
+        return PyCudaCopy(self.memory)
 
     def Stream(self) -> Any:  # noqa: N802
         return types.SimpleNamespace(handle=99, synchronize=lambda: self.memory.log.append("synchronize"))

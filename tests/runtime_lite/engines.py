@@ -5,23 +5,37 @@ import importlib.machinery
 import json
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 
 import onnx
 import pytest
 
 from runtime_lite.executors.cuda import Device
-from runtime_lite.format.golden import npz_from_golden
+from runtime_lite.format.golden import Golden, npz_from_golden
 from runtime_lite.format.graph_contract import contract_of, with_contract
 from runtime_lite.format.manifest import Engine, Graph
 from runtime_lite.format.manifest_json import json_from_manifest
 from tests.kit import vendor
-from tests.runtime_lite.bundles import FRONT_END, entry_of, graph_files, manifest_of, plain_golden, plain_graph
+from tests.runtime_lite.bundles import (
+    FRONT_END,
+    entry_of,
+    graph_files,
+    manifest_of,
+    plain_golden,
+    plain_graph,
+    streaming_golden,
+    streaming_graph,
+)
 
 BUILT_WITH = {"tensorrt": "10.99.0", "compute capability": "7.5", "device": "T4"}
 BUILT_WITH_RTX = {"tensorrt_rtx": "1.7.1.116", "compute capabilities": "8.6, 8.9"}
 BY_TARGET = {"tensorrt": BUILT_WITH, "tensorrt_rtx": BUILT_WITH_RTX}
 PLAN = "tensorrt/plain.build_plan.json"
+GRAPHS: dict[str, tuple[Callable[[], Graph], Callable[[], Golden]]] = {
+    "plain": (plain_graph, plain_golden),
+    "streaming": (streaming_graph, streaming_golden),
+}
 REASON = "CUDA: expected a CUDA device, got no CUDA driver"
 
 
@@ -53,26 +67,28 @@ def write_engine_bundle(
     flags: tuple[str, ...] = (),
     compatibility: str = "NONE",
     target: str = "tensorrt",
+    name: str = "plain",
 ) -> Path:
-    """Write a bundle of the stateless graph with engines or without."""
-    graph = with_engine(plain_graph(), built=built, target=target)
+    """Write a bundle of the stateless graph, or of the streaming one, with engines or without."""
+    record, golden = GRAPHS[name]
+    graph = with_engine(record(), built=built, target=target)
     files = graph_files()
     named = {path for item in graph.artifacts for path in (item.file, *item.files)} | {graph.certificate}
-    kept = {name: files[name] for name in named} | {"golden/plain.npz": npz_from_golden(plain_golden())}
+    kept = {name: files[name] for name in named} | {graph.golden: npz_from_golden(golden())}
     kept |= {"receipts.json": b"{}\n", "recipe.yaml": f"name: tiny\ntargets: [{{kind: {target}}}]\n".encode()}
     digest = entry_of(kept[graph.certificate]).sha256
     for item in graph.artifacts:
-        kept[item.file] = with_contract(kept[item.file], contract_of("plain", graph, item, FRONT_END, digest))
+        kept[item.file] = with_contract(kept[item.file], contract_of(name, graph, item, FRONT_END, digest))
     kept[PLAN] = json.dumps({"builder": {"flags": list(flags), "hardware_compatibility": compatibility}}).encode()
-    for name, content in kept.items():
-        (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        (directory / name).write_bytes(content)
+    for path, content in kept.items():
+        (directory / path).parent.mkdir(parents=True, exist_ok=True)
+        (directory / path).write_bytes(content)
     assert graph.engine is not None
     for source, target in graph.engine.files.items():
         kept[target] = engine_of(onnx.load(directory / source), flags)
         (directory / target).parent.mkdir(exist_ok=True)
         (directory / target).write_bytes(kept[target])
-    (directory / "manifest.json").write_bytes(json_from_manifest(manifest_of({"plain": graph}, kept)))
+    (directory / "manifest.json").write_bytes(json_from_manifest(manifest_of({name: graph}, kept)))
     return directory
 
 

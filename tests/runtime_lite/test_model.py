@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from runtime_lite import BadInput, BundleRefused, Model, Runtime, read_bundle
+from runtime_lite.calls.blocks import BlockPool, joined
 from runtime_lite.calls.bucket import Bucket, full_feed
 from runtime_lite.calls.state import initial_state
 from runtime_lite.executors.onnx import OnnxExecutor
@@ -96,7 +97,8 @@ def test_poison_in_free_rows_leaves_the_valid_rows_bit_identical(bundle: Path, p
         runner = runtime.load(bundle).runner("streaming")
         feed = runner.check("test", {"x": random_chunks(1, 3)[0]})
         bucket, state = Bucket(runner.graph, {"batch": 4}), initial_state(runner.graph, 3)
-        clean = full_feed(bucket, [feed], [state], [state.values], bucket.take().inputs)
+        carried = joined(BlockPool(runner.graph), [state.values], 4)
+        clean = full_feed(bucket, [feed], [state], carried, bucket.take().inputs)
         dirty = {name: array.copy() for name, array in clean.items()}
         for name in ("x", "keys"):
             dirty[name][3] = poison

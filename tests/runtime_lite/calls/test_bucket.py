@@ -50,13 +50,10 @@ def test_an_array_is_made_when_it_is_first_asked_for() -> None:
 
 def test_what_a_run_needs_is_known_before_it() -> None:
     assert (STREAMING.rows, STREAMING.shapes["mask"]) == (4, (4, 8))
-    assert [(tensor.name, axis, filler) for tensor, axis, filler in STREAMING.joined] == [
-        ("x", 0, None),
-        ("keys", 0, 0.0),
-    ]
+    assert [(tensor.name, axis) for tensor, axis in STREAMING.joined] == [("x", 0)]
     assert [(tensor.name, shape) for tensor, shape in RAGGED.answered] == [("y", (4, 4, 2)), ("mean", (4, 2))]
     assert [(tensor.name, axis, rows_at) for tensor, axis, rows_at in RAGGED.counted] == [("time_length", "time", 0)]
-    assert ("tokens", 0, 0) in [(tensor.name, axis, filler) for tensor, axis, filler in RAGGED.joined]
+    assert ("tokens", 0) in [(tensor.name, axis) for tensor, axis in RAGGED.joined]
 
 
 def test_a_graph_without_an_axis_of_rows_has_one_row() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from runtime_lite import BundleRefused
+from runtime_lite.calls.blocks import BlockPool, joined
 from runtime_lite.calls.bucket import Bucket, Places, cut_outputs, full_feed, places_of_outputs
 from runtime_lite.calls.feeds import Feed, check_feed
 from runtime_lite.calls.state import StreamState, initial_state
@@ -37,8 +38,8 @@ def poisoned(places: Places) -> Places:
 def fed(
     graph: Graph, feeds: list[Feed], states: list[StreamState], sizes: Mapping[str, int], fill: float = 0.0
 ) -> dict[str, Array]:
-    bucket = Bucket(graph, sizes)
-    carried = [state.values for state in states]
+    bucket, pool = Bucket(graph, sizes), BlockPool(graph)
+    carried = joined(pool, [state.values for state in states], bucket.rows) if graph.states else {}
     found = full_feed(bucket, feeds, states, carried, poisoned(bucket.take().inputs), fill)
     return {tensor.name: found[tensor.name] for tensor in graph.inputs}
 

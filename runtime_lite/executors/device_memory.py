@@ -1,0 +1,272 @@
+"""Memory of a CUDA device in which states lie from call to call; their rows are copied from place to place there.
+
+States cross to the host when somebody reads them, and from it when they come from there, as those of a snapshot do.
+All copies are in one queue of the device, that of the runs: what a copy reads is there, and nothing waits for it.
+"""
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from runtime_lite.errors import ExecutorFailed, InternalError
+from runtime_lite.executors.cuda import Cuda
+from runtime_lite.executors.memory import Holder, Place
+from runtime_lite.format.arrays import Array
+
+
+class DeviceBytes:
+    """Memory of the device.
+
+    Args:
+        pointer: its first byte.
+    """
+
+    __slots__ = ("__weakref__", "pointer")
+
+    def __init__(self, pointer: int) -> None:
+        """Hold it."""
+        self.pointer = pointer
+
+
+class DeviceArray:
+    """An array in memory of a device.
+
+    Args:
+        holder: holds the memory that it lies in.
+        address: of its first entry.
+        layout: shape, strides and dtype, as an array of NumPy that is never read.
+    """
+
+    __slots__ = ("address", "holder", "layout")
+
+    def __init__(self, holder: Holder, address: int, layout: Array) -> None:
+        """Hold what it lies in."""
+        self.holder, self.address, self.layout = holder, address, layout
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Entries along each axis."""
+        return self.layout.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of an entry."""
+        return self.layout.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all entries."""
+        return self.layout.nbytes
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether its entries lie one after the other."""
+        return self.layout.flags.c_contiguous
+
+    def __getitem__(self, index: Any) -> "DeviceArray":
+        """A view of a part, by slices and numbers."""
+        given = index if isinstance(index, tuple) else (index,)
+        part = self.layout[(*given, ...)]
+        return DeviceArray(self.holder, self.address + _start(part) - _start(self.layout), part)
+
+
+def _start(layout: Array) -> int:
+    return int(layout.__array_interface__["data"][0])
+
+
+@functools.cache
+def _layout(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """A contiguous layout; one entry of memory stands for all of them."""
+    strides = [int(np.prod(shape[at + 1 :], dtype=np.int64)) * dtype.itemsize for at in range(len(shape))]
+    return np.lib.stride_tricks.as_strided(np.zeros(1, dtype), shape, strides, writeable=False)
+
+
+class Plane(NamedTuple):
+    """Rows of bytes to be copied, each as far from the one before as a pitch says.
+
+    Attributes:
+        to: first byte that is written, from the first of the target.
+        source: first byte that is read, from the first of the source.
+        to_pitch: bytes from row to row of the target.
+        source_pitch: the same of the source.
+        width: bytes of a row.
+        height: rows.
+    """
+
+    to: int
+    source: int
+    to_pitch: int
+    source_pitch: int
+    width: int
+    height: int
+
+
+def planes(target: Array, source: Array) -> Iterator[Plane]:
+    """Yield what has to be copied from one layout to another of the same shape, in as few planes as hold it."""
+    axes = [
+        (size, to, of) for size, to, of in zip(target.shape, target.strides, source.strides, strict=True) if size != 1
+    ]
+    if any(size == 0 for size, _, _ in axes):
+        return
+    width = target.itemsize
+    while axes and axes[-1][1] == axes[-1][2] == width:
+        width *= axes.pop()[0]
+    height, to_pitch, source_pitch = axes.pop() if axes else (1, width, width)
+    while axes and axes[-1][1] == to_pitch * height and axes[-1][2] == source_pitch * height:
+        height *= axes.pop()[0]
+    for at in np.ndindex(*(size for size, _, _ in axes)):
+        to = sum(number * each[1] for number, each in zip(at, axes, strict=True))
+        of = sum(number * each[2] for number, each in zip(at, axes, strict=True))
+        yield Plane(to, of, to_pitch, source_pitch, width, height)
+
+
+class DeviceMemory:
+    """Memory of a device that is opened at the first use.
+
+    Args:
+        device: opens the device, or returns it where it is open; may be called by any thread.
+        lock: held while something is queued.
+
+    Attributes:
+        to_device: bytes of states that have come from the host.
+        to_host: bytes of states that have gone to the host.
+    """
+
+    def __init__(self, device: Callable[[], Cuda], lock: "threading.RLock") -> None:
+        """Reserve nothing yet."""
+        self._device, self._lock = device, lock
+        self._cuda: Cuda | None = None
+        self._stream = 0
+        self._reserved = dict[int, int]()
+        self.to_device = self.to_host = 0
+
+    @property
+    def stream(self) -> int:
+        """The queue of everything; the device is opened if it is not."""
+        with self._active():
+            return self._stream
+
+    @contextlib.contextmanager
+    def _active(self) -> Iterator[Cuda]:
+        """Hold the lock, with the device current in this thread."""
+        with self._lock:
+            cuda = self._device()
+            with cuda.active():
+                if cuda is not self._cuda:
+                    self._cuda, self._stream = cuda, cuda.stream()
+                yield cuda
+
+    def reserve(self, size: int) -> DeviceBytes:
+        with self._active() as cuda:
+            try:
+                pointer = cuda.alloc(size)
+            except InternalError as error:
+                raise ExecutorFailed(
+                    f"device memory: expected {size} bytes for states, got none ({error}); close streams, or build "
+                    "smaller buckets",
+                    "memory",
+                ) from error
+            self._reserved[pointer] = size
+        return DeviceBytes(pointer)
+
+    def release(self, content: DeviceBytes) -> None:
+        with self._lock:
+            if self._reserved.pop(content.pointer, None) is not None:
+                with self._active() as cuda:
+                    cuda.free(content.pointer)
+
+    def arrays(self, holder: Holder, places: Sequence[Place]) -> dict[str, DeviceArray]:
+        pointer = holder.content.pointer
+        return {
+            name: DeviceArray(holder, pointer + start, _layout(shape, dtype)) for name, shape, dtype, start in places
+        }
+
+    def copy(self, target: DeviceArray, source: "DeviceArray | Array") -> None:
+        with self._active() as cuda:
+            if isinstance(source, DeviceArray):
+                self._require(source)
+                self._copy(cuda, target, source)
+            else:
+                self._write(cuda, target, source)
+
+    def join(self, target: DeviceArray, parts: Sequence["DeviceArray | Array"], axis: int) -> None:
+        start, front = 0, (slice(None),) * axis
+        for part in parts:
+            self.copy(target[(*front, slice(start, start + part.shape[axis]))], part)
+            start += part.shape[axis]
+
+    def is_read(self, buffer: "DeviceArray | Array") -> bool:
+        return isinstance(buffer, DeviceArray) and buffer.is_contiguous
+
+    def read(self, buffer: DeviceArray) -> Array:
+        with self._active() as cuda:
+            self._require(buffer)
+            array = np.empty(buffer.shape, buffer.dtype)
+            with self._contiguous(cuda, buffer) as flat:
+                cuda.copy_to_host(array, flat.address, self._stream)
+                cuda.synchronize(self._stream)
+            self.to_host += array.nbytes
+        return array
+
+    def close(self) -> None:
+        with self._lock:
+            if self._cuda is not None:
+                with self._cuda.active():
+                    while self._reserved:
+                        self._cuda.free(self._reserved.popitem()[0])
+                    self._cuda.free_stream(self._stream)
+            self._cuda = None
+
+    def _write(self, cuda: Cuda, target: DeviceArray, source: Array) -> None:
+        """Copy an array of the host, and wait: it may be written by whoever has it."""
+        array = np.ascontiguousarray(np.broadcast_to(source, target.shape), target.dtype)
+        with self._contiguous(cuda, target, is_read=False) as flat:
+            cuda.copy_to_device(flat.address, array, self._stream)
+            if flat is not target:
+                self._copy(cuda, target, flat)
+            cuda.synchronize(self._stream)
+        self.to_device += array.nbytes
+
+    def _copy(self, cuda: Cuda, target: DeviceArray, source: DeviceArray) -> None:
+        for plane in planes(target.layout, source.layout):
+            cuda.copy_on_device(
+                target.address + plane.to,
+                source.address + plane.source,
+                plane.to_pitch,
+                plane.source_pitch,
+                plane.width,
+                plane.height,
+                self._stream,
+            )
+
+    @contextlib.contextmanager
+    def _contiguous(self, cuda: Cuda, array: DeviceArray, *, is_read: bool = True) -> Iterator[DeviceArray]:
+        """An array whose entries lie one after the other: the same, or a copy for as long as the block lasts."""
+        if array.is_contiguous:
+            yield array
+            return
+        pointer = cuda.alloc(max(array.nbytes, 1))
+        try:
+            flat = DeviceArray(array.holder, pointer, _layout(array.shape, array.dtype))
+            if is_read:
+                self._copy(cuda, flat, array)
+            yield flat
+        finally:
+            cuda.free(pointer)
+
+    def _require(self, array: DeviceArray) -> None:
+        """Refuse an array whose memory is gone.
+
+        Raises:
+            ExecutorFailed: the device was closed.
+        """
+        if array.holder.content.pointer not in self._reserved:
+            raise ExecutorFailed(
+                "device memory: expected states of this device, got those of one that was closed; take a snapshot "
+                "before, and restore it in the new one",
+                "crash",
+            )
