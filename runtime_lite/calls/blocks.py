@@ -9,6 +9,7 @@ back with the last array in it, whoever held that, and after a run that failed, 
 
 import contextlib
 import itertools
+import mmap
 import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence, Sized
@@ -17,13 +18,68 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from runtime_lite.calls.state import StreamState
-from runtime_lite.executors.memory import ALIGNMENT, HOST, Memory, Place
+from runtime_lite.executors.memory import Holder, Memory, Place
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.initial_value import array_of_initial
 from runtime_lite.format.manifest import Graph, static_shape, tensor_bytes
 
 LEAST_USED = 4
 """States move out of a block when they use less of its memory than one part in so many."""
+
+ALIGNMENT = 64
+"""Where arrays begin: a cache line, which vector instructions want too."""
+
+OWN_MAPPING = 2**16
+"""Memory of at least so many bytes is mapped by itself and goes back to the system when it is let go of."""
+
+
+class HostBytes:
+    """Memory of this process, and how NumPy wants to be told of it."""
+
+    __slots__ = ("__weakref__", "array", "interface")
+
+    def __init__(self, array: Array) -> None:
+        """Hold it."""
+        self.array, self.interface = array, array.__array_interface__
+
+
+class HostMemory:
+    """Memory of this process, whose buffers are arrays of NumPy."""
+
+    def reserve(self, size: int) -> HostBytes:
+        if size >= OWN_MAPPING:
+            memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared with no fork
+            mapped: Array = np.frombuffer(memory, np.uint8)
+            return HostBytes(mapped)
+        content = np.empty(size + ALIGNMENT, np.uint8)
+        start = -content.ctypes.data % ALIGNMENT
+        return HostBytes(content[start : start + size])
+
+    def release(self, content: HostBytes) -> None:
+        """Nothing is to be done: the bytes go with the last reference."""
+
+    def arrays(self, holder: Holder, places: Sequence[Place]) -> dict[str, Array]:
+        lies_in = np.asarray(holder)
+        return {name: np.ndarray(shape, dtype, lies_in, start) for name, shape, dtype, start in places}
+
+    def copy(self, target: Array, source: Array) -> None:
+        np.copyto(target, source)
+
+    def join(self, target: Array, parts: Sequence[Array], axis: int) -> None:
+        np.concatenate(parts, axis, out=target)
+
+    def is_read(self, buffer: Array) -> bool:
+        return True
+
+    def read(self, buffer: Array) -> Array:
+        return buffer
+
+    def close(self) -> None:
+        """Nothing is to be done: arrays keep what they lie in."""
+
+
+HOST = HostMemory()
+"""The memory of this process."""
 
 
 class _Held:

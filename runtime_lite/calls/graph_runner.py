@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from runtime_lite.calls.blocks import Block, BlockPool, joined, leave, settle, share
+from runtime_lite.calls.blocks import HOST, Block, BlockPool, joined, leave, settle, share
 from runtime_lite.calls.bucket import Bucket, Buffers, cut_outputs, full_feed, places_of_outputs
 from runtime_lite.calls.feeds import Feed, FeedCheck, RowLengths, check_ragged_feed, part_of_feed
 from runtime_lite.calls.in_place import Writer, after_run, hand_over, homes, is_in_place
@@ -15,7 +15,7 @@ from runtime_lite.calls.plan import bucket_fault, plan_runs, smallest_bucket
 from runtime_lite.calls.state import StreamState, check_lengths, initial_lengths, longest
 from runtime_lite.errors import BadInput
 from runtime_lite.executors.executor import Executor
-from runtime_lite.executors.memory import HOST, memory_of
+from runtime_lite.executors.memory import memory_of
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.manifest import Graph
 
@@ -39,7 +39,8 @@ class GraphRunner:
         self._feeds = FeedCheck(graph, check_finite)
         self._buckets: dict[tuple[int | None, ...], Bucket] = {}
         self._writer = Writer(graph) if is_in_place(graph) else None
-        self._blocks = BlockPool(graph, memory_of(executor) if self._writer is None else HOST)
+        own = memory_of(executor) if self._writer is None else None
+        self._blocks = BlockPool(graph, own or HOST)
         self._has_held = any(axis.is_held for axis in graph.axes.values())
 
     @property

@@ -1,22 +1,15 @@
-"""Defines memory in which states lie from call to call: that of the host here, that of a device in `device_memory.py`.
+"""Defines memory in which states lie from call to call: `device_memory.py` has that of a device.
 
 A buffer is an array of NumPy, or one of a device (`device_memory.DeviceArray`). Both have a shape and a dtype and are
 indexed alike; all else that is done with a buffer is asked of the memory that it lies in.
 """
 
-import mmap
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from runtime_lite.format.arrays import Array
-
-ALIGNMENT = 64
-"""Where arrays begin: a cache line, which vector instructions want too."""
-
-OWN_MAPPING = 2**16
-"""Memory of at least so many bytes is mapped by itself and goes back to the system when it is let go of."""
 
 
 class Place(NamedTuple):
@@ -84,58 +77,9 @@ class Memory(Protocol):
         ...
 
 
-class HostBytes:
-    """Memory of this process, and how NumPy wants to be told of it."""
-
-    __slots__ = ("__weakref__", "array", "interface")
-
-    def __init__(self, array: Array) -> None:
-        """Hold it."""
-        self.array, self.interface = array, array.__array_interface__
-
-
-class HostMemory:
-    """Memory of this process, whose buffers are arrays of NumPy."""
-
-    def reserve(self, size: int) -> HostBytes:
-        if size >= OWN_MAPPING:
-            memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared with no fork
-            mapped: Array = np.frombuffer(memory, np.uint8)
-            return HostBytes(mapped)
-        content = np.empty(size + ALIGNMENT, np.uint8)
-        start = -content.ctypes.data % ALIGNMENT
-        return HostBytes(content[start : start + size])
-
-    def release(self, content: HostBytes) -> None:
-        """Nothing is to be done: the bytes go with the last reference."""
-
-    def arrays(self, holder: Holder, places: Sequence[Place]) -> dict[str, Array]:
-        lies_in = np.asarray(holder)
-        return {name: np.ndarray(shape, dtype, lies_in, start) for name, shape, dtype, start in places}
-
-    def copy(self, target: Array, source: Array) -> None:
-        np.copyto(target, source)
-
-    def join(self, target: Array, parts: Sequence[Array], axis: int) -> None:
-        np.concatenate(parts, axis, out=target)
-
-    def is_read(self, buffer: Array) -> bool:
-        return True
-
-    def read(self, buffer: Array) -> Array:
-        return buffer
-
-    def close(self) -> None:
-        """Nothing is to be done: arrays keep what they lie in."""
-
-
-HOST = HostMemory()
-"""The memory of this process."""
-
-
-def memory_of(executor: object) -> Memory:
-    """Return the memory in which an executor takes and leaves states: that of the host unless it has one of its own."""
-    found: Memory = getattr(executor, "memory", HOST)
+def memory_of(executor: object) -> Memory | None:
+    """Return the memory in which an executor takes and leaves states; None where that is the host's."""
+    found: Memory | None = getattr(executor, "memory", None)
     return found
 
 

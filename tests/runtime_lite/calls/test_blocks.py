@@ -13,8 +13,12 @@ import numpy as np
 import pytest
 
 from runtime_lite.calls.blocks import (
+    ALIGNMENT,
+    HOST,
+    OWN_MAPPING,
     Block,
     BlockPool,
+    HostBytes,
     RowsOfBlock,
     leave,
     room_for,
@@ -24,6 +28,7 @@ from runtime_lite.calls.blocks import (
     whole_block,
 )
 from runtime_lite.calls.state import StreamState
+from runtime_lite.executors.memory import Place
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.initial_value import initial_of_array
 from tests.kit.patience import PATIENCE_S
@@ -352,3 +357,33 @@ def _rights(address: int) -> str:
         if start <= address < end:
             return rights
     raise AssertionError(address)
+
+
+# Memory of the host
+
+
+class Held:
+    """Holds bytes, as blocks do."""
+
+    def __init__(self, content: HostBytes) -> None:
+        self.content = content
+
+    @property
+    def __array_interface__(self) -> object:
+        return self.content.interface
+
+
+@pytest.mark.parametrize("size", [256, OWN_MAPPING])
+def test_arrays_lie_in_what_was_reserved_one_behind_the_other(size: int) -> None:
+    held = Held(HOST.reserve(size))
+    places = [Place("a", (2, 3), np.dtype(np.float32), 0), Place("b", (4,), np.dtype(np.int64), ALIGNMENT)]
+    arrays = HOST.arrays(held, places)
+    assert arrays["a"].ctypes.data % ALIGNMENT == 0
+    assert arrays["b"].ctypes.data - arrays["a"].ctypes.data == ALIGNMENT
+    HOST.copy(arrays["a"], np.float32(3))
+    HOST.join(arrays["b"], [np.arange(3), np.arange(1)], 0)
+    assert HOST.is_read(arrays["a"])
+    assert HOST.read(arrays["a"]).tolist() == [[3] * 3] * 2
+    assert HOST.read(arrays["b"]).tolist() == [0, 1, 2, 0]
+    HOST.release(held.content)
+    HOST.close()
