@@ -85,18 +85,11 @@ HOST = HostMemory()
 class _Held:
     """What the arrays of a block lie in; when the last of them is gone, its bytes go where its end says."""
 
-    __slots__ = ("__weakref__", "_end")
+    __slots__ = ("__array_interface__", "__weakref__", "_end", "content")
 
     def __init__(self, content: Any, spare: "deque[_End]") -> None:
+        self.content, self.__array_interface__ = content, content.interface
         self._end = _End(self, content, spare)
-
-    @property
-    def content(self) -> Any:
-        return self._end.content
-
-    @property
-    def __array_interface__(self) -> Any:
-        return self._end.content.interface
 
 
 class _End(weakref.ref[_Held]):

@@ -23,13 +23,16 @@ class DeviceBytes:
 
     Args:
         pointer: its first byte.
+
+    Attributes:
+        interface: what NumPy would be told of it; None, as it cannot read it.
     """
 
-    __slots__ = ("__weakref__", "pointer")
+    __slots__ = ("__weakref__", "interface", "pointer")
 
     def __init__(self, pointer: int) -> None:
         """Hold it."""
-        self.pointer = pointer
+        self.pointer, self.interface = pointer, None
 
 
 class DeviceArray:
