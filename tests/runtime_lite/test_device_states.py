@@ -85,8 +85,8 @@ def pair(cuda: Any, tmp_path: Path) -> Iterator[Pair]:
         write_streaming_bundle(tmp_path / "host"),
     )
     with Runtime() as runtime:
-        runners = [runtime.load(path).runner("streaming") for path in (engines, files)]
-        yield Pair(*runners, np.random.default_rng(0))
+        device, host = (runtime.load(path).runner("streaming") for path in (engines, files))
+        yield Pair(device, host, np.random.default_rng(0))
 
 
 def memory_of(pair: Pair) -> DeviceMemory:

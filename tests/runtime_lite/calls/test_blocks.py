@@ -380,7 +380,7 @@ def test_arrays_lie_in_what_was_reserved_one_behind_the_other(size: int) -> None
     arrays = HOST.arrays(held, places)
     assert arrays["a"].ctypes.data % ALIGNMENT == 0
     assert arrays["b"].ctypes.data - arrays["a"].ctypes.data == ALIGNMENT
-    HOST.copy(arrays["a"], np.float32(3))
+    HOST.copy(arrays["a"], np.array(3, np.float32))
     HOST.join(arrays["b"], [np.arange(3), np.arange(1)], 0)
     assert HOST.is_read(arrays["a"])
     assert HOST.read(arrays["a"]).tolist() == [[3] * 3] * 2

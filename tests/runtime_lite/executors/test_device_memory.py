@@ -94,7 +94,7 @@ def test_views_copies_and_joins_are_those_of_numpy(memory: DeviceMemory) -> None
     here, there = array(memory, 4, 3, 2), array(memory, 4, 3, 2)
     numbers = np.arange(24, dtype=FLOAT).reshape(4, 3, 2)
     memory.copy(here, numbers)
-    memory.copy(there, np.float32(-1))
+    memory.copy(there, np.array(-1, FLOAT))
     memory.copy(there[1:3, :, 1], here[2:4, :, 0])
     memory.copy(there[0, 1:], numbers[3, 1:])
     wanted = np.full((4, 3, 2), -1, FLOAT)
