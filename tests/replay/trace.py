@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from compiler.errors import SlipwayError
 from compiler.graph import model as graphs
-from compiler.graph.lengths.entries import Entries, Unknown
+from compiler.graph.lengths.entries import SymbolicEntries, Unknown
 from compiler.graph.lengths.known_sizes import numbers_of
 from compiler.graph.stages import Lowered
 from compiler.passes import make_pass
@@ -87,7 +87,7 @@ def _short(attribute: ir.Attr) -> str:
 
 def _values(model: ir.Model) -> Iterator[str]:
     """What every value of the main graph holds that follows from lengths: its numbers, and its entry in symbols."""
-    entries = Entries()
+    entries = SymbolicEntries()
     for value in _all_values(model):
         numbers = numbers_of(value)
         try:

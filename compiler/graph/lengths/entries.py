@@ -42,7 +42,7 @@ class Unknown(Exception):
     """Nothing is derived."""
 
 
-class Entries:
+class SymbolicEntries:
     """Derives entries.
 
     Args:
@@ -119,7 +119,7 @@ def counted_axis(value: ir.Value, entry: int | None = None) -> int | None:
         entry: which entry of the last axis is meant; None for the value itself.
     """
     try:
-        held, dims = Entries().of(value), list(_dims(value))
+        held, dims = SymbolicEntries().of(value), list(_dims(value))
     except Unknown:
         return None
     if entry is not None:
@@ -135,7 +135,7 @@ def counted_axis(value: ir.Value, entry: int | None = None) -> int | None:
 def stays_below(value: ir.Value, size: Dim) -> bool:
     """Whether every entry of a value lies in [0, size) for all lengths."""
     try:
-        held, dims = _number(Entries().of(value)), _dims(value)
+        held, dims = _number(SymbolicEntries().of(value)), _dims(value)
         return _is_never_negative(held, dims) and _is_never_negative(size - 1 - held, dims)
     except Unknown:
         return False
@@ -143,7 +143,7 @@ def stays_below(value: ir.Value, size: Dim) -> bool:
 
 def never_zero(value: ir.Value) -> bool:
     """Whether no entry of a value is 0, for all lengths."""
-    entries = Entries()
+    entries = SymbolicEntries()
     try:
         held, dims = _number(entries.of(value)), _dims(value)
         return any(_is_never_negative(each, dims) for each in (held - 1, -held - 1))
@@ -156,7 +156,7 @@ def never_zero(value: ir.Value) -> bool:
     return node.op_type in PICKING and never_zero(node.inputs[0])
 
 
-def _is_positive(entries: Entries, value: ir.Value) -> bool:
+def _is_positive(entries: SymbolicEntries, value: ir.Value) -> bool:
     """Whether every entry of a value is 1 or more for all lengths."""
     try:
         return _is_never_negative(_number(entries.of(value)) - 1, _dims(value))
@@ -164,10 +164,10 @@ def _is_positive(entries: Entries, value: ir.Value) -> bool:
         return False
 
 
-def number_everywhere(value: ir.Value) -> sympy.Expr | None:
+def constant_everywhere(value: ir.Value) -> sympy.Expr | None:
     """Return the number, over axis names, that a value holds at every position; None where unknown or varying."""
     try:
-        held = _number(Entries().of(value))
+        held = _number(SymbolicEntries().of(value))
     except Unknown:
         return None
     return held if _is_alike(held) else None
@@ -178,7 +178,7 @@ def uniform_values(values: Sequence[ir.Value], filled: Mapping[ir.Value, Dim]) -
 
     A value that is empty at every length has a number of shape [0].
     """
-    entries, found = Entries(filled), {}
+    entries, found = SymbolicEntries(filled), {}
     for value in values:
         try:
             held = entries.of(value)
@@ -317,7 +317,7 @@ def _of_array(array: np.ndarray) -> Entry:
     raise Unknown
 
 
-def _cast(entries: Entries, node: ir.Node) -> Entry:
+def _cast(entries: SymbolicEntries, node: ir.Node) -> Entry:
     entry, to = entries.of(node.inputs[0]), ir.DataType(int_attribute(node, "to", 1))
     if entry == EMPTY:
         return EMPTY
@@ -340,14 +340,14 @@ def _whole(node: ir.Node) -> None:
 
 
 def _arithmetic(function: Callable[..., sympy.Expr]) -> "Rule":
-    def rule(entries: Entries, node: ir.Node) -> Entry:
+    def rule(entries: SymbolicEntries, node: ir.Node) -> Entry:
         _whole(node)
         return sympy.expand(function(*entries.numbers(node)))
 
     return rule
 
 
-def _quotient(entries: Entries, node: ir.Node) -> Entry:
+def _quotient(entries: SymbolicEntries, node: ir.Node) -> Entry:
     """Return the entry of a Div or Mod of non-negative integers by a positive constant."""
     _whole(node)
     (top, bottom), dims = entries.numbers(node), _dims(node.outputs[0])
@@ -361,7 +361,7 @@ def _extreme(function: Callable[..., sympy.Expr]) -> "Rule":
     """Return the rule of Min or Max, which ignores constants that no length reaches."""
     sign = 1 if function is sympy.Min else -1
 
-    def rule(entries: Entries, node: ir.Node) -> Entry:
+    def rule(entries: SymbolicEntries, node: ir.Node) -> Entry:
         numbers = entries.numbers(node)
         near = [each for each in numbers if not (each.is_Integer and sign * int(each) >= FURTHEST)]
         return function(*(near or numbers))
@@ -369,19 +369,19 @@ def _extreme(function: Callable[..., sympy.Expr]) -> "Rule":
     return rule
 
 
-def _comparison(entries: Entries, node: ir.Node) -> Entry:
+def _comparison(entries: SymbolicEntries, node: ir.Node) -> Entry:
     first, second = entries.numbers(node)
     return _compared(node.op_type, sympy.expand(first - second), _dims(node.outputs[0]))
 
 
-def _negated(entries: Entries, node: ir.Node) -> Entry:
+def _negated(entries: SymbolicEntries, node: ir.Node) -> Entry:
     return not _truth(entries.of(node.inputs[0]))
 
 
 def _joined(decides: bool) -> "Rule":
     """Return the rule of And or Or, where a single operand may decide."""
 
-    def rule(entries: Entries, node: ir.Node) -> Entry:
+    def rule(entries: SymbolicEntries, node: ir.Node) -> Entry:
         found = []
         for value in node.inputs:
             try:
@@ -397,7 +397,7 @@ def _joined(decides: bool) -> "Rule":
     return rule
 
 
-def _selected(entries: Entries, node: ir.Node) -> Entry:
+def _selected(entries: SymbolicEntries, node: ir.Node) -> Entry:
     rank = len(_dims(node.outputs[0]))
     try:
         chosen = 1 if _truth(entries.of(node.inputs[0])) else 2
@@ -409,17 +409,17 @@ def _selected(entries: Entries, node: ir.Node) -> Entry:
     return entries.spread(node.inputs[chosen], rank)
 
 
-def _range(entries: Entries, node: ir.Node) -> Entry:
+def _range(entries: SymbolicEntries, node: ir.Node) -> Entry:
     _whole(node)
     start, step = (_number(entries.of(node.inputs[at])) for at in (0, 2))
     return sympy.expand(start + step * PLACES[0])
 
 
-def _expanded(entries: Entries, node: ir.Node) -> Entry:
+def _expanded(entries: SymbolicEntries, node: ir.Node) -> Entry:
     return entries.spread(node.inputs[0], len(_dims(node.outputs[0])))
 
 
-def _reshaped(entries: Entries, node: ir.Node) -> Entry:
+def _reshaped(entries: SymbolicEntries, node: ir.Node) -> Entry:
     """Return the entry after a reshape that adds or removes axes of size 1, or of a constant value."""
     entry, own, dims = entries.of(node.inputs[0]), _dims(node.inputs[0]), _dims(node.outputs[0])
     if _is_alike(entry):
@@ -432,7 +432,7 @@ def _reshaped(entries: Entries, node: ir.Node) -> Entry:
     return _placed(entry, dict.fromkeys(range(len(own)), 0) | moved)
 
 
-def _side_by_side(entries: Entries, node: ir.Node) -> Entry:
+def _side_by_side(entries: SymbolicEntries, node: ir.Node) -> Entry:
     """Return the entry of a Concat of equal operands that do not vary along its axis."""
     found = [entries.of(value) for value in node.inputs]
     axis = axis_of(node, len(_dims(node.outputs[0])))
@@ -442,7 +442,7 @@ def _side_by_side(entries: Entries, node: ir.Node) -> Entry:
     return first
 
 
-def _transposed(entries: Entries, node: ir.Node) -> Entry:
+def _transposed(entries: SymbolicEntries, node: ir.Node) -> Entry:
     entry = entries.of(node.inputs[0])
     if entry == EMPTY:
         return EMPTY
@@ -450,7 +450,7 @@ def _transposed(entries: Entries, node: ir.Node) -> Entry:
     return _placed(entry, {old: PLACES[new] for new, old in enumerate(order)})
 
 
-def _gathered(entries: Entries, node: ir.Node) -> Entry:
+def _gathered(entries: SymbolicEntries, node: ir.Node) -> Entry:
     """Return the entry at a constant index of a Gather; any entry of a value that is the same everywhere."""
     entry = entries.of(node.inputs[0])
     if _is_alike(entry):
@@ -476,7 +476,7 @@ def _without(entry: sympy.Expr, view: Reduction) -> Entry:
     return _placed(entry, {old: PLACES[new] for new, old in view.kept.items()})
 
 
-def _summed(entries: Entries, node: ir.Node) -> Entry:
+def _summed(entries: SymbolicEntries, node: ir.Node) -> Entry:
     _whole(node)
     entry, dims, view = _number(entries.of(node.inputs[0])), _dims(node.inputs[0]), _reduction(node)
     if any(PLACES[at] in entry.free_symbols for at in view.axes):
@@ -488,7 +488,7 @@ def _summed(entries: Entries, node: ir.Node) -> Entry:
 def _extreme_along(sign: int) -> "Rule":
     """Return the rule of ReduceMax or ReduceMin, whose entry lies at one end of a monotonic axis."""
 
-    def rule(entries: Entries, node: ir.Node) -> Entry:
+    def rule(entries: SymbolicEntries, node: ir.Node) -> Entry:
         entry, dims, view = _number(entries.of(node.inputs[0])), _dims(node.inputs[0]), _reduction(node)
         for at in view.axes:
             way = _direction(entry, PLACES[at])
@@ -500,7 +500,7 @@ def _extreme_along(sign: int) -> "Rule":
     return rule
 
 
-def _counted(entries: Entries, node: ir.Node) -> Entry:
+def _counted(entries: SymbolicEntries, node: ir.Node) -> Entry:
     """Return the entry of a CumSum of values that are equal along its axis."""
     _whole(node)
     entry, dims, named = _number(entries.of(node.inputs[0])), _dims(node.inputs[0]), integers_of(axis_operand(node))
@@ -513,7 +513,7 @@ def _counted(entries: Entries, node: ir.Node) -> Entry:
     return sympy.expand(entry * (place + (0 if int_attribute(node, "exclusive", 0) else 1)))
 
 
-def _places_of(entries: Entries, node: ir.Node) -> Entry:
+def _places_of(entries: SymbolicEntries, node: ir.Node) -> Entry:
     """Return the entry of a NonZero whose operand has no nonzero entry."""
     entry = entries.of(node.inputs[0])
     if entry is False or entry == 0 or entry == EMPTY:
@@ -521,12 +521,12 @@ def _places_of(entries: Entries, node: ir.Node) -> Entry:
     raise Unknown
 
 
-def _filled(entries: Entries, node: ir.Node) -> Entry:
+def _filled(entries: SymbolicEntries, node: ir.Node) -> Entry:
     given = node.attributes.get("value")
     return sympy.Integer(0) if given is None else _of_array(given.as_tensor().numpy())
 
 
-Rule: TypeAlias = Callable[[Entries, ir.Node], Entry]
+Rule: TypeAlias = Callable[[SymbolicEntries, ir.Node], Entry]
 
 RULES: dict[str, Rule] = {
     "Add": _arithmetic(lambda a, b: a + b),

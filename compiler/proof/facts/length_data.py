@@ -19,7 +19,7 @@ from compiler.proof.facts.case import Case
 from compiler.proof.facts.facts import NUMBER, Fact, Rewrite, Verdict, make_fact, refuse
 from compiler.proof.facts.interval import ANYTHING, LONGEST, TRUTH, Interval
 from compiler.proof.facts.layout import Axis, Rows, Side, has_rows, size_of, suffix, symbols_of
-from compiler.proof.facts.row_numbers import NO_AXIS, Layouts, Place, Planner
+from compiler.proof.facts.row_numbers import NO_AXIS, Layouts, Planner, RowValueLayout
 from compiler.proof.facts.transfer import limits_of, stored
 
 COPYING = VIEWS | {"Cast", "Expand"}
@@ -59,10 +59,10 @@ def per_row(case: Case) -> None:
             other = next(each for each in case.present if each != operand and case.is_of_rows(each))
             rows_axis = case.fact(other).rows_axis
             rows_at = NO_AXIS if rows_axis is None else rows_axis + rank - case.rank(other)
-            take_per_row(case, operand, _place(case, operand, rank, rows_at))
+            take_per_row(case, operand, _row_value_layout(case, operand, rank, rows_at))
 
 
-def take_per_row(case: Case, operand: int, place: Place) -> None:
+def take_per_row(case: Case, operand: int, place: RowValueLayout) -> None:
     """Replace one operand by its value per row, in the layout of `place`.
 
     Raises:
@@ -74,7 +74,7 @@ def take_per_row(case: Case, operand: int, place: Place) -> None:
     case.facts[operand] = fact_at(case.dtype(operand), value, place)
 
 
-def fact_at(dtype: ir.DataType, value: ir.Value | None, place: Place) -> Fact:
+def fact_at(dtype: ir.DataType, value: ir.Value | None, place: RowValueLayout) -> Fact:
     """Return the fact of a value per row; its padding is computed from lengths, too, and may hold anything."""
     alike = uniform_source(value)
     known = numbers_of(value if alike is None else alike)
@@ -90,12 +90,12 @@ def fact_at(dtype: ir.DataType, value: ir.Value | None, place: Place) -> Fact:
 def spread_per_row(case: Case) -> None:
     """Replace operands that depend on axis lengths and have an axis of the batch by their values per row."""
     for operand in case.present:
-        place = place_alone(case, case.node.inputs[operand]) if case.fact(operand).is_number else None
+        place = row_value_layout(case, case.node.inputs[operand]) if case.fact(operand).is_number else None
         if place is not None:
             take_per_row(case, operand, place)
 
 
-def _place(case: Case, operand: int, rank: int, rows_at: int) -> Place:
+def _row_value_layout(case: Case, operand: int, rank: int, rows_at: int) -> RowValueLayout:
     """Return the layout of an operand computed from lengths that is broadcast with operands of rows.
 
     Raises:
@@ -128,7 +128,7 @@ def _place(case: Case, operand: int, rank: int, rows_at: int) -> Place:
         raise refuse(
             f"{case.op} uses several numbers per row where the batch is merged with other axes", "keep the batch apart"
         )
-    return Place(rank, rows_at, rows, tuple(layouts))
+    return RowValueLayout(rank, rows_at, rows, tuple(layouts))
 
 
 def _lies_otherwise(case: Case, operand: int) -> bool:
@@ -204,13 +204,13 @@ def _along_window(case: Case, dim: Dim) -> Axis | None:
     return case.layout(dim) if sides == {Side.RIGHT} else None
 
 
-def place_alone(case: Case, value: ir.Value | None) -> Place | None:
+def row_value_layout(case: Case, value: ir.Value | None) -> RowValueLayout | None:
     """Return the layout of a value computed from lengths with one axis of the batch; None with none or several."""
     dims = () if value is None else dims_of(value) or ()
     rows = [at for at, dim in enumerate(dims) if case.batch is not None and dim == symbol(case.batch)]
     if len(rows) != 1:
         return None
-    return Place(len(dims), rows[0], (Rows(symbol(str(case.batch))),), own_layouts(case, dims), whole=True)
+    return RowValueLayout(len(dims), rows[0], (Rows(symbol(str(case.batch))),), own_layouts(case, dims), whole=True)
 
 
 def own_layouts(case: Case, dims: Sequence[Dim]) -> Layouts:
@@ -223,7 +223,7 @@ def returned_per_row(case: Case, verdict: Verdict) -> Verdict:
     """Return the verdict with outputs that depend on lengths and have an axis of the batch computed per row."""
     outputs, needs = list(verdict.outputs), list(verdict.needs)
     for at, value in enumerate(case.node.outputs):
-        place = place_alone(case, value) if value.is_graph_output() and outputs[at].is_number else None
+        place = row_value_layout(case, value) if value.is_graph_output() and outputs[at].is_number else None
         if place is not None and value.dtype is not None:
             Planner(case.batch).plan(value, place.layouts)
             outputs[at] = fact_at(value.dtype, value, place)

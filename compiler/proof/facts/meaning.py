@@ -19,7 +19,7 @@ import onnx_ir as ir
 import sympy
 
 from compiler.errors import Refused
-from compiler.graph.lengths.entries import never_zero, number_everywhere
+from compiler.graph.lengths.entries import constant_everywhere, never_zero
 from compiler.graph.lengths.known_sizes import is_placeholder, numbers_of, same
 from compiler.graph.model import nodes_of, source_of
 from compiler.graph.operators.reshapes import copies_zeros
@@ -192,7 +192,7 @@ def _of_lengths(value: ir.Value | None) -> ShapeOnly | None:
 
 def _alike(value: ir.Value) -> tuple[Dim, ...] | None:
     """Return the number that a value holds everywhere, as a tuple; None where it is unknown or varies."""
-    number = number_everywhere(value)
+    number = constant_everywhere(value)
     return None if number is None else (number,)
 
 

@@ -49,26 +49,26 @@ def _function(size: sympy.Expr, names: tuple[sympy.Basic, ...]) -> Callable[...,
     return function_of(size, names)
 
 
-def entry_places(axes: Mapping[int, Axis], dims: Sequence[Dim], row: int, slots: Sizes, true: Sizes) -> list[Array]:
+def entry_positions(axes: Mapping[int, Axis], dims: Sequence[Dim], row: int, slots: Sizes, true: Sizes) -> list[Array]:
     """Return, per axis, the slots in which the entries of one row lie."""
-    return [_axis_places(axes.get(at, (Plain(dim),)), row, slots, true) for at, dim in enumerate(dims)]
+    return [_axis_positions(axes.get(at, (Plain(dim),)), row, slots, true) for at, dim in enumerate(dims)]
 
 
-def _axis_places(axis: Axis, row: int, slots: Sizes, true: Sizes) -> Array:
+def _axis_positions(axis: Axis, row: int, slots: Sizes, true: Sizes) -> Array:
     places = np.zeros(1, np.int64)
     for factor in axis:
         size = number(factor.size, slots)
         if isinstance(factor, Rows):
             inner = np.array([row])
         elif isinstance(factor, Frames):
-            inner = _frame_places(factor, slots, true)
+            inner = _frame_positions(factor, slots, true)
         else:
             inner = np.arange(size)
         places = (places[:, None] * size + inner[None, :]).reshape(-1)
     return places
 
 
-def _frame_places(frames: Frames, slots: Sizes, true: Sizes) -> Array:
+def _frame_positions(frames: Frames, slots: Sizes, true: Sizes) -> Array:
     parts = []
     offset = 0
     for segment in frames.segments:

@@ -515,7 +515,7 @@ NO_AXIS = -1
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class RowValueLayout:
     """Where a value per row lies in what reads it.
 
     Attributes:

@@ -15,7 +15,7 @@ from compiler.proof.facts.case import Case
 from compiler.proof.facts.facts import NUMBER, VALID, Fact, Verdict, refuse
 from compiler.proof.facts.interval import of_array
 from compiler.proof.facts.layout import has_rows
-from compiler.proof.facts.length_data import place_alone, spread_per_row
+from compiler.proof.facts.length_data import row_value_layout, spread_per_row
 from compiler.proof.facts.registry import Rule, Versioned
 from compiler.proof.facts.transfer import whole_range
 from compiler.proof.rules import RULES, elementwise
@@ -142,7 +142,7 @@ def _with_lengths(case: Case, rule: Rule) -> Verdict:
     numbers = [operand for operand in _data_operands(case) if case.fact(operand).is_number]
     if not numbers or verdict.needs or not any(fact.is_plain for fact in verdict.outputs):
         return verdict
-    if all(place_alone(case, case.node.inputs[operand]) is None for operand in numbers):
+    if all(row_value_layout(case, case.node.inputs[operand]) is None for operand in numbers):
         return case.verdict("LN1", "computed from axis lengths", NUMBER)
     spread_per_row(case)
     return rule(case)

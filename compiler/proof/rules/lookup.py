@@ -20,7 +20,7 @@ from compiler.proof.facts.case import Case, everywhere
 from compiler.proof.facts.facts import NUMBER, Fact, Index, Region, Verdict, refuse
 from compiler.proof.facts.interval import ANYTHING, LONGEST, Interval, hull, of_array
 from compiler.proof.facts.layout import Axis, Frames, Rows, frames_of, has_rows
-from compiler.proof.facts.length_data import place_alone, spread_per_row
+from compiler.proof.facts.length_data import row_value_layout, spread_per_row
 from compiler.proof.facts.registry import Table, named_refusal
 from compiler.proof.facts.transfer import stored
 from compiler.proof.rules.grids import (
@@ -146,7 +146,7 @@ def gather(case: Case) -> Verdict:
         if not indices.is_number or None not in distances:
             return _fixed_entries(case, axis, frames, numbers)
     if indices.is_number and data.is_plain:
-        if place_alone(case, case.node.inputs[1]) is None:
+        if row_value_layout(case, case.node.inputs[1]) is None:
             return case.verdict("IX2", "rows of a table by numbers", NUMBER)
         spread_per_row(case)
         indices = case.fact(1)

@@ -25,7 +25,17 @@ from compiler.proof.facts.facts import Fact, Region, Verdict, make_fact
 from compiler.proof.facts.index_map import FRAMES, ROWS, derive
 from compiler.proof.facts.interval import Interval, constant, hull
 from compiler.proof.facts.layout import Axis, Frames, Plain, Rows, Segment, Side, joined, size_of, suffix
-from compiler.proof.facts.place_numbers import STEPS, Array, Sizes, entry_places, label, number, pad_value, run, uniform
+from compiler.proof.facts.place_numbers import (
+    STEPS,
+    Array,
+    Sizes,
+    entry_positions,
+    label,
+    number,
+    pad_value,
+    run,
+    uniform,
+)
 from compiler.proof.facts.same_places import holds
 from compiler.proof.rules.length import is_known
 
@@ -195,7 +205,7 @@ class _Trials:
             _label_padding(places, moved, slots, rows)
             alone = []
             for row, true in enumerate(rows):
-                own = places[np.ix_(*entry_places(moved.fact.tracked, moved.dims, row, slots, true))]
+                own = places[np.ix_(*entry_positions(moved.fact.tracked, moved.dims, row, slots, true))]
                 if own.size == 0:
                     return None
                 alone.append(run(self.nodes, moved.value, own, true))
@@ -209,7 +219,7 @@ def _label_padding(places: Array, moved: Moved, slots: Sizes, rows: Sequence[Siz
     if any(len(axis) > 1 for at, axis in moved.fact.axes if at in moved.fact.padded):
         return
     for row, true in enumerate(rows):
-        valid = entry_places(moved.fact.tracked, moved.dims, row, slots, true)
+        valid = entry_positions(moved.fact.tracked, moved.dims, row, slots, true)
         for region, content in moved.fact.contents:
             if region and content.is_constant:
                 inside = [
@@ -277,7 +287,7 @@ def _holds(moved: Moved, axes: Mapping[int, Axis], trials: Sequence[Trial]) -> b
     """Whether every valid entry of the result equals that of the unpadded chain, in every trial."""
     for trial in trials:
         for row, (true, expected) in enumerate(zip(trial.rows, trial.alone, strict=True)):
-            places = entry_places(axes, trial.together.shape, row, trial.slots, true)
+            places = entry_positions(axes, trial.together.shape, row, trial.slots, true)
             if not np.array_equal(trial.together[np.ix_(*places)], expected):
                 return False
     return sum(trial.slots != trial.rows[0] for trial in trials) >= FEWEST

@@ -15,7 +15,7 @@ from compiler.proof.facts.interval import LONGEST, Interval, hull
 from compiler.proof.facts.layout import Axis, Rows, suffix
 from compiler.proof.facts.length_data import own_layouts
 from compiler.proof.facts.meaning import legal_from
-from compiler.proof.facts.row_numbers import Place, Planner
+from compiler.proof.facts.row_numbers import Planner, RowValueLayout
 
 
 def run_of(case: Case, axis: int, first: Dim, step: int, size: Dim) -> Fact:
@@ -41,7 +41,7 @@ def own_entry(case: Case, along: int) -> Verdict:
     dims = case.dims(1)
     layouts, legal = own_layouts(case, dims), legal_from(case, 1, case.dims(0)[:2], components=True)
     Planner(case.batch, numbered=True).plan(case.node.inputs[1], layouts)
-    case.rewrite("own_entries", Place(len(dims), along, _rows(case), layouts))
+    case.rewrite("own_entries", RowValueLayout(len(dims), along, _rows(case), layouts))
     data, shift = case.fact(0), len(dims) - 3
     axes = {at: axis for at, axis in enumerate(layouts) if axis is not None}
     axes |= {at + shift: axis for at, axis in data.axes if at > 1} | {along: _rows(case)}
@@ -64,7 +64,7 @@ def own_numbers(case: Case) -> Verdict:
     data, dims = case.fact(0), case.dims(1)
     if dims[0] != case.dims(0)[0]:
         raise refuse(f"GatherND by indices of {dims[0]} rows", "expand the indices to the batch")
-    place = Place(len(dims), 0, _rows(case), own_layouts(case, dims), whole=True)
+    place = RowValueLayout(len(dims), 0, _rows(case), own_layouts(case, dims), whole=True)
     Planner(case.batch).plan(case.node.inputs[1], place.layouts)
     legal = legal_from(case, 1, [case.dims(0)[1]], components=True)
     case.rewrite("legal_numbers", 1, place)
@@ -101,14 +101,14 @@ def legal_elements(case: Case, axis: int) -> tuple[Dim, ...]:
         None if at == rows_at or dim == 1 else own[at] if at == axis or data.axis(at) is None else data.axis(at)
         for at, dim in enumerate(dims)
     ]
-    place = Place(len(dims), rows_at, _rows(case), tuple(layouts), whole=True)
+    place = RowValueLayout(len(dims), rows_at, _rows(case), tuple(layouts), whole=True)
     Planner(case.batch).plan(case.node.inputs[1], place.layouts)
     case.rewrite("legal_numbers", axis, place)
     case.facts[1] = legal_fact(place)
     return legal_from(case, 1, [case.dims(0)[axis]])
 
 
-def legal_fact(place: Place) -> Fact:
+def legal_fact(place: RowValueLayout) -> Fact:
     """Return the fact of numbers that are legal slots everywhere."""
     return make_fact(place.axes, lambda region: Interval(0.0, LONGEST))
 

@@ -23,10 +23,10 @@ from compiler.proof.facts.row_numbers import (
     Apply,
     Counted,
     Fixed,
-    Place,
     Plan,
     Planner,
     RowNumber,
+    RowValueLayout,
     Sizes,
 )
 from compiler.proof.padding.forms.row_layout import spread_rows
@@ -52,14 +52,14 @@ def row_output(site: Site) -> None:
     site.replace(output, per_row(site, site.node.outputs[output], place))
 
 
-def per_row(site: Site, value: ir.Value, place: Place) -> ir.Value:
+def per_row(site: Site, value: ir.Value, place: RowValueLayout) -> ir.Value:
     """Return a value computed from axis lengths for each row, in the layout of `place`."""
     rows = site.valid_slots.batch if isinstance(site.valid_slots.batch, str) else None
     plan = Planner(rows).plan(value, place.layouts)
     return placed(site, Writer(site).write(plan), value, place)
 
 
-def placed(site: Site, lifted: ir.Value, value: ir.Value, place: Place) -> ir.Value:
+def placed(site: Site, lifted: ir.Value, value: ir.Value, place: RowValueLayout) -> ir.Value:
     """Move the axis of rows from the front of [batch, ...] to its position in the operand."""
     insert, own = site.insert, len(place.layouts)
     name, dtype = f"{value.name}_per_row", value.dtype
@@ -87,7 +87,7 @@ def placed(site: Site, lifted: ir.Value, value: ir.Value, place: Place) -> ir.Va
     return lifted
 
 
-def _whole(site: Site, value: ir.Value, place: Place) -> ir.Value:
+def _whole(site: Site, value: ir.Value, place: RowValueLayout) -> ir.Value:
     """Return the shape of a value with all its entries, including rows."""
     dims = graphs.dims_of(value)
     assert dims is not None

@@ -4,7 +4,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler.graph import model as graphs
-from compiler.graph.lengths.entries import counted_axis, never_zero, number_everywhere, stays_below, uniform_values
+from compiler.graph.lengths.entries import constant_everywhere, counted_axis, never_zero, stays_below, uniform_values
 from tests.compiler.proof.facts.test_shape_only import value
 
 TIME, LATE = (graphs.symbol(name) for name in ("time", "late"))
@@ -60,8 +60,8 @@ def test_what_is_never_nothing(body: str, is_kept: bool) -> None:
 
 def test_cuts_and_copies_of_one_number_hold_it() -> None:
     spread = "e = Expand(two, t)  f = Slice(e, one, last, zero)  y = Tile(f, one)"
-    assert number_everywhere(value(spread)) == 2
-    assert number_everywhere(value("f = Slice(frames, one, last, zero)  y = Tile(f, one)")) is None
+    assert constant_everywhere(value(spread)) == 2
+    assert constant_everywhere(value("f = Slice(frames, one, last, zero)  y = Tile(f, one)")) is None
 
 
 def test_counting_ends_at_a_constant() -> None:

@@ -10,7 +10,7 @@ from compiler.proof.facts.facts import NUMBER, Fact, Rewrite, make_fact
 from compiler.proof.facts.interval import ANYTHING
 from compiler.proof.facts.layout import Rows, Segment, Side, joined, suffix
 from compiler.proof.facts.length_data import lengths_alone, own_layouts, per_row, unlike_window
-from compiler.proof.facts.row_numbers import Place
+from compiler.proof.facts.row_numbers import RowValueLayout
 from tests.kit.attacked import Node, Operand, model_of, number
 from tests.kit.graphs import parse
 
@@ -32,7 +32,7 @@ def test_among_rows_it_is_one_number_per_row() -> None:
     case = case_of(ROWS, "time + 2")
     assert lengths_alone(case) is None
     per_row(case)
-    assert case.needs == [Rewrite("number", (1, Place(2, 0, (Rows(symbol("batch")),), ())))]
+    assert case.needs == [Rewrite("number", (1, RowValueLayout(2, 0, (Rows(symbol("batch")),), ())))]
     assert (case.fact(1).valid.low, case.fact(1).valid.high) == pytest.approx((2.0, 2**31), rel=1e-5)
     falling = case_of(ROWS, "7 - time")
     per_row(falling)

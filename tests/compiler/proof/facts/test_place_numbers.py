@@ -7,7 +7,7 @@ import pytest
 from compiler.graph import model as graphs
 from compiler.graph.runners.session import run_model
 from compiler.proof.facts.layout import Axis, Plain, Rows, Segment, Side, joined, suffix
-from compiler.proof.facts.place_numbers import entry_places, number, pad_value, run, uniform
+from compiler.proof.facts.place_numbers import entry_positions, number, pad_value, run, uniform
 from tests.kit.graphs import node_named, parse
 
 TIME, BATCH = graphs.symbol("time"), graphs.symbol("batch")
@@ -102,13 +102,13 @@ def test_sizes_have_values() -> None:
     ],
 )
 def test_places_of_a_row(axis: Axis, expected: list[int]) -> None:
-    (places,) = entry_places({0: axis}, [0], 1, {TIME: 5, BATCH: 3}, {TIME: 2, BATCH: 1})
+    (places,) = entry_positions({0: axis}, [0], 1, {TIME: 5, BATCH: 3}, {TIME: 2, BATCH: 1})
     assert places.tolist() == expected
 
 
 def test_more_entries_than_slots_are_no_layout() -> None:
     with pytest.raises(ValueError, match="5 of 2 slots"):
-        entry_places({0: suffix(TIME)}, [0], 0, {TIME: 2}, {TIME: 5})
+        entry_positions({0: suffix(TIME)}, [0], 0, {TIME: 2}, {TIME: 5})
 
 
 @pytest.mark.parametrize(("operand", "number"), [("", 0.0), (", half", 0.5), (", given", None)])
