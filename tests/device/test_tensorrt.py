@@ -43,6 +43,25 @@ def test_bytes_go_to_the_device_and_come_back() -> None:
     cuda.close()
 
 
+def test_rows_are_copied_on_the_device() -> None:
+    """Every other row of eight bytes."""
+    probe()
+    cuda = open_cuda()
+    with cuda.active():
+        stream, (first, second) = cuda.stream(), (cuda.alloc(64) for _ in range(2))
+        numbers = np.arange(8, dtype=np.int64)
+        cuda.copy_to_device(first, numbers, stream)
+        cuda.copy_to_device(second, np.zeros(8, np.int64), stream)
+        cuda.copy_on_device(second, first, 8, 16, 8, 4, stream)
+        back = np.empty(8, np.int64)
+        cuda.copy_to_host(back, second, stream)
+        cuda.synchronize(stream)
+        assert back.tolist() == [0, 2, 4, 6, 0, 0, 0, 0]
+        cuda.free(second)
+        cuda.free(first)
+    cuda.close()
+
+
 def test_an_engine_is_built_and_gives_what_the_graph_gives(tmp_path: Path) -> None:
     device, _ = probe(), probe_builder()
     w = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float16)

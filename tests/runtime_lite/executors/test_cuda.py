@@ -68,6 +68,18 @@ def test_bytes_go_to_the_device_and_come_back(cuda: Any, memory: Memory) -> None
     cuda.close()
 
 
+def test_rows_are_copied_on_the_device(cuda: Any, memory: Memory) -> None:
+    with cuda.active():
+        stream, first, second = cuda.stream(), cuda.alloc(64), cuda.alloc(64)
+        memory.write(first, bytes(range(64)))
+        cuda.copy_on_device(second + 8, first, 8, 16, 8, 3, stream)
+        wanted = bytes(8) + bytes([*range(8), *range(16, 24), *range(32, 40)]) + bytes(32)
+        assert bytes(memory.blocks[second]) == wanted
+        cuda.free(second)
+        cuda.free(first)
+    cuda.close()
+
+
 def test_moments_are_measured_between_events_that_are_used_again(cuda: Any) -> None:
     with cuda.active():
         stream, first, second = cuda.stream(), cuda.event(), cuda.event()
