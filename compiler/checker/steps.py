@@ -33,6 +33,10 @@ Array = npt.NDArray[Any]
 TOLERANCE = 1.0e-4
 """Of a float value, relative to the largest number in it: kernels sum up rows of other sizes in another order."""
 
+CANCELLED = 1.0e-2
+"""Numbers of a part of a value are compared as if they were this share of the value's largest, or of 1, at least: where
+they cancel to nearly nothing, their rounding is that of the numbers that they are made of."""
+
 COARSE = {onnx.TensorProto.FLOAT16: 2.0**-6, onnx.TensorProto.BFLOAT16: 2.0**-3}
 """The same where a graph computes in one of these types, sixteen times what separates two numbers that follow each
 other: one rounding of an intermediate result is more than all the reordered sums of float32."""
@@ -336,7 +340,7 @@ class _Replay:
             split = [*expected.shape[:axis], -1, before + self.frames, inner, *expected.shape[axis + 1 :]]
             kept = expected.reshape(split).take(places, axis + 1)
             expected = kept.reshape([*expected.shape[:axis], -1, *expected.shape[axis + 1 :]])
-        if expected.shape != part.shape or not _agree(expected, part, self.rounding):
+        if expected.shape != part.shape or not _agree(expected, part, self.rounding, whole):
             raise Rejected(
                 f"{told['step']!r} is not the part of {told['value']!r} for places {at} to {at + count - 1}: "
                 f"{_difference(expected, part)}"
@@ -373,7 +377,7 @@ class _Replay:
             other = self._answers_behind(names, at)
             for name, axis, in_front in kept:
                 before, after = (each[name].take(range(in_front + at), axis) for each in (answers, other))
-                if not _agree(before, after):
+                if not _agree(before, after, among=answers[name]):
                     raise Rejected(f"{name!r} moves with frames behind {at}: {_difference(before, after)}")
         results = {each for each in kept if each[0] in _outputs(self.whole)}
         ahead = int(self.certificate["look_ahead"])
@@ -381,7 +385,7 @@ class _Replay:
             other = self._answers_behind(names, place + ahead + 1)
             for name, axis, in_front in results:
                 before, after = (each[name].take(range(in_front + place + 1), axis) for each in (answers, other))
-                if not _agree(before, after):
+                if not _agree(before, after, among=answers[name]):
                     raise Rejected(
                         f"{name!r} moves at {place} with frames further ahead than {ahead}: "
                         f"{_difference(before, after)}"
@@ -420,15 +424,29 @@ def _rounding(model: onnx.ModelProto) -> float:
     return max([TOLERANCE, *(COARSE[each] for each in kinds & COARSE.keys())])
 
 
-def _agree(expected: Array, got: Array, tolerance: float = TOLERANCE) -> bool:
+def _agree(expected: Array, got: Array, tolerance: float = TOLERANCE, among: Array | None = None) -> bool:
+    """Return whether two arrays are equal, or equal but for rounding.
+
+    Args:
+        expected: what a part of a value has to be.
+        got: what it is.
+        tolerance: relative to the largest number.
+        among: the value; None where it is the part.
+    """
     if expected.dtype.kind != "f":
         return bool(np.array_equal(expected, got))
     expected, got = expected.astype(np.float64), got.astype(np.float64)  # differences of halves may be beyond these
-    finite = expected[np.isfinite(expected)]
-    scale = max(float(np.abs(finite).max()) if finite.size else 0.0, 1.0e-6)
+    least = 0.0 if among is None else CANCELLED * min(_largest(among), 1.0)
+    scale = max(_largest(expected), least, 1.0e-6)
     with np.errstate(invalid="ignore"):
         close = np.abs(expected - got) <= tolerance * scale
     return bool(np.all(close | (expected == got) | (np.isnan(expected) & np.isnan(got))))
+
+
+def _largest(array: Array) -> float:
+    """Return the largest magnitude of the finite numbers; 0 where there is none."""
+    finite = array[np.isfinite(array)]
+    return float(np.abs(finite).max()) if finite.size else 0.0
 
 
 def _difference(expected: Array, got: Array) -> str:

@@ -11,7 +11,7 @@ import pytest
 from onnx import numpy_helper
 
 from compiler.checker.graph import Rejected, Unanswered
-from compiler.checker.steps import check_steps
+from compiler.checker.steps import _agree, check_steps
 from compiler.graph import model as graphs
 from compiler.proof.derivation.derive import derive
 from tests.kit.graphs import parse
@@ -82,6 +82,21 @@ TAMPERED: dict[str, Callable[[Told], Any]] = {
     "no such part": lambda told: _value(told, "scores").update(parts=[[1, "some", [], "0"]]),
     "a cache is not told of": lambda told: told["caches"].pop(),
 }
+
+
+@pytest.mark.parametrize(
+    ("largest", "error", "agrees"),
+    [
+        (0.5, 1e-7, True),  # rounding of numbers near a half
+        (0.5, 1e-6, False),
+        (1e-3, 1e-7, False),  # all numbers of the value are as small
+        (1e9, 2e-6, False),  # beside a score that hides
+        (np.inf, 1e-8, True),
+    ],
+)
+def test_a_part_that_cancels_is_held_to_the_rounding_of_its_value(largest: float, error: float, agrees: bool) -> None:
+    part = np.array([2e-4, -1e-4])
+    assert _agree(part, part + error, among=np.array([largest, *part])) is agrees
 
 
 @pytest.mark.parametrize("change", TAMPERED)
