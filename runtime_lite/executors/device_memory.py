@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from runtime_lite.errors import ExecutorFailed, InternalError
-from runtime_lite.executors.cuda import Cuda
+from runtime_lite.executors.cuda import Cuda, DeviceArray
 from runtime_lite.executors.memory import Holder, Place
 from runtime_lite.format.arrays import Array
 
@@ -33,52 +33,6 @@ class DeviceBytes:
     def __init__(self, pointer: int) -> None:
         """Hold it."""
         self.pointer, self.interface = pointer, None
-
-
-class DeviceArray:
-    """An array in memory of a device.
-
-    Args:
-        holder: holds the memory that it lies in.
-        address: of its first entry.
-        layout: shape, strides and dtype, as an array of NumPy that is never read.
-    """
-
-    __slots__ = ("address", "holder", "layout")
-
-    def __init__(self, holder: Holder, address: int, layout: Array) -> None:
-        """Hold what it lies in."""
-        self.holder, self.address, self.layout = holder, address, layout
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Entries along each axis."""
-        return self.layout.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of an entry."""
-        return self.layout.dtype
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all entries."""
-        return self.layout.nbytes
-
-    @property
-    def is_contiguous(self) -> bool:
-        """Whether its entries lie one after the other."""
-        return self.layout.flags.c_contiguous
-
-    def __getitem__(self, index: Any) -> "DeviceArray":
-        """A view of a part, by slices and numbers."""
-        given = index if isinstance(index, tuple) else (index,)
-        part = self.layout[(*given, ...)]
-        return DeviceArray(self.holder, self.address + _start(part) - _start(self.layout), part)
-
-
-def _start(layout: Array) -> int:
-    return int(layout.__array_interface__["data"][0])
 
 
 @functools.cache

@@ -1,6 +1,6 @@
 """Defines memory in which states lie from call to call: `device_memory.py` has that of a device.
 
-A buffer is an array of NumPy, or one of a device (`device_memory.DeviceArray`). Both have a shape and a dtype and are
+A buffer is an array of NumPy, or one of a device (`cuda.DeviceArray`). Both have a shape and a dtype and are
 indexed alike; all else that is done with a buffer is asked of the memory that it lies in.
 """
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from runtime_lite.errors import FRONT_DOOR, BundleRefused, EngineAbsent, show
-from runtime_lite.executors.cuda import Cuda, Device, open_cuda, probe
-from runtime_lite.executors.device_memory import DeviceArray, DeviceMemory
+from runtime_lite.executors.cuda import Cuda, Device, DeviceArray, open_cuda, probe
+from runtime_lite.executors.device_memory import DeviceMemory
 from runtime_lite.executors.memory import bytes_of
 from runtime_lite.executors.tensorrt_engine import (
     EngineTensor,

@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 
 from runtime_lite.errors import FRONT_DOOR, EngineAbsent, InternalError, show
-from runtime_lite.executors.cuda import Array, Cuda, signal_name
-from runtime_lite.executors.device_memory import DeviceArray
+from runtime_lite.executors.cuda import Array, Cuda, DeviceArray, signal_name
 
 REASON_CHARACTERS = 300
 

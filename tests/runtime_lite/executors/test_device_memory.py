@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from runtime_lite.errors import ExecutorFailed
-from runtime_lite.executors.cuda import CudaPython
-from runtime_lite.executors.device_memory import DeviceArray, DeviceMemory, planes
+from runtime_lite.executors.cuda import CudaPython, DeviceArray
+from runtime_lite.executors.device_memory import DeviceMemory, planes
 from runtime_lite.executors.memory import Place
 from tests.kit import vendor
 

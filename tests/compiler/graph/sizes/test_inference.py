@@ -23,7 +23,7 @@ def known():
 
 library.registry.collect()
 before = known()
-from compiler import ir as graphs
+from compiler.graph import model as graphs
 import onnx, onnx_ir
 model = onnx_ir.from_proto(onnx.parser.parse_model('''<ir_version: 10, opset_import: ["" : 20]>
     g (float[n,4] x) => (int64[k] y) <int64[1] two = {2}> { s = Shape<end = 1>(x)  y = Div(s, two) }'''))
