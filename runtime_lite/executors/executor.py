@@ -13,7 +13,11 @@ from runtime_lite.format.reader import Bundle
 
 
 class Executor(Protocol):
-    """Runs the buckets of one graph, several at once; feeds are checked and padded before they get here."""
+    """Runs the buckets of one graph, several at once; feeds are checked and padded before they get here.
+
+    One with an attribute `memory` (`memory.py`) takes and leaves states there: inputs and outputs of role state are
+    its buffers then, where a caller has them so. The arrays of all others are the host's.
+    """
 
     def run(self, sizes: Mapping[str, int], inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
         """Run one bucket.
