@@ -293,7 +293,8 @@ class _Replay:
             got = dict(zip(left, self.graphs.steps.run(list(left), mixed), strict=True))
             for name, axis in left.items():
                 expected = _first_row_of(early[2][name], found[name], axis)
-                if not _agree(expected, got[name], self.rounding):
+                among = np.concatenate([each[2][name].ravel() for each in calls])
+                if not _agree(expected, got[name], self.rounding, among):
                     raise Rejected(
                         f"{name!r} moves with the age of other rows, behind {sum(n for n, *_ in calls[:late])} "
                         f"frames: {_difference(expected, got[name])}"
