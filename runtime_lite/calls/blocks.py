@@ -56,7 +56,7 @@ class HostMemory:
         return HostBytes(content[start : start + size])
 
     def release(self, content: HostBytes) -> None:
-        """Nothing is to be done: the bytes go with the last reference."""
+        """Do nothing: the bytes go with the last reference."""
 
     def arrays(self, holder: Holder, places: Sequence[Place]) -> dict[str, Array]:
         lies_in = np.asarray(holder)
@@ -75,7 +75,7 @@ class HostMemory:
         return buffer
 
     def close(self) -> None:
-        """Nothing is to be done: arrays keep what they lie in."""
+        """Do nothing: arrays keep their memory."""
 
 
 HOST = HostMemory()
@@ -392,18 +392,14 @@ def joined(pool: BlockPool, carried: Sequence[Mapping[str, Array]], rows: int) -
         if all(map(pool.memory.is_read, alone.values())) and _have_rows(pool, alone, rows):
             return alone
     block = pool.take(rows)
-    begin: RowsOfBlock | None = None
     for name, array in block.arrays.items():
-        parts = [_buffer(values, name) for values in carried]
-        axis = pool.rows_at[name]
+        parts, axis = [_buffer(values, name) for values in carried], pool.rows_at[name]
         if axis is None:
             pool.memory.copy(array, parts[0])
             continue
-        used = sum(part.shape[axis] for part in parts)
-        pool.memory.join(rows_of(array, axis, 0, used), parts, axis)
-        if used < rows:
-            begin = begin or pool.initial(rows - used)
-            pool.memory.copy(rows_of(array, axis, used, rows - used), _buffer(begin, name))
+        if free := rows - sum(part.shape[axis] for part in parts):
+            parts += [_buffer(pool.initial(1), name)] * free  # one row for all: memory for each number is not kept
+        pool.memory.join(array, parts, axis)
     return block.arrays
 
 

@@ -52,7 +52,7 @@ class Buffers:
     """What one run at a time writes to; whatever lay there before is there until it is written over.
 
     Attributes:
-        inputs: what is gathered from several feeds and states, or padded.
+        inputs: what is gathered from several feeds, or padded.
         outputs: what is cut before a caller gets it.
         within: the set in whose memory they lie; None where that is their own.
     """

@@ -20,6 +20,7 @@ from runtime_lite.calls.blocks import (
     BlockPool,
     HostBytes,
     RowsOfBlock,
+    joined,
     leave,
     room_for,
     rows_of,
@@ -357,6 +358,15 @@ def _rights(address: int) -> str:
         if start <= address < end:
             return rights
     raise AssertionError(address)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_free_rows_hold_initial_states_and_keep_memory_of_one_row(rows: int) -> None:
+    pool = BlockPool(GRAPH)
+    carried = [{"keys": np.full((1, *ROW_SHAPE), number, np.float32)} for number in range(1, rows + 1)]
+    found = joined(pool, carried, 4)["keys"]
+    assert found[:, 0, 0].tolist() == [*range(1, rows + 1), *[0] * (4 - rows)]
+    assert list(pool._begun) == [1]
 
 
 # Memory of the host
