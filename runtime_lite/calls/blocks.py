@@ -12,13 +12,13 @@ import itertools
 import mmap
 import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence, Sized
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from typing import Any
 
 import numpy as np
 
 from runtime_lite.calls.state import StreamState
-from runtime_lite.executors.memory import Holder, Memory, Place
+from runtime_lite.executors.memory import Holder, Layout, Memory, Place
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.initial_value import array_of_initial
 from runtime_lite.format.manifest import Graph, static_shape, tensor_bytes
@@ -62,8 +62,14 @@ class HostMemory:
         lies_in = np.asarray(holder)
         return {name: np.ndarray(shape, dtype, lies_in, start) for name, shape, dtype, start in places}
 
+    def empty(self, layout: Layout) -> dict[str, Array]:
+        return {name: np.empty(shape, dtype) for name, shape, dtype, _ in layout.places}
+
     def copy(self, target: Array, source: Array) -> None:
         np.copyto(target, source)
+
+    def copy_of(self, buffer: Array) -> Array:
+        return buffer.copy()
 
     def join(self, target: Array, parts: Sequence[Array], axis: int) -> None:
         np.concatenate(parts, axis, out=target)
@@ -73,6 +79,9 @@ class HostMemory:
 
     def read(self, buffer: Array) -> Array:
         return buffer
+
+    def trim(self) -> None:
+        """Do nothing: nothing is kept."""
 
     def close(self) -> None:
         """Do nothing: arrays keep their memory."""
@@ -212,7 +221,7 @@ class BlockPool:
     def __init__(self, graph: Graph, memory: Memory = HOST) -> None:
         """Start empty."""
         self.graph, self.memory = graph, memory
-        self._layouts: dict[int, _Layout] = {}
+        self._layouts: dict[int, Layout] = {}
         self._spare: dict[int, deque[_End]] = {}
         self._made: dict[int, list[weakref.ref[Any]]] = {}
         self._begun: dict[int, RowsOfBlock] = {}
@@ -240,10 +249,12 @@ class BlockPool:
         self._made.setdefault(room, []).append(weakref.ref(content))
         return content, room
 
-    def _layout(self, rows: int) -> "_Layout":
+    def _layout(self, rows: int) -> Layout:
         layout = self._layouts.get(rows)
         if layout is None:
-            layout = self._layouts[rows] = _layout(self.graph, rows)
+            sizes = {} if self.graph.batch_axis is None else {self.graph.batch_axis: rows}
+            states = [(each.input, static_shape(each.shape, sizes), each.dtype) for each in self.graph.states]
+            layout = self._layouts[rows] = layout_of(states)
         return layout
 
     def initial(self, rows: int) -> "RowsOfBlock":
@@ -275,6 +286,7 @@ class BlockPool:
         """Give back what is kept; what comes later is kept again."""
         self._begun.clear()
         self._let_go(_rows(self._spare))
+        self.memory.trim()
 
     def close(self) -> None:
         """Keep nothing any more."""
@@ -301,21 +313,13 @@ def _rows(memories: Mapping[int, Sized]) -> int:
     return sum(room * len(each) for room, each in list(memories.items()))
 
 
-class _Layout(NamedTuple):
-    """Where the states of some rows lie in a block; and the end of all."""
-
-    places: tuple[Place, ...]
-    end: int
-
-
-def _layout(graph: Graph, rows: int) -> _Layout:
-    sizes = {} if graph.batch_axis is None else {graph.batch_axis: rows}
+def layout_of(arrays: Iterable[tuple[str, tuple[int, ...], str]]) -> Layout:
+    """Return where arrays of some names, shapes and dtypes lie beside each other."""
     places, start = [], 0
-    for state in graph.states:
-        shape = static_shape(state.shape, sizes)
-        places.append(Place(state.input, shape, np.dtype(state.dtype), start))
-        start += -(-tensor_bytes(shape, state.dtype) // ALIGNMENT) * ALIGNMENT
-    return _Layout(tuple(places), max(start, 1))
+    for name, shape, dtype in arrays:
+        places.append(Place(name, shape, np.dtype(dtype), start))
+        start += -(-tensor_bytes(shape, dtype) // ALIGNMENT) * ALIGNMENT
+    return Layout(tuple(places), max(start, 1))
 
 
 def room_for(rows: int) -> int:
@@ -388,17 +392,17 @@ def joined(pool: BlockPool, carried: Sequence[Mapping[str, Array]], rows: int) -
     if block is not None:
         return block.arrays
     if len(carried) == 1:
-        alone = {name: _buffer(carried[0], name) for name in pool.rows_at}
+        alone = {name: buffer_of(carried[0], name) for name in pool.rows_at}
         if all(map(pool.memory.is_read, alone.values())) and _have_rows(pool, alone, rows):
             return alone
     block = pool.take(rows)
     for name, array in block.arrays.items():
-        parts, axis = [_buffer(values, name) for values in carried], pool.rows_at[name]
+        parts, axis = [buffer_of(values, name) for values in carried], pool.rows_at[name]
         if axis is None:
             pool.memory.copy(array, parts[0])
             continue
         if free := rows - sum(part.shape[axis] for part in parts):
-            parts += [_buffer(pool.initial(1), name)] * free  # one row for all: memory for each number is not kept
+            parts += [buffer_of(pool.initial(1), name)] * free  # one row for all: memory for each number is not kept
         pool.memory.join(array, parts, axis)
     return block.arrays
 
@@ -408,7 +412,7 @@ def _have_rows(pool: BlockPool, states: Mapping[str, Any], rows: int) -> bool:
     return all(axis is None or states[name].shape[axis] == rows for name, axis in pool.rows_at.items())
 
 
-def _buffer(values: Mapping[str, Array], name: str) -> Any:
+def buffer_of(values: Mapping[str, Array], name: str) -> Any:
     """A state where it lies."""
     return values.block.rows_of(name, values.start, values.rows) if isinstance(values, RowsOfBlock) else values[name]
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from runtime_lite.calls.blocks import rows_of
+from runtime_lite.calls.blocks import layout_of, rows_of
 from runtime_lite.calls.feeds import Feed
 from runtime_lite.calls.state import StreamState
 from runtime_lite.errors import BundleRefused
@@ -76,7 +76,7 @@ class Bucket:
         shapes: static shape of every input by name.
         dtypes: dtype of every input by name.
         answered: outputs of role data, each with its static shape.
-        given: outputs of role state, each with its static shape.
+        given: where outputs of role state lie that a call gives.
         joined: inputs that rows of feeds are joined to, and where those lie, or None.
         counted: inputs that take the true length of rows, each with its axis and where it has its rows.
         cached: cache axes, each with the input that takes its length and where that has its rows.
@@ -90,7 +90,7 @@ class Bucket:
         self.shapes = {tensor.name: static_shape(tensor.shape, self.sizes) for tensor in graph.inputs}
         shapes = [(tensor, static_shape(tensor.shape, self.sizes)) for tensor in graph.outputs]
         self.answered = tuple(each for each in shapes if each[0].role == "data")
-        self.given = tuple(each for each in shapes if each[0].role == "state")
+        self.given = layout_of((tensor.name, shape, tensor.dtype) for tensor, shape in shapes if tensor.role == "state")
         self.joined = tuple((tensor, graph.rows_at(tensor)) for tensor in graph.inputs if tensor.role == "data")
         axis_of = {axis.length_input: name for name, axis in graph.axes.items()}
         self.counted = tuple((t, axis_of[t.name], graph.rows_at(t)) for t in graph.inputs if t.name in axis_of)

@@ -38,9 +38,8 @@ class GraphRunner:
         self._check_finite = check_finite
         self._feeds = FeedCheck(graph, check_finite)
         self._buckets: dict[tuple[int | None, ...], Bucket] = {}
-        self._writer = Writer(graph) if is_in_place(graph) else None
-        own = memory_of(executor) if self._writer is None else None
-        self._blocks = BlockPool(graph, own or HOST)
+        self._blocks = BlockPool(graph, memory_of(executor) or HOST)
+        self._writer = Writer(graph, self._blocks.memory) if is_in_place(graph) else None
         self._has_held = any(axis.is_held for axis in graph.axes.values())
 
     @property
@@ -213,7 +212,7 @@ class GraphRunner:
         held = homes(writer, self._blocks, states, bucket.room)
         after = next_states(self.graph, states, held, [feed.sizes for feed in feeds])  # refused if they do not fit
         outputs = places_of_outputs(bucket, feeds, buffers.outputs)
-        given = {tensor.name: np.empty(shape, tensor.dtype) for tensor, shape in bucket.given}
+        given = self._blocks.memory.empty(bucket.given)
         together = joined(self._blocks, [each.views() for each in held], bucket.rows)
         inputs = full_feed(bucket, feeds, states, together, buffers.inputs, fill)
         self.executor.run(bucket.sizes, inputs, outputs | given)

@@ -10,13 +10,12 @@ import functools
 import itertools
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from runtime_lite.calls.blocks import Block, BlockPool, RowsOfBlock, leave, rows_of, share, whole_block
+from runtime_lite.calls.blocks import Block, BlockPool, RowsOfBlock, buffer_of, leave, rows_of, share, whole_block
 from runtime_lite.calls.feeds import Feed
 from runtime_lite.calls.state import StreamState
+from runtime_lite.executors.memory import Memory
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.cache_axis import CacheAxis
 from runtime_lite.format.manifest import Graph, static_shape, tensor_bytes
@@ -29,14 +28,14 @@ class Added(NamedTuple):
 
     Attributes:
         outputs: of the run, by name, rows of all its streams one after the other: new frames, the first of each row
-            valid, or the whole of a state that is given whole.
+            valid, or the whole of a state that is given whole. Buffers of the memory that the states lie in.
         first: the first row of the stream there.
         rows: of the stream.
         lengths: of the stream before the call, int64 [rows], by cache axis.
         counts: frames of the call, by cache axis.
     """
 
-    outputs: Mapping[str, Array]
+    outputs: Mapping[str, Any]
     first: int
     rows: int
     lengths: Mapping[str, Array]
@@ -48,13 +47,15 @@ class Writer:
 
     Args:
         graph: of whose states some are written in place; rows lie in front of those.
+        memory: in which states lie, and what calls give.
 
     Attributes:
         row_bytes: of all states of a row.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, memory: Memory) -> None:
         """Note where frames lie: inputs and outputs of states, and what is in front of their frames in a row."""
+        self._memory = memory
         self._has_rows = graph.batch_axis is not None
         self._caches: list[tuple[CacheAxis, list[tuple[str, str, tuple[slice, ...]]]]] = []
         for cache in graph.caches:
@@ -68,6 +69,9 @@ class Writer:
         self.row_bytes = sum(itertools.starmap(tensor_bytes, shapes))
         whole = [each for each in graph.states if graph.kind_of(each).is_given_whole]
         self._whole = [(each.input, each.output, rows_at[each.input]) for each in whole]
+        self._given = {name: (output, rows_at) for name, output, rows_at in self._whole}
+        in_front = 0 if self._has_rows else None
+        self._given |= {name: (output, in_front) for _, places in self._caches for name, output, _ in places}
 
     def apart(self, added: Added) -> Added:
         """The same without what the run gave to other streams, and behind the frames of this one."""
@@ -76,16 +80,22 @@ class Writer:
             for _, output, front in states:
                 rows = rows_of(added.outputs[output], 0 if self._has_rows else None, added.first, added.rows)
                 front = (slice(None), *front) if self._has_rows else front
-                outputs[output] = rows[(*front, slice(added.counts[cache.axis]))].copy()
+                outputs[output] = self._memory.copy_of(rows[(*front, slice(added.counts[cache.axis]))])
         for _, output, rows_at in self._whole:
-            outputs[output] = rows_of(added.outputs[output], rows_at, added.first, added.rows).copy()
+            outputs[output] = self._memory.copy_of(rows_of(added.outputs[output], rows_at, added.first, added.rows))
         return added._replace(outputs=outputs, first=0)
 
-    def write(self, places: Mapping[str, Array], start: int, added: Added) -> None:
+    def on_host(self, added: Added, name: str) -> Added:
+        """The same of one state alone, by its graph input, as arrays of the host."""
+        output, rows_at = self._given[name]
+        rows = rows_of(added.outputs[output], rows_at, added.first, added.rows)
+        return added._replace(outputs={output: self._memory.read(rows)}, first=0)
+
+    def write(self, places: Mapping[str, Any], start: int, added: Added) -> None:
         """Write what a call gave.
 
         Args:
-            places: states that are written, by graph input; others stay.
+            places: states that are written, by graph input, in the memory of what is added; others stay.
             start: the first row of the stream there.
             added: what it gets.
         """
@@ -100,7 +110,7 @@ class Writer:
         for name, output, rows_at in self._whole:
             if name in places:
                 given = rows_of(added.outputs[output], rows_at, added.first, added.rows)
-                np.copyto(rows_of(places[name], rows_at, start, added.rows), given)
+                rows_of(places[name], rows_at, start, added.rows)[...] = given
 
 
 class HeldRows(RowsOfBlock):
@@ -137,7 +147,7 @@ class HeldRows(RowsOfBlock):
         added = self.added  # before the rows are read, where another thread may be writing it
         array = super().__getitem__(name).copy()
         if added is not None:
-            self.writer.write({name: array}, 0, added)
+            self.writer.write({name: array}, 0, self.writer.on_host(added, name))
         return array
 
     def rest(self) -> bool:
@@ -209,7 +219,7 @@ def _copied(writer: Writer, state: StreamState, block: Block, start: int) -> Hel
     added = values.added if isinstance(values, HeldRows) else None
     source = values.views() if isinstance(values, HeldRows) else values
     for name in block.arrays:
-        np.copyto(block.rows_of(name, start, state.rows), source[name])
+        block.pool.memory.copy(block.rows_of(name, start, state.rows), buffer_of(source, name))
     if added is not None:
         writer.write(block.arrays, start, added)
     return HeldRows(writer, block, start, state.rows, {})
@@ -220,7 +230,7 @@ def after_run(
     states: Sequence[StreamState],
     held: Sequence[HeldRows],
     feeds: Sequence[Feed],
-    outputs: Mapping[str, Array],
+    outputs: Mapping[str, Any],
 ) -> list[HeldRows]:
     """Return what streams carry after a run.
 
@@ -229,8 +239,9 @@ def after_run(
         states: what the streams carried; there is room for the frames.
         held: where that lies.
         feeds: what they were fed.
-        outputs: of role state, rows of all streams one after the other; nobody writes there any more. They are held
-            until their streams go on, or copied where that would be more than these have in states.
+        outputs: of role state, rows of all streams one after the other, in the memory of the states; nobody writes
+            there any more. They are held until their streams go on, or copied where that would be more than these have
+            in states.
     """
     found, first, size = [], 0, sum(array.nbytes for array in outputs.values())
     for state, own, feed in zip(states, held, feeds, strict=True):

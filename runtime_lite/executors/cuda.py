@@ -216,8 +216,12 @@ class DeviceArray:
     def __getitem__(self, index: Any) -> "DeviceArray":
         """A view of a part, by slices and numbers."""
         given = index if isinstance(index, tuple) else (index,)
-        part = self.layout[(*given, ...)]
+        part = self.layout[given if Ellipsis in given else (*given, ...)]
         return DeviceArray(self.holder, self.address + _start(part) - _start(self.layout), part)
+
+    def __setitem__(self, index: Any, source: Any) -> None:
+        """Copy into a part, by the memory that it lies in."""
+        self.holder.content.memory.copy(self[index], source)
 
 
 def _start(layout: Array) -> int:

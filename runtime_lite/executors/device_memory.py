@@ -7,6 +7,8 @@ All copies are in one queue of the device, that of the runs: what a copy reads i
 import contextlib
 import functools
 import threading
+import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +16,7 @@ import numpy as np
 
 from runtime_lite.errors import ExecutorFailed, InternalError
 from runtime_lite.executors.cuda import Cuda, DeviceArray
-from runtime_lite.executors.memory import Holder, Place
+from runtime_lite.executors.memory import Holder, Layout, Place
 from runtime_lite.format.arrays import Array
 
 
@@ -23,16 +25,26 @@ class DeviceBytes:
 
     Args:
         pointer: its first byte.
+        memory: what copies to and from it.
 
     Attributes:
         interface: what NumPy would be told of it; None, as it cannot read it.
     """
 
-    __slots__ = ("__weakref__", "interface", "pointer")
+    __slots__ = ("__weakref__", "interface", "memory", "pointer")
 
-    def __init__(self, pointer: int) -> None:
+    def __init__(self, pointer: int, memory: "DeviceMemory") -> None:
         """Hold it."""
-        self.pointer, self.interface = pointer, None
+        self.pointer, self.memory, self.interface = pointer, memory, None
+
+
+class _Lent:
+    """What arrays hold that `empty` gave; its bytes are used again when nobody holds it any more."""
+
+    __slots__ = ("__weakref__", "content")
+
+    def __init__(self, content: DeviceBytes) -> None:
+        self.content = content
 
 
 @functools.cache
@@ -99,6 +111,9 @@ class DeviceMemory:
         self._cuda: Cuda | None = None
         self._stream = 0
         self._reserved = dict[int, int]()
+        self._lent = dict[weakref.ref[_Lent], tuple[int, DeviceBytes]]()
+        self._back = deque[weakref.ref[_Lent]]()
+        self._kept = dict[int, list[DeviceBytes]]()
         self.to_device = self.to_host = 0
 
     @property
@@ -128,7 +143,7 @@ class DeviceMemory:
                     "memory",
                 ) from error
             self._reserved[pointer] = size
-        return DeviceBytes(pointer)
+        return DeviceBytes(pointer, self)
 
     def release(self, content: DeviceBytes) -> None:
         with self._lock:
@@ -142,6 +157,21 @@ class DeviceMemory:
             name: DeviceArray(holder, pointer + start, _layout(shape, dtype)) for name, shape, dtype, start in places
         }
 
+    def empty(self, layout: Layout) -> dict[str, DeviceArray]:
+        with self._lock:
+            self._take_back()
+            kept = self._kept.get(layout.end)
+            lent = _Lent(kept.pop() if kept else self.reserve(layout.end))
+            # no line of Python runs when nobody holds it any more: what is raised in a finalizer is lost
+            self._lent[weakref.ref(lent, self._back.append)] = layout.end, lent.content
+        return self.arrays(lent, layout.places)
+
+    def _take_back(self) -> None:
+        """Keep what nobody holds any more, by size."""
+        while self._back:
+            size, content = self._lent.pop(self._back.popleft())
+            self._kept.setdefault(size, []).append(content)
+
     def copy(self, target: DeviceArray, source: "DeviceArray | Array") -> None:
         with self._active() as cuda:
             if isinstance(source, DeviceArray):
@@ -149,6 +179,12 @@ class DeviceMemory:
                 self._copy(cuda, target, source)
             else:
                 self._write(cuda, target, source)
+
+    def copy_of(self, buffer: DeviceArray) -> DeviceArray:
+        place = Place("", buffer.shape, buffer.dtype, 0)
+        copied = self.empty(Layout((place,), max(buffer.nbytes, 1)))[place.name]
+        self.copy(copied, buffer)
+        return copied
 
     def join(self, target: DeviceArray, parts: Sequence["DeviceArray | Array"], axis: int) -> None:
         start, front = 0, (slice(None),) * axis
@@ -169,8 +205,16 @@ class DeviceMemory:
             self.to_host += array.nbytes
         return array
 
+    def trim(self) -> None:
+        with self._lock:
+            self._take_back()
+            while self._kept:
+                for content in self._kept.popitem()[1]:
+                    self.release(content)
+
     def close(self) -> None:
         with self._lock:
+            self._kept.clear()
             if self._cuda is not None:
                 with self._cuda.active():
                     while self._reserved:

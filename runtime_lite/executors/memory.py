@@ -1,7 +1,8 @@
 """Defines memory in which states lie from call to call: `device_memory.py` has that of a device.
 
-A buffer is an array of NumPy, or one of a device (`cuda.DeviceArray`). Both have a shape and a dtype and are
-indexed alike; all else that is done with a buffer is asked of the memory that it lies in.
+A buffer is an array of NumPy, or one of a device (`cuda.DeviceArray`). Both have a shape and a dtype; parts of both are
+indexed and assigned alike, from buffers of the same memory. All else that is done with a buffer is asked of the memory
+that it lies in.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,18 @@ class Place(NamedTuple):
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     start: int
+
+
+class Layout(NamedTuple):
+    """Where some arrays lie beside each other in one memory.
+
+    Attributes:
+        places: of the arrays.
+        end: of all, in bytes.
+    """
+
+    places: tuple[Place, ...]
+    end: int
 
 
 class Holder(Protocol):
@@ -56,8 +69,24 @@ class Memory(Protocol):
         """Return arrays, by name, that lie in what a holder holds, and hold it."""
         ...
 
+    def empty(self, layout: Layout) -> dict[str, Any]:
+        """Return arrays, by name, which hold anything; their memory comes back with the last of them.
+
+        Raises:
+            ExecutorFailed: there is too little.
+        """
+        ...
+
     def copy(self, target: Any, source: Any) -> None:
         """Copy a buffer of this memory or an array of the host, of the same shape and dtype, into a buffer of this."""
+        ...
+
+    def copy_of(self, buffer: Any) -> Any:
+        """Return a copy of a buffer of this memory, in memory as `empty` gives it.
+
+        Raises:
+            ExecutorFailed: there is too little.
+        """
         ...
 
     def join(self, target: Any, parts: Sequence[Any], axis: int) -> None:
@@ -70,6 +99,10 @@ class Memory(Protocol):
 
     def read(self, buffer: Any) -> Array:
         """Return what a buffer of this memory holds; the array may share the memory."""
+        ...
+
+    def trim(self) -> None:
+        """Let go of memory that has come back and is kept."""
         ...
 
     def close(self) -> None:

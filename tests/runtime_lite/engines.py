@@ -1,6 +1,7 @@
 """A bundle whose engine is built, for the doubles of tests/kit/vendor.py, and the doubles in this process."""
 
 import dataclasses
+import functools
 import importlib.machinery
 import json
 import sys
@@ -27,6 +28,7 @@ from tests.runtime_lite.bundles import (
     streaming_golden,
     streaming_graph,
 )
+from tests.runtime_lite.in_place_graph import WRITTEN_IN_PLACE, in_place_files, in_place_golden, in_place_graph
 
 BUILT_WITH = {"tensorrt": "10.99.0", "compute capability": "7.5", "device": "T4"}
 BUILT_WITH_RTX = {"tensorrt_rtx": "1.7.1.116", "compute capabilities": "8.6, 8.9"}
@@ -35,7 +37,9 @@ PLAN = "tensorrt/plain.build_plan.json"
 GRAPHS: dict[str, tuple[Callable[[], Graph], Callable[[], Golden]]] = {
     "plain": (plain_graph, plain_golden),
     "streaming": (streaming_graph, streaming_golden),
+    **{kind.update: (functools.partial(in_place_graph, kind=kind), in_place_golden) for kind in WRITTEN_IN_PLACE},
 }
+"""Graphs by the name that `write_engine_bundle` takes, which is also the name in the bundle."""
 REASON = "CUDA: expected a CUDA device, got no CUDA driver"
 
 
@@ -69,10 +73,10 @@ def write_engine_bundle(
     target: str = "tensorrt",
     name: str = "plain",
 ) -> Path:
-    """Write a bundle of the stateless graph, or of the streaming one, with engines or without."""
+    """Write a bundle of the stateless graph, or of a streaming one, with engines or without."""
     record, golden = GRAPHS[name]
     graph = with_engine(record(), built=built, target=target)
-    files = graph_files()
+    files = {**graph_files(), **in_place_files()}
     named = {path for item in graph.artifacts for path in (item.file, *item.files)} | {graph.certificate}
     kept = {name: files[name] for name in named} | {graph.golden: npz_from_golden(golden())}
     kept |= {"receipts.json": b"{}\n", "recipe.yaml": f"name: tiny\ntargets: [{{kind: {target}}}]\n".encode()}

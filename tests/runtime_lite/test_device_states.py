@@ -16,9 +16,16 @@ from runtime_lite.format.arrays import Array
 from tests.kit import vendor
 from tests.runtime_lite.bundles import STEP, WIDTH, WINDOW, write_streaming_bundle
 from tests.runtime_lite.engines import use_doubles, write_engine_bundle
+from tests.runtime_lite.in_place_graph import TIMES, WRITTEN_IN_PLACE, write_in_place_bundle
 
 STREAMS = 16
 FAULTS = ("cudaMalloc", "cudaMemcpyAsync", "cudaMemcpy2DAsync", "cudaStreamSynchronize", "cudaMallocHost")
+IN_PLACE = {kind.update: kind for kind in WRITTEN_IN_PLACE}
+CALL_BYTES = {
+    "streaming": (4 * STEP * WIDTH + 8 + 4 * (WINDOW + STEP), 4 * STEP * WIDTH),  # chunk, length, mask; answer
+    **dict.fromkeys(IN_PLACE, (4 * TIMES[-1] * WIDTH + 8 + 8, 4 * TIMES[-1] * WIDTH)),  # chunk and two lengths; answer
+}
+"""Bytes of a row that a call takes from the host, and gives to it, by graph."""
 
 
 class Pair:
@@ -27,14 +34,20 @@ class Pair:
     def __init__(self, device: GraphRunner, host: GraphRunner, rng: np.random.Generator) -> None:
         self.device, self.host, self.rng = device, host, rng
         self.streams: list[tuple[StreamState, StreamState]] = []
+        (self.cache,), self.has_time = host.graph.caches, "time" in host.graph.axes
 
-    def open(self) -> None:
-        self.streams.append((self.device.initial_state(1), self.host.initial_state(1)))
+    def opened(self) -> tuple[StreamState, StreamState]:
+        return self.device.initial_state(1), self.host.initial_state(1)
 
-    def step(self, numbers: list[int]) -> None:
+    def step(self, numbers: list[int], frames: int | None = None) -> None:
         """One call of some streams; they change only if it succeeds."""
-        chunks = [self.rng.standard_normal((1, STEP, WIDTH)).astype(np.float32) for _ in numbers]
-        sizes = {"batch": 1 if len(numbers) == 1 else 4}
+        drawn = [frames or (int(self.rng.integers(1, TIMES[-1] + 1)) if self.has_time else STEP) for _ in numbers]
+        chunks = [self.rng.standard_normal((1, count, WIDTH)).astype(np.float32) for count in drawn]
+        for number, count in zip(numbers, drawn, strict=True):
+            if self.cache.is_whole and self.streams[number][1].lengths[self.cache.axis][0] + count > self.cache.slots:
+                self.streams[number] = self.opened()  # its caches are full
+        rows = next(rows for rows in self.host.graph.row_buckets if rows >= len(numbers))
+        sizes = {"batch": rows} | ({"time": TIMES[-1]} if self.has_time else {})
         after = [self._stepped(runner, side, numbers, chunks, sizes)
                  for side, runner in enumerate((self.device, self.host))]  # fmt: skip
         for number, got, wanted in zip(numbers, *after, strict=True):
@@ -49,14 +62,15 @@ class Pair:
 
     def compare(self) -> None:
         for got, wanted in self.streams:
-            np.testing.assert_array_equal(got.values["keys"], wanted.values["keys"])
+            for name in wanted.values:
+                np.testing.assert_array_equal(got.values[name], wanted.values[name])
 
     def turn(self) -> None:
         """Streams leave and others come; some go on, together or alone."""
         if self.streams and self.rng.random() < 0.1:
             self.streams.pop(int(self.rng.integers(len(self.streams))))
         if len(self.streams) < STREAMS and self.rng.random() < 0.3:
-            self.open()
+            self.streams.append(self.opened())
         if self.streams:
             count = min(int(self.rng.choice([1, 2, 4, 4])), len(self.streams))
             self.step([int(each) for each in self.rng.permutation(len(self.streams))[:count]])
@@ -64,6 +78,8 @@ class Pair:
             number = int(self.rng.integers(len(self.streams)))
             got, wanted = self.streams[number]
             self.streams[number] = copy_of_state(got), wanted
+        if self.streams and self.rng.random() < 0.1:  # one is gone on from twice
+            self.streams[int(self.rng.integers(len(self.streams)))] = self.streams[0]
 
 
 @pytest.fixture
@@ -78,15 +94,21 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     assert (found._cuda.live, found._cuda.host) == ([], {})
 
 
+@pytest.fixture(params=["streaming", *IN_PLACE])
+def name(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
 @pytest.fixture
-def pair(cuda: Any, tmp_path: Path) -> Iterator[Pair]:
-    engines, files = (
-        write_engine_bundle(tmp_path / "device", name="streaming"),
-        write_streaming_bundle(tmp_path / "host"),
-    )
+def pair(cuda: Any, tmp_path: Path, name: str) -> Iterator[Pair]:
+    device = write_engine_bundle(tmp_path / "device", name=name)
+    if name in IN_PLACE:
+        host = write_in_place_bundle(tmp_path / "host", IN_PLACE[name])
+    else:
+        host = write_streaming_bundle(tmp_path / "host")
     with Runtime() as runtime:
-        device, host = (runtime.load(path).runner("streaming") for path in (engines, files))
-        yield Pair(device, host, np.random.default_rng(0))
+        yield Pair(runtime.load(device).runner(name), runtime.load(host).runner("streaming"), np.random.default_rng(0))
 
 
 def memory_of(pair: Pair) -> DeviceMemory:
@@ -109,18 +131,16 @@ def test_streams_that_join_and_leave_answer_as_on_the_host(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 4])
-def test_features_and_answers_alone_cross(pair: Pair, rows: int) -> None:
-    for _ in range(rows):
-        pair.open()
-    pair.step(list(range(rows)))
-    memory = memory_of(pair)
+def test_features_and_answers_alone_cross(pair: Pair, name: str, rows: int) -> None:
+    calls, memory = 2, memory_of(pair)
+    pair.streams = [pair.opened() for _ in range(rows)]
+    pair.step(list(range(rows)), None if name == "streaming" else TIMES[-1])
     before = memory.to_device, memory.to_host
-    calls = 5
     for _ in range(calls):
-        pair.step(list(range(rows)))
-    fed = rows * (4 * STEP * WIDTH + 8 + 4 * (WINDOW + STEP))  # the chunk, its length and its mask
-    assert memory.to_device - before[0] == calls * fed
-    assert memory.to_host - before[1] == calls * rows * 4 * STEP * WIDTH
+        pair.step(list(range(rows)), None if name == "streaming" else TIMES[-1])
+    fed, answered = CALL_BYTES[name]
+    assert memory.to_device - before[0] == calls * rows * fed
+    assert memory.to_host - before[1] == calls * rows * answered
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -142,12 +162,12 @@ def test_a_fault_of_the_device_changes_no_stream(pair: Pair, cuda: Any, fault: s
 
 
 def test_a_snapshot_crosses_and_goes_on_elsewhere(pair: Pair) -> None:
-    pair.open()
+    pair.streams = [pair.opened()]
     for _ in range(3):
-        pair.step([0])
+        pair.step([0], 1 if pair.has_time else None)
     stored = copy_of_state(pair.streams[0][0])
-    assert isinstance(stored.values["keys"], np.ndarray)
-    pair.step([0])
+    assert all(isinstance(array, np.ndarray) for array in stored.values.values())
+    pair.step([0], 1 if pair.has_time else None)
     pair.streams.append((stored, pair.host.initial_state(1)))
     with pytest.raises(AssertionError):  # it is as old as the one that it was taken from
         pair.compare()
