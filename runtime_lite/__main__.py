@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from runtime_lite import __version__, plan
-from runtime_lite.bench import bench_model
+from runtime_lite.bench import Timing, bench_model
 from runtime_lite.bench_served import bench_served
 from runtime_lite.ending import exit_code_of
 from runtime_lite.errors import BadInput, GateFailed
@@ -223,8 +223,7 @@ def _bench(options: argparse.Namespace) -> None:
         executors = make_trusted_executor if options.allow_host_code else make_executor
         timings = bench_served(options.bundle, options.threads, options.workers, options.runs, executors)
         print(f"{options.threads} threads, {options.workers} workers, {options.runs} runs of each; times in ms")
-    rows = [(t.graph, t.bucket, *(f"{ms:.3f}" for ms in (t.p50_ms, t.p95_ms, t.p99_ms, t.first_ms))) for t in timings]
-    print(format_table(("graph", "bucket", "p50", "p95", "p99", "first"), rows))
+    print(_table_of_times(timings))
     if options.update_costs:
         costs: dict[str, dict[str, Cost]] = {}
         for t in timings:
@@ -232,6 +231,17 @@ def _bench(options: argparse.Namespace) -> None:
             costs.setdefault(t.graph, {})[t.bucket] = cost
         with replace_file(options.bundle / COSTS_FILE) as file:
             file.write(json_from_costs(costs))
+
+
+def _table_of_times(timings: Sequence[Timing]) -> str:
+    """Times in ms; what crosses per run where some run on a device."""
+    rows = [(t.graph, t.bucket, *(f"{ms:.3f}" for ms in (t.p50_ms, t.p95_ms, t.p99_ms, t.first_ms))) for t in timings]
+    heads = ("graph", "bucket", "p50", "p95", "p99", "first")
+    if not any(t.crossed for t in timings):
+        return format_table(heads, rows)
+    crossed = [map(str, t.crossed or ("", "")) for t in timings]
+    joined = [(*row, *each) for row, each in zip(rows, crossed, strict=True)]
+    return format_table((*heads, "bytes to device", "bytes to host"), joined)
 
 
 if __name__ == "__main__":

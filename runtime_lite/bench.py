@@ -14,6 +14,7 @@ import numpy as np
 from runtime_lite.calls.feeds import feed_of
 from runtime_lite.calls.graph_runner import GraphRunner
 from runtime_lite.calls.state import StreamState, initial_state
+from runtime_lite.executors.memory import Crossed
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.manifest import Artifact, Graph, Tensor, bucket_name, static_shape
 from runtime_lite.model import Model
@@ -30,6 +31,7 @@ class Timing:
         p50_ms: median of the timed runs.
         p95_ms: 95th percentile.
         p99_ms: 99th percentile.
+        crossed: bytes that crossed between host and device in one of the timed runs; None where they ran on the host.
     """
 
     graph: str
@@ -38,6 +40,7 @@ class Timing:
     p50_ms: float
     p95_ms: float
     p99_ms: float
+    crossed: Crossed | None = None
 
 
 def bench_model(
@@ -69,7 +72,12 @@ def _bench_bucket(
     first_ms = time_run_ms()
     for _ in range(warm_up_runs):
         time_run_ms()
-    return timing_of(runner.name, artifact, first_ms, [time_run_ms() for _ in range(runs)])
+    times_ms = [time_run_ms() for _ in range(runs - 1)]
+    before = runner.crossed
+    times_ms.append(time_run_ms())
+    after = runner.crossed
+    crossed = None if before is None or after is None else after.since(before)
+    return replace(timing_of(runner.name, artifact, first_ms, times_ms), crossed=crossed)
 
 
 def timing_of(graph: str, artifact: Artifact, first_ms: float, times_ms: Sequence[float]) -> Timing:

@@ -46,6 +46,8 @@ class HostBytes:
 class HostMemory:
     """Memory of this process, whose buffers are arrays of NumPy."""
 
+    crossed = None
+
     def reserve(self, size: int) -> HostBytes:
         if size >= OWN_MAPPING:
             memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared with no fork

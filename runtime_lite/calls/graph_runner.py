@@ -15,7 +15,7 @@ from runtime_lite.calls.plan import bucket_fault, plan_runs, smallest_bucket
 from runtime_lite.calls.state import StreamState, check_lengths, initial_lengths, longest
 from runtime_lite.errors import BadInput
 from runtime_lite.executors.executor import Executor
-from runtime_lite.executors.memory import memory_of
+from runtime_lite.executors.memory import Crossed, memory_of
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.manifest import Graph
 
@@ -66,6 +66,11 @@ class GraphRunner:
     def has_states(self) -> bool:
         """Whether a stream of it carries something."""
         return bool(self.graph.states)
+
+    @property
+    def crossed(self) -> Crossed | None:
+        """What has crossed between host and device in steps of the calling thread; None where they run on the host."""
+        return self._blocks.memory.crossed
 
     @property
     def most_rows(self) -> int:

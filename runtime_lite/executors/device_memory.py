@@ -9,14 +9,14 @@ import functools
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from runtime_lite.errors import ExecutorFailed, InternalError
 from runtime_lite.executors.cuda import Cuda, DeviceArray
-from runtime_lite.executors.memory import Holder, Layout, Place
+from runtime_lite.executors.memory import Crossed, Holder, Layout, Place
 from runtime_lite.format.arrays import Array
 
 
@@ -45,6 +45,10 @@ class _Lent:
 
     def __init__(self, content: DeviceBytes) -> None:
         self.content = content
+
+
+def _host_bytes(buffers: Iterable[Any]) -> int:
+    return sum(each.nbytes for each in buffers if isinstance(each, np.ndarray))
 
 
 @functools.cache
@@ -99,10 +103,6 @@ class DeviceMemory:
     Args:
         device: opens the device, or returns it where it is open; may be called by any thread.
         lock: held while something is queued.
-
-    Attributes:
-        to_device: bytes of states that have come from the host.
-        to_host: bytes of states that have gone to the host.
     """
 
     def __init__(self, device: Callable[[], Cuda], lock: "threading.RLock") -> None:
@@ -114,7 +114,17 @@ class DeviceMemory:
         self._lent = dict[weakref.ref[_Lent], tuple[int, DeviceBytes]]()
         self._back = deque[weakref.ref[_Lent]]()
         self._kept = dict[int, list[DeviceBytes]]()
-        self.to_device = self.to_host = 0
+        self._counts = threading.local()
+
+    @property
+    def crossed(self) -> Crossed:
+        """What has crossed in what this thread asked for: threads run beside each other, and each has its own runs."""
+        return getattr(self._counts, "crossed", Crossed(0, 0))
+
+    def count(self, inputs: Iterable[Any], outputs: Iterable[Any]) -> None:
+        """Count the arrays of the host among what a run of this thread takes and gives."""
+        to_device, to_host = self.crossed
+        self._counts.crossed = Crossed(to_device + _host_bytes(inputs), to_host + _host_bytes(outputs))
 
     @property
     def stream(self) -> int:
@@ -202,7 +212,7 @@ class DeviceMemory:
             with self._contiguous(cuda, buffer) as flat:
                 cuda.copy_to_host(array, flat.address, self._stream)
                 cuda.synchronize(self._stream)
-            self.to_host += array.nbytes
+        self.count((), (array,))
         return array
 
     def trim(self) -> None:
@@ -230,7 +240,7 @@ class DeviceMemory:
             if flat is not target:
                 self._copy(cuda, target, flat)
             cuda.synchronize(self._stream)
-        self.to_device += array.nbytes
+        self.count((array,), ())
 
     def _copy(self, cuda: Cuda, target: DeviceArray, source: DeviceArray) -> None:
         for plane in planes(target.layout, source.layout):

@@ -5,7 +5,7 @@ indexed and assigned alike, from buffers of the same memory. All else that is do
 that it lies in.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -41,6 +41,22 @@ class Layout(NamedTuple):
     end: int
 
 
+class Crossed(NamedTuple):
+    """Bytes that crossed between the host and a device.
+
+    Attributes:
+        to_device: from the host.
+        to_host: from the device.
+    """
+
+    to_device: int
+    to_host: int
+
+    def since(self, before: "Crossed") -> "Crossed":
+        """Return what has crossed from a count to this one."""
+        return Crossed(self.to_device - before.to_device, self.to_host - before.to_host)
+
+
 class Holder(Protocol):
     """What arrays hold as long as they lie in some bytes; NumPy takes those of the host from it as an array."""
 
@@ -52,6 +68,11 @@ class Holder(Protocol):
 
 class Memory(Protocol):
     """Memory of the machine, or of a device. Any thread may use it."""
+
+    @property
+    def crossed(self) -> Crossed | None:
+        """What has crossed so far in what the calling thread asked for, runs included; None where nothing does."""
+        ...
 
     def reserve(self, size: int) -> Any:
         """Return aligned memory of some bytes, which holds anything; weak references to it are possible.
@@ -114,8 +135,3 @@ def memory_of(executor: object) -> Memory | None:
     """Return the memory in which an executor takes and leaves states; None where that is the host's."""
     found: Memory | None = getattr(executor, "memory", None)
     return found
-
-
-def bytes_of(buffers: Mapping[str, Any]) -> int:
-    """Return the bytes of all arrays of the host among some buffers."""
-    return sum(each.nbytes for each in buffers.values() if isinstance(each, np.ndarray))

@@ -16,7 +16,6 @@ import numpy as np
 from runtime_lite.errors import FRONT_DOOR, BundleRefused, EngineAbsent, show
 from runtime_lite.executors.cuda import Cuda, Device, DeviceArray, open_cuda, probe
 from runtime_lite.executors.device_memory import DeviceMemory
-from runtime_lite.executors.memory import bytes_of
 from runtime_lite.executors.tensorrt_engine import (
     EngineTensor,
     HostCode,
@@ -120,8 +119,7 @@ class TensorrtExecutor:
                 if bucket not in self._opened:
                     self._opened[bucket] = self._open(self._artifacts[bucket])
                 found, _ = self._opened[bucket].run(inputs, on_device)
-            self.memory.to_device += bytes_of(inputs)
-            self.memory.to_host += bytes_of(outputs)
+        self.memory.count(inputs.values(), outputs.values())
         for name, array in found.items():
             np.copyto(outputs[name], array, casting="no")
 

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from runtime_lite.executors.memory import Crossed
+
 Outcome = Literal["done", "dropped", "cancelled", "failed"]
 """How a request ends, exactly once."""
 
@@ -71,6 +73,7 @@ class Execution:
         expected_ns: what the cost table said that it takes.
         fault: what the executor said when it failed, else None.
         retry: whether it looks for the bad item of a run that failed.
+        crossed: bytes that crossed between host and device for it; None where it ran on the host.
     """
 
     number: int
@@ -88,6 +91,7 @@ class Execution:
     expected_ns: int
     fault: str | None
     retry: bool
+    crossed: Crossed | None = None
 
 
 class Observer(Protocol):

@@ -184,12 +184,13 @@ class Runs:
 
     def _attempt(self, batch: Batch, parts: Sequence[Part], retry: bool) -> list[Answered]:
         """Run some parts of a batch, and tell of it."""
-        run, axis = batch.run, parts[0].runner.graph.batch_axis
+        run, runner = batch.run, parts[0].runner
+        axis = runner.graph.batch_axis
         sizes = dict(run.key.sizes)
         if axis is not None:
             sizes[axis] = self._rows_for(run, parts) if retry else run.rows
         states = [self._streams.state_for(part) for part in parts]
-        began, fault = self._clock(), None
+        began, fault, before = self._clock(), None, runner.crossed if self._bus.wanted else None
         try:
             with Window():
                 return step_parts(parts, states, sizes)
@@ -205,7 +206,7 @@ class Runs:
             if self._bus.wanted:
                 used, places = places_used(parts, sizes)
                 numbers = tuple(part.request.number for part in parts)
-                ended = self._clock()
+                ended, after = self._clock(), runner.crossed
                 told = Execution(
                     batch.number,
                     batch.lane,
@@ -222,6 +223,7 @@ class Runs:
                     run.expected_ns,
                     fault,
                     retry,
+                    None if before is None or after is None else after.since(before),
                 )
                 self._bus.note("executed", told)
 

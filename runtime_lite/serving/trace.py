@@ -95,7 +95,7 @@ class Trace:
 
 def _events_of_run(execution: Execution) -> Iterator[TraceEvent]:
     """A bar on its lane, with the device's share inside of it."""
-    about = {
+    about: dict[str, Any] = {
         "run": execution.number,
         "bucket": bucket_name(execution.sizes),
         "rows": execution.rows,
@@ -105,6 +105,8 @@ def _events_of_run(execution: Execution) -> Iterator[TraceEvent]:
         "fault": execution.fault,
         "retry": execution.retry,
     }
+    if execution.crossed is not None:
+        about |= {"bytes_to_device": execution.crossed.to_device, "bytes_to_host": execution.crossed.to_host}
     name = f"{execution.model}.{execution.graph}"
     for what, start, args in ((name, execution.decided, about), ("device", execution.began, {})):
         yield _event("X", what, LANES, execution.lane, start, dur=(execution.ended - start) / 1e3, args=args)

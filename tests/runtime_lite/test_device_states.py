@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from runtime_lite import ExecutorFailed, InternalError, Runtime
+from runtime_lite.__main__ import main
 from runtime_lite.calls.graph_runner import GraphRunner
 from runtime_lite.calls.state import StreamState, copy_of_state
 from runtime_lite.executors.cuda import CudaPython
 from runtime_lite.executors.device_memory import DeviceMemory
 from runtime_lite.format.arrays import Array
+from runtime_lite.serving.trace import Trace
 from tests.kit import vendor
 from tests.runtime_lite.bundles import STEP, WIDTH, WINDOW, write_streaming_bundle
 from tests.runtime_lite.engines import use_doubles, write_engine_bundle
@@ -135,12 +137,34 @@ def test_features_and_answers_alone_cross(pair: Pair, name: str, rows: int) -> N
     calls, memory = 2, memory_of(pair)
     pair.streams = [pair.opened() for _ in range(rows)]
     pair.step(list(range(rows)), None if name == "streaming" else TIMES[-1])
-    before = memory.to_device, memory.to_host
+    before = memory.crossed
     for _ in range(calls):
         pair.step(list(range(rows)), None if name == "streaming" else TIMES[-1])
     fed, answered = CALL_BYTES[name]
-    assert memory.to_device - before[0] == calls * rows * fed
-    assert memory.to_host - before[1] == calls * rows * answered
+    assert memory.crossed.since(before) == (calls * rows * fed, calls * rows * answered)
+
+
+def test_bytes_that_cross_are_in_the_trace_and_in_times_of_a_device_alone(
+    cuda: Any, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fed, answered = CALL_BYTES[name]
+    device, host = write_engine_bundle(tmp_path / "device", name=name), write_streaming_bundle(tmp_path / "host")
+    traces = Trace(), Trace()
+    for bundle, trace in zip((device, host), traces, strict=True):
+        with Runtime(observers=[trace]) as runtime, runtime.load(bundle).open_stream() as stream:
+            for _ in range(2):  # the first takes its initial states to the device, where it finds none
+                stream.push(
+                    {"x": np.ones((1, STEP if bundle is host or name == "streaming" else 4, WIDTH), np.float32)}
+                )
+    *_, last = (each["args"] for each in traces[0].events() if "bucket" in each.get("args", ()))
+    assert (last["bytes_to_device"], last["bytes_to_host"]) == (fed, answered)
+    assert not [each for each in traces[1].events() if "bytes_to_device" in each.get("args", ())]
+    assert main(["bench", str(device), "--runs", "1", "--warm-up", "1"]) == 0
+    heads, *rows = capsys.readouterr().out.splitlines()[1:]
+    assert heads.endswith("bytes to device  bytes to host")
+    assert rows[-1].split()[-2:] == [str(4 * fed), str(4 * answered)]
+    assert main(["bench", str(host), "--runs", "1", "--warm-up", "1"]) == 0
+    assert "bytes" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("fault", FAULTS)

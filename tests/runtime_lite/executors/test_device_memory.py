@@ -12,7 +12,7 @@ import pytest
 from runtime_lite.errors import ExecutorFailed
 from runtime_lite.executors.cuda import CudaPython, DeviceArray
 from runtime_lite.executors.device_memory import DeviceMemory, planes
-from runtime_lite.executors.memory import Place
+from runtime_lite.executors.memory import Crossed, Layout, Place
 from tests.kit import vendor
 
 FLOAT = np.dtype(np.float32)
@@ -111,11 +111,39 @@ def test_views_copies_and_joins_are_those_of_numpy(memory: DeviceMemory) -> None
 def test_what_crosses_is_counted_and_copies_on_the_device_cross_nothing(memory: DeviceMemory) -> None:
     here, there = array(memory, 4, 2), array(memory, 4, 2)
     memory.copy(here, np.zeros((4, 2), FLOAT))
-    before = memory.to_device, memory.to_host
     memory.copy(there, here)
-    assert (memory.to_device, memory.to_host) == before == (32, 0)
+    before = memory.crossed
+    assert before == (32, 0)
     memory.read(there[:1])
-    assert memory.to_host == 8
+    assert memory.crossed.since(before) == (0, 8)
+    seen = list[Crossed]()
+    other = threading.Thread(target=lambda: seen.append(memory.crossed))
+    other.start()
+    other.join()
+    assert seen == [(0, 0)], "what other threads ask for is theirs"
+
+
+def test_memory_that_comes_back_is_given_out_again_until_it_is_trimmed(
+    memory: DeviceMemory, runtime: vendor.CudaRuntime
+) -> None:
+    layout = Layout((Place("a", (4,), FLOAT, 0), Place("b", (2,), FLOAT, 64)), 128)
+    first, second = memory.empty(layout), memory.empty(layout)
+    assert first["b"].address - first["a"].address == 64
+    memory.copy(second["a"], np.arange(4, dtype=FLOAT))
+    addresses = {first["a"].address, second["a"].address}
+    copied = memory.copy_of(second["a"][1:3])
+    np.testing.assert_array_equal(memory.read(copied), [1, 2])
+    del first["a"], second["a"]
+    memory.empty(layout)  # nobody holds it: its memory comes back at once
+    assert len(runtime.memory.blocks) == 4, "what one array of them holds is held"
+    del first, second
+    assert {memory.empty(layout)["a"].address for _ in range(3)} <= {*runtime.memory.blocks}
+    again = memory.empty(layout), memory.empty(layout), memory.empty(layout)
+    assert addresses < {each["a"].address for each in again}
+    assert len(runtime.memory.blocks) == 4
+    del again, copied
+    memory.trim()
+    assert not runtime.memory.blocks
 
 
 def test_too_little_memory_is_named_and_what_is_released_is_given_out_again(
