@@ -1,4 +1,4 @@
-"""Runs verified bundles: numpy and one backend, nothing of the compiler.
+"""Runs verified bundles; needs numpy and one backend, and nothing of the compiler.
 
 with runtime_lite.Runtime() as runtime:
     asr = runtime.load("dist/recogniser-cpu")

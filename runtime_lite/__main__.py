@@ -1,8 +1,8 @@
 """The command line: `inspect|verify|run|bench|load BUNDLE`, `plan BUNDLE...`, `top ADDRESS`, `triton BUNDLE FOLDER`.
 
-Exit codes: 0 well, 2 the input or the bundle is wrong, 4 `verify` measured too much, 5 the engine is not built or its
-device is not here, 130 interrupted;
-anything else that is raised is a bug and ends, with its traceback, in 1.
+Exit codes: 0 success, 2 the input or the bundle is wrong, 4 `verify` measured an error above the tolerance, 5 the
+engine is not built or this machine lacks its device, 130 interrupted, 1 a bug of runtime_lite, whose traceback is
+printed.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None, executors: ExecutorFactory = ma
 
     Args:
         arguments: those of the process by default.
-        executors: make what runs the graphs that are verified; by default what the bundle was built for.
+        executors: makes the executor of each graph that `verify` runs; by default the one the bundle was built for.
     """
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # else it is closed, which `exit_code_of` says
@@ -115,12 +115,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _positive(text: str) -> int:
+    """Read a command-line argument that must be a positive integer."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a positive integer, got {text!r}")
     return int(text)
 
 
 def _amount(text: str) -> float:
+    """Read a command-line argument that must be a positive number below 1e6."""
     try:
         value = float(text)
     except ValueError:
@@ -131,6 +133,7 @@ def _amount(text: str) -> float:
 
 
 def _top(options: argparse.Namespace) -> None:
+    """Run the command `top`: print views of a server's metrics until Ctrl-C."""
     clear = CLEAR if sys.stdout.isatty() else ""
     with contextlib.suppress(KeyboardInterrupt):  # the usual end of a view
         for text in watch(options.address, options.every, options.views):
@@ -138,6 +141,7 @@ def _top(options: argparse.Namespace) -> None:
 
 
 def _triton(options: argparse.Namespace) -> None:
+    """Run the command `triton`: write a model repository and print the folders written."""
     written = write_repository(
         options.bundle,
         options.repository,
@@ -152,11 +156,13 @@ def _triton(options: argparse.Namespace) -> None:
 
 
 def _inspect(options: argparse.Namespace) -> None:
+    """Run the command `inspect`: print the description of a bundle."""
     with read_bundle(options.bundle) as bundle:
         print(json_of_bundle(bundle).decode() if options.json else describe_bundle(bundle))
 
 
 def _verify(options: argparse.Namespace) -> None:
+    """Run the command `verify`: print one row per comparison, and raise GateFailed if one exceeds its limit."""
     with Runtime(threads=options.threads) as runtime:
         model = runtime.load(options.bundle, options.executors, options.allow_host_code)
         print(f"{len(model.bundle.manifest.files)} files: size and sha256 as listed")
@@ -184,6 +190,7 @@ def _verify(options: argparse.Namespace) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
+    """Run the command `run`: run feeds from an `.npz` file, write the outputs, and print their dtypes and shapes."""
     feeds = arrays_from_file(options.feeds)
     with Runtime(threads=options.threads) as runtime, replace_file(options.out) as file:
         model = runtime.load(options.bundle, allow_host_code=options.allow_host_code)
@@ -194,6 +201,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _push_chunks(model: Model, feeds: dict[str, Array], graph: str | None) -> dict[str, Array]:
+    """Push arrays `[chunks, rows, ...]` through a new stream; return outputs stacked along a new first axis."""
     counts = {name: array.shape[0] if array.ndim else 0 for name, array in feeds.items()}
     if len(set(counts.values())) != 1 or 0 in counts.values():
         raise BadInput(
@@ -212,6 +220,7 @@ def _push_chunks(model: Model, feeds: dict[str, Array], graph: str | None) -> di
 
 
 def _bench(options: argparse.Namespace) -> None:
+    """Run the command `bench`: print the times of every bucket, and write them into the bundle if asked to."""
     if options.update_costs and options.bundle.is_file():
         raise BadInput(f"{options.bundle}: expected a bundle directory for --update-costs, got a file; unpack it first")
     if options.workers is None:

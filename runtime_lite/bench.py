@@ -1,7 +1,7 @@
 """Measures the time of one run per bucket, with all rows in use, every row as long as the bucket and full caches.
 
-A bucket runs in a loop, alone, and finds its code and weights where they were; in service it takes longer, which
-`bench_served` measures.
+A bucket runs in a loop, alone, with its code and weights still in the processor's caches; in service a run takes
+longer, which `bench_served` measures.
 """
 
 import math
@@ -26,11 +26,11 @@ class Timing:
 
     Attributes:
         graph: graph name.
-        bucket: `batch=4`.
+        bucket: bucket name, e.g. `batch=4`.
         first_ms: the first run, which opens the session.
         p50_ms: median of the timed runs.
-        p95_ms: 95th percentile.
-        p99_ms: 99th percentile.
+        p95_ms: 95th percentile of the timed runs.
+        p99_ms: 99th percentile of the timed runs.
         crossed: bytes that crossed between host and device in one of the timed runs; None where they ran on the host.
     """
 
@@ -62,6 +62,7 @@ def bench_model(
 def _bench_bucket(
     runner: GraphRunner, artifact: Artifact, runs: int, warm_up_runs: int, clock_ns: Callable[[], int]
 ) -> Timing:
+    """Time the first run of a bucket, then `runs` runs after `warm_up_runs` untimed ones."""
     call = bucket_call(runner, artifact)
 
     def time_run_ms() -> float:
@@ -81,13 +82,13 @@ def _bench_bucket(
 
 
 def timing_of(graph: str, artifact: Artifact, first_ms: float, times_ms: Sequence[float]) -> Timing:
-    """Return the percentiles of some times in ms."""
+    """Return the timing of a bucket, with the percentiles of its run times in ms."""
     p50, p95, p99 = (float(value) for value in np.percentile(times_ms, (50, 95, 99)))
     return Timing(graph, bucket_name(artifact.sizes), first_ms, p50, p95, p99)
 
 
 def bucket_call(runner: GraphRunner, artifact: Artifact) -> Callable[[], object]:
-    """Return what runs a bucket once, with all of it in use."""
+    """Return a function that runs a bucket once, with every row in use and every cache full."""
     graph = runner.graph
     feed = feed_of(graph, feed_arrays(graph, artifact.sizes), artifact.sizes)
     state = _full_state(graph, feed.rows, artifact.sizes)
@@ -103,24 +104,24 @@ def bucket_call(runner: GraphRunner, artifact: Artifact) -> Callable[[], object]
 
 
 def _full_state(graph: Graph, rows: int, sizes: Mapping[str, int]) -> StreamState:
-    """What a stream carries with full caches."""
+    """Return the state of a stream whose caches are as full as a call of some sizes allows."""
     lengths = {axis: np.full(rows, valid) for axis, valid in full_caches(graph, sizes).items()}
     return replace(initial_state(graph, rows), lengths=lengths)
 
 
 def full_caches(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Return by cache axis the most valid frames that a row may have before a call of some sizes."""
+    """Return, by cache axis, the largest number of valid frames that a row may have before a call of some sizes."""
     room = {each: each.slots - (each.frames_of(sizes) if each.is_whole else 0) for each in graph.caches}
     return {each.axis: valid // each.chunk * each.chunk for each, valid in room.items()}
 
 
 def feed_arrays(graph: Graph, sizes: Mapping[str, int]) -> dict[str, Array]:
-    """Return every input of role data, of some sizes."""
+    """Return an array for every input of role data, at some sizes."""
     return {tensor.name: _feed_array(tensor, sizes) for tensor in graph.inputs if tensor.role == "data"}
 
 
 def _feed_array(tensor: Tensor, sizes: Mapping[str, int]) -> Array:
-    """Return waves for floating inputs and zeros for the others, which may be indices; within their ranges."""
+    """Return a sine wave for a floating-point input and zeros for any other, within the input's range."""
     shape = static_shape(tensor.shape, sizes)
     if tensor.range is not None:
         return np.full(shape, min(max(0, tensor.range[0]), tensor.range[1]), tensor.dtype)

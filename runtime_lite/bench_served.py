@@ -1,9 +1,9 @@
-"""Measures the cost of runs on a full server, with queues, requests, states of many streams and the caller.
+"""Measures the time of runs on a full server, including queues, requests, the states of streams and the caller.
 
-The server is the runtime's own, its lanes are never idle, and the caller sends the next chunk as soon as one is
-answered. Only the rule is another than the scheduler: every bucket in its turn, full, on all lanes at once, for streams
-that were in other company before. A run counts from its decision to its end, as the scheduler learns it; on a lane that
-is never idle, nothing is outside of these times.
+The server is the runtime's own. Its lanes are never idle, because the caller sends the next chunk as soon as one is
+answered. A rule takes the place of the scheduler: it runs one bucket after the other, full, on all lanes, and the rows
+of a run were in different runs before. A run lasts from the decision to run it until the scheduler learns of its end;
+as lanes are never idle, these times cover all of a lane's time.
 """
 
 import os
@@ -29,17 +29,17 @@ from runtime_lite.serving.server import Server
 from runtime_lite.serving.ticket import Ticket
 
 TURN = 5
-"""Runs of a bucket on each lane before the next bucket has its turn: what a run leaves to be settled, the next pays."""
+"""Runs of a bucket on each lane in one turn; several, because a run also pays for work that the one before has left."""
 
 
 class Fill(NamedTuple):
-    """What fills a row bucket.
+    """The tasks that fill the rows of one bucket.
 
     Attributes:
-        key: the bucket of every other axis.
-        rows: the row bucket.
-        tasks: how many fill it.
-        task_rows: rows of each.
+        key: model, graph and the bucket of every axis but that of rows.
+        rows: the bucket of the axis of rows.
+        tasks: number of tasks that fill it.
+        task_rows: rows of each task.
     """
 
     key: Key
@@ -50,12 +50,12 @@ class Fill(NamedTuple):
 
 @dataclass
 class Turns:
-    """The rule: buckets in turns, each with the tasks that have waited longest.
+    """A scheduling rule that runs buckets in turn, each with the tasks that have waited longest.
 
     Attributes:
-        fills: the buckets.
-        lanes: runs that may be in flight at once.
-        times: nanoseconds of all runs so far, by bucket.
+        fills: the buckets, in the order of their turns.
+        lanes: number of runs that may be in flight at once.
+        times: durations of all finished runs in nanoseconds, by key and row bucket.
     """
 
     fills: Sequence[Fill]
@@ -63,14 +63,14 @@ class Turns:
     times: dict[tuple[Key, int], list[int]] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Start empty."""
+        """Start with empty queues and without times."""
         self.times = {(fill.key, fill.rows): [] for fill in self.fills}
         self._queues: dict[tuple[Key, int], deque[Task]] = {(f.key, f.task_rows): deque() for f in self.fills}
         self._running: set[int] = set()
         self._decided = 0
 
     def least_runs(self) -> int:
-        """How many runs every bucket has had at least."""
+        """Return the number of finished runs of the bucket that has the fewest."""
         return min(map(len, self.times.values()))
 
     def submit(self, task: Task, now: int) -> str | None:
@@ -79,11 +79,11 @@ class Turns:
         return None
 
     def refusal(self, task: Task, now: int) -> str | None:
-        """Refuse nothing."""
+        """Return None: no task is refused."""
         return None
 
     def decide(self, now: int) -> Decision:
-        """Run the bucket whose turn it is, once it can be filled."""
+        """Decide to run the bucket whose turn it is, if a lane is free and enough tasks wait to fill it."""
         fill = self.fills[self._decided // (TURN * self.lanes) % len(self.fills)]
         queue = self._queues[fill.key, fill.task_rows]
         if len(self._running) == self.lanes or len(queue) < fill.tasks:
@@ -94,28 +94,28 @@ class Turns:
         return Decision(run, [], None)
 
     def finished(self, run: Run, now: int, failed: bool = False) -> None:
-        """Note what a run took; who sent it is told if it failed."""
+        """Record the duration of a run; a failure is reported to the sender of the request elsewhere."""
         self._running.remove(id(run))
         self.times[run.key, run.rows].append(now - run.started)
 
     def cancel(self, task: Task) -> bool:
-        """Take a queued task out."""
+        """Remove a queued task."""
         self._queues[task.key, task.rows].remove(task)
         return True
 
     def open_stream(self, number: int, key: Key, service: ServiceClass, period_ns: int) -> str | None:
-        """Take any."""
+        """Return None: every stream is admitted."""
         return None
 
     def close_stream(self, number: int) -> None:
-        """Nothing is kept of a stream."""
+        """Do nothing: the rule keeps no data about streams."""
 
     def resize(self, lanes: int) -> None:
-        """Run on another number of lanes."""
+        """Change the number of lanes."""
         self.lanes = lanes
 
     def forget(self, model: str) -> None:
-        """Nothing is kept of a model."""
+        """Do nothing: the rule keeps no data about models."""
 
 
 def bench_served(
@@ -125,14 +125,14 @@ def bench_served(
     runs: int,
     executors: ExecutorFactory = make_executor,
 ) -> list[Timing]:
-    """Return the times of every bucket of every graph, as a full server has them.
+    """Return the times of every bucket of every graph, measured on a full server.
 
     Args:
         path: bundle directory or `.tar` file.
         threads: threads of one run.
         workers: runs in flight at once.
-        runs: timed runs per bucket and worker, at least 1, after one that is not.
-        executors: makes what runs a graph.
+        runs: timed runs per bucket and worker, at least 1; one untimed run goes before them.
+        executors: makes the executor of each graph.
 
     Raises:
         BadInput: there is nothing at the path, or there are more workers than a runtime may have.
@@ -161,6 +161,7 @@ def bench_served(
 
 
 def _fill(version: Version, name: str, artifact: Artifact) -> Fill:
+    """Return the tasks that fill a bucket: one of all its rows if rows depend on each other, else one per row."""
     runner = version.runners[name]
     graph, alone = runner.graph, runner.batching_fault() is not None
     rows = 1 if graph.batch_axis is None else artifact.sizes[graph.batch_axis]
@@ -171,7 +172,7 @@ def _fill(version: Version, name: str, artifact: Artifact) -> Fill:
 def _serve(
     version: Version, threads: int, buckets: Sequence[tuple[str, Artifact, Fill]], rule: Turns, least: int
 ) -> None:
-    """Keep a server full until every bucket has run so often; close the version."""
+    """Keep a server full until every bucket has run at least `least` times; then close the version."""
     pools: dict[tuple[Key, int], tuple[int, str, Artifact]] = {}
     for name, artifact, fill in buckets:
         tasks, *_ = pools.get((fill.key, fill.task_rows), (0,))
@@ -199,7 +200,7 @@ def _serve(
 
 
 def _caller(model: Model, name: str, artifact: Artifact, rows: int) -> Callable[[], Ticket[Any]]:
-    """What sends the next request of a caller, which has a stream of its own if the graph has states."""
+    """Return a function that submits the next request of a caller; a graph with states gets a stream per caller."""
     graph = model.bundle.manifest.graphs[name]
     feeds = feed_arrays(
         graph, artifact.sizes if graph.batch_axis is None else {**artifact.sizes, graph.batch_axis: rows}

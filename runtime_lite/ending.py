@@ -1,4 +1,4 @@
-"""Ends a command with an exit code, and with one sentence where the caller can mend what went wrong."""
+"""Ends a command with an exit code, and prints one sentence where the caller can correct the fault."""
 
 import os
 import sys
@@ -14,14 +14,14 @@ STDOUT_CLOSED = "standard output: expected an open one, got a closed one; redire
 def exit_code_of(
     main: Callable[[], int | None], interrupted: str, errors: tuple[type[Exception], ...] = (RuntimeLiteError,)
 ) -> int:
-    """Run a command and return its exit code: what `main` returns, 0 for nothing, or that of what it raises.
+    """Run a command and return its exit code: the result of `main`, 0 for None, or the code of the error it raises.
 
-    What is raised as a bug, or is of no kind that is known here, comes through with its traceback.
+    An error with the exit code of a bug, or of a type not listed in `errors`, is raised again and shows its traceback.
 
     Args:
-        main: the command. An OSError is a file, a program or a place on a disk that it needs and has not got.
-        interrupted: what Ctrl-C has left, in words.
-        errors: errors with an `exit_code`, whose text says what to do.
+        main: the command. An OSError that it raises means that a file, a program or disk space is missing.
+        interrupted: the sentence to print after Ctrl-C; it says what the command has left behind.
+        errors: types of errors that have an `exit_code` and whose message says what to do.
     """
     if sys.stdout is None:
         return _told(f"error: {STDOUT_CLOSED}", BadInput.exit_code)
@@ -44,12 +44,12 @@ def exit_code_of(
 
 
 def leave_stdout() -> None:
-    """Let what is still buffered go nowhere, at the end of the process, too: its reader left, or its disk is full."""
+    """Send the rest of standard output to the null device, because its reader has left or its disk is full."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def place_of(error: OSError) -> str:
-    """What could not be read or written; what is printed, and what has no name, goes without one."""
+    """Return the name of the file that an error is about; empty if unknown, standard output if the disk is full."""
     written = error.filename2 or error.filename  # of two, the second is what was written
     if written is not None or error.errno not in NO_ROOM:
         return str(written or "")
@@ -61,7 +61,7 @@ def place_of(error: OSError) -> str:
 
 
 def _sentence_of(error: OSError) -> str:
-    """What the system says, and where; what we raise ourselves is a sentence already."""
+    """Return the message to print for an error: the system's text with the file name, or our own text."""
     if error.strerror is None:
         return str(error)
     place = place_of(error)

@@ -1,4 +1,4 @@
-"""Defines the errors of the runtime: whose fault each is, and the exit code of `python -m runtime_lite`.
+"""Defines the errors of the runtime: whose fault each one is, and the exit code of `python -m runtime_lite`.
 
     the caller   BadInput        2   a feed, an argument, or the use of something closed
     the bundle   BundleRefused   2   truncated, altered, hostile, or of a version this runtime does not read
@@ -21,7 +21,7 @@ FRONT_DOOR = "python build.py" if Path(__file__).parents[1].joinpath("build.py")
 
 
 class RuntimeLiteError(Exception):
-    """Base of every error that runtime_lite raises on purpose."""
+    """Base of all errors that runtime_lite raises on purpose."""
 
     exit_code: ClassVar[int] = 1
 
@@ -33,7 +33,7 @@ class BadInput(RuntimeLiteError):
 
 
 class BundleRefused(RuntimeLiteError):
-    """The bundle cannot be trusted or read; nothing of it is used."""
+    """The bundle cannot be trusted or read; none of it is used."""
 
     exit_code = 2
 
@@ -45,38 +45,38 @@ class GateFailed(RuntimeLiteError):
 
 
 class EngineAbsent(RuntimeLiteError):
-    """The bundle is sound, but its engine is not built, or this machine has no device, driver or library for it."""
+    """The bundle is valid, but its engine is not built, or this machine lacks its device, driver or library."""
 
     exit_code = 5
 
 
 class _WithReason(RuntimeLiteError):
-    """Base of what ends a request without its caller's fault, with a reason that programs can tell apart."""
+    """Base of errors that end a request without its caller's fault and have a constant `reason` for programs."""
 
     def __init__(self, message: str, reason: str) -> None:
         super().__init__(message)
         self.reason = reason
 
     def __reduce__(self) -> tuple[type["_WithReason"], tuple[str, str]]:
-        """Both texts go along to another process."""
+        """Let pickle pass both texts to another process."""
         return type(self), (str(self), self.reason)
 
 
 class ExecutorFailed(_WithReason):
-    """A run took its process along, lacked memory or does not end.
+    """A run crashed its process, lacked memory or does not end.
 
-    No state has changed, and the next run finds a new process. A run in this process that does not end keeps its
-    thread: closing says so.
+    No state has changed, and the next run gets a new process. A run in this process that does not end keeps its thread;
+    closing the runtime then reports it.
 
     Attributes:
-        reason: `crash`, `hang`, `memory`, or `limit` where the system gives no more threads, processes or descriptors.
+        reason: `crash`, `hang`, `memory`, or `limit` if the system gives no more threads, processes or descriptors.
     """
 
     exit_code = 5
 
 
 class Overloaded(_WithReason):
-    """The runtime does not take the request; nothing of it was queued.
+    """The runtime does not admit the request; no part of it was queued.
 
     Attributes:
         reason: short and constant, as request counts have it.
@@ -86,7 +86,7 @@ class Overloaded(_WithReason):
 
 
 class Dropped(_WithReason):
-    """A request was let go of before it was done; its answer, if there was one, is not delivered.
+    """A request was dropped before it was done; its answer, if there is one, is not delivered.
 
     Attributes:
         reason: short and constant, as request counts have it.
@@ -96,7 +96,7 @@ class Dropped(_WithReason):
 
 
 class Cancelled(RuntimeLiteError):
-    """The caller took a request back."""
+    """The caller cancelled the request."""
 
     exit_code = 2
 

@@ -1,9 +1,9 @@
-"""A loaded bundle: run feeds, submit them, or open a stream whose state the runtime keeps.
+"""A loaded bundle: runs feeds, queues them, or opens streams whose states the runtime keeps.
 
-A feed is padded to the smallest bucket that holds it, and the outputs are cut back to what is valid. A graph without
-states is run directly; a graph with states, run without a stream, starts from its initial states. Rows share a run only
-where the bundle proves that they are independent; then those of several callers do. A call either returns the outputs
-of role data or raises and changes nothing. All of it may be called from several threads.
+A feed is padded to the smallest bucket that holds it, and the outputs are sliced to their valid entries. A graph
+without states is run directly; a graph with states, run without a stream, starts from its initial states. Requests
+share a run only if the bundle proves that rows are independent. A call either returns the outputs of role data, or
+raises and changes nothing. Every method may be called from several threads.
 """
 
 import threading
@@ -42,13 +42,13 @@ class Model:
     """The graphs of one bundle, ready to run; made by `Runtime.load`.
 
     Args:
-        server: of the runtime.
-        version: the bundle.
-        priority: added to that of every request.
+        server: the server of the runtime.
+        version: the opened bundle with its runners.
+        priority: added to the priority of every request.
     """
 
     def __init__(self, server: Server, version: Version, priority: int) -> None:
-        """Keep the parts; no session is opened yet."""
+        """Store the parts; no session is opened yet."""
         self._server = server
         self._version = version
         self._name = version.bundle.manifest.name
@@ -70,17 +70,17 @@ class Model:
         graph: str | None = None,
         lengths: Mapping[str, RowLengths] | None = None,
     ) -> dict[str, Array] | dict[str, list[Array]]:
-        """Run one feed; more rows than the largest bucket are several runs.
+        """Run one feed; a feed with more rows than the largest bucket takes several runs.
 
         Args:
             feeds: every input of role data.
             graph: graph name; needed when the bundle has several. Without it wired ones run together.
-            lengths: true length of every row by axis, e.g. `{"time": [900, 512]}`, for axes that have a length per
-                row. What the arrays hold behind it is not looked at.
+            lengths: true length of every row by axis, e.g. `{"time": [900, 512]}`, for axes that have a length per row.
+                Entries behind a row's length are ignored.
 
         Returns:
-            Every output of role data, with as many rows as the feed and as long as the lengths make it. With `lengths`,
-            a list per output: item i is row i, without the batch axis.
+            Every output of role data, with as many rows as the feed and without padding. With `lengths`, a list per
+            output: item i is row i, without the batch axis.
 
         Raises:
             BadInput: the feed, the lengths or the graph name is wrong, or the model is closed.
@@ -139,19 +139,20 @@ class Model:
             feeds: as for `run`.
             graph: graph name; needed when the bundle has several. Without it wired ones run together.
             lengths: as for `run`.
-            service: what is promised: `INTERACTIVE`, `UTTERANCE`, `BULK`, or a class of your own.
-            deadline_ms: from now on; an answer after it is not delivered. The class's, if it has one and this is None.
-            priority: the higher goes first among requests of a kind.
+            service: service class: `INTERACTIVE`, `UTTERANCE`, `BULK`, or a class of your own.
+            deadline_ms: from now on; an answer after it is not delivered. If None, the deadline of the class, if it has
+                one.
+            priority: among requests of one class, those of higher priority run first.
             copy: take a copy of the arrays, which are the caller's again when this returns. Without, they are handed
                 over: until the request has ended nobody may write to them.
 
         Returns:
-            The request: `.result()` waits for what `run` returns, so does `await`; `.cancel()` takes it back.
+            The request: `.result()` and `await` wait for the outputs, which are those of `run`; `.cancel()` cancels it.
 
         Raises:
             BadInput: as for `run`.
-            Overloaded: it could not be served in time, or the runtime drains; nothing was queued. Where something
-                waits, that may be said before the values of the feed are looked at.
+            Overloaded: it could not be served in time, or the runtime drains; nothing was queued. If other requests
+                wait, this may be raised before the values of the feed are checked.
         """
 
         def serve(version: Version, runner: Runnable) -> Ticket[Any]:
@@ -168,14 +169,14 @@ class Model:
         return self._with_version(graph, serve)
 
     def run_many(self, feeds: Sequence[Mapping[str, Array]], graph: str | None = None) -> list[dict[str, Array]]:
-        """Run feeds of one row each together, whatever their lengths.
+        """Run feeds of one row each in shared runs, whatever their lengths.
 
         Args:
             feeds: every input of role data, one row each.
             graph: graph name; needed when the bundle has several. Without it wired ones run together.
 
         Returns:
-            For each feed what `run` returns for it alone.
+            For each feed, the outputs that `run` returns for it alone.
 
         Raises:
             BadInput: a feed or the graph name is wrong, the bundle does not prove that rows are independent, or the
@@ -204,22 +205,23 @@ class Model:
         idle_s: float | None = None,
         period_ms: float | None = None,
     ) -> Stream:
-        """Open a stream, whose state starts as the manifest says.
+        """Open a stream, whose states start as the manifest specifies.
 
         Args:
             graph: graph name; needed when the bundle has several. Without it wired ones run together.
-            rows: rows of every feed, i.e. streams that move in lock-step.
-            latency: of a model that the bundle holds at several latencies, the name of one; see `latencies`.
-            service: class of its chunks.
+            rows: rows of every feed, i.e. number of sequences that advance together.
+            latency: name of one of the latencies of a model that has several in the bundle; see `latencies`.
+            service: service class of the chunks.
             priority: as for `submit`.
-            credits: requests of the stream that may be alive at once; more are refused.
-            idle_s: without a chunk for so long it ends by itself.
-            period_ms: a chunk will come so often: the stream is refused if the device could not carry it.
+            credits: requests of the stream that may be unanswered at once; more are refused.
+            idle_s: the stream is closed after this many seconds without a chunk; never if None.
+            period_ms: time between two chunks; the stream is refused if the device is too slow for it.
 
         Raises:
-            BadInput: the graph has no states, no bucket for that many rows or not that latency, an option is wrong, or
+            BadInput: the graph has no states, no bucket of that many rows or no such latency, an option is wrong, or
                 the model is closed.
-            Overloaded: all slots are taken, the device is full, or the runtime drains.
+            Overloaded: the greatest number of streams is open, the device is too slow for one more, or the runtime
+                drains.
         """
 
         def serve(version: Version, runner: Runnable) -> Stream:
@@ -242,16 +244,16 @@ class Model:
 
     @property
     def latencies(self) -> Mapping[str, Mapping[str, str]]:
-        """For each model with several latencies its latencies, and their graphs."""
+        """Graph names by model and by latency, for each model that the bundle holds at several latencies."""
         return latencies_of(self.bundle.manifest)
 
     def runner(self, graph: str | None = None) -> GraphRunner:
-        """Return what runs one graph: the only one, or the named one."""
+        """Return the runner of the named graph; by default, of the only one."""
         self._check_open()
         return self._runner(self._version, graph)
 
     def asked(self, graph: str | None = None) -> Runnable:
-        """Return what a request asks for: the named graph, else the wired ones together, else the only one."""
+        """Return the runner of a request: the named graph, by default the wired graphs together, or the only graph."""
         self._check_open()
         return self._asked(self._version, graph)
 
@@ -277,7 +279,7 @@ class Model:
     def _with_version(
         self, graph: str | None, serve: Callable[[Version, Runnable], Answer], latency: str | None = None
     ) -> Answer:
-        """Serve with the version of now; once more if it was swapped meanwhile."""
+        """Call `serve` with the current version of the model, and again if it was swapped in the meantime."""
         while True:
             self._check_open()
             version = self._version
@@ -296,14 +298,15 @@ class Model:
         deadline_ms: float | None,
         copy: bool,
     ) -> Feed | None:
-        """Refuse what has a deadline and cannot meet it before its values are looked at: a refusal is to cost little.
+        """Refuse a request that cannot meet its deadline before its values are checked, so that refusals cost little.
 
         Returns:
-            The checked feed, if its kind has been checked before.
+            The checked feed; None without a deadline, or if no feed of these names, shapes and dtypes was checked
+            before.
 
         Raises:
-            BadInput: it is of such a kind, and a value is none.
-            Overloaded: it is refused.
+            BadInput: a value of the feed is not allowed.
+            Overloaded: the request cannot meet its deadline.
         """
         if deadline_ms is None and service.hard_ms is None:
             return None
@@ -329,7 +332,7 @@ class Model:
         feed: Feed | None = None,
         copy: bool = False,
     ) -> Ticket[Any]:
-        """A request for one feed, checked, be it by `_turn_away`."""
+        """Return a request for one feed; `feed` is the checked feed, if `_turn_away` has checked it."""
         if lengths is not None:
             checked = runner.check_ragged(where, feeds, lengths, copy)
             return self._ticket_of(where, version, runner, checked, service, deadline_ms, lambda a: _as_rows(runner, a))
@@ -346,7 +349,7 @@ class Model:
         deadline_ms: float | None,
         answer: Callable[[list[Outputs]], Answer],
     ) -> Ticket[Answer]:
-        """A request for checked feeds, in as few parts as hold them."""
+        """Return a request for checked feeds, in as few parts as possible."""
         count = len(feeds)
         groups = runner.plan(feeds) if count > 1 else [[0]] * count
 
@@ -366,7 +369,7 @@ class Model:
         return ticket
 
     def _service(self, where: str, service: ServiceClass, priority: int) -> ServiceClass:
-        """The class of a request with the priorities of model and caller in it."""
+        """Return a service class with the priorities of the model and of the caller added to its own."""
         if not isinstance(service, ServiceClass):
             _refuse(where, "a service class", show(service), "pass INTERACTIVE, UTTERANCE, BULK or CHUNK")
         if fault := service.fault():
@@ -384,31 +387,31 @@ class Model:
 
     @shielded
     def close(self, limit_s: float = CLOSE_S) -> None:
-        """Drop what is queued, end the streams, wait for what runs, and close the bundle; twice does nothing more.
+        """Drop queued requests, end streams, wait for runs, and close the bundle; a second call does nothing.
 
         Args:
-            limit_s: so long a run in flight may take.
+            limit_s: seconds to wait for runs in flight.
 
         Raises:
             BadInput: the limit is no number from 0 on.
-            ExecutorFailed: a run has not ended by then; the bundle is closed when it does.
+            ExecutorFailed: a run has not ended within the limit; the bundle is closed when it ends.
         """
         where = f"{self.bundle.path}: close"
         check_seconds(where, "limit_s", limit_s)
         self._server.unload(where, self.leave(), limit_s)
 
     def leave(self) -> list[Version]:
-        """For `Runtime.close`: take no more requests; return the versions that are to be unloaded."""
+        """Accept no more requests and return the versions to unload; `Runtime.close` calls this."""
         with self._server.lock:
             self._closed = True
             return [self._version, *self._pinned]
 
     @shielded
     def swap(self, version: Version) -> None:
-        """For `Runtime.swap`: serve what comes from now on with another version; open streams stay with theirs.
+        """Serve new requests with another version; open streams keep theirs. `Runtime.swap` calls this.
 
         Raises:
-            BadInput: the model was closed meanwhile; the version is closed.
+            BadInput: the model was closed in the meantime; the new version is closed.
         """
         with self._server.lock:
             if not self._closed:
@@ -419,12 +422,12 @@ class Model:
 
     @property
     def name(self) -> str:
-        """Name of the bundle that was loaded; a swap keeps it."""
+        """Name of the bundle that was loaded first; a swap does not change it."""
         return self._name
 
     @property
     def bundle(self) -> Bundle:
-        """The bundle that new requests are served from."""
+        """The bundle that serves new requests."""
         return self._version.bundle
 
     @property
@@ -441,19 +444,18 @@ def make_version(
     executors: ExecutorFactory,
     gone: threading.Event | None = None,
 ) -> Version:
-    """Return a bundle ready to run; it closes the bundle.
+    """Return a version: a bundle with a runner per graph; closing it closes the bundle.
 
     Args:
-        name: no other version of the runtime that is not gone has it.
+        name: name of the version, unique among those of the runtime that are not closed.
         bundle: an open bundle.
         threads: threads per session.
         check_finite: refuse NaN and infinity in feeds.
-        executors: makes what runs a graph.
-        gone: to be set once the version is closed; without it one is made.
+        executors: makes the executor of each graph.
+        gone: event to set once the version is closed; by default a new one.
 
     Raises:
-        BundleRefused: a graph file was built for something else than the manifest says, or the bundle asks for what is
-            not there yet.
+        BundleRefused: a graph file does not match the manifest, or the bundle needs a feature that this runtime lacks.
         EngineAbsent: an engine is not built, or what runs it is not on this machine.
     """
     _check_can_run(bundle)
@@ -485,14 +487,14 @@ def _check_many(where: str, runner: Runnable, feeds: Sequence[Mapping[str, Array
 
 
 def _as_one(runner: Runnable, answers: list[Outputs]) -> Outputs:
-    """The outputs of the parts of one feed as those of the whole."""
+    """Concatenate the outputs of the parts of one feed along the batch axis."""
     if len(answers) == 1:
         return answers[0]
     return {name: np.concatenate([answer[name] for answer in answers], axis) for name, axis in runner.batched.items()}
 
 
 def _as_rows(runner: Runnable, answers: list[Outputs]) -> dict[str, list[Array]]:
-    """The outputs of rows of several lengths: a list per output, without the batch axis."""
+    """Return a list per output with one array per row, without the batch axis."""
     return {name: [np.squeeze(answer[name], axis) for answer in answers] for name, axis in runner.batched.items()}
 
 
@@ -505,7 +507,7 @@ def _ns(where: str, name: str, value: float | None, ms: int) -> int | None:
 
 
 def _check_can_run(bundle: Bundle) -> None:
-    """Refuse, by its name, what a manifest may say and this runtime cannot run yet."""
+    """Refuse a manifest with a valid feature that this runtime cannot run yet, and name it."""
     for number, wire in enumerate(bundle.manifest.wiring):
         given = bundle.manifest.graphs[wire.from_graph].outputs
         if any(tensor.name == wire.output and tensor.role == "state" for tensor in given):

@@ -1,4 +1,4 @@
-"""The command `plan`: how many streams this machine carries at which latency, from the cost tables of bundles."""
+"""The command `plan`: computes from the cost tables of bundles how many streams this machine can serve in time."""
 
 import argparse
 import sys
@@ -20,22 +20,22 @@ from runtime_lite.scheduling.cost_table import Spread, costs_of_graph
 from runtime_lite.scheduling.task import Key
 
 AT_THE_LIMIT = 0.01
-"""Part of the chunks that are late where a machine is said to be at its limit."""
+"""Share of late chunks at which a machine counts as at its limit."""
 
 TELL_S = 2.0
-"""From line to line on standard error while a search goes on."""
+"""Seconds between two progress lines on standard error."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked.
+    """The load and the machine that a plan is computed for.
 
     Attributes:
-        streams: streams per graph with states.
-        period_ms: each sends a chunk so often.
-        late_ms: a chunk answered later than this is late; None for a period, when the next one comes.
+        streams: number of streams of each graph with states.
+        period_ms: time between two chunks of a stream.
+        late_ms: a chunk answered after this time is late; by default `period_ms`, when the next chunk comes.
         workers: runs in flight at once.
-        threads: threads of one run; costs must have been measured with as many.
+        threads: threads of one run; costs must have been measured with the same number.
         requests_per_s: single requests per second for every bucket of a graph without states.
     """
 
@@ -50,7 +50,10 @@ class Question:
 def add_arguments(
     parser: argparse.ArgumentParser, positive: Callable[[str], int], number: Callable[[str], float]
 ) -> None:
-    """Add what `plan` takes; `positive` and `number` read a positive integer and a positive number."""
+    """Add the arguments of `plan` to a parser.
+
+    `positive` and `number` convert text to a positive integer and to a positive number.
+    """
     parser.add_argument("bundles", type=Path, nargs="+", metavar="BUNDLE", help="served together, their costs measured")
     parser.add_argument("--streams", type=positive, required=True, metavar="N", help="streams of every streaming graph")
     parser.add_argument("--period-ms", type=number, required=True, metavar="MS", help="a stream sends a chunk so often")
@@ -63,17 +66,17 @@ def add_arguments(
 
 
 def plan(options: argparse.Namespace) -> None:
-    """Print what `plan_bundles` finds."""
+    """Print the table that `plan_bundles` returns for the arguments of the command."""
     names = ("streams", "period_ms", "late_ms", "workers", "threads", "requests_per_s")
     print(plan_bundles(options.bundles, Question(**{name: getattr(options, name) for name in names})))
 
 
 def plan_bundles(paths: Sequence[Path], question: Question) -> str:
-    """Return a table: the streams asked for, the most that are carried, and the most at the limit of the machine.
+    """Return a table of three plans: the streams asked for, the most in time, and the most at the machine's limit.
 
     Raises:
-        BadInput: no bundle has a graph with states, one has no cost table for this machine, or no runtime has so many
-            workers.
+        BadInput: no bundle has a graph with states, one has no cost table for this machine, or there are more workers
+            than a runtime may have.
         BundleRefused: a bundle cannot be read.
     """
     check_count("workers", question.workers, MAX_WORKERS)
@@ -93,18 +96,18 @@ def plan_bundles(paths: Sequence[Path], question: Question) -> str:
 
 
 class Progress:
-    """Tells on standard error what a search tries, once it takes long.
+    """Prints the progress of a long search to standard error, at most once in `TELL_S` seconds.
 
     Args:
-        what: is searched for.
+        what: the quantity that is searched for, in words.
     """
 
     def __init__(self, what: str) -> None:
-        """Start without a line."""
+        """Start the time until the first line."""
         self._what, self._told = what, time.monotonic()
 
     def __call__(self, streams: int) -> None:
-        """Hear of the number that is tried next."""
+        """Print the number of streams that is tried next, if the last line is old enough."""
         now = time.monotonic()
         if now - self._told > TELL_S:
             self._told = now
@@ -112,7 +115,7 @@ class Progress:
 
 
 def _machine_and_work(paths: Sequence[Path], question: Question) -> tuple[Machine, Work]:
-    """Return what the planner takes, from the cost tables of bundles.
+    """Return the planner's inputs, read from the cost tables of bundles.
 
     Raises:
         BadInput: no bundle has a graph with states, or one has no cost table for this machine.
@@ -155,12 +158,12 @@ def _row(plan: Plan, name: str) -> tuple[str, ...]:
 def spreads_of(
     bundle: Bundle, name: str, graph: Graph, table: Mapping[str, Cost], threads: int
 ) -> dict[Key, dict[int, Spread]]:
-    """Return every key of a graph with its costs by rows.
+    """Return the costs of a graph, by key and number of rows.
 
     Args:
-        bundle: of the graph.
+        bundle: the bundle of the graph.
         name: graph name.
-        graph: its record.
+        graph: the graph's record in the manifest.
         table: costs by bucket name.
         threads: threads of one run.
 

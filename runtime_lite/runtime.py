@@ -1,7 +1,7 @@
-"""The runtime: owns the device and the models loaded on it, and serves the requests of all their callers.
+"""The runtime owns a device and the models loaded on it, and serves the requests of all their callers.
 
-Loading checks a bundle as a whole. The session of a bucket is opened at its first use, or by `warm_up`, and kept.
-Closing the runtime closes every model and with it every stream.
+Loading checks the whole bundle. The session of a bucket is opened at its first use, or by `warm_up`, and kept open.
+Closing the runtime closes every model and every stream.
 """
 
 import itertools
@@ -45,7 +45,7 @@ class Runtime:
         check_finite: refuse feeds that hold NaN or infinity.
         workers: runs that may be in flight at once.
         max_streams: streams that may be open at once.
-        observers: hear of every request, run, stream and model.
+        observers: objects that are notified of every request, run, stream and model.
     """
 
     def __init__(
@@ -86,11 +86,11 @@ class Runtime:
 
         Args:
             path: bundle directory or `.tar` file.
-            executors: makes what runs a graph; by default what it was built for.
-            allow_host_code: let engines run code that they carry, with the caller's rights; refused unless the caller
-                says so here, whatever the bundle says. Only for a bundle whose maker is trusted.
-            priority: of all its requests, beside that of each.
-            warm_up: run every bucket before this returns, so that no request waits for a session to open, and take the
+            executors: makes the executor of each graph; by default the one the graph was built for.
+            allow_host_code: let engines run the code that they contain, with the caller's rights. Without it such
+                engines are refused, whatever the bundle states. Only for bundles from a trusted source.
+            priority: added to the priority of every request of the model.
+            warm_up: run every bucket before this returns, so that no request waits for a session to open, and use the
                 times as costs of this machine.
 
         Raises:
@@ -130,11 +130,11 @@ class Runtime:
         executors: ExecutorFactory = make_executor,
         allow_host_code: bool = False,
     ) -> None:
-        """Serve a model from another bundle from now on, without a pause.
+        """Serve new requests of a model from another bundle, without a pause.
 
-        Requests that came before, and streams that are open, stay with the old bundle, which is closed with the last of
-        them. The new one is opened, checked and warmed up first; if anything is wrong with it, nothing changes. While
-        both are open, there must be memory for both.
+        Earlier requests and open streams stay with the old bundle, which is closed when the last of them ends. The new
+        bundle is opened, checked and warmed up first; if it is refused, nothing changes. Memory must suffice for both
+        bundles while both are open.
 
         Args:
             model: a model of this runtime.
@@ -171,7 +171,7 @@ class Runtime:
         executors: ExecutorFactory,
         allow_host_code: bool,
     ) -> Version:
-        """Open a bundle as a version of the model of a name, or of a new model that is named after the bundle."""
+        """Open a bundle as a version of the model `name`; None makes a new model, named after the bundle."""
         if not callable(executors):
             raise BadInput(f"Runtime.{what}: expected executors as a function, got {show(executors)}; leave it out")
         _check_switch(f"Runtime.{what}", "allow_host_code", allow_host_code)
@@ -188,9 +188,10 @@ class Runtime:
             raise
 
     def _free_name(self, name: str, gone: threading.Event) -> str:
-        """Return the name of a model, with the first free number behind it while other versions have that name.
+        """Return the name of a model, with the first free number appended if open versions use the name.
 
-        A name is free again when its version is gone, so that what observers count by name does not grow with swaps.
+        A name is free again when its version is closed, so that the number of names that observers see does not grow
+        with swaps.
         """
         with Shield(), self._server.lock:
             self._named = {known: left for known, left in self._named.items() if not left.is_set()}
@@ -201,15 +202,15 @@ class Runtime:
 
     @property
     def request_counts(self) -> RequestCounts:
-        """How many requests came in, and how they ended."""
+        """Number of requests that came in, and how they ended."""
         return self._server.request_counts()
 
     def health(self) -> Health:
-        """Whether the runtime does its work: runs end, or there is nothing to do."""
+        """Return the health of the runtime: whether runs end, or none are queued."""
         return self._server.health()
 
     def resize(self, workers: int) -> None:
-        """Let more or fewer runs be in flight at once, from now on; streams, requests and runs go on.
+        """Change the number of runs that may be in flight at once; streams, requests and runs continue.
 
         Raises:
             BadInput: the number is out of its range.
@@ -218,7 +219,7 @@ class Runtime:
         self._server.resize(workers)
 
     def drain(self, limit_s: float) -> DrainReport:
-        """Take no new work, wait until all that was admitted has ended, and drop what has not within a limit.
+        """Accept no new work, wait until all admitted work has ended, and drop the rest after `limit_s` seconds.
 
         Raises:
             BadInput: the limit is no number from 0 on.
@@ -231,11 +232,11 @@ class Runtime:
         """Close every model and end the threads; a second call does nothing.
 
         Args:
-            limit_s: so long runs in flight may take.
+            limit_s: seconds to wait for runs in flight.
 
         Raises:
             BadInput: the limit is no number from 0 on.
-            ExecutorFailed: a run has not ended by then. Everything else is closed.
+            ExecutorFailed: a run has not ended within the limit. Everything else is closed.
         """
         check_seconds("Runtime.close", "limit_s", limit_s)
         self._closed = True
@@ -268,10 +269,10 @@ class Runtime:
 
 
 def _warm_up(version: Version) -> dict[tuple[str, str], int]:
-    """Run every bucket until its session is open, and once more; return nanoseconds by graph and bucket.
+    """Run every bucket twice and return the time of the second run in nanoseconds, by graph and bucket.
 
-    The largest come first: what their runs took goes back with the first run of the smallest. What has been found out
-    about kinds of feeds and buckets stays, the memory of their runs does not.
+    The largest bucket comes first: its memory is freed by the first run of the smallest. The results of checks of feeds
+    and buckets are kept, the memory of the runs is not.
     """
     costs: dict[tuple[str, str], int] = {}
     for name, runner in version.runners.items():
@@ -283,7 +284,7 @@ def _warm_up(version: Version) -> dict[tuple[str, str], int]:
 
 
 def _look_at_feed(version: Version, runner: GraphRunner, artifact: Artifact) -> None:
-    """Look at a feed of a bucket as at that of a request, so that no request is the first one of its kind."""
+    """Check a feed of a bucket as that of a request, so that no request has to wait for the first check of its kind."""
     graph = runner.graph
     rows = 1 if graph.batch_axis is None else artifact.sizes[graph.batch_axis]
     if rows == 1 or graph.rows_independent:  # else none is taken
@@ -292,6 +293,7 @@ def _look_at_feed(version: Version, runner: GraphRunner, artifact: Artifact) -> 
 
 
 def _warm_run_ns(runner: GraphRunner, artifact: Artifact) -> int:
+    """Run a bucket twice and return the duration of the second run in nanoseconds."""
     call = bucket_call(runner, artifact)
     call()
     started = time.perf_counter_ns()
@@ -300,7 +302,7 @@ def _warm_run_ns(runner: GraphRunner, artifact: Artifact) -> int:
 
 
 def check_count(name: str, value: int, most: int) -> None:
-    """Refuse a number of workers, threads or streams that no runtime has.
+    """Refuse a number of workers, threads or streams below 1 or above the runtime's limit.
 
     Raises:
         BadInput: it is out of its range.
@@ -330,7 +332,7 @@ def _check_observers(observers: Sequence[Observer]) -> None:
 
 
 def _check_same_interface(old: Bundle, new: Bundle) -> None:
-    """Refuse a bundle whose callers, or the snapshots of whose streams, would not fit the other one."""
+    """Refuse a bundle that callers of the other bundle, or snapshots of its streams, could not be used with."""
     expected, found = old.manifest.graphs, new.manifest.graphs
     if old.manifest.wiring != new.manifest.wiring:
         wires = [[show(str(wire)) for wire in each.manifest.wiring] for each in (old, new)]
@@ -350,7 +352,7 @@ def _check_same_interface(old: Bundle, new: Bundle) -> None:
 
 
 def _is_narrower(new: tuple[float, float] | None, old: tuple[float, float] | None) -> bool:
-    """Whether numbers in an old range lie outside of a new one; None takes any number."""
+    """Return whether a new range excludes numbers that the old one allows; None allows any number."""
     return new is not None and (old is None or new[0] > old[0] or new[1] < old[1])
 
 
@@ -358,7 +360,10 @@ _INTERFACE = ("inputs", "outputs", "states", "cache axes", "batch axis", "length
 
 
 def _interface(graph: Graph) -> tuple[object, ...]:
-    """What callers and states depend on; buckets may differ, and ranges of inputs may be wider."""
+    """Return the parts of a graph that callers and states depend on.
+
+    Buckets are left out, as they may differ, and so are ranges of inputs, which may be wider.
+    """
     inputs = [replace(tensor, range=None) for tensor in graph.inputs if tensor.role == "data"]
     outputs = [tensor for tensor in graph.outputs if tensor.role == "data"]
     lengths = {name: axis.length_input is not None for name, axis in graph.axes.items()}

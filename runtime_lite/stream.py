@@ -1,8 +1,8 @@
-"""A stream of chunks through a graph with states, which the runtime keeps; made by `Model.open_stream`.
+"""A stream of chunks through a graph with states, which the runtime keeps; `Model.open_stream` returns one.
 
-One chunk is in flight at a time, and answers leave in the order of the chunks. A chunk counts when its run succeeded:
-`sequence` is the number of the next one. A chunk that was refused, failed, dropped or taken back before its run left
-the stream as it was, and the chunks that were queued behind it are dropped.
+One chunk is in flight at a time, and answers come in the order of the chunks. A chunk counts once its run has
+succeeded; `sequence` is the number of the next one. A chunk that is refused, fails, is dropped or is cancelled before
+its run does not change the stream, and the chunks queued behind it are dropped.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,13 +24,13 @@ from runtime_lite.serving.ticket import Responses, Ticket, deadline_at
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A stream at one moment, to go on from there, as often as wanted; nothing that happens later reaches it.
+    """The state of a stream at one moment; streams can be restored from it any number of times.
 
     Attributes:
         bundle: identity of the bundle whose stream it was.
         graph: graph name.
-        sequence: how many chunks made it.
-        state: what is carried.
+        sequence: number of chunks that had been run.
+        state: states and lengths of caches.
     """
 
     bundle: str
@@ -40,10 +40,13 @@ class Snapshot:
 
 
 class Stream:
-    """One stream, best used in a `with` block; one that nobody holds any more is closed with the next call of any."""
+    """One stream, best used in a `with` block.
+
+    A stream that is no longer referenced is closed at the next call of any stream.
+    """
 
     def __init__(self, server: Server, live: LiveStream) -> None:
-        """Wrap what the server has opened."""
+        """Wrap a stream that the server has opened."""
         self._server = server
         self._live = live
         server.watch_holder(live, self)
@@ -59,7 +62,8 @@ class Stream:
             Every output of role data.
 
         Raises:
-            BadInput: the feed is wrong, the stream or its model is closed, or another push runs; the state is kept.
+            BadInput: the feed is wrong, the stream or its model is closed, or another push runs; the state is
+                unchanged.
             BundleRefused: the graph file is not what the manifest says.
             Overloaded: the runtime drains.
         """
@@ -84,8 +88,9 @@ class Stream:
         Args:
             feeds: every input of role data, with the stream's number of rows.
             deadline_ms: from now on; an answer after it is not delivered.
-            sequence: number of the chunk, counted from 0; refused if it is not the next one. Without it the chunk
-                follows the one that was submitted before, and is refused if that was lost and nobody has been told.
+            sequence: number of the chunk, counted from 0; refused if it is not the next one. By default the chunk
+                follows the one submitted before, and is refused if that one was lost and no caller has seen its error
+                yet.
             copy: take a copy of the arrays, which are the caller's again when this returns. Without, they are handed
                 over: until the request has ended nobody may write to them.
 
@@ -103,24 +108,24 @@ class Stream:
         return ticket
 
     def flush(self) -> Outputs:
-        """Complete the outputs of a stream that lag behind its chunks; what comes next is to `reset` or `close` it.
+        """Push a chunk of zeros that completes outputs which lag behind the chunks; then `reset` or `close` the stream.
 
         Returns:
-            Every output of role data of one more chunk, of zeros, as long as the bundle says.
+            Every output of role data of one more chunk of zeros, whose length the bundle states.
 
         Raises:
-            BadInput: the bundle names no such chunk, or as of `push`.
+            BadInput: the bundle states no such chunk, or as for `push`.
         """
         return self.push(self._flush_feed("flush"))
 
     def submit_flush(self, deadline_ms: float | None = None) -> Ticket[Outputs]:
-        """Queue what `flush` runs, behind the chunks that are queued.
+        """Queue the chunk of zeros that `flush` pushes, behind the chunks that are queued.
 
         Args:
             deadline_ms: from now on; an answer after it is not delivered.
 
         Raises:
-            BadInput: the bundle names no such chunk, or as of `submit`.
+            BadInput: the bundle states no such chunk, or as for `submit`.
             Overloaded: the stream's credits are used up, or the runtime drains.
         """
         return self.submit(self._flush_feed("submit_flush"), deadline_ms, copy=False)
@@ -140,12 +145,13 @@ class Stream:
         *,
         copy: bool = True,
     ) -> Responses:
-        """Queue many chunks as one request with a response each; iterate over it to read them as they come.
+        """Queue many chunks as one request with one response per chunk; iterate over it to read them.
 
         Args:
-            chunks: in order; they are one request, which takes one credit.
-            deadline_ms: for all of them, from now on.
-            room: responses that may lie unread; when they do, this stream pauses, and in the end it is closed.
+            chunks: feeds in order; together they are one request and take one credit.
+            deadline_ms: deadline of all of them, from now on.
+            room: number of responses that may be unread; at that number the stream pauses, and if none is read for long
+                it is closed.
             copy: as for `submit`.
 
         Raises:
@@ -177,7 +183,7 @@ class Stream:
         hard: int | None,
         copy: bool,
     ) -> list[Part]:
-        """What of a chunk may be queued at once."""
+        """Check the feeds of a chunk and return the parts of the request that can be queued now."""
         live = self._live
         if live.ended:
             self._server.check_stream(live, where)
@@ -192,7 +198,7 @@ class Stream:
         return self._server.parts_of(request, index, live.version, live.runner, [feed], service, now, hard, live)
 
     def snapshot(self) -> Snapshot:
-        """Return a copy of what the stream carries.
+        """Return a copy of the stream's state.
 
         Raises:
             BadInput: the stream is closed, or a chunk is on its way.
@@ -208,11 +214,11 @@ class Stream:
         return Snapshot(self._live.version.bundle.manifest_sha256, self._live.runner.name, done, state)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Go on from a snapshot of this stream or of another one of the same graph.
+        """Continue from a snapshot of this stream or of another stream of the same graph.
 
         Raises:
-            BadInput: it is of another bundle, graph or number of rows, or no snapshot (one that was stored is looked at
-                again), the stream is closed, or a chunk is on its way.
+            BadInput: it is no snapshot, or one of another bundle, graph or number of rows (a snapshot that was stored
+                is checked again); the stream is closed; or a chunk is in flight.
         """
         live = self._live
         where = f"{live.runner.name}.restore"
@@ -234,7 +240,7 @@ class Stream:
         self._server.exchange(live, where, lambda _: Start(copy_of_state(snapshot.state), snapshot.sequence))
 
     def fork(self) -> "Stream":
-        """Open a second stream that goes on from what this one carries, in the same version of the model.
+        """Open a second stream that continues from a copy of this one's state, in the same version of the model.
 
         Raises:
             BadInput: the stream is closed, or a chunk is on its way.
@@ -244,7 +250,7 @@ class Stream:
             return Stream(self._server, self._server.fork_stream(self._live, f"{self._live.runner.name}.fork"))
 
     def reset(self) -> None:
-        """Forget everything pushed so far.
+        """Set the stream back to its initial state.
 
         Raises:
             BadInput: the stream is closed, or a chunk is on its way.
@@ -254,21 +260,21 @@ class Stream:
 
     @property
     def sequence(self) -> int:
-        """Chunks that count so far: the number of the next one when none is on its way."""
+        """Number of chunks that have been run: the number of the next one when none is in flight."""
         return self._live.done
 
     @property
     def ended(self) -> str:
-        """Why it takes no chunks any more; empty while it does."""
+        """The reason why the stream takes no more chunks; empty while it is open."""
         return self._live.ended
 
     @property
     def state(self) -> StreamState:
-        """A copy of what the stream carries now; nothing once it has ended."""
+        """A copy of the stream's current state; empty once the stream has ended."""
         return copy_of_state(self._server.state_of(self._live))
 
     def close(self) -> None:
-        """End the stream and drop its state; what it has not answered yet is dropped. A second call does nothing."""
+        """End the stream, drop its state and what it has not answered yet; a second call does nothing."""
         self._server.close_stream(self._live)
 
     def __enter__(self) -> "Stream":
@@ -288,7 +294,7 @@ class Stream:
 
 
 def check_copy(where: str, copy: bool) -> None:
-    """Refuse a switch that is none.
+    """Refuse a value of `copy` that is not a boolean.
 
     Raises:
         BadInput: it is neither True nor False.
@@ -298,10 +304,10 @@ def check_copy(where: str, copy: bool) -> None:
 
 
 def _checked_sequence(where: str, sequence: int | None) -> int | None:
-    """Return the number that the caller gives a chunk.
+    """Return the sequence number that the caller passed.
 
     Raises:
-        BadInput: it is no number.
+        BadInput: it is neither None nor an integer from 0 on.
     """
     if sequence is not None and (type(sequence) is not int or sequence < 0):
         raise BadInput(f"{where}: expected sequence as a number from 0 on, got {show(sequence)}; leave it out")

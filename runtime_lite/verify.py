@@ -1,8 +1,9 @@
-"""Runs the golden feeds of a bundle on this machine, in every bucket, and measures how far the outputs are off.
+"""Runs the golden feeds of a bundle on this machine, in every bucket, and measures the error of the outputs.
 
 Each recorded row is run alone in every bucket that holds it, padded where the bucket is larger, so that every graph
-file that ships is opened and the padding is exercised as well. Streams are chained from their initial states, chunks
-that a bucket does not hold run in the next one, and the states after the last step are compared like outputs.
+file of the bundle is opened and padding is tested, too. The steps of a stream run one after the other from its initial
+states; a chunk that does not fit into the bucket runs in the next larger one. The states after the last step are
+compared like outputs.
 """
 
 import itertools
@@ -25,18 +26,18 @@ from runtime_lite.model import Model
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was measured for one output in one bucket.
+    """The measured error of one output in one bucket, and its limit.
 
     Attributes:
         graph: graph name, or the names of wired graphs joined by +.
-        bucket: `batch=4,time=512`: the axes that are padded; `static` for a graph without any; `together` for wired
-            graphs, which choose their own.
+        bucket: sizes of the padded axes, e.g. `batch=4,time=512`; `static` for a graph without padded axes; `together`
+            for wired graphs, each of which chooses its own bucket.
         output: output name.
         steps: number of recorded steps that the bucket holds.
-        max_abs_error: over all steps; infinite when a value is NaN. Of whole numbers and truths, which are classes, the
-            share of entries that differ.
-        limit: tolerance times `max(1, max|expected|)` over all steps; of classes the share that may differ, one entry
-            at least where any may.
+        max_abs_error: largest absolute error over all steps; infinite if a value is NaN. For integer and boolean
+            outputs, which are classes, the share of entries that differ.
+        limit: tolerance times `max(1, max|expected|)` over all steps. For classes, the share of entries that may
+            differ: at least one entry, unless none may.
     """
 
     graph: str
@@ -69,7 +70,7 @@ def verify_model(model: Model) -> Iterator[Comparison]:
 
 
 def answers_together(model: Model, feeds: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]]:
-    """Return what the wired graphs of a model answer to the feeds of one stream.
+    """Return the outputs of the wired graphs of a model for the feeds of one stream.
 
     Raises:
         BadInput: a feed does not fit.
@@ -81,7 +82,7 @@ def answers_together(model: Model, feeds: Sequence[Mapping[str, Array]]) -> list
 
 
 def _compare_together(model: Model) -> Iterator[Comparison]:
-    """Compare what wired graphs answer together; nothing where the bundle has no recording of that."""
+    """Compare the outputs of wired graphs with their recording; yield nothing if the bundle has none."""
     pipeline = model.asked() if model.bundle.manifest.wiring else None
     if not isinstance(pipeline, Pipeline) or TOGETHER not in model.bundle.manifest.files:
         return
@@ -99,7 +100,7 @@ def _compare_together(model: Model) -> Iterator[Comparison]:
 
 
 def _compare(where: str, runner: GraphRunner, golden: Golden, bucket: Mapping[str, int]) -> Iterator[Comparison]:
-    """Compare every step that a bucket of the padded axes holds; the steps decide the sizes of the others."""
+    """Compare every step that fits into a bucket of the padded axes; other axes have the sizes of the step."""
     pairs: dict[str, list[tuple[Array, Array]]] = {}
     state = initial_state(runner.graph, 1)
     for step in golden.steps:
@@ -123,7 +124,7 @@ def _compare(where: str, runner: GraphRunner, golden: Golden, bucket: Mapping[st
 
 
 def _holding(graph: Graph, feed: Feed, bucket: Mapping[str, int]) -> dict[str, int]:
-    """The bucket, or of an axis that is too short in it the next one that holds a chunk of the stream."""
+    """Return the sizes of a bucket, each enlarged to the next bucket of its axis if the chunk is longer."""
     needed = {axis: max(size, feed.sizes[axis]) for axis, size in bucket.items()}
     return {**feed.sizes, **{axis: next(b for b in graph.axes[axis].buckets if b >= n) for axis, n in needed.items()}}
 
@@ -131,7 +132,10 @@ def _holding(graph: Graph, feed: Feed, bucket: Mapping[str, int]) -> dict[str, i
 def _error_and_limit(
     pairs: Sequence[tuple[Array, Array]], golden: Golden, *, is_coded: bool = False
 ) -> tuple[float, float]:
-    """How far answers are from recorded ones, and how far they may be; codes stand for numbers and are no classes."""
+    """Return the error of outputs against recorded ones, and its limit.
+
+    If `is_coded`, integers stand for numbers and may differ by 1; otherwise integers are classes.
+    """
     if pairs[0][1].dtype.kind in "iub" and not is_coded:
         differing = sum(int(np.count_nonzero(got != expected)) for got, expected in pairs)
         count = max(sum(expected.size for _, expected in pairs), 1)
@@ -143,5 +147,6 @@ def _error_and_limit(
 
 
 def _max_abs_error(got: Array, expected: Array) -> float:
+    """Return the largest absolute difference; infinite if one is NaN."""
     error = np.abs(got.astype(np.float64) - expected.astype(np.float64))
     return float(np.nan_to_num(error, nan=np.inf).max(initial=0.0))

@@ -1,10 +1,10 @@
-"""Where the states of streams lie from call to call: in blocks of rows, which runs write and streams share.
+"""The memory of streams' states: blocks of rows, which runs write and streams share.
 
-The states of streams that ran together stay where the run wrote them, so that no byte of theirs moves while these
-streams go on together, in the same order. When so many have left that less than a quarter of the memory is in use
-(`LEAST_USED`), the others get rows of their own: streams hold at most four times the memory that their states need, and
-few rows are copied twice. What an array lies in is not written while anything holds it: the memory of a block comes
-back with the last array in it, whoever held that, and after a run that failed, too.
+The states of streams that ran together stay in the block that the run wrote, so that nothing is copied while these
+streams run together again, in the same order. When less than a quarter of a block (`LEAST_USED`) is still in use, the
+remaining rows are copied out of it; so streams hold at most four times the memory that their states need, and few rows
+are copied twice. A block is not written while an array in it is referenced. Its memory becomes free with the last of
+these arrays, after a failed run, too.
 """
 
 import contextlib
@@ -24,27 +24,27 @@ from runtime_lite.format.initial_value import array_of_initial
 from runtime_lite.format.manifest import Graph, static_shape, tensor_bytes
 
 LEAST_USED = 4
-"""States move out of a block when they use less of its memory than one part in so many."""
+"""States are copied out of a block when they use less than one part in this many of its memory."""
 
 ALIGNMENT = 64
-"""Where arrays begin: a cache line, which vector instructions want too."""
+"""Alignment of arrays in bytes: a cache line, which also suits vector instructions."""
 
 OWN_MAPPING = 2**16
-"""Memory of at least so many bytes is mapped by itself and goes back to the system when it is let go of."""
+"""Memory of at least this many bytes is mapped separately, so that the system gets it back as soon as it is freed."""
 
 
 class HostBytes:
-    """Memory of this process, and how NumPy wants to be told of it."""
+    """Memory of this process, with the array interface by which NumPy makes arrays in it."""
 
     __slots__ = ("__weakref__", "array", "interface")
 
     def __init__(self, array: Array) -> None:
-        """Hold it."""
+        """Keep a reference to the array."""
         self.array, self.interface = array, array.__array_interface__
 
 
 class HostMemory:
-    """Memory of this process, whose buffers are arrays of NumPy."""
+    """Memory of this process; its buffers are NumPy arrays."""
 
     crossed = None
 
@@ -58,7 +58,7 @@ class HostMemory:
         return HostBytes(content[start : start + size])
 
     def release(self, content: HostBytes) -> None:
-        """Do nothing: the bytes go with the last reference."""
+        """Do nothing: memory is freed with the last reference to it."""
 
     def arrays(self, holder: Holder, places: Sequence[Place]) -> dict[str, Array]:
         lies_in = np.asarray(holder)
@@ -86,7 +86,7 @@ class HostMemory:
         """Do nothing: nothing is kept."""
 
     def close(self) -> None:
-        """Do nothing: arrays keep their memory."""
+        """Do nothing: arrays keep their memory alive."""
 
 
 HOST = HostMemory()
@@ -94,7 +94,7 @@ HOST = HostMemory()
 
 
 class _Held:
-    """What the arrays of a block lie in; when the last of them is gone, its bytes go where its end says."""
+    """The memory behind the arrays of a block; when the last of them is deleted, `_End` makes it free for reuse."""
 
     __slots__ = ("__array_interface__", "__weakref__", "_end", "content")
 
@@ -104,9 +104,10 @@ class _Held:
 
 
 class _End(weakref.ref[_Held]):
-    """The bytes of a memory, which are appended to what is spare when nothing lies in them any more.
+    """A weak reference that appends itself, with its memory, to the free memory once no array uses the memory.
 
-    No line of Python runs for that: Python drops what is raised in finalizers, and Ctrl-C would be lost there.
+    The callback is `deque.append`, which runs no Python code: Python discards exceptions in finalizers, and a Ctrl-C
+    that came there would be lost.
     """
 
     __slots__ = ("content",)
@@ -119,42 +120,42 @@ class _End(weakref.ref[_Held]):
 
 
 class Block:
-    """State arrays of some rows, which lie in memory that nobody else writes while one of them is held.
+    """State arrays of some rows, in memory that nobody else writes while one of the arrays is referenced.
 
     Attributes:
-        pool: where it is from.
+        pool: the pool that it was taken from.
         arrays: by graph input of role state.
         rows: number of rows.
-        room: rows that its memory has, as many or more.
-        sharers: the states that lie in it, if they are those of several streams.
+        room: number of rows that its memory has, at least `rows`.
+        sharers: the states in it, if there are several.
     """
 
     __slots__ = ("arrays", "pool", "room", "rows", "sharers")
 
     def __init__(self, pool: "BlockPool", rows: int, room: int, arrays: dict[str, Any]) -> None:
-        """Hold the arrays."""
+        """Store the arrays."""
         self.pool = pool
         self.rows, self.room = rows, room
         self.arrays = arrays
         self.sharers: list[weakref.ref[StreamState]] = []
 
     def rows_of(self, name: str, start: int, rows: int) -> Any:
-        """A view of some rows of one state, in the memory of the pool."""
+        """Return a view of some rows of one state, as a buffer of the pool's memory."""
         return rows_of(self.arrays[name], self.pool.rows_at[name], start, rows)
 
     def own_rows(self, start: int, rows: int) -> "RowsOfBlock":
-        """Some rows, copied into a block that holds no others."""
+        """Copy some rows into a new block and return them."""
         own = self.pool.take(rows)
         for name, array in own.arrays.items():
             self.pool.memory.copy(array, self.rows_of(name, start, rows))
         return RowsOfBlock(own, 0, rows)
 
     def is_too_large(self, rows: int) -> bool:
-        """Whether it is more than so many rows may hold."""
+        """Return whether a block is too large for some rows, so that these are to be copied out of it."""
         return rows * LEAST_USED < self.room
 
     def let_go(self, spent: Sequence[StreamState]) -> None:
-        """Give the sharers that are not spent rows of their own if the block is too large for them."""
+        """Copy the rows of the sharers that are not in `spent` out of the block if it is too large for them."""
         left = [state for sharer in self.sharers if (state := sharer()) is not None and state not in spent]
         places = {state: values for state in left if isinstance(values := state.values, RowsOfBlock)}
         places = {state: values for state, values in places.items() if values.block is self}
@@ -165,19 +166,19 @@ class Block:
                 state.values = values.own()
 
     def put_in_place(self, old: StreamState, new: StreamState) -> None:
-        """Let a state share the block where another did."""
+        """Replace one state by another in the list of sharers."""
         for number, sharer in enumerate(self.sharers):
             if sharer() is old:
                 self.sharers[number] = weakref.ref(new)
 
 
 class RowsOfBlock(Mapping[str, Array]):
-    """State arrays by graph input, which are rows of a block; a view is made when it is asked for.
+    """State arrays by graph input that are rows of a block; a view is made when an array is read.
 
-    While streams go on together nobody asks: a run reads their block as a whole.
+    While streams run together no view is made, because the run reads the whole block.
 
     Attributes:
-        block: where they lie.
+        block: the block that they lie in.
         start: the first row.
         rows: number of rows.
     """
@@ -185,7 +186,7 @@ class RowsOfBlock(Mapping[str, Array]):
     __slots__ = ("block", "rows", "start")
 
     def __init__(self, block: Block, start: int, rows: int) -> None:
-        """Hold the block."""
+        """Store the position of the rows."""
         self.block = block
         self.start = start
         self.rows = rows
@@ -195,7 +196,7 @@ class RowsOfBlock(Mapping[str, Array]):
         return self.block.pool.memory.read(self.block.rows_of(name, self.start, self.rows))
 
     def own(self) -> "RowsOfBlock":
-        """The same, copied into a block that holds no others."""
+        """Return a copy of the rows, in a new block."""
         return self.block.own_rows(self.start, self.rows)
 
     def __iter__(self) -> Iterator[str]:
@@ -203,12 +204,14 @@ class RowsOfBlock(Mapping[str, Array]):
         return iter(self.block.arrays)
 
     def __len__(self) -> int:
-        """Return how many states there are."""
+        """Return the number of states."""
         return len(self.block.arrays)
 
 
 class BlockPool:
-    """The blocks of one graph. Any thread may use it; nothing here waits, for memory may come back at any moment.
+    """The blocks of one graph.
+
+    Every method may be called from any thread. None takes a lock, because memory may become free at any moment.
 
     Args:
         graph: whose states they hold.
@@ -221,7 +224,7 @@ class BlockPool:
     """
 
     def __init__(self, graph: Graph, memory: Memory = HOST) -> None:
-        """Start empty."""
+        """Start without memory."""
         self.graph, self.memory = graph, memory
         self._layouts: dict[int, Layout] = {}
         self._spare: dict[int, deque[_End]] = {}
@@ -232,7 +235,7 @@ class BlockPool:
         self._most_rows, self._runs = graph.row_buckets[-1], 1
 
     def take(self, rows: int) -> Block:
-        """Return a block of some rows that nothing lies in; it holds whatever was there."""
+        """Return a block of some rows that no array lies in; its values are undefined."""
         room = room_for(rows)
         try:
             content = self._spare[room].pop().content
@@ -243,7 +246,7 @@ class BlockPool:
         return Block(self, rows, room, arrays)
 
     def _larger(self, room: int, most: int) -> tuple[Any, int]:
-        """Memory that is kept of more rows, at most so many, and their number; else new memory."""
+        """Return free memory of more than `room` and at most `most` rows, else new memory; and its number of rows."""
         for kept in sorted(each for each in list(self._spare) if room < each <= most):
             with contextlib.suppress(KeyError, IndexError):
                 return self._spare[kept].pop().content, kept
@@ -260,7 +263,7 @@ class BlockPool:
         return layout
 
     def initial(self, rows: int) -> "RowsOfBlock":
-        """Return the initial values of some rows; streams share them, and write nothing there."""
+        """Return the initial values of some rows; streams share them and never write them."""
         found = self._begun.get(rows)
         if found is None:
             block = self.take(rows)
@@ -270,14 +273,15 @@ class BlockPool:
         return found
 
     def keep_for(self, runs: int) -> None:
-        """Keep as many rows as so many runs at once can have, if that is more than before, beside what is held."""
+        """Keep enough free memory for `runs` runs at one time, if that is more than before."""
         self._runs = max(self._runs, runs)
 
     def tidy(self, room: int) -> None:
-        """Let go of what is kept beyond half as many rows as are held, or as many as the runs at once can have.
+        """Free memory that is not needed: more than half of the rows in use, and more than all runs at one time take.
 
         Args:
-            room: rows of a memory that comes back; nothing is counted while few of its size are kept.
+            room: number of rows of a memory that has become free; nothing is freed while few memories of this size are
+                free.
         """
         if 2 * room * len(self._spare.get(room, ())) < self._runs * self._most_rows:
             return
@@ -285,18 +289,18 @@ class BlockPool:
         self._let_go(spare - max((_rows(self._made) - spare) // 2, self._runs * self._most_rows))
 
     def trim(self) -> None:
-        """Give back what is kept; what comes later is kept again."""
+        """Free all memory that is not in use; later runs allocate it anew."""
         self._begun.clear()
         self._let_go(_rows(self._spare))
         self.memory.trim()
 
     def close(self) -> None:
-        """Keep nothing any more."""
+        """Free all memory that is not in use, and keep none that becomes free later."""
         self.trim()
         self._spare, self._made = {}, {}
 
     def _let_go(self, rows: int) -> None:
-        """Let go of so many rows that are spare, or a few more, of the size of which there are most."""
+        """Free memory of at least this many rows, of the size that takes most of the free memory."""
         if rows <= 0:
             return
         while rows > 0:
@@ -311,12 +315,12 @@ class BlockPool:
 
 
 def _rows(memories: Mapping[int, Sized]) -> int:
-    """How many rows there are, of memories by their rows."""
+    """Return the number of rows of all memories, which are listed by their numbers of rows."""
     return sum(room * len(each) for room, each in list(memories.items()))
 
 
 def layout_of(arrays: Iterable[tuple[str, tuple[int, ...], str]]) -> Layout:
-    """Return where arrays of some names, shapes and dtypes lie beside each other."""
+    """Return the positions of arrays of some names, shapes and dtypes in one block of memory."""
     places, start = [], 0
     for name, shape, dtype in arrays:
         places.append(Place(name, shape, np.dtype(dtype), start))
@@ -325,22 +329,22 @@ def layout_of(arrays: Iterable[tuple[str, tuple[int, ...], str]]) -> Layout:
 
 
 def room_for(rows: int) -> int:
-    """Return of how many rows the memory of a block of some rows is: a power of two, or three quarters of one.
+    """Return the number of rows of the memory of a block: a power of two, or three quarters of one.
 
-    At most a third of it is not used, and there are few kinds of it, so that it can be used again.
+    At most a third of the memory is unused, and there are few sizes, so that memory can be reused.
     """
     power = 1 << (rows - 1).bit_length()
     return power * 3 // 4 if rows <= power * 3 // 4 and power > 2 else power
 
 
 def settle(block: Block, rows: Sequence[int]) -> list[RowsOfBlock]:
-    """Return what streams carry on, of a block that a run has written.
+    """Return the states of streams after a run, as rows of the block that it has written.
 
-    They stay there, or are copied if the block is much more than they need.
+    They are copied out of the block if it is too large for them.
 
     Args:
-        block: what the run wrote.
-        rows: of every stream, one after the other.
+        block: the block that the run wrote.
+        rows: number of rows of every stream, in the order of the block.
     """
     places = zip(itertools.accumulate(rows, initial=0), rows, strict=False)
     if block.is_too_large(sum(rows)):
@@ -349,16 +353,16 @@ def settle(block: Block, rows: Sequence[int]) -> list[RowsOfBlock]:
 
 
 def share(states: Sequence[StreamState]) -> None:
-    """Remember who shares the block in which the states of several streams have stayed."""
+    """Record the states of several streams as sharers of their block."""
     first = states[0].values
     if len(states) > 1 and isinstance(first, RowsOfBlock) and first.block.rows > states[0].rows:
         first.block.sharers = [weakref.ref(state) for state in states]
 
 
 def leave(states: Sequence[StreamState]) -> None:
-    """Let go of states that are spent: those that shared a block with them get rows of their own if it is too large.
+    """Remove spent states from the sharers of their blocks; the remaining rows are copied if a block is too large.
 
-    A run that reads the block meanwhile does not notice: the rows are copied, and it holds the block.
+    A run that reads the block at the same time is not affected: rows are copied, and the run holds the block.
     """
     for block in {values.block for state in states if isinstance(values := state.values, RowsOfBlock)}:
         if block.sharers:
@@ -367,7 +371,7 @@ def leave(states: Sequence[StreamState]) -> None:
 
 
 def whole_block(carried: Sequence[Mapping[str, Array]], rows: int) -> Block | None:
-    """Return the block of so many rows that is filled by what some streams carry, in order; None without one."""
+    """Return the block of `rows` rows that the states of some streams fill, in their order; None without one."""
     block, start = None, 0
     for values in carried:
         if not isinstance(values, RowsOfBlock) or values.block.rows != rows or values.start != start:
@@ -380,15 +384,15 @@ def whole_block(carried: Sequence[Mapping[str, Array]], rows: int) -> Block | No
 
 
 def joined(pool: BlockPool, carried: Sequence[Mapping[str, Array]], rows: int) -> Mapping[str, Any]:
-    """Return what some streams carry as states of a number of rows, by graph input, in the memory of a pool.
+    """Return the states of some streams as one array of `rows` rows per graph input, in the memory of a pool.
 
-    They lie where they are if they fill a block, or are those of one stream. Otherwise they are copied into one, whose
-    free rows hold initial states.
+    Nothing is copied if they fill a block, or are those of one stream. Otherwise they are copied into a new block,
+    whose free rows get initial states.
 
     Args:
-        pool: of the graph.
-        carried: by every stream, in order.
-        rows: as many as the streams have, or more.
+        pool: the pool of the graph.
+        carried: the state arrays of every stream, in order.
+        rows: number of rows, at least that of all streams together.
     """
     block = whole_block(carried, rows)
     if block is not None:
@@ -410,17 +414,17 @@ def joined(pool: BlockPool, carried: Sequence[Mapping[str, Array]], rows: int) -
 
 
 def _have_rows(pool: BlockPool, states: Mapping[str, Any], rows: int) -> bool:
-    """Whether states are those of a number of rows."""
+    """Return whether states have a number of rows."""
     return all(axis is None or states[name].shape[axis] == rows for name, axis in pool.rows_at.items())
 
 
 def buffer_of(values: Mapping[str, Array], name: str) -> Any:
-    """A state where it lies."""
+    """Return one state as a buffer of the memory that it lies in, without a copy."""
     return values.block.rows_of(name, values.start, values.rows) if isinstance(values, RowsOfBlock) else values[name]
 
 
 def rows_of(array: Any, axis: int | None, start: int, rows: int) -> Any:
-    """Return some rows of a buffer along an axis, as a view; all of one that has none."""
+    """Return a view of some rows of a buffer along an axis; the whole buffer without an axis."""
     if axis is None or array.shape[axis] == rows:
         return array
     return array[(slice(None),) * axis + (slice(start, start + rows),)]

@@ -1,13 +1,13 @@
-"""One bucket of a graph: its static shapes, the buffers of its runs, and how feeds get into them and outputs out.
+"""One bucket of a graph: its static shapes, the buffers of its runs, and the copying of feeds in and outputs out.
 
-Buffers are arrays that are made once and used by every run. A run takes a set of them and gives it back when it has
-succeeded; a set is never given out twice. Runs beside each other have sets of their own, and the set that was used last
-goes out first. What a run that failed had is left to it. Runs of fewer rows than a bucket has, where a graph takes any
-number of them, use the memory of that bucket.
+Buffers are arrays that are allocated once and reused by later runs. A run takes a set of buffers and returns it when it
+has succeeded. Runs at the same time have different sets, and the set that was returned last is taken first. The set of
+a failed run is not used again. If a graph takes any number of rows, runs of fewer rows than the bucket use the memory
+of the bucket.
 
-What lies in padded places and free rows is zero by default; that it reaches no valid output is what the certificate
-says, so any other filler gives the same answers. Free rows have the smallest length that was proved, and caches as
-full as the emptiest of the rows in use: a graph that computes apart what is full (`specialize_full_caches`) then does.
+Padding and free rows are filled with zeros by default. The certificate proves that they reach no valid output, so any
+other filler gives the same answers. Free rows have the smallest length that was proved, and as many cached frames as
+the emptiest row in use; so they do not prevent the branch for full caches (`specialize_full_caches`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,21 +25,21 @@ from runtime_lite.format.manifest import Graph, Tensor, static_shape
 
 
 class Places(dict[str, Array]):
-    """Arrays in their static shapes by tensor name, made when they are first asked for.
+    """Arrays in their static shapes by tensor name, each allocated when it is first read.
 
     Args:
-        tensors: of the graph.
-        sizes: of every axis.
-        within: arrays at sizes as large or larger, in whose memory they lie; None for memory of their own.
+        tensors: inputs or outputs of the graph.
+        sizes: size of every axis.
+        within: arrays of the same or larger sizes whose memory is used; None to allocate memory.
     """
 
     def __init__(self, tensors: tuple[Tensor, ...], sizes: Mapping[str, int], within: "Places | None" = None) -> None:
-        """Make nothing yet."""
+        """Start without arrays."""
         super().__init__()
         self._tensors, self._sizes, self._within = tensors, sizes, within
 
     def __missing__(self, name: str) -> Array:
-        """Make an array, which holds anything."""
+        """Allocate an array; its values are undefined."""
         tensor = next(tensor for tensor in self._tensors if tensor.name == name)
         shape = static_shape(tensor.shape, self._sizes)
         memory = None if self._within is None else self._within[name]
@@ -49,12 +49,12 @@ class Places(dict[str, Array]):
 
 @dataclass(frozen=True, eq=False)
 class Buffers:
-    """What one run at a time writes to; whatever lay there before is there until it is written over.
+    """The arrays that one run at a time writes to; old values stay in them until they are overwritten.
 
     Attributes:
-        inputs: what is gathered from several feeds, or padded.
-        outputs: what is cut before a caller gets it.
-        within: the set in whose memory they lie; None where that is their own.
+        inputs: inputs that are gathered from several feeds, or padded.
+        outputs: outputs that are sliced before a caller gets them.
+        within: the set whose memory they use; None if they have memory of their own.
     """
 
     inputs: Places
@@ -63,27 +63,27 @@ class Buffers:
 
 
 class Bucket:
-    """One combination of buckets.
+    """One combination of buckets of a graph's axes, with the buffers of its runs.
 
     Args:
         graph: the graph.
         sizes: bucket of every axis.
-        within: the bucket of more rows in whose memory runs of these lie; None for a bucket that was built.
+        within: the larger bucket whose memory is used; None for a bucket that was built.
 
     Attributes:
-        rows: of the batch axis; 1 without one.
-        room: rows that its memory has.
+        rows: size of the batch axis; 1 without one.
+        room: number of rows that its memory has.
         shapes: static shape of every input by name.
         dtypes: dtype of every input by name.
-        answered: outputs of role data, each with its static shape.
-        given: where outputs of role state lie that a call gives.
-        joined: inputs that rows of feeds are joined to, and where those lie, or None.
-        counted: inputs that take the true length of rows, each with its axis and where it has its rows.
-        cached: cache axes, each with the input that takes its length and where that has its rows.
+        answered: the outputs of role data with their static shapes.
+        given: layout of the outputs of role state in one block of memory.
+        joined: the inputs of role data, each with its batch axis, or None without one.
+        counted: the inputs of true lengths, each with the axis that they count and its batch axis, or None.
+        cached: the cache axes, each with the input of its length and the batch axis of that input, or None.
     """
 
     def __init__(self, graph: Graph, sizes: Mapping[str, int], within: "Bucket | None" = None) -> None:
-        """Make no buffers yet."""
+        """Compute the shapes; no buffers are allocated yet."""
         self.graph, self.sizes, self._within = graph, dict(sizes), within
         self.rows = 1 if graph.batch_axis is None else self.sizes[graph.batch_axis]
         self.room: int = self.rows if within is None else within.room
@@ -103,11 +103,11 @@ class Bucket:
 
     @property
     def made(self) -> int:
-        """Sets of buffers that there are: as many as there were runs at once."""
+        """Number of sets of buffers: the largest number of runs at one time."""
         return self._made if self._within is None else self._within.made
 
     def take(self) -> Buffers:
-        """Return a set of buffers that no other run has."""
+        """Return a set of buffers that no other run uses."""
         graph, sizes = self.graph, self.sizes
         if self._within is not None:
             whole = self._within.take()
@@ -120,7 +120,7 @@ class Bucket:
             return Buffers(Places(graph.inputs, sizes), Places(graph.outputs, sizes))
 
     def give_back(self, buffers: Buffers) -> None:
-        """Take a set back: the run has ended well, and nobody has any of it."""
+        """Return a set of buffers for reuse, after a run has succeeded and no reference to its arrays is left."""
         if self._within is None:
             self._free.append(buffers)
         else:
@@ -128,12 +128,12 @@ class Bucket:
             self._within.give_back(buffers.within)
 
     def trim(self) -> None:
-        """Let go of the sets that no run has."""
+        """Free the sets of buffers that no run uses."""
         self._made -= len(self._free)
         self._free.clear()
 
     def lose(self) -> None:
-        """Note that a set does not come back: its run has failed, and whoever was in it may still write there."""
+        """Count a set of buffers as lost: its run has failed, and the backend may still write to it."""
         if self._within is None:
             self._made -= 1
         else:
@@ -150,16 +150,16 @@ def full_feed(
 ) -> dict[str, Any]:
     """Return every input of a graph in the static shape of a bucket.
 
-    A feed that fills the bucket is not copied. Free rows hold the filler, the smallest length, that of the emptiest
-    cache in use and its masks.
+    A feed that fills the bucket is not copied. Free rows hold the filler, the smallest proved length, and the cache
+    length and masks of the emptiest row in use.
 
     Args:
-        bucket: large enough for all of them.
+        bucket: a bucket that holds all feeds.
         feeds: checked feeds, whose rows lie one after the other.
-        states: what the stream of each feed carries.
-        carried: their states in the static shape of the bucket, as `blocks.joined` returns them.
-        buffers: what is written to where something is copied, by input.
-        fill: what padded places of floating inputs hold; those of other inputs hold 0, which any table has.
+        states: the state of the stream of each feed.
+        carried: the arrays of these states in the static shape of the bucket, as `blocks.joined` returns them.
+        buffers: arrays to write copies to, by input.
+        fill: value of the padding of floating-point inputs. Other inputs are padded with 0, which is a valid index.
     """
     full: dict[str, Any] = {**carried, **_cache_lengths(bucket, states)}
     for tensor, rows_at in bucket.joined:
@@ -176,7 +176,10 @@ def full_feed(
 
 
 def _cache_lengths(bucket: Bucket, states: Sequence[StreamState]) -> dict[str, Array]:
-    """The true lengths of the caches and their masks; without a batch axis all rows are those of one stream."""
+    """Return the inputs of cache lengths and of their masks, by name.
+
+    Without a batch axis, all rows are those of one stream.
+    """
     full: dict[str, Array] = {}
     for cache, tensor, rows_at in bucket.cached:
         valid = cache.valid(np.concatenate([state.lengths[cache.axis] for state in states]))
@@ -193,7 +196,7 @@ def _cache_lengths(bucket: Bucket, states: Sequence[StreamState]) -> dict[str, A
 
 
 def _join(arrays: Sequence[Array], place: Array, rows_at: int | None, fill: float) -> None:
-    """Write arrays below each other into a place that is at least as large; what is left of it holds the filler."""
+    """Write arrays one after the other along the batch axis into a larger one, and fill the rest of it."""
     if rows_at is not None and all(_fills(array, place, rows_at) for array in arrays):
         rows = sum(array.shape[rows_at] for array in arrays)
         np.concatenate(arrays, rows_at, out=rows_of(place, rows_at, 0, rows))
@@ -210,13 +213,13 @@ def _join(arrays: Sequence[Array], place: Array, rows_at: int | None, fill: floa
 
 
 def _fills(array: Array, place: Array, rows_at: int) -> bool:
-    """Whether every row of an array is as large as those of a place."""
+    """Return whether the rows of an array are as large as those of the array `place`."""
     shape = place.shape
     return array.shape[:rows_at] == shape[:rows_at] and array.shape[rows_at + 1 :] == shape[rows_at + 1 :]
 
 
 def _lengths(bucket: Bucket, tensor: Tensor, feeds: Sequence[Feed], axis: str, rows_at: int | None) -> Array:
-    """The true lengths along an axis, of one stream or one per row."""
+    """Return the input of true lengths along an axis: one for a single stream, or one per row."""
     shape, dtype = bucket.shapes[tensor.name], bucket.dtypes[tensor.name]
     if rows_at is None:
         return np.full(shape, feeds[0].sizes[axis], dtype)
@@ -227,12 +230,12 @@ def _lengths(bucket: Bucket, tensor: Tensor, feeds: Sequence[Feed], axis: str, r
 
 
 def places_of_outputs(bucket: Bucket, feeds: Sequence[Feed], buffers: Mapping[str, Array]) -> dict[str, Array]:
-    """Return what a run writes outputs of role data to.
+    """Return the arrays that a run writes its outputs of role data to.
 
     Args:
-        bucket: where it runs.
+        bucket: the bucket of the run.
         feeds: the feeds whose rows lie one after the other.
-        buffers: by output, for what is cut; what a feed gets as it is has an array of its own.
+        buffers: arrays by output, used if outputs are sliced; otherwise new arrays are made, which the caller gets.
     """
     if _is_whole(bucket, feeds):
         return {tensor.name: np.empty(shape, tensor.dtype) for tensor, shape in bucket.answered}
@@ -240,21 +243,21 @@ def places_of_outputs(bucket: Bucket, feeds: Sequence[Feed], buffers: Mapping[st
 
 
 def _is_whole(bucket: Bucket, feeds: Sequence[Feed]) -> bool:
-    """Whether a single feed gets the outputs of a bucket as they are."""
+    """Return whether a single feed fills the bucket, so that its outputs need no slicing."""
     return len(feeds) == 1 and feeds[0].sizes == bucket.sizes
 
 
 def cut_outputs(where: str, bucket: Bucket, full: Mapping[str, Array], feeds: Sequence[Feed]) -> list[dict[str, Array]]:
-    """Return the valid part of every output of role data, for each feed, in arrays of its own.
+    """Return for each feed copies of the valid part of every output of role data.
 
     Args:
-        where: what to call the graph in messages.
-        bucket: where it ran.
+        where: name of the graph in messages.
+        bucket: the bucket of the run.
         full: outputs in the static shape of the bucket, from `places_of_outputs`.
         feeds: the feeds whose rows lie one after the other.
 
     Raises:
-        BundleRefused: a formula of the manifest counts more places than an output has, or fewer than none.
+        BundleRefused: a formula of the manifest gives a negative size or one larger than the output.
     """
     if _is_whole(bucket, feeds):
         return [{tensor.name: full[tensor.name] for tensor, _ in bucket.answered}]
@@ -275,7 +278,7 @@ def cut_outputs(where: str, bucket: Bucket, full: Mapping[str, Array], feeds: Se
 
 
 def _valid(place: str, tensor: Tensor, full: Mapping[str, Array], feed: Feed, rows_at: int | None) -> Array:
-    """What is valid of all rows of an output, if they are as long as those of a feed."""
+    """Return the valid part of an output, all rows of it, at the sizes of one feed."""
     array, cuts = full[tensor.name], []
     for at, (size, slots) in enumerate(zip(tensor.shape, static_shape(tensor.shape, feed.sizes), strict=True)):
         if not 0 <= slots <= array.shape[at]:

@@ -1,9 +1,9 @@
-"""Checks a caller's feed against a graph before anything runs: nothing is converted, guessed or silently cut.
+"""Checks a caller's feed against a graph before anything runs; nothing is converted, guessed or truncated.
 
-A feed names every input of role data and no other, as NumPy arrays of exactly the stated dtype. Sizes must match; only
-the batch axis, and axes with a length per row, may be smaller than a bucket. Any memory layout is accepted; the backend
-copies what is not contiguous. A feed that outlives its call is copied before its values are looked at: what was checked
-is what runs, whatever its caller does with his arrays.
+A feed has an array of exactly the stated dtype for every input of role data, and no others. Sizes must match; only the
+batch axis, and axes with a length per row, may be smaller than a bucket. Any memory layout is accepted; the backend
+copies arrays that are not contiguous. A feed that is used after its call is copied before its values are checked, so
+that later writes of the caller do not reach the run.
 """
 
 import difflib
@@ -21,17 +21,18 @@ from runtime_lite.format.manifest import Axis, Graph, Tensor
 RowLengths = Sequence[int] | Array
 
 MOST_KINDS = 1024
-"""So many combinations of sizes are remembered for a graph."""
+"""Number of combinations of shapes and dtypes that are remembered for a graph."""
 
 
 @dataclass(frozen=True)
 class Feed:
-    """A checked feed, whose rows are all of one size; rows of several lengths are several feeds.
+    """A checked feed whose rows all have the same sizes; rows of several lengths are several feeds.
 
     Attributes:
-        arrays: by input of role data.
-        sizes: size of every axis: the batch axis has the number of rows, one with a length per row their true length.
-        rows: number of rows; 1 and without meaning for a graph without a batch axis.
+        arrays: arrays by input of role data.
+        sizes: size of every axis: for the batch axis the number of rows, for an axis with a length per row the true
+            length.
+        rows: number of rows; always 1 for a graph without a batch axis.
     """
 
     arrays: Mapping[str, Array]
@@ -48,16 +49,16 @@ def check_feed(
     wired: Mapping[str, Array] = MappingProxyType({}),
     copy: bool = False,
 ) -> Feed:
-    """Return a checked feed.
+    """Check a caller's arrays against a graph and return them as a feed.
 
     Args:
-        where: what to call the call in messages, e.g. `encoder.run`.
+        where: name of the call in messages, e.g. `encoder.run`.
         graph: the graph it is for.
         arrays: what the caller gave.
         check_finite: refuse NaN and infinity.
-        rows: number of rows where no input tells it.
-        wired: stand-ins of the right sizes for the inputs that another graph fills; their values are not looked at.
-        copy: whether the feed has arrays of its own; else it holds those that it was given.
+        rows: number of rows if no input has a batch axis.
+        wired: placeholders of the right sizes for the inputs that another graph fills; their values are not checked.
+        copy: whether to copy the caller's arrays; otherwise the feed refers to them.
 
     Raises:
         BadInput: anything about it is not as the graph states.
@@ -69,26 +70,26 @@ def check_feed(
 
 
 def copied(feed: Feed, names: Collection[str] | None = None) -> Feed:
-    """Return a feed with arrays of its own; with `names`, those of the others are held as they are."""
+    """Return a feed with copies of its arrays; with `names`, only the arrays of these inputs are copied."""
     arrays = {name: np.array(array) if names is None or name in names else array for name, array in feed.arrays.items()}
     return Feed(arrays, feed.sizes, feed.rows)
 
 
 def ranges_of(graph: Graph) -> dict[str, tuple[float, float]]:
-    """The smallest and the largest number that each input may hold, of those for which that is known."""
+    """Return the smallest and the largest allowed number, by input, for the inputs that have a range."""
     return {tensor.name: tensor.range for tensor in graph.inputs if tensor.range is not None}
 
 
 class FeedCheck:
-    """Checks the feeds of one graph; kinds and sizes that have passed once are not looked at again.
+    """Checks the feeds of one graph; shapes and dtypes that have passed once are not checked again.
 
     Args:
-        graph: the graph they are for.
+        graph: the graph of the feeds.
         check_finite: refuse NaN and infinity.
     """
 
     def __init__(self, graph: Graph, check_finite: bool) -> None:
-        """Know nothing yet."""
+        """Start without any remembered shapes."""
         self._graph, self._check_finite = graph, check_finite
         inputs = [tensor for tensor in graph.inputs if tensor.role == "data"]
         self._names = [tensor.name for tensor in inputs]
@@ -114,25 +115,26 @@ class FeedCheck:
         return self.check_values(where, feed, copy)
 
     def check_values(self, where: str, feed: Feed, copy: bool) -> Feed:
-        """Return a feed of a kind that has passed, copied perhaps, now that its values have been looked at too.
+        """Check the values of a feed whose shapes and dtypes have passed; return it, or a copy of it.
 
         Raises:
-            BadInput: one is NaN or infinity, and that is looked for, or out of the range of its input.
+            BadInput: a value is out of the range of its input, or it is NaN or infinity and `check_finite` is set.
         """
         feed = copied(feed) if copy else feed
         _check_values(where, feed, (), self._check_finite, self._ranges)
         return feed
 
     def known(self, arrays: Mapping[str, Array]) -> Feed | None:
-        """Return the feed of arrays whose values nobody has looked at; None unless their kind has passed before."""
+        """Return the feed with unchecked values; None if no feed of its shapes and dtypes has passed before."""
         return self._known(arrays, self._kind(arrays, 1))
 
     def _known(self, arrays: Mapping[str, Array], kind: tuple[object, ...] | None) -> Feed | None:
+        """Return the feed of arrays whose `kind` has passed before, else None."""
         sizes = None if kind is None else self._passed.get(kind)
         return None if sizes is None else feed_of(self._graph, {name: arrays[name] for name in self._names}, sizes)
 
     def _kind(self, arrays: Mapping[str, Array], rows: int) -> tuple[object, ...] | None:
-        """All that `check_feed` looks at but values; None for what is no plain feed of the right names."""
+        """Return the shapes and dtypes of a feed as a key; None if it is no dict of arrays with the right names."""
         if type(arrays) is not dict or len(arrays) != len(self._names):
             return None
         kind: list[object] = [] if self._tell_rows else [rows]
@@ -152,15 +154,15 @@ def check_ragged_feed(
     check_finite: bool,
     copy: bool = False,
 ) -> list[Feed]:
-    """Return one checked feed per row, cut to its true length; what lies behind that length is never looked at.
+    """Return one checked feed per row, sliced to its true length; entries behind that length are ignored.
 
     Args:
         where: what to call the call in messages.
         graph: the graph it is for.
-        arrays: what the caller gave; the rows of one array have room for the longest.
+        arrays: the caller's arrays; the rows of an array are as long as the longest one, or longer.
         lengths: true length of every row by axis; an axis that is left out is full in every row.
         check_finite: refuse NaN and infinity.
-        copy: whether the feeds have arrays of their own.
+        copy: whether to copy the caller's arrays.
 
     Raises:
         BadInput: anything about it is not as the graph states.
@@ -180,12 +182,12 @@ def check_ragged_feed(
 
 
 def feed_of(graph: Graph, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> Feed:
-    """Return the feed of arrays that have been checked, and of the sizes of all axes."""
+    """Return the feed of checked arrays, given the sizes of all axes."""
     return Feed(arrays, sizes, 1 if graph.batch_axis is None else sizes[graph.batch_axis])
 
 
 def part_of_feed(graph: Graph, feed: Feed, cuts: Mapping[str, slice]) -> Feed:
-    """Return a view of a feed with some axes cut; inputs that have none of them stay whole."""
+    """Return a view of a feed, sliced along some axes; inputs without these axes stay as they are."""
     arrays = {
         tensor.name: feed.arrays[tensor.name][tuple(cuts.get(str(size), slice(None)) for size in tensor.shape)]
         for tensor in graph.inputs
@@ -198,7 +200,7 @@ def part_of_feed(graph: Graph, feed: Feed, cuts: Mapping[str, slice]) -> Feed:
 def _check_arrays(
     where: str, graph: Graph, arrays: Mapping[str, Array], limited: Mapping[str, Axis], rows: int
 ) -> Feed:
-    """Check everything but values; the sizes of `limited` axes must have been built."""
+    """Check all of a feed but its values; along the axes `limited`, sizes must fit a bucket."""
     expected = {tensor.name: tensor for tensor in graph.inputs if tensor.role == "data"}
     if not isinstance(arrays, Mapping):
         _refuse(where, "a mapping of input names to arrays", f"a {type(arrays).__name__}", "write {'name': array}")
@@ -290,7 +292,7 @@ def _check_size(place: str, tensor: Tensor, position: int, axis: Axis, found: in
 
 
 def _check_length_names(where: str, graph: Graph, lengths: Mapping[str, RowLengths]) -> list[str]:
-    """Return the axes that the caller gives lengths for, in the order of the manifest."""
+    """Return the axes whose lengths the caller passes, in the order of the manifest."""
     known = [name for name, axis in graph.axes.items() if axis.length_input is not None]
     names = ", ".join(repr(name) for name in known) or "none"
     if not isinstance(lengths, Mapping):
@@ -304,7 +306,7 @@ def _check_length_names(where: str, graph: Graph, lengths: Mapping[str, RowLengt
 
 
 def _check_lengths(place: str, axis: Axis, lengths: RowLengths, rows: int, room: int) -> None:
-    """Check the true lengths of all rows along an axis for which the arrays have some room."""
+    """Check the true lengths of all rows along an axis; `room` is the size of the arrays along it."""
     is_array = isinstance(lengths, np.ndarray) and lengths.ndim == 1 and lengths.dtype.kind in "iu"
     is_list = isinstance(lengths, list | tuple) and all(type(n) is int or isinstance(n, np.integer) for n in lengths)
     if not (is_array or is_list) or len(lengths) != rows:
@@ -325,7 +327,7 @@ def _check_values(
     check_finite: bool,
     ranges: Mapping[str, tuple[float, float]],
 ) -> None:
-    """Check the numbers of a feed, those of `unseen` inputs excepted."""
+    """Check the values of a feed, except those of `unseen` inputs."""
     if check_finite:
         _check_finite(where, {name: each for name, each in feed.arrays.items() if name not in unseen})
     for name, (low, high) in ranges.items():

@@ -1,4 +1,4 @@
-"""Makes the feed that completes a stream whose outputs lag: one more chunk, of the length and value in the bundle."""
+"""Makes the last feed of a stream whose outputs lag: one more chunk, of the length and value in the bundle."""
 
 import numpy as np
 
@@ -8,15 +8,15 @@ from runtime_lite.format.manifest import Graph, static_shape
 
 
 def flush_feed(where: str, graph: Graph, rows: int) -> dict[str, Array]:
-    """Return the chunk that completes a stream.
+    """Return the chunk that completes the outputs of a stream.
 
     Args:
-        where: what to call the call in messages.
-        graph: of the stream.
-        rows: of the stream.
+        where: name of the call in messages.
+        graph: the graph of the stream.
+        rows: number of rows of the stream.
 
     Raises:
-        BadInput: the bundle names none.
+        BadInput: the bundle states no such chunk.
     """
     if not graph.flush:
         raise BadInput(

@@ -1,4 +1,4 @@
-"""Runs one graph: checks feeds, picks the bucket, pads, runs, cuts."""
+"""Runs one graph: checks feeds, chooses the bucket, pads inputs, runs, and slices outputs."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -21,17 +21,17 @@ from runtime_lite.format.manifest import Graph
 
 
 class GraphRunner:
-    """Runs one graph.
+    """Runs one graph of a bundle.
 
     Args:
         name: graph name, for messages.
-        graph: its record.
-        executor: the backend.
+        graph: the graph's record in the manifest.
+        executor: the backend that runs it.
         check_finite: refuse NaN and infinity in feeds.
     """
 
     def __init__(self, name: str, graph: Graph, executor: Executor, check_finite: bool) -> None:
-        """Keep the parts."""
+        """Store the parts; no buffers are allocated yet."""
         self.name = name
         self.graph = graph
         self.executor = executor
@@ -44,17 +44,17 @@ class GraphRunner:
 
     @property
     def fed(self) -> dict[str, int | None]:
-        """Every input that a caller feeds, and where it has its rows."""
+        """The batch axis of every input that a caller feeds, by name; None for an input without one."""
         return {tensor.name: self.graph.rows_at(tensor) for tensor in self.graph.inputs if tensor.role == "data"}
 
     @property
     def batched(self) -> dict[str, int]:
-        """Where every output of role data has its rows; empty without a batch axis."""
+        """The batch axis of every output of role data, by name; empty if the graph has none."""
         found = {tensor.name: self.graph.rows_at(tensor) for tensor in self.graph.outputs if tensor.role == "data"}
         return {name: axis for name, axis in found.items() if axis is not None}
 
     def batching_fault(self) -> str | None:
-        """Return why rows of several callers may not share a run, or None when they may."""
+        """Return why rows of several callers may not share a run, or None if they may."""
         if self.graph.batch_axis is None:
             return "one without an axis of rows"
         if not self.graph.rows_independent:
@@ -64,7 +64,7 @@ class GraphRunner:
 
     @property
     def has_states(self) -> bool:
-        """Whether a stream of it carries something."""
+        """Whether the graph has states."""
         return bool(self.graph.states)
 
     @property
@@ -74,12 +74,12 @@ class GraphRunner:
 
     @property
     def most_rows(self) -> int:
-        """Rows of the largest bucket."""
+        """Number of rows of the largest bucket."""
         return self.graph.row_buckets[-1]
 
     @property
     def slots(self) -> dict[str, int]:
-        """What a stream has a length along, each with the most: see `longest`."""
+        """The largest length of a stream by axis, as `longest` returns it."""
         return longest(self.graph)
 
     def initial_state(self, rows: int) -> StreamState:
@@ -95,15 +95,15 @@ class GraphRunner:
         wired: Mapping[str, Array] = MappingProxyType({}),
         copy: bool = False,
     ) -> Feed:
-        """Return the checked feed; `rows` counts where no input tells it, `wired` stands for what comes later."""
+        """Check a feed and return it, as `check_feed` does."""
         return self._feeds.check(where, feeds, rows, wired, copy)
 
     def known(self, feeds: Mapping[str, Array]) -> Feed | None:
-        """Return the feed, its values unseen, if its kind has been checked before; else None."""
+        """Return the feed with unchecked values; None if no feed of its shapes and dtypes was checked before."""
         return self._feeds.known(feeds)
 
     def check_values(self, where: str, feed: Feed, copy: bool) -> Feed:
-        """Return what `known` gave, copied perhaps, now that its values have been looked at too."""
+        """Check the values of a feed that `known` returned; return it, or a copy of it."""
         return self._feeds.check_values(where, feed, copy)
 
     def check_ragged(
@@ -113,11 +113,11 @@ class GraphRunner:
         return check_ragged_feed(where, self.graph, feeds, lengths, self._check_finite, copy)
 
     def plan(self, feeds: Sequence[Feed]) -> list[list[int]]:
-        """Return the numbers of the feeds that share a run, for every run."""
+        """Return, for every run, the indices of the feeds that share it."""
         return plan_runs(self.graph, feeds)
 
     def split(self, feed: Feed) -> list[Feed]:
-        """Return a feed as parts of no more rows than the largest bucket, in order."""
+        """Split a feed into parts of at most as many rows as the largest bucket, in order."""
         axis, most = self.graph.batch_axis, self.graph.row_buckets[-1]
         if axis is None or feed.rows <= most:
             return [feed]
@@ -125,7 +125,7 @@ class GraphRunner:
         return [part_of_feed(self.graph, feed, {axis: slice(start, start + most)}) for start in starts]
 
     def run(self, feeds: Sequence[Feed]) -> list[dict[str, Array]]:
-        """Run checked feeds, each from the initial states, in as few runs as hold them.
+        """Run checked feeds from the initial states, in as few runs as possible.
 
         Args:
             feeds: each with no more rows than the largest bucket; several only of a graph whose rows are independent.
@@ -142,28 +142,27 @@ class GraphRunner:
         return [answers[number] for number in range(len(feeds))]
 
     def step(self, feed: Feed, state: StreamState) -> tuple[dict[str, Array], StreamState]:
-        """Run a checked feed of one stream in the smallest bucket; return its outputs and the state after them."""
+        """Run a checked feed of one stream in the smallest bucket; return its outputs and the next state."""
         return self.step_streams([feed], [state], smallest_bucket(self.graph, [feed]))[0]
 
     def step_streams(
         self, feeds: Sequence[Feed], states: Sequence[StreamState], sizes: Mapping[str, int], fill: float = 0.0
     ) -> list[tuple[dict[str, Array], StreamState]]:
-        """Run the next checked feed of several streams together, each with its own lengths, positions and age.
+        """Run the next checked feeds of several streams together; each stream has its own lengths and age.
 
         Args:
             feeds: one per stream; their rows lie one after the other in the bucket.
-            states: what each stream carries, with as many rows as its feed. They stay as they are, whether it succeeds
-                or raises.
+            states: the state of each stream, with as many rows as its feed. They are not changed, whether the run
+                succeeds or fails.
             sizes: bucket of every axis.
-            fill: what padded places of floating inputs hold.
+            fill: value of the padding of floating-point inputs.
 
         Returns:
-            For every stream the outputs of role data, cut back to what is valid, in arrays of its own; and the state
-            after them.
+            For every stream the valid part of its outputs of role data, in arrays of its own, and its next state.
 
         Raises:
-            BadInput: the streams may not share a run, do not fit into the bucket, a state is of another stream, or a
-                feed of another length than the stream has along an axis along which states lie.
+            BadInput: the streams may not share a run or do not fit into the bucket, a state has another number of rows
+                than its feed, or the length of a feed along an axis of a state differs from that of earlier calls.
         """
         where = f"{self.name}.step_streams"
         if len(feeds) > 1 and (fault := self.batching_fault()):
@@ -190,7 +189,7 @@ class GraphRunner:
     def _run_replaced(
         self, bucket: Bucket, buffers: Buffers, feeds: Sequence[Feed], states: Sequence[StreamState], fill: float
     ) -> tuple[list[dict[str, Array]], list[StreamState]]:
-        """Answers, and states in a block that the run has written."""
+        """Run feeds; return the outputs, and next states that lie in a block which the run has written."""
         carried = [state.values for state in states]
         outputs = places_of_outputs(bucket, feeds, buffers.outputs)
         block = self._blocks.take(bucket.rows) if self.graph.states else None
@@ -213,7 +212,10 @@ class GraphRunner:
         states: Sequence[StreamState],
         fill: float,
     ) -> tuple[list[dict[str, Array]], list[StreamState]]:
-        """Answers, and states where those before them lie, with what the run gave to be written there."""
+        """Run feeds; return the outputs, and next states that lie in the rows of the states before them.
+
+        The new frames of the run are written into these rows later.
+        """
         held = homes(writer, self._blocks, states, bucket.room)
         after = next_states(self.graph, states, held, [feed.sizes for feed in feeds])  # refused if they do not fit
         outputs = places_of_outputs(bucket, feeds, buffers.outputs)
@@ -228,13 +230,13 @@ class GraphRunner:
         return answers, after
 
     def trim(self) -> None:
-        """Let go of memory that is kept for the next runs, which get it anew; of any that is in use, of none."""
+        """Free the memory that is kept for later runs and not in use."""
         for bucket in self._buckets.values():
             bucket.trim()
         self._blocks.trim()
 
     def close(self) -> None:
-        """Close the backend and let go of all buffers; nothing runs any more."""
+        """Close the backend and free all buffers; call it when nothing runs any more."""
         self.executor.close()
         self._buckets.clear()
         self._blocks.close()
@@ -250,7 +252,7 @@ class GraphRunner:
         return after
 
     def _bucket(self, where: str, feeds: Sequence[Feed], sizes: Mapping[str, int]) -> Bucket:
-        """The bucket that some feeds run in, if it holds them."""
+        """Return the bucket of a run of some feeds; BadInput if it does not hold them."""
         at = tuple(sizes.get(axis) for axis in self.graph.axes)
         bucket = self._buckets.get(at)
         if bucket is not None and len(feeds) == 1 and feeds[0].sizes == bucket.sizes:
@@ -260,7 +262,7 @@ class GraphRunner:
         return bucket or self._new_bucket({axis: sizes[axis] for axis in self.graph.axes})
 
     def _new_bucket(self, sizes: Mapping[str, int]) -> Bucket:
-        """A bucket that was built; of rows between two of these, one in the memory of the larger."""
+        """Add a bucket; one whose number of rows was not built uses the memory of the next larger one."""
         at = tuple(sizes[axis] for axis in self.graph.axes)
         built = dict(sizes)
         if (batch := self.graph.batch_axis) is not None:
@@ -277,13 +279,13 @@ def next_states(
     values: Sequence[Mapping[str, Array]],
     sizes: Sequence[Mapping[str, int]],
 ) -> list[StreamState]:
-    """Return the states of some streams after they have run together.
+    """Return the states of streams after they have run together.
 
     Args:
-        graph: what ran.
-        states: what each stream carried before.
-        values: what the run left for each, by graph input.
-        sizes: true sizes of what each was fed.
+        graph: the graph that ran.
+        states: the state of each stream before the run.
+        values: the new state arrays of each stream, by graph input.
+        sizes: true sizes of the feed of each stream.
     """
     rows = [state.rows for state in states]
     lengths: list[dict[str, Array]] = [{} for _ in states]

@@ -1,9 +1,9 @@
-"""States that are written in place: a call gives their new frames, which go into the memory that a stream has.
+"""States that are written in place: new frames of a call are written into the memory of the stream's states.
 
-A step then moves its frames, not whole caches. The frames that a call gave are written when the stream goes on, and
-only if nobody else holds the rows: a caller that kept a state, a run that was cancelled, another thread. Otherwise the
-rows are copied first, so that a state that somebody holds never changes. States that a call gives whole, such as
-contexts of convolutions, may lie beside caches.
+A step writes its new frames and does not copy whole caches. The frames of a call are written when the stream runs
+again, and only if nothing else refers to the rows, such as a state kept by a caller, a cancelled run or another thread.
+Otherwise the rows are copied first, so that a state that is still referenced never changes. A graph may also have
+states that a call returns whole, such as contexts of convolutions.
 """
 
 import functools
@@ -24,15 +24,16 @@ _numbers = itertools.count()
 
 
 class Added(NamedTuple):
-    """What a call gave to a stream.
+    """The state outputs of a call for one stream.
 
     Attributes:
-        outputs: of the run, by name, rows of all its streams one after the other: new frames, the first of each row
-            valid, or the whole of a state that is given whole. Buffers of the memory that the states lie in.
-        first: the first row of the stream there.
-        rows: of the stream.
-        lengths: of the stream before the call, int64 [rows], by cache axis.
-        counts: frames of the call, by cache axis.
+        outputs: state outputs of the run by name, with the rows of all its streams: new frames, of which the first
+            `counts` are valid in each row, or the whole next state for kinds that a call returns whole. Buffers of the
+            memory that the states lie in.
+        first: the first row of the stream in the outputs.
+        rows: number of rows of the stream.
+        lengths: lengths of the stream before the call, int64 [rows], by cache axis.
+        counts: number of valid new frames, by cache axis.
     """
 
     outputs: Mapping[str, Any]
@@ -43,18 +44,18 @@ class Added(NamedTuple):
 
 
 class Writer:
-    """Writes what calls of one graph gave where it belongs.
+    """Writes the state outputs of calls of one graph into states.
 
     Args:
-        graph: of whose states some are written in place; rows lie in front of those.
-        memory: in which states lie, and what calls give.
+        graph: a graph with states that are written in place; their first axis is the batch axis, if it has one.
+        memory: the memory of the states and of the calls' state outputs.
 
     Attributes:
-        row_bytes: of all states of a row.
+        row_bytes: bytes of all states of one row.
     """
 
     def __init__(self, graph: Graph, memory: Memory) -> None:
-        """Note where frames lie: inputs and outputs of states, and what is in front of their frames in a row."""
+        """Compute, for each cache, the names of its inputs and outputs and the axes in front of its frames."""
         self._memory = memory
         self._has_rows = graph.batch_axis is not None
         self._caches: list[tuple[CacheAxis, list[tuple[str, str, tuple[slice, ...]]]]] = []
@@ -74,7 +75,7 @@ class Writer:
         self._given |= {name: (output, in_front) for _, places in self._caches for name, output, _ in places}
 
     def apart(self, added: Added) -> Added:
-        """The same without what the run gave to other streams, and behind the frames of this one."""
+        """Return a copy that holds only the rows and the valid frames of its own stream."""
         outputs = {}
         for cache, states in self._caches:
             for _, output, front in states:
@@ -86,18 +87,18 @@ class Writer:
         return added._replace(outputs=outputs, first=0)
 
     def on_host(self, added: Added, name: str) -> Added:
-        """The same of one state alone, by its graph input, as arrays of the host."""
+        """Return the part of one state alone, by its graph input, as arrays of the host."""
         output, rows_at = self._given[name]
         rows = rows_of(added.outputs[output], rows_at, added.first, added.rows)
         return added._replace(outputs={output: self._memory.read(rows)}, first=0)
 
     def write(self, places: Mapping[str, Any], start: int, added: Added) -> None:
-        """Write what a call gave.
+        """Write the state outputs of a call into states.
 
         Args:
-            places: states that are written, by graph input, in the memory of what is added; others stay.
-            start: the first row of the stream there.
-            added: what it gets.
+            places: arrays to write, by graph input, in the same memory as `added`; other states are not written.
+            start: the first row of the stream in these arrays.
+            added: the state outputs of the call.
         """
         for cache, states in self._caches:
             count, moves = added.counts[cache.axis], cache.kind.moves
@@ -114,15 +115,15 @@ class Writer:
 
 
 class HeldRows(RowsOfBlock):
-    """State arrays by graph input: what lies in rows of a block, and what the last call gave, which is not written yet.
+    """State arrays by graph input: rows of a block, and outputs of the last call that are not written there yet.
 
-    An array that is asked for is a copy: later states may come to lie in these rows.
+    Reading an array returns a copy, because later states may be written into these rows.
 
     Attributes:
-        writer: writes what a call gave.
-        holders: those who hold what lies in these rows, by number: this, and states before and beside it. Whoever lets
-            go is taken out at once, so that one entry means that nobody else holds them.
-        added: what the last call gave; None where it lies in the rows.
+        writer: writes the outputs of a call into the rows.
+        holders: weak references to all states that lie in these rows, by number: this one, and others before and beside
+            it. A deleted state is removed at once, so that one entry means that no other state needs the rows.
+        added: outputs of the last call; None once they are written into the rows.
     """
 
     __slots__ = ("__weakref__", "added", "holders", "writer")
@@ -136,7 +137,7 @@ class HeldRows(RowsOfBlock):
         holders: dict[int, "weakref.ref[HeldRows]"],
         added: Added | None = None,
     ) -> None:
-        """Hold the rows."""
+        """Store the rows and register as one of their holders."""
         super().__init__(block, start, rows)
         self.writer, self.added, self.holders = writer, added, holders
         number = next(_numbers)
@@ -151,9 +152,9 @@ class HeldRows(RowsOfBlock):
         return array
 
     def rest(self) -> bool:
-        """Write what the last call gave if nobody else holds what lies there; whether all lies in the rows now.
+        """Write the outputs of the last call unless another state needs the rows; return whether all is written now.
 
-        Several threads may do so at once: they write the same.
+        Several threads may do this at once, as all write the same values.
         """
         added = self.added
         if added is None:
@@ -165,36 +166,36 @@ class HeldRows(RowsOfBlock):
         return True
 
     def own(self) -> "HeldRows":
-        """The same in a block that holds no others."""
+        """Return a copy in a new block."""
         added = self.added
         own = self.block.own_rows(self.start, self.rows)
         return HeldRows(self.writer, own.block, own.start, own.rows, {}, added)
 
     def views(self) -> RowsOfBlock:
-        """What lies in the rows, for a run that holds this."""
+        """Return views of the rows, for a run that keeps a reference to this state."""
         return RowsOfBlock(self.block, self.start, self.rows)
 
     def after(self, added: Added) -> "HeldRows":
-        """What a stream carries after a call that began with this."""
+        """Return the state of a stream after a call that started from this state and had the outputs `added`."""
         return HeldRows(self.writer, self.block, self.start, self.rows, self.holders, added)
 
 
 def is_in_place(graph: Graph) -> bool:
-    """Whether a state of a graph is one of which calls give new frames alone."""
+    """Return whether calls of a graph return only the new frames of one of its states."""
     return any(not cache.kind.is_given_whole for cache in graph.caches)
 
 
 def homes(writer: Writer, pool: BlockPool, states: Sequence[StreamState], rows: int) -> list[HeldRows]:
-    """Return where some streams lie that are to run together, all that they carry written.
+    """Return the states of streams that are to run together as rows of blocks, with all outputs of calls written.
 
-    They stay where they are, but where others hold what lies there. Several that fill a bucket and lie apart are copied
-    into one block, where they stay together.
+    Rows that other states still need are copied. Rows of several streams that fill a bucket but lie in different blocks
+    are copied into one block, where they stay.
 
     Args:
-        writer: of the graph that is to run.
-        pool: its blocks.
-        states: what each stream carries; not changed.
-        rows: of the bucket that was built for the run.
+        writer: the writer of the graph to run.
+        pool: the blocks of the graph.
+        states: the state of each stream; not changed.
+        rows: number of rows of the bucket of the run.
     """
     carried = [each.values for each in states]  # each read once: others may let a state lie elsewhere meanwhile
     kept = [values if isinstance(values, HeldRows) and values.rest() else None for values in carried]
@@ -214,7 +215,7 @@ def homes(writer: Writer, pool: BlockPool, states: Sequence[StreamState], rows: 
 
 
 def _copied(writer: Writer, state: StreamState, block: Block, start: int) -> HeldRows:
-    """A state in rows of a block."""
+    """Copy a state into rows of a block and return it."""
     values = state.values
     added = values.added if isinstance(values, HeldRows) else None
     source = values.views() if isinstance(values, HeldRows) else values
@@ -232,16 +233,16 @@ def after_run(
     feeds: Sequence[Feed],
     outputs: Mapping[str, Any],
 ) -> list[HeldRows]:
-    """Return what streams carry after a run.
+    """Return the states of streams after a run.
 
     Args:
-        graph: what ran.
-        states: what the streams carried; there is room for the frames.
-        held: where that lies.
-        feeds: what they were fed.
-        outputs: of role state, rows of all streams one after the other, in the memory of the states; nobody writes
-            there any more. They are held until their streams go on, or copied where that would be more than these have
-            in states.
+        graph: the graph that ran.
+        states: the states of the streams before the run, with free slots for the new frames.
+        held: the rows that these states lie in.
+        feeds: the feed of each stream.
+        outputs: outputs of role state, with the rows of all streams, in the memory of the states; nothing writes them
+            any more. They are kept until the streams run again, or copied per stream if they take more memory than its
+            states.
     """
     found, first, size = [], 0, sum(array.nbytes for array in outputs.values())
     for state, own, feed in zip(states, held, feeds, strict=True):
@@ -253,7 +254,7 @@ def after_run(
 
 
 def hand_over(states: Sequence[StreamState], after: Sequence[StreamState]) -> None:
-    """Let those who share a block know of states that came in the place of others, or that lie elsewhere now."""
+    """Update the sharers of blocks after a run: new states replace old ones, or lie in other blocks."""
     moved = []
     for old, new in zip(states, after, strict=True):
         block = _block(new)

@@ -1,9 +1,9 @@
-"""Runs graphs that feed each other as one: the inputs and outputs of a caller, and how rows go through.
+"""Runs wired graphs as one: names their inputs and outputs for callers, and checks and splits feeds.
 
-A pipeline is all graphs of a bundle that wires touch. A caller gives the inputs of role data that no wire fills and
-gets every output of role data. An input, output or axis goes by its own name where only one graph of the pipeline has
-it to give or to take, else by `graph.name`. A feed is checked for all graphs before the first one runs: what a graph
-gives on has a size that its manifest states.
+A pipeline consists of all graphs of a bundle that have wires. A caller feeds the inputs of role data that no wire
+fills, and gets every output of role data. Inputs, outputs and axes have their own name if only one graph of the
+pipeline has that name, else `graph.name`. A feed is checked for all graphs before the first one runs; the sizes of the
+tensors on wires follow from the manifest.
 """
 
 import collections
@@ -20,24 +20,24 @@ from runtime_lite.format.arrays import Array
 from runtime_lite.format.manifest import Tensor, Wire, static_shape
 
 Place = tuple[str, str]
-"""Graph name, and a name in it."""
+"""A graph name, and the name of an input, output or axis of it."""
 
 
 class Pipeline:
     """Wired graphs of one bundle.
 
     Args:
-        runners: of all graphs of the bundle, by name.
-        wiring: checked, between data alone.
+        runners: runners of all graphs of the bundle, by name.
+        wiring: checked wires, which connect data only.
 
     Attributes:
-        name: of all its graphs, for messages.
-        order: its graphs, each behind those that it takes from.
-        wiring: what feeds what.
+        name: names of all its graphs joined by +, for messages.
+        order: names of its graphs, each after those whose outputs it takes.
+        wiring: the wires.
     """
 
     def __init__(self, runners: Mapping[str, GraphRunner], wiring: Sequence[Wire]) -> None:
-        """Name what callers give and get."""
+        """Choose the names of the inputs, outputs and lengths for callers."""
         self.wiring = tuple(wiring)
         self.order = _in_order([name for name in runners if any(name in _ends(wire) for wire in wiring)], wiring)
         self.name = "+".join(self.order)
@@ -64,60 +64,60 @@ class Pipeline:
 
     @property
     def runners(self) -> Mapping[str, GraphRunner]:
-        """The graphs of the pipeline, each behind those whose outputs it takes."""
+        """The runners of the graphs by name, each after those whose outputs it takes."""
         return self._runners
 
     @property
     def inputs(self) -> Mapping[str, Place]:
-        """What callers give, by name."""
+        """The graph and input of each name that callers feed."""
         return self._inputs
 
     @property
     def outputs(self) -> Mapping[str, Place]:
-        """What callers get, by name."""
+        """The graph and output of each name that callers get."""
         return self._outputs
 
     @property
     def fed(self) -> dict[str, int | None]:
-        """Every input that a caller feeds, and where it has its rows."""
+        """The batch axis of every input that a caller feeds, by name; None for an input without one."""
         return {public: self._runners[graph].fed[name] for public, (graph, name) in self._inputs.items()}
 
     @property
     def batched(self) -> dict[str, int]:
-        """Where every output has its rows; empty without a batch axis."""
+        """The batch axis of every output, by name; empty if the graphs have none."""
         found = {public: self._runners[graph].batched.get(name) for public, (graph, name) in self._outputs.items()}
         return {public: axis for public, axis in found.items() if axis is not None}
 
     @property
     def has_states(self) -> bool:
-        """Whether a stream of it carries something."""
+        """Whether one of the graphs has states."""
         return any(runner.has_states for runner in self._runners.values())
 
     @property
     def most_rows(self) -> int:
-        """Rows that go through all graphs together at most."""
+        """Largest number of rows that all graphs can run at once."""
         return min(runner.most_rows for runner in self._runners.values())
 
     def batching_fault(self) -> str | None:
-        """Return why rows of several callers may not share a run, or None when they may."""
+        """Return why rows of several callers may not share a run, or None if they may."""
         return next((fault for runner in self._runners.values() if (fault := runner.batching_fault())), None)
 
     @property
     def slots(self) -> dict[str, int]:
-        """What a stream has a length along, each with the most, by `graph.axis`."""
+        """The largest length of a stream by `graph.axis`, as `longest` returns it for each graph."""
         return {f"{name}.{axis}": most for name, runner in self._runners.items() for axis, most in runner.slots.items()}
 
     def initial_state(self, rows: int) -> StreamState:
-        """Return the state of a new stream: those of all graphs, as one."""
+        """Return the state of a new stream: the initial states of all graphs, joined."""
         return join_states(rows, {name: runner.initial_state(rows) for name, runner in self._runners.items()})
 
     # Feeds
 
     def check(self, where: str, feeds: Mapping[str, Array], rows: int = 1, *, copy: bool = False) -> Feed:
-        """Return a checked feed: arrays by the names that callers use, sizes by `graph.axis`.
+        """Check a feed and return it, with arrays by the names of callers and sizes by `graph.axis`.
 
         Raises:
-            BadInput: anything about it is not as the graphs state, or what one gives on does not fit into the next.
+            BadInput: the feed does not fit a graph, or an output on a wire does not fit the next graph.
         """
         given = self._sorted(where, feeds)
         sizes: dict[str, Mapping[str, int]] = {}
@@ -130,7 +130,7 @@ class Pipeline:
     def check_ragged(
         self, where: str, feeds: Mapping[str, Array], lengths: Mapping[str, RowLengths], copy: bool = False
     ) -> list[Feed]:
-        """Return one checked feed per row; lengths are those of the graphs that take from no other.
+        """Return one checked feed per row; `lengths` are those of the graphs that take from no other.
 
         Raises:
             BadInput: as for `check`, or the lengths are wrong.
@@ -154,24 +154,24 @@ class Pipeline:
         return [self._row(rows_of, row) for row in range(next(iter(counts.values())))]
 
     def split(self, feed: Feed) -> list[Feed]:
-        """Return a feed as parts of no more rows than go through all graphs together, in order."""
+        """Split a feed into parts of at most `most_rows` rows, in order."""
         most = self.most_rows
         if feed.rows <= most:
             return [feed]
         return [self._part(feed, slice(start, start + most)) for start in range(0, feed.rows, most)]
 
     def plan(self, feeds: Sequence[Feed]) -> list[list[int]]:
-        """Return the numbers of the feeds that go together: each on its own, runs are shared graph by graph."""
+        """Return one group per feed: the feeds of a pipeline share runs graph by graph, not as a whole."""
         return [[number] for number in range(len(feeds))]
 
     def feed_of(self, feed: Feed, graph: str) -> Feed:
-        """Return what a caller's feed says of one graph; the inputs that wires fill have no array yet."""
+        """Return the part of a caller's feed that one graph takes; inputs filled by wires have no array yet."""
         arrays = {name: feed.arrays[public] for public, (at, name) in self._inputs.items() if at == graph}
         sizes = {axis: feed.sizes[f"{graph}.{axis}"] for axis in self._runners[graph].graph.axes}
         return Feed(arrays, sizes, feed.rows)
 
     def _sorted(self, where: str, feeds: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
-        """A caller's arrays by graph."""
+        """Return a caller's arrays by graph and input."""
         names = ", ".join(repr(name) for name in self._inputs) or "none"
         if not isinstance(feeds, Mapping):
             _refuse(where, "a mapping of input names to arrays", f"a {type(feeds).__name__}", "write {'name': array}")
@@ -186,7 +186,7 @@ class Pipeline:
         return given
 
     def _sorted_lengths(self, where: str, lengths: Mapping[str, RowLengths]) -> dict[str, dict[str, RowLengths]]:
-        """A caller's lengths by graph."""
+        """Return a caller's lengths by graph and axis."""
         names = ", ".join(repr(name) for name in self._lengths) or "none"
         if not isinstance(lengths, Mapping):
             _refuse(where, "lengths as a mapping", f"a {type(lengths).__name__}", "write {'axis': [length of a row]}")
@@ -199,7 +199,7 @@ class Pipeline:
         return found
 
     def _stand_ins(self, graph: str, sizes: Mapping[str, Mapping[str, int]]) -> dict[str, Array]:
-        """Arrays of the right sizes and no memory for what wires will bring to a graph."""
+        """Return placeholder arrays without memory, in the right sizes, for the inputs that wires fill."""
         found = {}
         for wire in self.wiring:
             if wire.to_graph == graph:
@@ -209,14 +209,14 @@ class Pipeline:
         return found
 
     def output_of(self, wire: Wire) -> Tensor:
-        """The tensor that goes along a wire, as its giver has it."""
+        """Return the output that a wire starts from."""
         outputs = self._runners[wire.from_graph].graph.outputs
         return next(tensor for tensor in outputs if tensor.name == wire.output)
 
     def _rows_of(
         self, where: str, runner: GraphRunner, arrays: Mapping[str, Array], rows: int
     ) -> Iterator[dict[str, Array]]:
-        """The arrays of every row of what a caller gives to a graph whose lengths he does not give."""
+        """Yield the arrays of each row of a caller's feed, for a graph without lengths from the caller."""
         at = runner.fed
         for name, array in arrays.items():
             axis = at[name]
@@ -250,7 +250,7 @@ class Pipeline:
 
 
 Runnable = GraphRunner | Pipeline
-"""What a request or a stream asks for: one graph, or the wired ones together."""
+"""What a request or a stream runs: one graph, or the wired graphs together."""
 
 
 def _sizes(rows_of: Mapping[str, Sequence[Feed]], row: int) -> dict[str, Mapping[str, int]]:
@@ -262,7 +262,7 @@ def _ends(wire: Wire) -> Place:
 
 
 def _in_order(names: Sequence[str], wiring: Sequence[Wire]) -> tuple[str, ...]:
-    """Graphs without a circle, each behind those that it takes from, else in the order of the manifest."""
+    """Return graph names without cycles, each after those it takes from, else in the order of the manifest."""
     found: list[str] = []
     while len(found) < len(names):
         found.append(
@@ -276,7 +276,7 @@ def _in_order(names: Sequence[str], wiring: Sequence[Wire]) -> tuple[str, ...]:
 
 
 def _public_names(places: Iterable[Place]) -> dict[str, Place]:
-    """Names for callers: the own name where one graph has it, else with the graph before it."""
+    """Return names for callers: the own name if one graph has it, else `graph.name`."""
     found = list(places)
     count = collections.Counter(name for _, name in found)
     return {name if count[name] == 1 else f"{graph}.{name}": (graph, name) for graph, name in found}

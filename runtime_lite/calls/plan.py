@@ -1,4 +1,4 @@
-"""Groups feeds that share a run and chooses its bucket: arithmetic on sizes, no array is touched."""
+"""Groups feeds into runs and chooses their buckets, from sizes alone; no array is read or written."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,11 +7,11 @@ from runtime_lite.format.manifest import Graph
 
 
 def plan_runs(graph: Graph, feeds: Sequence[Feed]) -> list[list[int]]:
-    """Return the numbers of the feeds that share a run, for every run.
+    """Return, for every run, the indices of the feeds that share it.
 
-    Feeds share a run when the axes that cannot be padded agree. The longest come first, so that a run holds rows of
-    similar lengths; feeds of equal lengths keep their order. No run has more rows than the largest bucket of the batch
-    axis; without that axis every feed runs alone.
+    Feeds may share a run if they have the same sizes along the axes that cannot be padded. They are sorted by length,
+    longest first, so that a run holds rows of similar lengths; feeds of equal lengths keep their order. No run has more
+    rows than the largest bucket of the batch axis; without that axis every feed runs alone.
 
     Args:
         graph: a graph whose rows are independent, or one feed.
@@ -37,7 +37,7 @@ def plan_runs(graph: Graph, feeds: Sequence[Feed]) -> list[list[int]]:
 
 
 def smallest_bucket(graph: Graph, feeds: Sequence[Feed]) -> Mapping[str, int]:
-    """Return the smallest bucket of every axis that holds all rows of some feeds, each as long as the longest."""
+    """Return the smallest bucket of every axis that holds all rows of the feeds, each as long as the longest."""
     needed = {axis: max(feed.sizes.get(axis, 1) for feed in feeds) for axis in graph.axes}
     if graph.batch_axis is not None:
         needed[graph.batch_axis] = sum(feed.rows for feed in feeds)
@@ -45,9 +45,9 @@ def smallest_bucket(graph: Graph, feeds: Sequence[Feed]) -> Mapping[str, int]:
 
 
 def bucket_fault(graph: Graph, feeds: Sequence[Feed], sizes: Mapping[str, int]) -> str | None:
-    """Return what does not fit when some feeds run together in a bucket, or None when all do.
+    """Return why feeds do not fit into a bucket together, or None if they fit.
 
-    Places of an axis with a length per row and free rows may be left over; of any other axis nothing may.
+    Rows may stay free, and so may positions of an axis with a length per row; every other axis must be full.
     """
     rows = sum(feed.rows for feed in feeds)
     for name, axis in graph.axes.items():

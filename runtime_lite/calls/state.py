@@ -1,7 +1,7 @@
-"""The state of one stream: what a graph carries from push to push, and how long it is along its axes.
+"""The state of one stream: the arrays that a graph passes from push to push, and its lengths along its axes.
 
-Lengths are counted per cache and per row: rows of one call may be streams of different ages. A push makes a new state
-and changes nothing in the one that it was given; `blocks.py` says where the arrays lie.
+Lengths are counted per cache and per row, as the rows of one call may be streams of different ages. A push makes a new
+state and does not change the one it starts from; `blocks.py` describes where the arrays lie in memory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,14 @@ from runtime_lite.format.manifest import Graph, State, static_shape
 
 @dataclass(eq=False)
 class StreamState:
-    """What is carried, for `rows` rows.
+    """The state of `rows` rows of a stream.
 
     Attributes:
-        rows: number of rows; 1 and without meaning for a graph without a batch axis.
-        lengths: cached frames of every row, as the kind of its states counts them, int64 [rows], by cache axis; and by
-            axis along which states lie, the length that all pushes have. 0 before the first push.
-        values: arrays by graph input of role state; the same numbers may come to lie elsewhere at any moment, so it is
-            read once and held.
+        rows: number of rows; always 1 for a graph without a batch axis.
+        lengths: int64 [rows] by axis. For a cache axis, the cached frames of every row, as its kind of state counts
+            them; for any other axis of a state, the length that all pushes have. 0 before the first push.
+        values: arrays by graph input of role state. Another thread may replace the mapping by one with equal arrays at
+            any time, so read it once and keep that reference.
     """
 
     rows: int
@@ -44,27 +44,27 @@ def initial_state(graph: Graph, rows: int) -> StreamState:
 
 
 def initial_lengths(graph: Graph, rows: int) -> dict[str, Array]:
-    """Return the lengths of new streams, by what `longest` names."""
+    """Return the lengths of a new stream of some rows: int64 zeros [rows], by the axes of `longest`."""
     return {axis: np.zeros(rows, np.int64) for axis in longest(graph)}
 
 
 def longest(graph: Graph) -> dict[str, int]:
-    """Return what a stream has a length along, each with the most: cache axes, and axes along which states lie."""
+    """Return the largest length of a stream by axis, for cache axes and for other axes that states have."""
     held = {name: axis.buckets[-1] for name, axis in graph.axes.items() if axis.is_held}
     return {cache.axis: cache.kind.most(cache.slots) for cache in graph.caches} | held
 
 
 def check_lengths(where: str, graph: Graph, sizes: Sequence[Mapping[str, int]], states: Sequence[StreamState]) -> None:
-    """Refuse a call of another length than the calls of its stream before it, along an axis along which states lie.
+    """Refuse a call whose length along an axis of a state differs from that of the stream's earlier calls.
 
     Args:
         where: names the call in messages.
-        graph: what is to run.
-        sizes: true sizes of what each stream is fed.
-        states: what each stream carries.
+        graph: the graph to run.
+        sizes: true sizes of the feed of each stream.
+        states: the state of each stream.
 
     Raises:
-        BadInput: with both lengths.
+        BadInput: the lengths differ; the message has both.
     """
     for axis in [name for name, record in graph.axes.items() if record.is_held]:
         for fed, state in zip(sizes, states, strict=True):
@@ -77,16 +77,16 @@ def check_lengths(where: str, graph: Graph, sizes: Sequence[Mapping[str, int]], 
 
 
 def check_state(where: str, found: object, initial: StreamState, slots: Mapping[str, int]) -> None:
-    """Refuse what is not the state of a stream: it may have been stored and read back. Values are not looked at.
+    """Refuse an object that is not a state of a stream, such as a changed snapshot; values are not checked.
 
     Args:
         where: names the call in messages.
-        found: what a caller gives.
+        found: the object that a caller passed.
         initial: state of a new stream of the same graphs and rows.
-        slots: the most, by what a stream has lengths along.
+        slots: the largest length of a stream, by axis.
 
     Raises:
-        BadInput: its rows, names, shapes or dtypes are others, or a length is none.
+        BadInput: its rows, names, shapes or dtypes differ from those of `initial`, or a length is out of range.
     """
     if not isinstance(found, StreamState) or type(found.rows) is not int:
         _refuse(where, "the state of a stream", found if type(found) is not StreamState else found.rows)
@@ -107,7 +107,7 @@ def check_state(where: str, found: object, initial: StreamState, slots: Mapping[
 
 
 def oldest_first(graph: Graph, state: StreamState, carried: State) -> Array:
-    """Return an array of a state with the oldest frame of each row in front, as recorded answers have it."""
+    """Return the array of a state with the oldest frame of each row first, as in recorded answers."""
     array, kind = state.values[carried.input], graph.kind_of(carried)
     if kind.is_given_whole or carried.frames_axis is None:
         return array
@@ -118,7 +118,7 @@ def oldest_first(graph: Graph, state: StreamState, carried: State) -> Array:
 
 
 def join_states(rows: int, by_graph: Mapping[str, StreamState]) -> StreamState:
-    """Return the states of several graphs as one, whose names have the graph before them: `graph.name`."""
+    """Return the states of several graphs as one state, with the names `graph.name`."""
     return StreamState(
         rows,
         {f"{graph}.{axis}": lengths for graph, state in by_graph.items() for axis, lengths in state.lengths.items()},
@@ -127,13 +127,13 @@ def join_states(rows: int, by_graph: Mapping[str, StreamState]) -> StreamState:
 
 
 def state_of_graph(joined: StreamState, graph: str, record: Graph) -> StreamState:
-    """Return what joined states hold for one graph."""
+    """Return the state of one graph out of a joined state."""
     lengths = {axis: joined.lengths[f"{graph}.{axis}"] for axis in longest(record)}
     return StreamState(joined.rows, lengths, {s.input: joined.values[f"{graph}.{s.input}"] for s in record.states})
 
 
 def copy_of_state(state: StreamState) -> StreamState:
-    """Return a state that shares no memory with another one."""
+    """Return a copy of a state that shares no memory with it."""
     lengths = {axis: rows.copy() for axis, rows in state.lengths.items()}
     return StreamState(state.rows, lengths, {name: value.copy() for name, value in state.values.items()})
 

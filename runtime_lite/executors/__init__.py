@@ -1,1 +1,1 @@
-"""Runs the artifacts of a bundle: one file per backend, behind one contract."""
+"""Runs the artifacts of a bundle: one file per backend, with one interface."""

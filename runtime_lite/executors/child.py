@@ -1,11 +1,11 @@
-"""Runs an executor in its own process: a crash, a hang or lack of memory is an error of one run.
+"""Runs an executor in its own process, so that a crash, a hang or lack of memory is an error of one run.
 
     runtime.load("dist/recogniser-cpu", executors=in_child())
 
-Arrays travel through shared memory, one piece per run in flight, as anonymous files: they have no name, so that nothing
-stays behind however the processes end. A child that crashed or hung is replaced at once; the run that it took along is
-an `ExecutorFailed`, and so are those beside it. The child shares one executor between all runs in flight, and its
-weights are not in this process. It ends with this process, even if that is killed. For Linux.
+Arrays are passed through shared memory, one block per run in flight, in anonymous files, so that none is left behind
+however the processes end. A child that crashes or hangs is replaced at once; its run ends in `ExecutorFailed`, and so
+do the other runs in it. One executor in the child serves all runs in flight, and its weights are not in this process.
+The child ends with this process, even if this process is killed. Linux only.
 """
 
 import contextlib
@@ -50,10 +50,10 @@ from runtime_lite.format.reader import Bundle
 FORKED = "the child of another process, of which this one is a fork"
 
 REAP_S = 1.0
-"""A process whose sockets are closed is gone after this, or is ended."""
+"""Seconds after which a process whose sockets are closed is killed, if it has not ended."""
 
 ERRORS = {kind.__name__: kind for kind in (BadInput, BundleRefused, EngineAbsent, InternalError)}
-"""What the executor in the child may raise."""
+"""Errors that the executor in the child may raise, by name."""
 
 _CHILD = """
 import importlib, json, sys
@@ -65,16 +65,16 @@ importlib.import_module(sys.argv[2]).serve(sys.argv[3])
 def in_child(
     executors: ExecutorFactory = make_executor, limit_s: float = 30.0, open_s: float = 60.0
 ) -> ExecutorFactory:
-    """Return a factory of executors that live in a process of their own, one per graph.
+    """Return a factory of executors that run in processes of their own, one process per graph.
 
     Args:
-        executors: makes what runs the graph there: a function of a module, which the child imports.
-        limit_s: a run that takes longer has hung.
-        open_s: what the start, and the first run of a bucket, may take besides.
+        executors: makes the executor in the child, which imports it: a function of a module.
+        limit_s: seconds after which a run counts as hung.
+        open_s: seconds in addition, for the start and for the first run of a bucket.
 
     Raises:
-        BadInput: the child could not import the function, or a limit is no positive number.
-        EngineAbsent: this is not Linux.
+        BadInput: the child could not import the function, or a limit is not a positive number.
+        EngineAbsent: the system is not Linux.
     """
     if sys.platform != "linux":
         raise EngineAbsent(f"in_child: expected Linux, got {sys.platform}; load the bundle without executors=")
@@ -90,10 +90,10 @@ def in_child(
 
 
 def _reference_of(executors: ExecutorFactory) -> str:
-    """`module:function` of a factory.
+    """Return a factory as `module:function`.
 
     Raises:
-        BadInput: another process could not find it there.
+        BadInput: another process could not import it.
     """
     module, name = getattr(executors, "__module__", None), getattr(executors, "__qualname__", None)
     if module in (None, "__main__") or getattr(sys.modules.get(str(module)), str(name), None) is not executors:
@@ -111,13 +111,13 @@ class ChildExecutor:
         bundle: an open bundle; the child opens it again by its path.
         name: graph name in it.
         threads: threads per session.
-        executors: `module:function` of what makes the executor there.
-        limit_s: a run that takes longer has hung.
-        open_s: what the start, and the first run of a bucket, may take besides.
+        executors: `module:function` of the factory of the executor in the child.
+        limit_s: seconds after which a run counts as hung.
+        open_s: seconds in addition, for the start and for the first run of a bucket.
 
     Raises:
-        BundleRefused, EngineAbsent, InternalError: what the executor raised when it was made.
-        ExecutorFailed: the process did not come up.
+        BundleRefused, EngineAbsent, InternalError: the executor raised it when it was made.
+        ExecutorFailed: the process did not start.
     """
 
     def __init__(self, bundle: Bundle, name: str, threads: int, executors: str, limit_s: float, open_s: float) -> None:
@@ -134,15 +134,15 @@ class ChildExecutor:
             self._ready_child()
 
     def run(self, sizes: Mapping[str, int], inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
-        """Run one bucket; runs of several threads lie beside each other in the child.
+        """Run one bucket; several threads may call this at the same time.
 
         Args:
             sizes: bucket of every axis.
             inputs: every input of the graph, in exactly the bucket's static shape.
-            outputs: what every output is copied to, once the child has answered.
+            outputs: an array for every output, which is copied there once the child has answered.
 
         Raises:
-            BadInput, BundleRefused, EngineAbsent, InternalError: what the executor raised.
+            BadInput, BundleRefused, EngineAbsent, InternalError: the executor raised it.
             ExecutorFailed: the child crashed, hung or ran out of memory, or was closed.
         """
         bucket = bucket_name(sizes)
@@ -181,11 +181,11 @@ class ChildExecutor:
                 self._child = None
 
     def _ready_child(self) -> "_Child":
-        """The child that takes runs, waited for if it is on its way; the lock is held.
+        """Return the child for runs, after waiting until it is ready; called with the lock.
 
         Raises:
-            BundleRefused, EngineAbsent, InternalError: what the executor raised when it was made.
-            ExecutorFailed: it did not come up, or this executor is closed.
+            BundleRefused, EngineAbsent, InternalError: the executor raised it when it was made.
+            ExecutorFailed: the child did not start, or this executor is closed.
         """
         if self._closed:
             raise self._failed("crash", "a closed one")
@@ -212,7 +212,7 @@ class ChildExecutor:
         return child
 
     def _start(self) -> "_Child":
-        """A new process, on its way.
+        """Start a new process and return it without waiting until it is ready.
 
         Raises:
             ExecutorFailed: the system gives no more processes or descriptors.
@@ -228,12 +228,12 @@ class ChildExecutor:
             raise self._failed("limit", f"none, as the system gives no more: {error.strerror}") from error
 
     def _replace(self, child: "_Child", reason: str, cause: str | None = None) -> ExecutorFailed:
-        """End a child, start the next one, and return what to tell the caller.
+        """End a child, start the next one, and return the error for the caller.
 
         Args:
-            child: in which a run failed.
+            child: the child in which a run failed.
             reason: `crash` or `hang`.
-            cause: what was seen; None where the process tells by the way in which it ended.
+            cause: what was observed; None to use the exit status of the process.
         """
         with self._lock:
             first = self._child is child
@@ -261,13 +261,13 @@ class ChildExecutor:
 
 
 _starting = threading.Lock()
-"""Held while a child is started, and while this process is forked: no fork has handles that nobody knows of."""
+"""Held while a child is started and while this process is forked, so that a fork inherits no unknown descriptors."""
 
 _children: "weakref.WeakSet[_Child]" = weakref.WeakSet()
 
 
 def _forget_children() -> None:
-    """In a fork of this process: the children are not its own, and end with the process that started them."""
+    """In a forked child of this process: drop the executors' processes, which belong to the parent."""
     _starting.release()
     for child in list(_children):
         child.forget()
@@ -279,7 +279,7 @@ os.register_at_fork(
 
 
 class _Child:
-    """One process and the lanes into it; what it runs is known when it is ready."""
+    """One process and the lanes to it; whether it can run graphs is known once it is ready."""
 
     def __init__(self, order: Order) -> None:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -300,7 +300,7 @@ class _Child:
             _children.add(self)
 
     def keep(self, bucket: str, lane: "_Lane") -> None:
-        """Take a lane back on which a bucket has run."""
+        """Return a lane for reuse, after a run of a bucket."""
         self.warm.add(bucket)
         if self._ended is None:
             self.free_lanes.append(lane)
@@ -311,10 +311,10 @@ class _Child:
         """End the process if it has not ended yet.
 
         Args:
-            cause: why; None where it has ended, or is about to.
+            cause: why it is ended; None if it has ended by itself, or is about to.
 
         Returns:
-            Why it ended, for messages; the first answer stays.
+            Why it ended, for messages; later calls return the first cause.
         """
         if self._ended is None:
             if cause is None:
@@ -329,11 +329,11 @@ class _Child:
 
     @property
     def is_another_ones(self) -> bool:
-        """Whether it is the child of the process that this one is a fork of."""
+        """Whether it was started by the parent process of this fork."""
         return self._ended == FORKED
 
     def forget(self) -> None:
-        """Let go of a process that is another one's child, and leave it alone."""
+        """Drop a process that belongs to another process, without ending it."""
         if self._ended is None:
             self._ended = FORKED
             self._process.returncode = 0  # nobody here waits for it
@@ -363,7 +363,7 @@ def _how_it_ended(code: int | None) -> str:
 
 
 class _Lane:
-    """Room in shared memory for one run in flight, and the socket that tells of it."""
+    """Shared memory for one run in flight, and the socket for its messages."""
 
     def __init__(self, control: socket.socket, graph: Graph) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -374,11 +374,11 @@ class _Lane:
                 socket.send_fds(control, [b"lane"], [theirs.fileno(), handle])
 
     def ask(self, bucket: str, inputs: Mapping[str, Array], limit_s: float) -> bytes:
-        """Run a bucket in the child; its answer.
+        """Run a bucket in the child and return its answer.
 
         Raises:
             TimeoutError: there was none in time.
-            OSError: the child is gone.
+            OSError: the child has ended.
         """
         for name, place in self._arrays[bucket].inputs.items():
             np.copyto(place, inputs[name], casting="no")
@@ -386,18 +386,18 @@ class _Lane:
         return _receive(self._socket, limit_s)
 
     def take(self, bucket: str, outputs: Mapping[str, Array]) -> None:
-        """Copy the outputs of the last run."""
+        """Copy the outputs of the last run into arrays."""
         for name, place in self._arrays[bucket].outputs.items():
             np.copyto(outputs[name], place, casting="no")
 
     def close(self) -> None:
-        """Give up the room; the child does the same when it sees it."""
+        """Close the lane; the child then frees its part, too."""
         self._socket.close()
 
 
 @contextlib.contextmanager
 def _anonymous_file(size: int) -> Iterator[int]:
-    """Memory as a file without a name, which no process can make smaller."""
+    """Yield the descriptor of memory as a file without a name, which no process can make smaller."""
     handle = os.memfd_create("executor", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(handle, size)
@@ -408,11 +408,11 @@ def _anonymous_file(size: int) -> Iterator[int]:
 
 
 def _receive(end: socket.socket, limit_s: float) -> bytes:
-    """One message.
+    """Receive and return one message.
 
     Raises:
         TimeoutError: there was none in time.
-        OSError: the other side is gone.
+        OSError: the other side has closed the connection.
     """
     end.settimeout(limit_s)
     message = end.recv(MOST_BYTES)

@@ -1,7 +1,8 @@
-"""Runs one graph in shared memory, in a process that `child.py` starts, until its parent is gone.
+"""Runs one graph in shared memory, in a process that `child.py` starts, until its parent has ended.
 
-Parent and child agree on where every array of a bucket lies, so that a request is the name of a bucket and an answer
-two letters; an answer that tells of an error is JSON. The kernel ends the child with its parent, whatever it is doing.
+Parent and child compute the same positions of the arrays of a bucket, so that a request is just the name of a bucket
+and an answer two letters; the answer for an error is JSON. The kernel ends the child when its parent ends, even if the
+child hangs.
 """
 
 import contextlib
@@ -29,25 +30,25 @@ from runtime_lite.format.manifest import Artifact, Graph, bucket_name, static_sh
 from runtime_lite.format.reader import read_bundle
 
 ALIGNMENT = 64
-"""Where arrays begin: a cache line, which vector instructions want too."""
+"""Alignment of arrays in bytes: a cache line, which also suits vector instructions."""
 
 DONE = b"ok"
 OUT_OF_MEMORY = "MemoryError"
 MOST_BYTES = 2**16
-"""Of one message; errors are sentences."""
+"""Largest size of a message in bytes; an error is a sentence."""
 
 
 class Order(NamedTuple):
-    """What a child is told at its start.
+    """The arguments of a child process.
 
     Attributes:
-        control: number of the socket that it is born with.
+        control: descriptor of the socket that it inherits.
         path: the bundle, for messages.
-        held: number of the descriptor by which it is opened: what lies at its path may be another one by now.
-        manifest_sha256: its identity.
+        held: descriptor by which it opens the bundle, because the path may lead to another bundle by now.
+        manifest_sha256: identity of the bundle.
         graph: graph name in it.
         threads: threads per session.
-        executors: `module:function` of what makes the executor.
+        executors: `module:function` of the factory of the executor.
     """
 
     control: int
@@ -67,12 +68,12 @@ class BucketArrays(NamedTuple):
 
 
 def bytes_of_largest_bucket(graph: Graph) -> int:
-    """Shared memory that one run of any bucket needs, at least one byte."""
+    """Return the bytes of shared memory that one run of the largest bucket needs, at least 1."""
     return max((end for artifact in graph.runnable for *_, end in _places(graph, artifact)), default=0) or 1
 
 
 def arrays_by_bucket(graph: Graph, memory: mmap.mmap) -> dict[str, BucketArrays]:
-    """The views of every bucket, which lie over each other."""
+    """Return the arrays of every bucket by name; the arrays of all buckets use the same memory."""
     found = {}
     for artifact in graph.runnable:
         views = [
@@ -86,7 +87,7 @@ def arrays_by_bucket(graph: Graph, memory: mmap.mmap) -> dict[str, BucketArrays]
 
 
 def _places(graph: Graph, artifact: Artifact) -> Iterator[tuple[tuple[int, ...], str, int, int]]:
-    """Shape, dtype, first byte and the byte behind the last of all inputs, then of all outputs."""
+    """Yield shape, dtype, start and end in bytes of every input, then of every output."""
     start = 0
     for tensor in (*graph.inputs, *graph.outputs):
         shape = static_shape(tensor.shape, artifact.sizes)
@@ -96,7 +97,7 @@ def _places(graph: Graph, artifact: Artifact) -> Iterator[tuple[tuple[int, ...],
 
 
 def serve(text: str) -> None:
-    """Make the executor, say so, and serve every lane that the parent opens.
+    """Make the executor, report that it is ready, and serve every lane that the parent opens.
 
     Args:
         text: an `Order` as JSON.
@@ -121,9 +122,10 @@ def serve(text: str) -> None:
 
 
 def _end_with_parent() -> None:
-    """Let the kernel end this process when the other end of its standard input is gone.
+    """Let the kernel end this process when the other end of its standard input is closed.
 
-    That is SIGIO, whose default is the end: no thread has to run for it, so that a hang cannot prevent it.
+    The kernel sends SIGIO, whose default action ends the process; no thread has to run for it, so that a hang does not
+    prevent it.
     """
     stdin = sys.stdin.fileno()
     signal.signal(signal.SIGIO, signal.SIG_DFL)
@@ -147,7 +149,7 @@ def _open(order: Order) -> tuple[Graph, Executor]:
 
 
 def _serve_lane(lane: socket.socket, executor: Executor, graph: Graph, arrays: Mapping[str, BucketArrays]) -> None:
-    """Run one request after the other; the end of the lane is the end of the thread."""
+    """Run one request after the other until the lane is closed."""
     sizes = {bucket_name(artifact.sizes): artifact.sizes for artifact in graph.runnable}
     with lane:
         while bucket := lane.recv(MOST_BYTES).decode():
@@ -167,7 +169,7 @@ def _run(executor: Executor, sizes: Mapping[str, int], arrays: BucketArrays) -> 
 
 
 def _answer_of(error: Exception) -> bytes:
-    """The JSON that tells of an error; one that nobody raises on purpose is a bug."""
+    """Return an error as JSON; an error of an unexpected type is reported as a bug."""
     if isinstance(error, MemoryError):
         kind, message = OUT_OF_MEMORY, show(str(error))
     elif isinstance(error, ExecutorFailed):

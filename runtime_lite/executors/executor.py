@@ -1,4 +1,4 @@
-"""Defines what an executor of one graph does, and chooses the executor for a bundle."""
+"""Defines the interface of an executor of one graph, and chooses the executor for a bundle."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -13,10 +13,10 @@ from runtime_lite.format.reader import Bundle
 
 
 class Executor(Protocol):
-    """Runs the buckets of one graph, several at once; feeds are checked and padded before they get here.
+    """Runs the buckets of one graph, several at the same time; feeds are checked and padded before.
 
-    One with an attribute `memory` (`memory.py`) takes and leaves states there: inputs and outputs of role state are
-    its buffers then, where a caller has them so. The arrays of all others are the host's.
+    An executor with an attribute `memory` (`memory.py`) can read and write states there: the caller may then pass
+    buffers of that memory as inputs and outputs of role state. All other arrays are those of the host.
     """
 
     def run(self, sizes: Mapping[str, int], inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
@@ -24,16 +24,16 @@ class Executor(Protocol):
 
         Args:
             sizes: bucket of every axis.
-            inputs: every input of the graph by name, in exactly the bucket's static shape; of any memory layout. They
-                are read while this lasts, and never written.
+            inputs: an array for every input of the graph by name, in exactly the bucket's static shape, of any memory
+                layout. They are read during the call only, and never written.
             outputs: an array for every output of the graph by name, in exactly the bucket's static shape, contiguous;
-                none shares memory with an input or another one. Every number of them is written; where something is
-                raised they hold anything, and nothing is written to them later.
+                none shares memory with an input or another output. Every entry is written. After an error their values
+                are undefined, and nothing is written to them later.
         """
         ...
 
     def close(self) -> None:
-        """Release everything."""
+        """Release all resources."""
         ...
 
 
@@ -65,27 +65,27 @@ EXECUTORS: Mapping[str, Callable[[Bundle, str, int, bool], Executor]] = {
     "tensorrt": _tensorrt,
     "tensorrt_rtx": _tensorrt_rtx,
 }
-"""What runs the engines of a target, by its name.
+"""Executors of targets with engines, by name of the target.
 
-Each imports only what it needs: a machine with engines needs no ONNX Runtime, and the other way round.
+Each imports only its own backend: a machine with engines needs no ONNX Runtime, and vice versa.
 """
 
 RUNTIMES: Mapping[str, ExecutorFactory] = {"openvino": OpenvinoExecutor}
-"""What runs the graph files of a target without engines, by its name; those of any other ONNX Runtime does."""
+"""Executors of targets without engines, by name of the target; ONNX Runtime runs the files of all others."""
 
 
 def make_executor(bundle: Bundle, name: str, threads: int, allow_host_code: bool = False) -> Executor:
-    """Return what runs a graph of a bundle as it was built.
+    """Return the executor of a graph, as the graph was built.
 
     Args:
         bundle: an open bundle.
         name: graph name in it.
         threads: threads per session.
-        allow_host_code: whether engines may run code that they carry; only for a bundle whose maker is trusted.
+        allow_host_code: whether engines may run the code that they contain; only for a bundle from a trusted source.
 
     Raises:
         EngineAbsent: its engine is not built, or what runs it is not on this machine.
-        BundleRefused: its engines carry code, and that is not allowed.
+        BundleRefused: its engines contain code, and this is not allowed.
     """
     graph = bundle.manifest.graphs[name]
     if graph.engine is not None and graph.engine.status != "built":
@@ -105,5 +105,5 @@ def make_executor(bundle: Bundle, name: str, threads: int, allow_host_code: bool
 
 
 def make_trusted_executor(bundle: Bundle, name: str, threads: int) -> Executor:
-    """What `make_executor` returns, for engines that the caller has built itself: they may run code that they carry."""
+    """Return the executor of a graph whose engines may run the code that they contain."""
     return make_executor(bundle, name, threads, allow_host_code=True)

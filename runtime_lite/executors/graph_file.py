@@ -1,6 +1,6 @@
-"""Holds a graph file of a bundle, with the files it reads, as bytes whose hashes were checked.
+"""Reads a graph file of a bundle, with its external files, as bytes whose hashes were checked.
 
-A graph that disagrees with the manifest about versions or external files is refused before a backend sees it.
+A graph whose versions or external files differ from the manifest is refused before a backend opens it.
 """
 
 import posixpath
@@ -16,12 +16,12 @@ from runtime_lite.format.reader import Bundle
 
 @dataclass(frozen=True)
 class GraphFile:
-    """A graph and its weights.
+    """A graph file and its weights.
 
     Attributes:
         where: bundle and file, for messages.
-        content: the ONNX file.
-        data: content of every external file, by location as the ONNX file writes it.
+        content: content of the ONNX file.
+        data: content of every external file, by location as the ONNX file states it.
     """
 
     where: str
@@ -30,11 +30,11 @@ class GraphFile:
 
 
 def read_graph_file(bundle: Bundle, graph: Graph, artifact: Artifact) -> GraphFile:
-    """Return the file of an artifact, and the external files that it reads.
+    """Read the file of an artifact and its external files.
 
     Raises:
-        BundleRefused: a file has changed since the bundle was opened; the graph is not of the versions that the
-            manifest says, or reads what it does not list.
+        BundleRefused: a file has changed since the bundle was opened, or the graph has other versions than the manifest
+            or external data that the manifest does not list.
     """
     where, content = f"{bundle.path}: {artifact.file}", bundle.read_file(artifact.file)
     found = scan_onnx(content, where)

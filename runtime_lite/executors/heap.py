@@ -10,19 +10,19 @@ _MALLOC_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform =
 _MALLOPT = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
 _MMAP_THRESHOLD = -3
 LARGE_BLOCK_BYTES = 8 << 20
-"""A block of the heap as large as a layer's weights; what runs compute call by call is smaller."""
+"""Bytes of a large block of the heap: the weights of a layer have this size, values computed by a run are smaller."""
 
 
 def return_large_blocks() -> None:
-    """From now on a large block goes back to the system when it is freed, wherever in the heap it would have lain.
+    """Configure the C library to return a large block to the system as soon as it is freed.
 
-    By itself the C library learns from the first that is freed to keep such blocks, and they lie apart ever after.
+    By default the C library keeps such blocks after the first one is freed, and they fragment the heap.
     """
     if _MALLOPT is not None:
         _MALLOPT(_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
 
 
 def trim_heap() -> None:
-    """Give the system what opening a session has left in the heap, as much as its weights; where the C library can."""
+    """Return free memory of the heap to the system, if the C library can; opening a session leaves much of it."""
     if _MALLOC_TRIM is not None:
         _MALLOC_TRIM(0)

@@ -1,11 +1,11 @@
 """Runs the graph files of one graph of a bundle with ONNX Runtime on the CPU.
 
-One session per graph file, made when it is first needed and kept: buckets that share a file share its weights, packed
-ones included, and the memory that runs need. What the first run of a bucket took of that goes back, so a bucket that is
-opened and not in use costs nothing. The graph file and its weights are handed over as the bytes whose hash was checked;
-ONNX Runtime opens no file. A graph that disagrees with the manifest about versions, inputs, outputs or external files
-is refused. Sessions run one node after the other with a fixed number of threads, so that equal feeds give equal bits on
-one machine. Feeds are trusted: `feeds.py` has checked them.
+There is one session per graph file, opened at its first use and kept: buckets that share a file share its weights,
+including packed ones, and the memory of runs. The memory of the first run of a bucket is freed, so that a bucket that
+is open but not in use takes none. ONNX Runtime gets the graph file and its weights as bytes whose hash was checked, and
+opens no file. A graph whose versions, inputs, outputs or external files differ from the manifest is refused. Sessions
+run one node after the other with a fixed number of threads, so that equal feeds give equal bits on one machine. Feeds
+are trusted, because `feeds.py` has checked them.
 """
 
 import threading
@@ -43,7 +43,7 @@ _FATAL = 4  # log level: errors reach the caller as exceptions, once
 
 
 class _Value(Protocol):
-    """What onnxruntime says about an input or output."""
+    """The description of an input or output by onnxruntime."""
 
     name: str
     type: str
@@ -51,7 +51,7 @@ class _Value(Protocol):
 
 
 class _Session(Protocol):
-    """What runs a graph in onnxruntime, which is untyped; of vectors of values over the memory of arrays."""
+    """A session of onnxruntime, which has no types; it takes vectors of values in the memory of arrays."""
 
     def run_with_ortvaluevector(
         self, options: object, input_names: list[str], given: Any, output_names: list[str], places: Any, at: list[Any]
@@ -59,7 +59,7 @@ class _Session(Protocol):
 
 
 class OnnxExecutor:
-    """Sessions of one graph, by graph file.
+    """The sessions of one graph, by graph file.
 
     Args:
         bundle: an open bundle.
@@ -68,7 +68,7 @@ class OnnxExecutor:
     """
 
     def __init__(self, bundle: Bundle, name: str, threads: int) -> None:
-        """Remember what to open; nothing is opened yet."""
+        """Store the arguments; no session is opened yet."""
         self._bundle = bundle
         self._graph: Graph = bundle.manifest.graphs[name]
         self._where = f"{bundle.path}: graph {name!r}"
@@ -88,12 +88,12 @@ class OnnxExecutor:
         Args:
             sizes: bucket of every axis.
             inputs: every input of the graph, in exactly the bucket's static shape.
-            outputs: what every output is written to, in the bucket's static shape, contiguous.
+            outputs: an array for every output to be written to, in the bucket's static shape, contiguous.
 
         Raises:
             BadInput: a value in the feed is outside what an operator accepts, e.g. an index beyond a table.
-            BundleRefused: the bucket's graph file is not what the manifest says, or its outputs are not.
-            ExecutorFailed: there was too little memory.
+            BundleRefused: the bucket's graph file, or its outputs, differ from the manifest.
+            ExecutorFailed: memory did not suffice.
             InternalError: the backend failed.
         """
         bucket, options = tuple(sizes.items()), ort_state.RunOptions()
@@ -128,7 +128,7 @@ class OnnxExecutor:
             raise InternalError(f"{self._where}: bucket {bucket_name(sizes)}: {_reason(error)}") from error
 
     def close(self) -> None:
-        """Drop all sessions."""
+        """Close all sessions."""
         with self._lock:
             self._by_bucket.clear()
             self._sessions.clear()

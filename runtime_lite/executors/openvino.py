@@ -1,10 +1,10 @@
 """Runs the graph files of one graph of a bundle with OpenVINO on the CPU.
 
-One compiled graph per graph file, made when it is first needed and kept, from the bytes whose hash was checked; buckets
-that share a file share it. A graph that disagrees with the manifest about versions, inputs, outputs or external files
-is refused: of a file that leaves the rows open, the shapes of every bucket are looked at before it runs. Runs follow
-each other, each on a fixed number of threads. Feeds are trusted (`feeds.py` has checked them), but for integers of 64
-bits: OpenVINO computes with 32 of them, so that a larger one is refused.
+There is one compiled graph per graph file, made at its first use from the bytes whose hash was checked, and kept;
+buckets that share a file share it. A graph whose versions, inputs, outputs or external files differ from the manifest
+is refused; if a file leaves rows open, the shapes of every bucket are checked before it runs. Runs follow one another,
+each on a fixed number of threads. Feeds are trusted, because `feeds.py` has checked them, except for 64-bit integers:
+OpenVINO computes with 32 bits, so that larger values are refused.
 """
 
 import threading
@@ -29,11 +29,11 @@ from runtime_lite.format.manifest import Artifact, Graph, Tensor, bucket_name, s
 from runtime_lite.format.reader import Bundle
 
 LEAST, MOST = -(2**31), 2**31 - 1
-"""Integers that OpenVINO computes with."""
+"""Range of the integers that OpenVINO computes with."""
 
 
 class OpenvinoExecutor:
-    """Compiled graphs of one graph, by graph file.
+    """The compiled graphs of one graph, by graph file.
 
     Args:
         bundle: an open bundle.
@@ -41,12 +41,12 @@ class OpenvinoExecutor:
         threads: threads per run.
 
     Raises:
-        BundleRefused: the manifest does not say what to compute in.
-        EngineAbsent: OpenVINO is not here.
+        BundleRefused: the manifest does not state the precision to compute in.
+        EngineAbsent: OpenVINO is not installed.
     """
 
     def __init__(self, bundle: Bundle, name: str, threads: int) -> None:
-        """Look for OpenVINO; nothing is read or compiled yet."""
+        """Import OpenVINO; no graph is read or compiled yet."""
         self._bundle = bundle
         self._graph: Graph = bundle.manifest.graphs[name]
         self._where = f"{bundle.path}: graph {name!r}"
@@ -69,12 +69,12 @@ class OpenvinoExecutor:
         Args:
             sizes: bucket of every axis.
             inputs: every input of the graph, in exactly the bucket's static shape.
-            outputs: what every output is written to, in the bucket's static shape, contiguous.
+            outputs: an array for every output to be written to, in the bucket's static shape, contiguous.
 
         Raises:
             BadInput: an integer in the feed has more than 32 bits.
-            BundleRefused: the bucket's graph file is not what the manifest says.
-            ExecutorFailed: there was too little memory.
+            BundleRefused: the bucket's graph file differs from the manifest.
+            ExecutorFailed: memory did not suffice.
             InternalError: the backend failed.
         """
         for name in self._wide:
@@ -126,7 +126,7 @@ class OpenvinoExecutor:
     def _check_ports(
         self, where: str, side: str, ports: list[Any], expected: tuple[Tensor, ...], artifact: Artifact
     ) -> None:
-        """Check names, dtypes, and what the file says of shapes."""
+        """Check the names, dtypes and stated shapes of inputs or outputs against the manifest."""
         wanted = [(each.name, each.dtype, _opened(self._graph.shape_in_file(each, artifact))) for each in expected]
         got = [
             (tensor.name if tensor.name in port.get_names() else port.get_any_name(), type_of(port)[0], _dims(port))
@@ -139,7 +139,7 @@ class OpenvinoExecutor:
                 refuse(where, f"{side} as the manifest lists them ({show(theirs)})", show(ours))
 
     def _check_shapes(self, where: str, model: Any, artifact: Artifact) -> None:
-        """Check that a bucket gives the shapes that arrays are made for: OpenVINO would leave others unwritten."""
+        """Check the output shapes of a bucket, as OpenVINO would not write into arrays of other shapes."""
         wanted = [(each.dtype, static_shape(each.shape, artifact.sizes)) for each in self._graph.outputs]
         try:
             got = types_at(model, [static_shape(each.shape, artifact.sizes) for each in self._graph.inputs])
@@ -151,10 +151,10 @@ class OpenvinoExecutor:
 
 
 def _opened(shape: list[int | str]) -> list[int]:
-    """Sizes of a shape as a graph file states it, -1 for an open one."""
+    """Return the sizes of a shape in a graph file, -1 for an open one."""
     return [size if isinstance(size, int) else -1 for size in shape]
 
 
 def _dims(port: Any) -> list[int]:
-    """Sizes of an input or output, -1 for an open one."""
+    """Return the sizes of an input or output of OpenVINO, -1 for an open one."""
     return [dim.get_length() if dim.is_static else -1 for dim in port.get_partial_shape()]

@@ -1,9 +1,9 @@
-"""Compiles one graph file with OpenVINO for the processor of this machine, and runs it over the memory of arrays.
+"""Compiles one graph file with OpenVINO for the processor of this machine, and runs it on the memory of arrays.
 
-OpenVINO is given bytes, no path: it opens no file. What it would choose by the machine it is told: the type that
-products are computed in (bfloat16 by default where the processor has it), the number of threads, where they run, and
-that no activation is rounded to integers unless the graph says so. Rows that a file leaves open stay open: one compiled
-graph, and one packed copy of its weights, for every number of rows.
+OpenVINO gets bytes, not a path, and opens no file. Options that it would choose by the machine are set: the type of
+products (bfloat16 by default if the processor has it), the number of threads, their cores, and that no activation is
+rounded to integers unless the graph does so. Rows that a file leaves open stay open: there is one compiled graph, and
+one packed copy of its weights, for all numbers of rows.
 """
 
 import ctypes
@@ -22,21 +22,21 @@ from runtime_lite.format.arrays import Array
 from runtime_lite.format.onnx_memory import in_memory
 
 PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
-"""What products and convolutions are computed in, and how OpenVINO calls it."""
+"""Types in which products and convolutions are computed, with OpenVINO's names."""
 
 _FAILURES = (
     "GeneralFailure", "InitializationFailure", "NotImplementedFailure", "OpConversionFailure", "OpValidationFailure",
 )  # fmt: skip
 
 Types = tuple[tuple[str, tuple[int, ...]], ...]
-"""Dtype and shape of each of some arrays."""
+"""Dtype and shape of each array."""
 
 
 def import_openvino() -> ModuleType:
-    """Return the package.
+    """Import and return the package openvino.
 
     Raises:
-        EngineAbsent: it is not installed, or does not start.
+        EngineAbsent: it is not installed, or its import fails.
     """
     try:
         import openvino
@@ -57,7 +57,7 @@ def read_graph(file: GraphFile) -> Any:
 
     Raises:
         BundleRefused: it cannot be read, or has an operator that OpenVINO lacks.
-        EngineAbsent: OpenVINO is not here.
+        EngineAbsent: OpenVINO is not installed.
     """
     addresses = {location: _address(content) for location, content in file.data.items()}
     content = in_memory(file.content, file.where, addresses)
@@ -71,13 +71,13 @@ def read_graph(file: GraphFile) -> Any:
 
 
 def compile_graph(file: GraphFile, model: Any, precision: str, threads: int) -> "CompiledGraph":
-    """Compile a model of `read_graph`.
+    """Compile a model that `read_graph` returned.
 
     Args:
-        file: what it was read from, for messages.
+        file: the file of the model, for messages.
         model: the model.
         precision: one of `PRECISIONS`; a processor without instructions for it computes in float32.
-        threads: that a call may use, the caller's among them.
+        threads: number of threads of a call, including the caller's.
 
     Raises:
         BundleRefused: OpenVINO does not compile it.
@@ -100,14 +100,14 @@ def compile_graph(file: GraphFile, model: Any, precision: str, threads: int) -> 
 
 
 class CompiledGraph:
-    """A graph that runs on this machine; several calls may be made at once, and follow each other.
+    """A graph that runs on this machine; calls may be made at the same time and follow one another.
 
     Args:
-        compiled: by OpenVINO.
+        compiled: OpenVINO's compiled model.
     """
 
     def __init__(self, compiled: Any) -> None:
-        """Keep it; what a call needs is made when it is first needed, and kept."""
+        """Store the compiled model; requests for calls are made when they are first needed, and kept."""
         self.compiled = compiled
         self._tensor = import_openvino().Tensor
         self._idle: list[Any] = []
@@ -116,11 +116,11 @@ class CompiledGraph:
         """Run one call.
 
         Args:
-            given: every input, in a shape that the graph takes; of any memory layout.
-            places: what every output is written to, in the shape that the graph gives, contiguous.
+            given: an array for every input, in a shape that the graph takes, of any memory layout.
+            places: an array for every output to be written to, in the shape of the output, contiguous.
 
         Raises:
-            MemoryError: there was too little.
+            MemoryError: memory did not suffice.
             RuntimeError: OpenVINO failed.
         """
         try:
@@ -136,7 +136,7 @@ class CompiledGraph:
         self._idle.append(request)  # one that has failed is not used again
 
     def types_for(self, given: Sequence[Array]) -> Types:
-        """Return the types of all outputs for some inputs; runs the graph."""
+        """Run the graph on some inputs and return the types of all outputs."""
         request = self.compiled.create_infer_request()  # one that has no places to write to
         tensors = self._fed(request, given)
         request.infer(share_outputs=True)
@@ -144,7 +144,7 @@ class CompiledGraph:
         return tuple((str(each.data.dtype), tuple(each.shape)) for each in request.output_tensors)
 
     def _fed(self, request: Any, given: Sequence[Array]) -> list[Any]:
-        """Give a request its inputs; what must be held while it runs."""
+        """Set the inputs of a request; return the tensors, which must be referenced while it runs."""
         # memory that is read where it lies is dense, aligned and, though nothing is written there, writable
         dense = [np.require(array, requirements=["C", "A", "W"]) for array in given]
         tensors = [self._tensor(array, shared_memory=True) for array in dense]
@@ -154,7 +154,7 @@ class CompiledGraph:
 
 
 def types_at(model: Any, shapes: Sequence[Sequence[int]]) -> Sequence[tuple[str, tuple[int, ...] | None]]:
-    """Return dtype and shape of all outputs of a model for some shapes of its inputs; None where one is not known.
+    """Return dtype and shape of all outputs of a model for some input shapes; None for an unknown shape.
 
     Raises:
         RuntimeError: OpenVINO finds no shapes.
@@ -165,7 +165,7 @@ def types_at(model: Any, shapes: Sequence[Sequence[int]]) -> Sequence[tuple[str,
 
 
 def type_of(port: Any) -> tuple[str, tuple[int, ...] | None]:
-    """Return dtype and shape of an input or output; None where a dimension is open."""
+    """Return dtype and shape of an input or output; the shape is None if a dimension is open."""
     shape = port.get_partial_shape()
     return str(port.get_element_type().to_dtype()), tuple(shape.to_shape()) if shape.is_static else None
 
@@ -183,7 +183,7 @@ def _refused(file: GraphFile, error: Exception) -> BundleRefused:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the line of OpenVINO's message that says what is wrong: the last of a list, or else the last of all."""
+    """Return the line of OpenVINO's message that states the cause: the last list item, else the last line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     listed = [line.removeprefix("-- ") for line in lines if line.startswith("-- ")]
     return show((listed or lines or [""])[-1])

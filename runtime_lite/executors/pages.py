@@ -1,9 +1,10 @@
-"""Moves weights to pages of 2 MiB, where Linux allows it.
+"""Moves weights to memory pages of 2 MiB, if Linux allows it.
 
-A step reads all weights once, and in pages of 4 KiB the processor looks up every one of these anew: of a float32 model
-of 130 MB that takes a tenth to a fifth of a step of one row (`benchmarks/pages.py`). What a session has taken when it
-is opened is moved, in the stretches that it fills: the same bytes, and hardly more memory. `madvise(2)`, MADV_COLLAPSE,
-Linux 6.1 and later; elsewhere, or where the system or `RUNTIME_LITE_LARGE_PAGES=0` says never, nothing happens.
+A step reads all weights once, and the processor must look up the address of every page again: with pages of 4 KiB and a
+float32 model of 130 MB this takes a tenth to a fifth of a step of one row (`benchmarks/pages.py`). The memory that a
+session allocates when it is opened is moved to large pages; the content is unchanged, and hardly more memory is used.
+This needs MADV_COLLAPSE of `madvise(2)`, Linux 6.1 and later; otherwise, or if the system or
+`RUNTIME_LITE_LARGE_PAGES=0` disables it, nothing happens.
 """
 
 import contextlib
@@ -24,18 +25,18 @@ _SYSTEM = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _MAPPINGS = Path("/proc/self/maps")
 
 FILLED = 0.5
-"""Share of a stretch of 2 MiB that must be in use for the stretch to be moved; the rest of it is taken, too."""
+"""Share of a range of 2 MiB that must be in use for the range to be moved; its unused pages are allocated, too."""
 
 SWITCH = "RUNTIME_LITE_LARGE_PAGES"
-"""The variable of the environment that says `0` for never."""
+"""Environment variable that disables large pages if it is `0`."""
 
 
 @contextlib.contextmanager
 def large_pages(weights: int) -> Iterator[None]:
-    """Move what is taken meanwhile, and is still there at the end, to large pages.
+    """Move memory that is allocated in a `with` block, and still in use at its end, to large pages.
 
     Args:
-        weights: bytes of what is opened; for less than a page nothing is done.
+        weights: bytes of the weights that are loaded; below the size of a page nothing is done.
     """
     if weights < _SIZE or not _are_wanted():
         yield
@@ -58,7 +59,7 @@ def _are_wanted() -> bool:
 
 
 def _mappings() -> list[tuple[int, int]]:
-    """Where memory lies that this process alone has and that is no file's."""
+    """Return start and end of the private memory of this process that belongs to no file."""
     found = []
     with contextlib.suppress(OSError):
         for line in _MAPPINGS.read_text().splitlines():
@@ -70,7 +71,7 @@ def _mappings() -> list[tuple[int, int]]:
 
 
 def _without(start: int, end: int, known: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The parts of a stretch that are not known, those being in order."""
+    """Yield the parts of a range that do not overlap the sorted ranges `known`."""
     for first, last in known:
         if start < first:
             yield start, first
@@ -80,7 +81,7 @@ def _without(start: int, end: int, known: list[tuple[int, int]]) -> Iterator[tup
 
 
 def _collapse(start: int, end: int) -> None:
-    """Move what is filled of a stretch; whatever the system refuses stays where it is."""
+    """Move the filled parts of a range to large pages; parts that the system refuses stay as they are."""
     start, end = -(-start // _SIZE) * _SIZE, end // _SIZE * _SIZE
     if start >= end or _LIBC is None:
         return

@@ -1,4 +1,4 @@
-"""NumPy arrays from and to `.npz`, with every size checked before memory is taken and no pickle anywhere."""
+"""Reads and writes NumPy arrays as `.npz`; every size is checked before memory is allocated, and pickle is not used."""
 
 import io
 import math
@@ -30,7 +30,7 @@ _HEADER = re.compile(
 
 
 def holds(dtype: str, number: float) -> bool:
-    """Return whether an element type has a finite number, exactly or rounded to a finite one of its own."""
+    """Return whether an element type can represent a finite number, exactly or rounded to a finite one."""
     if dtype == "bool":
         return number in (0.0, 1.0)
     kind = np.dtype(dtype)
@@ -54,7 +54,8 @@ def arrays_from_file(path: Path) -> dict[str, Array]:
     """Return the arrays of a caller's `.npz` file.
 
     Raises:
-        BadInput: it is not there, not an `.npz`, damaged, too large, or not plain numbers.
+        BadInput: the file does not exist, is no `.npz`, is damaged or too large, or has other contents than plain
+            numbers.
     """
     limit = MAX_ARRAYS_BYTES + 2**26  # names and headers
     try:
@@ -70,15 +71,16 @@ def arrays_from_file(path: Path) -> dict[str, Array]:
 
 
 def arrays_from_npz(content: bytes, where: str, fault: type[RuntimeLiteError]) -> dict[str, Array]:
-    """Return the arrays of an `.npz`.
+    """Return the arrays of the content of an `.npz` file.
 
     Args:
         content: the whole file.
-        where: what to call it in messages.
-        fault: error class to raise, by who made the file.
+        where: name of the file in messages.
+        fault: error class to raise, depending on who wrote the file.
 
     Raises:
-        RuntimeLiteError: of class `fault`; not an `.npz`, damaged, too large, or not plain numbers.
+        RuntimeLiteError: of class `fault`: it is no `.npz`, is damaged or too large, or has other contents than plain
+            numbers.
     """
     try:
         file = _Archive(content, where, fault)
@@ -102,10 +104,10 @@ def arrays_from_npz(content: bytes, where: str, fault: type[RuntimeLiteError]) -
 
 
 class _Archive(io.BytesIO):
-    """A file whose list of members is bounded: `zipfile` reads it whole, and makes a record of each, when it opens one.
+    """A file whose list of members is limited in size, because `zipfile` reads the whole list when it opens a file.
 
     Attributes:
-        is_open: whether that is done, and members may be read.
+        is_open: whether the list has been read, so that members may be read.
     """
 
     def __init__(self, content: bytes, where: str, fault: type[RuntimeLiteError]) -> None:

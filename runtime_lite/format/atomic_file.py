@@ -1,4 +1,4 @@
-"""Writes a file so that a reader, a full disk or Ctrl-C never leaves a half-written one."""
+"""Writes a file so that an error, a full disk or Ctrl-C never leaves a half-written one."""
 
 import contextlib
 import errno
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""What a write may end in."""
+"""Error numbers of writes to a full or broken disk."""
 
 
 @contextlib.contextmanager
 def replace_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a temporary file beside `path` that takes its place when the block ends well and vanishes when it does not.
+    """Open a temporary file that replaces `path` when the block succeeds, and is deleted when it raises.
 
     Args:
         path: the file to write or replace; its folder must exist.
@@ -47,7 +47,7 @@ def replace_file(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[Path]:
-    """Let what the system says of a full disk name the file that is written: of a write, it names none."""
+    """Add the name of the file to errors of a full disk, which the system reports without a name."""
     try:
         yield path
     except OSError as error:
@@ -57,5 +57,5 @@ def naming(path: Path) -> Iterator[Path]:
 
 
 def _about(path: Path, error: OSError) -> OSError:
-    """An error that names the file that was asked for, not the temporary one."""
+    """Return the error with the name of the requested file in place of the temporary one."""
     return OSError(error.errno, error.strerror, str(path))

@@ -1,10 +1,11 @@
-"""Opens the files of a bundle, a folder or one `.tar`, and keeps them open while they are read.
+"""Opens the files of a bundle, a folder or a `.tar` file, and keeps them open while they are read.
 
-What is held stays what it was, whatever takes its place: files are opened below the folder's descriptor and read from
-the `.tar`'s, each reader at places of its own, so that threads and forks of the process may read at once. A folder is
-locked for reading besides: who replaces it leaves it on disk until nobody reads it any more.
+An open bundle does not change when it is replaced on disk: files are opened by the folder's descriptor, or read from
+the descriptor of the `.tar`. Each reader has its own position, so that threads and forks of the process can read at the
+same time. A folder is also locked for reading; a build that replaces it keeps the old one on disk until no one reads it
+any more.
 
-Links, devices, names that could leave the bundle and headers that claim to be large are refused.
+Links, devices, names that could leave the bundle and large headers are refused.
 """
 
 import contextlib
@@ -30,11 +31,11 @@ CURES = {
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.ENFILE: "close files that other programs hold",
 }
-"""What helps where the system has no descriptor left; what else cannot be opened is the bundle's fault."""
+"""Cures by error number if the system has no descriptor left; after any other error the bundle is refused."""
 
 
 class BundleFiles(Protocol):
-    """Files by name; sizes are known before anything is read.
+    """Files by name, with sizes that are known before any file is read.
 
     Attributes:
         sizes: bytes of every file.
@@ -54,11 +55,11 @@ class FolderFiles:
         root: the directory.
 
     Raises:
-        BundleRefused: it cannot be read, or holds what no bundle holds.
+        BundleRefused: it cannot be read, or has entries that a bundle cannot have.
     """
 
     def __init__(self, root: Path) -> None:
-        """List the files; nothing of them is read."""
+        """List the files; none is read."""
         self._root = root
         self.sizes: dict[str, int] = {}
         self._held = self._hold()
@@ -69,7 +70,7 @@ class FolderFiles:
             raise
 
     def _hold(self) -> int:
-        """A descriptor of the folder that is at the path, locked for reading where the file system can."""
+        """Return a descriptor of the folder, locked for reading if the file system can."""
         while True:
             held = self._opened(self._root)
             try:
@@ -126,7 +127,7 @@ class FolderFiles:
 
         Raises:
             BadInput: the bundle is closed.
-            BundleRefused: it is not there any more, or something else is.
+            BundleRefused: it no longer exists, or is no regular file any more.
         """
         if self._held < 0:
             _refuse_closed(self._root)
@@ -142,11 +143,11 @@ class FolderFiles:
             yield file
 
     def fileno(self) -> int:
-        """The descriptor of the folder."""
+        """Return the descriptor of the folder."""
         return self._held
 
     def close(self) -> None:
-        """Let go of the folder; a second call does nothing."""
+        """Close the folder; a second call does nothing."""
         held, self._held = self._held, -1
         if held >= 0:
             os.close(held)
@@ -159,11 +160,11 @@ class TarFiles:
         path: the file.
 
     Raises:
-        BundleRefused: it cannot be read, is no `.tar`, or holds what no bundle holds.
+        BundleRefused: it cannot be read, is no `.tar`, or has entries that a bundle cannot have.
     """
 
     def __init__(self, path: Path) -> None:
-        """List the files; nothing of them is read."""
+        """List the files; none is read."""
         self._path = path
         self.sizes: dict[str, int] = {}
         self._offsets: dict[str, int] = {}
@@ -218,16 +219,16 @@ class TarFiles:
             yield cast(BinaryIO, file)
 
     def fileno(self) -> int:
-        """The descriptor of the file."""
+        """Return the descriptor of the file."""
         return self._file.fileno()
 
     def close(self) -> None:
-        """Release the file; a second call does nothing."""
+        """Close the file; a second call does nothing."""
         self._file.close()
 
 
 class _Part(io.RawIOBase):
-    """Some bytes of a file, read without its position: that is one for all threads, and for forks of the process."""
+    """A range of bytes of a file, read without the file's position, which threads and forked processes share."""
 
     def __init__(self, descriptor: int, start: int, size: int) -> None:
         self._descriptor, self._next, self._end = descriptor, start, start + size
@@ -243,7 +244,7 @@ class _Part(io.RawIOBase):
 
 
 class _HeaderReads:
-    """What tarfile may see of the file: it reads headers whole, so one that claims to be large is refused."""
+    """The file as `tarfile` reads it: a header larger than the limit is refused."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self._path = path

@@ -1,8 +1,8 @@
-"""An axis along which states keep frames from call to call: one record for recipes, passes, manifests and the runtime.
+"""An axis along which states keep frames from call to call: the record of recipes, passes, manifests and runtime.
 
-A call joins the cached frames and its new ones, `slots + step` places. How many cached frames are valid is counted per
-row, for rows of one call may be streams of different ages: a stream starts with 0, and every call adds `step`. Where
-chunks may be shorter, a call adds what a formula gives for its true length.
+A call joins the cached frames and its new ones into `slots + step` frames. The number of valid cached frames is counted
+per row, because rows of one call may be streams of different ages: a stream starts with 0, and every call adds `step`.
+If chunks may be shorter, a call adds the value of a formula for its true length.
 """
 
 from collections.abc import Mapping
@@ -21,26 +21,26 @@ from runtime_lite.states.kind import StateKind
 
 @dataclass(frozen=True)
 class CacheAxis:
-    """A cache axis, and how the true length of every row reaches the graph.
+    """A cache axis, and the inputs by which the graph gets its lengths.
 
     Attributes:
-        axis: its name.
-        slots: cached frames that there is room for.
-        step: frames that one call adds; 1, the fewest, where `added` says how many.
+        axis: name of the axis.
+        slots: number of frames that the cache has room for.
+        step: frames that one call adds; 1, the smallest number, if `added` is given.
         length_input: graph input that takes the true length per row, int32 or int64 [rows].
-        mask_input: graph input float32 [rows, slots + step], 1 at valid places and at new frames; None where the graph
-            computes it from the length.
-        side: where valid frames lie: `right`, the newest in the last slot, or `left`, from the first slot on.
-        update: how a state along it becomes the next one: `replace`, by the graph's output, which is a whole cache;
-            `append` and `ring`, by writing the new frames, all that the graph gives, behind the valid ones, and in a
-            ring where the oldest ones lie once all slots are valid. Slots without a frame hold the initial value of the
-            state then. Side and update together name the kind of the states.
-        added: the frames that a call adds to a row as a formula over the axes with a length per row, e.g. `chunk` or
-            `(frames - 1) // 2 + 1`; None where every call adds `step`.
-        is_whole: whether a call reads every frame of its stream, so that none may make room for another: a stream ends
+        mask_input: graph input float32 [rows, slots + step], 1 at valid and at new frames; None if the graph computes
+            the mask from the length.
+        side: position of the valid frames: `right`, the newest in the last slot, or `left`, from the first slot on.
+        update: how the next state is made: `replace`, by the graph's output, which is a whole cache; `append` and
+            `ring`, by writing the graph's output, which is the new frames alone, behind the valid ones, and for `ring`
+            over the oldest ones once all slots are valid. With `append` and `ring`, free slots hold the initial value
+            of the state. Side and update together determine the kind of the states.
+        added: the number of frames that a call adds to a row, as a formula over the axes with a length per row, e.g.
+            `chunk` or `(frames - 1) // 2 + 1`; None if every call adds `step`.
+        is_whole: whether a call reads every frame of its stream, so that no frame may be overwritten: a stream ends
             when its slots are full.
-        chunk: frames that read each other: every call begins behind a multiple of it, so that one that adds another
-            number of frames is the last of its stream.
+        chunk: number of frames that are processed together: every call starts at a multiple of it, so that a call that
+            adds another number of frames is the last of its stream.
     """
 
     axis: str
@@ -56,31 +56,32 @@ class CacheAxis:
 
     @cached_property
     def kind(self) -> StateKind:
-        """What the states along it are; side and update are those of a kind."""
+        """The kind of the states along the axis, given by side and update."""
         return CACHES[self.side, self.update]
 
     def as_kind(self, kind: StateKind) -> "CacheAxis":
-        """The same axis with states of another kind along it."""
+        """Return the same axis with states of another kind."""
         return replace(self, side=kind.side, update=kind.update)
 
     @property
     def calls_to_fill(self) -> int:
-        """Calls after which all slots of a stream are valid, however short its chunks are."""
+        """Number of calls after which all slots of a stream are valid, however short its chunks are."""
         return -(-self.slots // self.step)
 
     def frames_of(self, sizes: Mapping[str, int]) -> int:
-        """The frames that a call adds to a row, by the true lengths of its axes.
+        """Return the number of frames that a call adds to a row, given the true lengths of its axes.
 
         Raises:
-            BundleRefused: the formula has no value there.
+            BundleRefused: the formula has no value for these lengths.
         """
         return self.step if self.added is None else max(parse_formula(self.added).value(sizes), 0)
 
     def after_call(self, lengths: NDArray[Any], added: NDArray[Any] | int) -> NDArray[Any]:
-        """The lengths [rows] of the next call, after one that added so many frames: the oldest ones make room.
+        """Return the lengths [rows] after a call that added `added` frames; the oldest frames make room.
 
         Raises:
-            BadInput: none may make room, and they have no slots; or a call before was the last one.
+            BadInput: no frame may be overwritten and there are too few slots; or an earlier call with a shorter chunk
+                was the last one.
         """
         if self.chunk > 1 and (parted := lengths[(lengths % self.chunk != 0) & (np.asarray(added) > 0)].tolist()):
             raise BadInput(
@@ -95,11 +96,11 @@ class CacheAxis:
         return self.kind.after(self.slots, lengths, added)
 
     def valid(self, lengths: NDArray[Any]) -> NDArray[Any]:
-        """The valid frames [rows] that a graph is fed, of rows of some lengths."""
+        """Return the numbers of valid frames [rows] of rows of some lengths, which graphs get as inputs."""
         return self.kind.valid(self.slots, lengths)
 
     def mask(self, lengths: NDArray[Any]) -> NDArray[np.bool_]:
-        """The mask [rows, slots + step] as booleans of right-aligned caches with these true lengths [rows]."""
+        """Return the boolean mask [rows, slots + step] of right-aligned caches with these true lengths [rows]."""
         places = np.arange(self.slots + self.step)
         valid: NDArray[np.bool_] = places >= self.slots - lengths[:, None]
         return valid

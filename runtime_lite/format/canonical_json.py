@@ -1,11 +1,11 @@
-"""Writes JSON in the one spelling of bundles, so that equal content is equal bytes."""
+"""Writes JSON in the canonical form of bundles, so that equal content gives equal bytes."""
 
 import json
 from typing import Any
 
 
 def canonical_json(content: Any) -> bytes:
-    """Sorted keys, one space of indent, a newline at the end.
+    """Return JSON with sorted keys, an indent of one space and a newline at the end.
 
     Raises:
         ValueError: a number is NaN or infinite.

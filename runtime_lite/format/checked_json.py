@@ -1,7 +1,7 @@
-"""Reads untrusted JSON through checks: every refusal names the place, what was expected and what came.
+"""Reads untrusted JSON with checks; every refusal states the location, what was expected and what came.
 
-The text is capped by the caller before it is parsed. Duplicate keys, NaN, infinities, numbers beyond 64 bits, unknown
-keys and converted types do not exist behind this door, and no control character gets through it to a terminal.
+The caller limits the size of the text before it is parsed. Duplicate keys, NaN, infinities, numbers beyond 64 bits,
+unknown keys, wrong types and control characters are refused.
 """
 
 import json
@@ -29,11 +29,11 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class JsonValue:
-    """An untrusted JSON value and where it stands, read only through checks.
+    """An untrusted JSON value and its location; it is read only by methods that check it.
 
     Attributes:
-        value: what the parser returned.
-        where: dotted place, for messages.
+        value: the value that the parser returned.
+        where: dotted location, for messages.
     """
 
     value: Any
@@ -77,7 +77,7 @@ class JsonValue:
         return JsonValue(value, where)
 
     def refuse(self, expected: str, got: str | None = None) -> NoReturn:
-        """Raise `BundleRefused` at this place."""
+        """Raise `BundleRefused` for this location."""
         refuse(self.where, expected, show(self.value) if got is None else got)
 
     def _table(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class JsonValue:
         return self.value
 
     def keys_are(self, names: Iterable[str]) -> "JsonValue":
-        """Check that this is an object with exactly these keys, and return self."""
+        """Check that the value is an object with exactly these keys, and return self."""
         expected, found = set(names), set(self._table())
         if unknown := sorted(found - expected):
             keys = f"only the keys {', '.join(sorted(expected))}"
@@ -115,31 +115,31 @@ class JsonValue:
     def table(
         self, read: "Callable[[JsonValue], _T]", keys: "Callable[[JsonValue], str] | None" = None
     ) -> dict[str, _T]:
-        """Return an object whose keys and values have each passed a check."""
+        """Return an object as a dict, with `read` applied to its values and `keys` to its keys."""
         read_key = keys or JsonValue.text
         names = [JsonValue(name, f"{self.where}.{show(name)[1:-1]}") for name in self._table()]
         return {read_key(name): read(JsonValue(self.value[name.value], name.where)) for name in names}
 
     def integer(self, low: int, high: int) -> int:
-        """Return an integer within bounds."""
+        """Check that the value is an integer within bounds, and return it."""
         if type(self.value) is not int or not low <= self.value <= high:
             self.refuse(f"an integer from {low} to {high}")
         return self.value
 
     def number(self, low: float, high: float) -> float:
-        """Return a finite number within bounds as a float."""
+        """Check that the value is a finite number within bounds, and return it as a float."""
         if type(self.value) not in (int, float) or not low <= self.value <= high:
             self.refuse(f"a number from {low} to {high}")
         return float(self.value)
 
     def boolean(self) -> bool:
-        """Return a boolean."""
+        """Check that the value is a boolean, and return it."""
         if type(self.value) is not bool:
             self.refuse("true or false")
         return self.value
 
     def scalar(self) -> Scalar:
-        """Return a boolean, a number or a text."""
+        """Check that the value is a boolean, a number or a text, and return it."""
         if type(self.value) in (bool, int, float):
             number: bool | int | float = self.value
             return number
@@ -148,24 +148,24 @@ class JsonValue:
         return self.text()
 
     def text(self) -> str:
-        """Return a printable, non-empty string of bounded length."""
+        """Check that the value is a printable, non-empty string of bounded length, and return it."""
         if type(self.value) is not str or not self.value or len(self.value) > MAX_TEXT or not self.value.isprintable():
             self.refuse(f"a printable text of 1 to {MAX_TEXT} characters")
         return str(self.value)
 
     def optional_text(self) -> str | None:
-        """Return a text or None."""
+        """Check that the value is a text or null, and return it."""
         return None if self.value is None else self.text()
 
     def identifier(self) -> str:
-        """Return a name of printable ASCII without spaces, as ONNX values and graphs have."""
+        """Check that the value is a name of printable ASCII without spaces, as in ONNX, and return it."""
         text = self.text()
         if not text.isascii() or " " in text or len(text) > MAX_PATH:
             self.refuse(f"a name of at most {MAX_PATH} ASCII characters without spaces")
         return text
 
     def name(self) -> str:
-        """Return the name of a bundle or a graph, which is that of a folder elsewhere."""
+        """Check that the value is a valid name of a bundle or graph, which may become a folder, and return it."""
         text = self.text()
         if fault := name_fault(text):
             self.refuse(
@@ -174,19 +174,19 @@ class JsonValue:
         return text
 
     def one_of(self, names: tuple[str, ...]) -> str:
-        """Return one of the allowed words."""
+        """Check that the value is one of the allowed words, and return it."""
         if type(self.value) is not str or self.value not in names:
             self.refuse(f"one of {', '.join(names)}")
         return self.value
 
     def sha256(self) -> str:
-        """Return a hash in lower-case hex."""
+        """Check that the value is a SHA-256 in lower-case hex, and return it."""
         if type(self.value) is not str or not _SHA256.fullmatch(self.value):
             self.refuse("a SHA-256 of 64 lower-case hex digits")
         return self.value
 
     def path(self) -> str:
-        """Return a relative path that stays inside the bundle on every file system."""
+        """Check that the value is a relative path that stays inside the bundle on every file system, and return it."""
         if type(self.value) is not str:
             self.refuse("a file name")
         if fault := path_fault(self.value):
@@ -195,14 +195,14 @@ class JsonValue:
 
 
 def name_fault(name: str) -> str | None:
-    """Return why no folder can have a name everywhere, or None when it can."""
+    """Return why a name cannot be that of a folder on every file system, or None if it can."""
     if len(name) > MAX_NAME:
         return f"which has {len(name)} characters, more than {MAX_NAME}"
     return None if _NAME.fullmatch(name) else "which is none"
 
 
 def path_fault(path: str) -> str | None:
-    """Return why a path could leave the bundle or mean two things, or None when it is safe everywhere."""
+    """Return why a path could leave the bundle or be ambiguous, or None if it is safe on every file system."""
     if not path or len(path) > MAX_PATH:
         return f"a path of {len(path)} characters"
     if not path.isascii() or not path.isprintable():
@@ -219,5 +219,5 @@ def path_fault(path: str) -> str | None:
 
 
 def refuse(where: str, expected: str, got: str, cure: str = REBUILD) -> NoReturn:
-    """Raise `BundleRefused` with the house sentence."""
+    """Raise `BundleRefused` with a message of the standard form."""
     raise BundleRefused(f"{where}: expected {expected}, got {got}; {cure}")

@@ -1,4 +1,4 @@
-"""Reads and writes the cost table `costs.json`: times per graph and bucket, which no hash covers."""
+"""Reads and writes the cost table `costs.json`: times by graph and bucket, which are not covered by a hash."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -17,10 +17,10 @@ class Cost:
     """Time of one run of one bucket.
 
     Attributes:
-        threads: threads it was measured with.
-        p50_ms: median.
-        p95_ms: 95th percentile.
-        p99_ms: 99th percentile; None where it was not measured.
+        threads: number of threads of the measured runs.
+        p50_ms: median in ms.
+        p95_ms: 95th percentile in ms.
+        p99_ms: 99th percentile in ms; None if it was not measured.
     """
 
     threads: int
@@ -43,7 +43,7 @@ def _plain(cost: Cost) -> dict[str, float]:
 
 
 def costs_from_json(text: bytes, manifest: Manifest) -> Costs:
-    """Return the cost table that a JSON text holds for the graphs of a manifest.
+    """Read a cost table from JSON and check it against a manifest.
 
     Raises:
         BundleRefused: it is malformed or names a graph or bucket that the bundle does not have.

@@ -1,4 +1,4 @@
-"""Describes a bundle: in plain text tables for a terminal, and as JSON for programs."""
+"""Describes a bundle as text tables for a terminal, and as JSON for programs."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from runtime_lite.format.manifest import Graph, Tensor, bucket_name
 from runtime_lite.format.reader import Bundle
 
 JSON_SCHEMA_VERSION = 1
-"""Of `json_of_bundle`; the manifest in it has a number of its own."""
+"""Schema version of `json_of_bundle`; the manifest in it has its own."""
 
 
 def format_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -24,7 +24,7 @@ def format_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str
 
 
 def describe_bundle(bundle: Bundle) -> str:
-    """Return everything that a user of a bundle wants to know about it, in tables."""
+    """Return tables of all that a bundle contains."""
     manifest = bundle.manifest
     total_bytes = sum(entry.bytes for entry in manifest.files.values())
     parts = [
@@ -51,7 +51,7 @@ def describe_bundle(bundle: Bundle) -> str:
 
 
 def json_of_bundle(bundle: Bundle) -> bytes:
-    """Return what `describe_bundle` says, and the rest of the manifest, as canonical JSON."""
+    """Return the contents of `describe_bundle` and the rest of the manifest as canonical JSON."""
     return canonical_json(
         {
             "schema_version": JSON_SCHEMA_VERSION,
@@ -131,6 +131,6 @@ def _bytes(count: int) -> str:
 
 
 def _initial(initial: Initial) -> str:
-    """A number, or the sizes of the axes along which numbers differ."""
+    """Return a number as text, or the sizes of the axes along which numbers differ."""
     shape = shape_of_initial(initial)
     return f"{list(shape)} numbers" if shape else str(initial)

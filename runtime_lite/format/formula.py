@@ -1,11 +1,11 @@
-"""The size of an output as a formula over axis names, e.g. `(time - 1) // 2 + 1`, read and computed without `eval`.
+"""Sizes of outputs as formulas over axis names, e.g. `(time - 1) // 2 + 1`; parsed and computed without `eval`.
 
     sum     = product (("+" | "-") product)*
     product = factor (("*" | "//") factor)*
     factor  = "-" factor | integer | axis | ("min" | "max") "(" sum ("," sum)+ ")" | "(" sum ")"
 
-Numbers are integers; `//` rounds down, as in Python. A text comes from an untrusted manifest: its length, its depth and
-every number on the way are bounded, and whatever is wrong with it is the bundle's fault. `min` and `max` name no axis.
+Numbers are integers; `//` rounds down, as in Python. A formula comes from an untrusted manifest: its length, its depth
+and all intermediate numbers are bounded, and any fault in it makes the bundle invalid. No axis is named `min` or `max`.
 """
 
 import functools
@@ -28,12 +28,12 @@ _TOKEN = re.compile(r" *([0-9]{1,10}|[A-Za-z_][A-Za-z0-9_]{0,63}|//|[-+*(),]) *"
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula that was read.
+    """A parsed formula.
 
     Attributes:
-        text: as it was written.
-        postfix: integers, axis names and operators; an operator takes the two values before it.
-        axes: every axis name in it.
+        text: the formula as written.
+        postfix: integers, axis names and operators in postfix order; an operator takes the two values before it.
+        axes: all axis names in the formula.
     """
 
     text: str
@@ -41,10 +41,10 @@ class Formula:
     axes: frozenset[str]
 
     def value(self, sizes: Mapping[str, int]) -> int:
-        """Return the value for the sizes of its axes.
+        """Return the value of the formula for given sizes of its axes.
 
         Raises:
-            BundleRefused: something is divided by 0, or a number needs more than 64 bits.
+            BundleRefused: a divisor is 0, or a number needs more than 64 bits.
             KeyError: an axis has no size.
         """
         stack: list[int] = []
@@ -68,7 +68,7 @@ class Formula:
 
 @functools.lru_cache(maxsize=4096)
 def parse_formula(text: str) -> Formula:
-    """Return the formula that a text writes; a lone axis name is one.
+    """Parse a formula; a single axis name is one.
 
     Raises:
         BundleRefused: the text is too long, too deep, or no formula.
@@ -92,7 +92,7 @@ def parse_formula(text: str) -> Formula:
 
 
 class _Parser:
-    """Reads tokens from the front and writes postfix."""
+    """A recursive-descent parser that converts a list of tokens to postfix order."""
 
     def __init__(self, text: str, tokens: list[str]) -> None:
         self.text = text

@@ -1,14 +1,14 @@
 """The golden file of a graph: recorded feeds and outputs that `verify` runs again on any machine.
 
-An `.npz` with `step{i:04d}/feed/<input>` for every input of role data, `step{i:04d}/output/<output>` for every output
-of role data, and in the last step also, by its output, for every state as it is carried then; all at one row when the
-graph has a batch axis,
-at true lengths without padding, and chained from the initial states when the graph has states. The float32 scalar
-`tolerance` is the largest accepted `max|got - expected| / max(1, max|expected|)` of real numbers. Whole numbers and
-truths are classes: the float32 scalar `min_equal`, 1 where it is missing, is the smallest accepted share of equal ones.
+It is an `.npz` with `step{i:04d}/feed/<input>` for every input of role data and `step{i:04d}/output/<output>` for every
+output of role data. The last step also has the final value of every state, under the name of its output. Arrays have
+one row if the graph has a batch axis, and true lengths without padding; steps are chained from the initial states if
+the graph has states. The float32 scalar `tolerance` is the largest accepted `max|got - expected| / max(1,
+max|expected|)` of floating-point outputs. Integers and booleans are classes: the float32 scalar `min_equal`, 1 if it is
+missing, is the smallest accepted share of equal entries.
 
-Wired graphs have a golden file of the whole besides, with inputs and outputs by the names that callers use, and without
-states.
+Wired graphs have one more golden file, for all of them together, with inputs and outputs by the names that callers use,
+and without states.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from runtime_lite.format.checked_json import refuse
 from runtime_lite.format.manifest import Graph, Tensor, static_shape
 
 TOGETHER = "golden/wired/together.npz"
-"""The golden file of wired graphs together."""
+"""Name of the golden file of all wired graphs together."""
 
 _KEY = re.compile(r"step(\d{4})/(feed|output)/(.+)")
 
@@ -34,7 +34,7 @@ class GoldenStep:
 
     Attributes:
         feeds: arrays by input of role data.
-        outputs: arrays by output of role data; in the last step the states too.
+        outputs: arrays by output of role data; in the last step also the states.
     """
 
     feeds: Mapping[str, Array]
@@ -46,9 +46,9 @@ class Golden:
     """Recorded runs of one graph.
 
     Attributes:
-        steps: in order; chained when the graph has states.
-        tolerance: largest accepted error of real numbers relative to `max(1, max|expected|)`.
-        min_equal: smallest accepted share of equal entries of whole numbers and truths.
+        steps: recorded runs in order; chained if the graph has states.
+        tolerance: largest accepted error of floating-point outputs relative to `max(1, max|expected|)`.
+        min_equal: smallest accepted share of equal entries of integer and boolean outputs.
     """
 
     steps: tuple[GoldenStep, ...]
@@ -68,10 +68,10 @@ def npz_from_golden(golden: Golden) -> bytes:
 
 
 def golden_from_npz(content: bytes, where: str, graph: Graph) -> Golden:
-    """Return the recorded runs of a graph, each array checked against the manifest.
+    """Read the recorded runs of a graph and check each array against the manifest.
 
     Raises:
-        BundleRefused: an array is missing, unknown, not finite, or of another shape or dtype than the manifest says.
+        BundleRefused: an array is missing, unknown or not finite, or its shape or dtype differs from the manifest.
     """
     golden = _recorded(content, where)
     carried = {state.output: state.shape for state in graph.states}
@@ -85,10 +85,10 @@ def golden_from_npz(content: bytes, where: str, graph: Graph) -> Golden:
 
 
 def golden_of_pipeline(content: bytes, where: str, outputs: Collection[str]) -> Golden:
-    """Return the recorded runs of wired graphs together; what is fed is checked like any caller's feed.
+    """Read the recorded runs of all wired graphs together; feeds are checked later, like a caller's.
 
     Args:
-        content: of the file.
+        content: content of the file.
         where: its name, for messages.
         outputs: names of all outputs.
 
@@ -108,7 +108,7 @@ def golden_of_pipeline(content: bytes, where: str, outputs: Collection[str]) -> 
 
 
 def _recorded(content: bytes, where: str) -> Golden:
-    """What is recorded, in order."""
+    """Return the recorded runs in order."""
     arrays = arrays_from_npz(content, where, BundleRefused)
     tolerance = arrays.pop("tolerance", None)
     if tolerance is None or tolerance.shape != () or tolerance.dtype != np.float32 or not 0 <= tolerance <= 1e6:
@@ -136,7 +136,7 @@ def _check_arrays(
     roles: tuple[str, ...],
     sizes: dict[str, int],
 ) -> None:
-    """Check one side of one step; the size of an axis is bound by the first array that has it."""
+    """Check the feeds or the outputs of one step; the first array with an axis determines its size."""
     expected = {tensor.name: tensor for tensor in tensors if tensor.role in roles}
     if set(arrays) != set(expected):
         refuse(where, f"the arrays {show(sorted(expected))}", show(sorted(arrays)))
@@ -154,7 +154,7 @@ def _check_arrays(
 
 
 def _were_built(graph: Graph, sizes: Mapping[str, int]) -> bool:
-    """Return whether sizes are buckets, or on an axis with a length per row within them."""
+    """Return whether sizes are buckets, or within the buckets of an axis with a length per row."""
     axes = {name: graph.axes[name] for name in sizes if name != graph.batch_axis}
     return all(
         sizes[name] in axis.buckets if axis.length_input is None else axis.minimum <= sizes[name] <= axis.buckets[-1]

@@ -1,10 +1,9 @@
-"""Compares the contract in a graph file's metadata with the manifest when a bundle is loaded.
+"""Compares the manifest with the contract in the metadata of each graph file, when a bundle is loaded.
 
-Frames per push, the true lengths that are proved, whether rows are independent, formulas and initial states decide
-answers and cannot all be read off a graph. So every graph file carries them, in its metadata, beside the computation
-they belong to: a manifest that says anything else is refused before a session is opened. A changed manifest with new
-hashes does not pass; whoever changes the graph files as well can change their weights, too, which nothing here can
-notice.
+Frames per push, proved true lengths, independence of rows, formulas and initial states decide answers and cannot all be
+read from a graph. So every graph file contains them in its metadata, and a manifest that differs is refused before a
+session is opened. So a changed manifest is noticed even if its hashes are right; a change of the graph files themselves
+is not.
 """
 
 import dataclasses
@@ -26,7 +25,7 @@ _FIELDS = (
     "inputs", "outputs", "axes", "states", "caches", "batch_axis", "rows_independent",
     "flush", "flush_values", "options",
 )  # fmt: skip
-"""Of `Graph`: what decides answers. Versions are checked by the executor, files by their hashes."""
+"""Fields of `Graph` that decide answers. The executor checks versions; hashes protect files."""
 
 
 def contract_of(
@@ -37,15 +36,15 @@ def contract_of(
     certificate: str,
     schema_version: int = SCHEMA_VERSION,
 ) -> dict[str, Any]:
-    """Return what a graph file says: how the graph is fed and read, and what the caller does before.
+    """Return the contract of a graph file: how its graph is fed, and how its outputs are read.
 
     Args:
         name: graph name.
-        graph: its record.
-        artifact: one whose file it is.
-        front_end: of the manifest.
+        graph: the graph's record in the manifest.
+        artifact: an artifact of the file.
+        front_end: the front end of the manifest.
         certificate: SHA-256 of the graph's certificate.
-        schema_version: of the manifest, in whose words it is said.
+        schema_version: schema of the manifest, which determines the keys.
     """
     is_older = schema_version == schema_3.VERSION
     plain = schema_3.contract_fields(graph) if is_older else {field: getattr(graph, field) for field in _FIELDS}
@@ -56,21 +55,21 @@ def contract_of(
 
 
 def with_contract(content: bytes, contract: Mapping[str, Any]) -> bytes:
-    """Return a graph file that carries its contract."""
+    """Return a graph file with a contract added to its metadata."""
     return with_metadata(content, KEY, json.dumps(contract, sort_keys=True, separators=(",", ":")))
 
 
 def without_contract(content: bytes) -> bytes:
-    """Return a graph file as it was before `with_contract`."""
+    """Return a graph file without the contract that `with_contract` added."""
     text = metadata_of(content, "graph").get(KEY, b"").decode("utf-8", "replace")
     return content.removesuffix(with_metadata(b"", KEY, text))
 
 
 def check_contracts(bundle: Bundle) -> None:
-    """Check that every graph file was written for exactly what the manifest says of it.
+    """Check that the contract of every graph file equals the manifest.
 
     Raises:
-        BundleRefused: names the file and the first value that differs.
+        BundleRefused: they differ; the message has the file and the first value that differs.
     """
     for name, graph in bundle.manifest.graphs.items():
         for artifact in {artifact.file: artifact for artifact in graph.artifacts}.values():
@@ -98,12 +97,12 @@ def _check(bundle: Bundle, name: str, graph: Graph, artifact: Artifact) -> None:
 
 
 def _types(value: Any) -> str:
-    """Equal for values that are the same: 1, 1.0 and True are not, an object in another order is."""
+    """Return a text that is equal for equal values of equal types; it distinguishes 1, 1.0 and True."""
     return json.dumps(value, sort_keys=True)
 
 
 def _leaves(value: Any, place: str = "") -> list[tuple[str, Any]]:
-    """Dotted places and values."""
+    """Return the leaves of a nested value with their dotted paths."""
     if isinstance(value, dict) and value:
         return [leaf for key in value for leaf in _leaves(value[key], f"{place}.{key}" if place else str(key))]
     if isinstance(value, list) and value:

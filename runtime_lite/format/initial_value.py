@@ -1,7 +1,8 @@
 """Reads and writes the initial value of a state: one number, or numbers that differ along some of its axes.
 
-Numbers that differ are nested as deep as the state has axes. An axis has its own size, or 1 where all of its entries
-are alike, which the rows always are: `(((0.5,), (-0.25,)),)` is one number for each channel of `("batch", 2, 14)`.
+Numbers that differ are nested tuples with one level per axis of the state. The size of a level is that of the axis, or
+1 if all entries along it are equal, as they always are along rows: `(((0.5,), (-0.25,)),)` is one number for each
+channel of `("batch", 2, 14)`.
 """
 
 from collections.abc import Iterator
@@ -15,10 +16,10 @@ Number: TypeAlias = bool | int | float
 Initial: TypeAlias = "Number | tuple[Initial, ...]"
 
 MAX_NUMBERS = 2**16
-"""Of one state: each is written down in the manifest, and in every graph file."""
+"""Largest number of numbers of one state; they are stored in the manifest and in every graph file."""
 
 MAX_ALONG = 4096
-"""Along one axis: what a list of the manifest may hold."""
+"""Largest number of entries along one axis, as for any list of the manifest."""
 
 
 def array_of_initial(initial: Initial, dtype: str) -> Array:
@@ -27,7 +28,7 @@ def array_of_initial(initial: Initial, dtype: str) -> Array:
 
 
 def initial_of_array(array: Array) -> Initial:
-    """Return the shortest form of what a state holds, axes along which all entries are alike being of size 1."""
+    """Return the shortest form of an array: axes along which all entries are equal get size 1."""
     for axis, size in enumerate(array.shape):
         first = array.take([0], axis)
         if size > 1 and np.array_equal(array, np.broadcast_to(first, array.shape)):
@@ -36,12 +37,12 @@ def initial_of_array(array: Array) -> Initial:
 
 
 def initial_of_lists(plain: Any) -> Initial:
-    """Return what was written as lists in the place of tuples; nothing is checked."""
+    """Convert nested lists to nested tuples; nothing is checked."""
     return tuple(map(initial_of_lists, plain)) if isinstance(plain, list) else plain
 
 
 def shape_of_initial(initial: Initial) -> tuple[int, ...] | None:
-    """Return the sizes of the axes, none for a single number; None where parts of one level differ in theirs."""
+    """Return the sizes of the levels, `()` for a single number; None if the sizes of one level differ."""
     if not isinstance(initial, tuple):
         return ()
     shapes = {shape_of_initial(each) for each in initial}
@@ -51,7 +52,7 @@ def shape_of_initial(initial: Initial) -> tuple[int, ...] | None:
 
 
 def numbers_of_initial(initial: Initial) -> Iterator[Number]:
-    """Yield every number."""
+    """Yield every number of an initial value."""
     if isinstance(initial, tuple):
         for each in initial:
             yield from numbers_of_initial(each)

@@ -1,4 +1,4 @@
-"""Chooses the graph of a bundle that runs a model at one of its latencies."""
+"""Chooses the graph of a bundle for a model and a latency."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from runtime_lite.format.manifest import Manifest
 
 
 def latencies_of(manifest: Manifest) -> dict[str, dict[str, str]]:
-    """Return by model its latencies, in the order of the bundle, and the graph of each."""
+    """Return the graph names by model and by latency, in the order of the bundle."""
     found: dict[str, dict[str, str]] = {}
     for name, graph in manifest.graphs.items():
         if graph.latency is not None:
@@ -16,16 +16,16 @@ def latencies_of(manifest: Manifest) -> dict[str, dict[str, str]]:
 
 
 def graph_at(where: str, manifest: Manifest, graph: str | None, latency: str | None) -> str | None:
-    """Return the name of the graph that a caller asks for; None where it names neither and needs not.
+    """Return the name of the graph for a caller's graph and latency; None if both are None and one graph is meant.
 
     Args:
         where: start of the message.
-        manifest: of the bundle.
-        graph: a graph, or what the graphs of one model are called together; None for the only one.
-        latency: of that model.
+        manifest: manifest of the bundle.
+        graph: name of a graph, or common name of the graphs of one model; None for the only one.
+        latency: name of a latency of that model.
 
     Raises:
-        BadInput: the model has no such latency or none at all, or has several and none was named.
+        BadInput: the model has no such latency, or has several and none was named.
     """
     models = latencies_of(manifest)
     if graph is None and len(models) == 1 and (latency is not None or _is_all(models, manifest)):
@@ -45,5 +45,5 @@ def graph_at(where: str, manifest: Manifest, graph: str | None, latency: str | N
 
 
 def _is_all(models: Mapping[str, Mapping[str, str]], manifest: Manifest) -> bool:
-    """Whether the bundle holds nothing but one model at its latencies."""
+    """Return whether all graphs of the bundle are latencies of the models."""
     return sum(len(graphs) for graphs in models.values()) == len(manifest.graphs)

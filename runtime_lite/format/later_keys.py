@@ -1,6 +1,6 @@
-"""Keys that schema 4 got after its first bundles: left out where they say nothing, so that those read as before.
+"""Keys that were added to schema 4 later; a default value is not written, so that older bundles stay equal.
 
-A reader from before refuses a bundle that says more than it knows, by the name of the key.
+An older reader refuses a bundle with a key that it does not know, and names the key.
 """
 
 import dataclasses
@@ -10,27 +10,27 @@ from typing import Any
 from runtime_lite.format.checked_json import JsonValue
 
 OF_GRAPH: Mapping[str, Any] = {"flush": {}, "flush_values": {}, "options": {}, "latency": None}
-"""What a graph without the key means."""
+"""Defaults of the keys of a graph."""
 
 OF_TENSOR: Mapping[str, Any] = {"range": None}
-"""What an input or output without the key means."""
+"""Defaults of the keys of an input or output."""
 
 OF_AXIS: Mapping[str, Any] = {"is_held": False}
-"""What an axis without the key means."""
+"""Defaults of the keys of an axis."""
 
 OF_CACHE: Mapping[str, Any] = {"added": None, "is_whole": False, "chunk": 1}
-"""What a cache axis without the key means."""
+"""Defaults of the keys of a cache axis."""
 
 
 def filled(value: JsonValue, later: Mapping[str, Any]) -> JsonValue:
-    """Return an object with the keys that it leaves out; anything else as it is, to be refused where it is read."""
+    """Return an object with the defaults of keys that it lacks; any other value unchanged, to be refused later."""
     if not isinstance(value.value, dict):
         return value
     return dataclasses.replace(value, value={**later, **value.value})
 
 
 def trimmed(graph: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plain form of a graph, or of what a graph file says of it, without later keys that say nothing."""
+    """Return the plain form of a graph, or of the contract in a graph file, without later keys at their defaults."""
     parts: dict[str, Any] = {}
     if "axes" in graph:
         parts["axes"] = {name: _without(axis, OF_AXIS) for name, axis in graph["axes"].items()}

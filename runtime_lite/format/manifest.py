@@ -1,7 +1,7 @@
-"""The manifest of a bundle as frozen records; what every field means stands here.
+"""The manifest of a bundle as frozen records, with the meaning of every field.
 
-A shape lists integers and axis names, e.g. `("batch", 67, 80)`. A dim of an output may be a formula over axis names,
-e.g. `("batch", "(time - 1) // 2 + 1", 30)`. `manifest_json.py` reads and writes the records.
+A shape lists integers and axis names, e.g. `("batch", 67, 80)`. A dimension of an output may also be a formula over
+axis names, e.g. `("batch", "(time - 1) // 2 + 1", 30)`. `manifest_json.py` reads and writes the records.
 """
 
 import math
@@ -48,12 +48,12 @@ class Tensor:
 
     Attributes:
         name: value name in the graph file.
-        shape: integers and axis names, e.g. `("batch", 67, 80)`; in outputs of role `data` also formulas. At a bucket
-            they give the size of the array, at the true length of a row how much of it is valid.
+        shape: integers and axis names, e.g. `("batch", 67, 80)`; in outputs of role `data` also formulas. For the sizes
+            of a bucket they give the shape of the array, for the true lengths of a row the shape of its valid part.
         dtype: NumPy name, one of `DTYPES`.
-        role: `data` is the caller's; `length`, `mask` and `state` are filled by the runtime.
-        range: the smallest and the largest number that callers feed, for which the graph was proved; None of what may
-            be any number.
+        role: `data` is fed by the caller; `length`, `mask` and `state` are filled by the runtime.
+        range: the smallest and the largest number that callers may feed, for which the graph was proved; None for any
+            number.
     """
 
     name: str
@@ -67,16 +67,16 @@ class Tensor:
 class Axis:
     """An axis whose size is chosen per artifact.
 
-    The places of an axis with a length input are padded at the end: every row has a true length of its own, and what
-    lies behind it reaches no valid output. Free places of the batch axis are filled and cut, too. Of any other axis a
-    feed needs exactly a bucket.
+    An axis with a length input is padded at the end: every row has its own true length, and the padding reaches no
+    valid output. Free rows of the batch axis are filled and removed from the outputs, too. Along any other axis the
+    size of a feed must equal a bucket.
 
     Attributes:
         buckets: the sizes that were built, ascending.
-        length_input: graph input (role `length`) that takes the true length per row, None where padding is not proved.
+        length_input: graph input (role `length`) that takes the true length per row; None if padding is not proved.
         minimum: smallest length that was proved, at most the smallest bucket; 1 without `length_input`.
-        is_held: whether states lie along it, in as many places as the largest bucket has: all calls of a stream have
-            the length of its first.
+        is_held: whether states have this axis, in the size of its largest bucket; then all calls of a stream must have
+            the length of the first.
     """
 
     buckets: tuple[int, ...]
@@ -87,20 +87,20 @@ class Axis:
 
 @dataclass(frozen=True)
 class State:
-    """A value that a stream carries from one push to the next.
+    """A value that a stream passes from one push to the next.
 
     Attributes:
-        name: what the recipe or a packing pass calls it.
-        input: graph input that takes the carried value.
-        output: graph output that yields the next value.
-        shape: shape of both; where calls give new frames alone, the output has these.
+        name: name in the recipe, or the name given by a packing pass.
+        input: graph input that takes the value.
+        output: graph output that returns the next value.
+        shape: shape of both; if calls return new frames alone, the output has only these frames.
         dtype: dtype of both.
         initial: the number that fills the state of a new stream, or numbers that differ along its axes
-            (`initial_value.py`); a number where frames are cached.
-        frames_axis: position of the cached frames in `shape`, None for states of fixed extent (convolution contexts),
-            which every push replaces.
-        cache: name of the cache axis that lies there, None together with `frames_axis`.
-        parts: names of the checkpoint's own caches that are packed in this state, in order; may be empty.
+            (`initial_value.py`); always one number for a cache.
+        frames_axis: index of the axis of cached frames in `shape`; None for states of a fixed shape (convolution
+            contexts), which every push replaces.
+        cache: name of that cache axis; None together with `frames_axis`.
+        parts: names of the checkpoint's caches that are packed in this state, in order; may be empty.
     """
 
     name: str
@@ -120,9 +120,9 @@ class Artifact:
 
     Attributes:
         sizes: the bucket of every axis, e.g. `{"batch": 4}`.
-        file: the graph file in the bundle, static but for its rows: artifacts that differ in their bucket of the batch
-            axis alone may share one, in which that axis is open.
-        files: further files it reads (external weights), possibly shared with other artifacts.
+        file: the graph file in the bundle; its shapes are static except for rows: artifacts that differ only in their
+            number of rows may share a file in which the batch axis is open.
+        files: further files that it reads (external weights), possibly shared with other artifacts.
     """
 
     sizes: Mapping[str, int]
@@ -132,12 +132,12 @@ class Artifact:
 
 @dataclass(frozen=True)
 class Engine:
-    """What a vendor's compiler makes of the graph files of one graph, for the device that runs them.
+    """The engines that a vendor's compiler makes of the files of one graph, for the device that runs them.
 
     Attributes:
         status: `built` or `not built`.
-        reason: why it is not built; None when it is.
-        plan: file with everything that the compiler is told.
+        reason: why it is not built; None if it is.
+        plan: file with all options of the compiler.
         files: engine file by graph file, one per artifact; empty while it is not built.
         built_with: versions and device by name; empty while it is not built.
     """
@@ -151,11 +151,11 @@ class Engine:
 
 @dataclass(frozen=True)
 class Latency:
-    """Which of several latencies of one model a graph is.
+    """A graph's latency, among several of the same model.
 
     Attributes:
-        of: what the graphs of the model are called together; no graph of the bundle is called so.
-        name: of the latency; no two graphs of the model have the same.
+        of: common name of the graphs of the model; no graph of the bundle has this name.
+        name: name of the latency, different for each graph of the model.
     """
 
     of: str
@@ -173,20 +173,20 @@ class Graph:
         inputs: in the order of the graph files.
         outputs: in the order of the graph files.
         axes: axis name to buckets; every axis name in a shape is a key.
-        states: what a stream carries; empty for a graph that is run directly.
-        caches: the axes along which states keep frames, and how valid frames are counted along each.
+        states: the states of a stream; empty for a graph that is run directly.
+        caches: the axes along which states cache frames, and how valid frames are counted along each.
         artifacts: one per combination of buckets.
         golden: `.npz` file of recorded feeds and outputs.
         rows_independent: whether it is proved that a row of every output depends on that row of the inputs only.
             Without it no bucket of the batch axis is larger than 1.
         certificate: file that holds the proofs.
-        batch_axis: the axis of rows, one of `axes`, whatever it is called; None for a graph without one.
-        engine: for a target with a compiler of its vendor, what came of it; None where the graph files are run.
-        flush: entries that complete the outputs of a stream at its end, by input of role `data`; none where nothing
-            lags.
-        flush_values: the number that these entries are, by input; 0 for others.
-        options: what the executor of the target is told about its graph files, e.g. what they compute in; free scalars.
-        latency: of a model that the bundle holds at several latencies, which of them this graph is; None of others.
+        batch_axis: name of the axis of rows, one of `axes`; None for a graph without one.
+        engine: the engines of a target with a vendor's compiler; None if the graph files are run.
+        flush: number of entries that complete the outputs of a stream at its end, by input of role `data`; empty if
+            outputs do not lag.
+        flush_values: value of these entries, by input; 0 for inputs that are not listed.
+        options: options for the executor of the target, such as the precision to compute in, as scalars by name.
+        latency: the latency of this graph if the bundle has its model at several latencies; else None.
     """
 
     target: str
@@ -210,14 +210,14 @@ class Graph:
 
     @property
     def row_buckets(self) -> tuple[int, ...]:
-        """Numbers of rows that were built for; 1 without a batch axis."""
+        """Numbers of rows that were built; (1,) without a batch axis."""
         return (1,) if self.batch_axis is None else self.axes[self.batch_axis].buckets
 
     @cached_property
     def row_steps(self) -> tuple[int, ...]:
-        """Numbers of rows that a run may have, ascending: the buckets, and steps between where files leave rows open.
+        """Numbers of rows of a run, ascending: the buckets, and steps between them if graph files leave rows open.
 
-        A run of a step leaves no more than a ninth of its rows free, and there are few of them.
+        At most a ninth of the rows of a step are free, and there are few steps.
         """
         buckets = self.row_buckets
         files = [artifact.file for artifact in self.artifacts]
@@ -231,7 +231,7 @@ class Graph:
 
     @cached_property
     def runnable(self) -> tuple[Artifact, ...]:
-        """The artifacts; and, where their files leave rows open, those files at the steps between."""
+        """The artifacts, and, if their files leave rows open, one more per step between the buckets."""
         between = [rows for rows in self.row_steps if rows not in self.row_buckets]
         like = [each for each in self.artifacts if each.sizes.get(str(self.batch_axis)) == self.row_buckets[-1]]
         return self.artifacts + tuple(
@@ -241,21 +241,21 @@ class Graph:
         )
 
     def rows_at(self, tensor: Tensor) -> int | None:
-        """Where an input or output has its rows, or None."""
+        """Return the index of the batch axis in an input or output, or None."""
         return tensor.shape.index(self.batch_axis) if self.batch_axis in tensor.shape else None
 
     def kind_of(self, state: State) -> StateKind:
-        """What a state is."""
+        """Return the kind of a state."""
         return next((cache.kind for cache in self.caches if cache.axis == state.cache), FIXED)
 
     def sizes_in_file(self, artifact: Artifact) -> Mapping[str, int]:
-        """The sizes that an artifact's file is fixed to: all, but for the rows where several artifacts share it."""
+        """Return the sizes that are fixed in an artifact's file: all, except rows if several artifacts share it."""
         if sum(each.file == artifact.file for each in self.artifacts) == 1:
             return artifact.sizes
         return {axis: size for axis, size in artifact.sizes.items() if axis != self.batch_axis}
 
     def shape_in_file(self, tensor: Tensor, artifact: Artifact) -> list[int | str]:
-        """The shape that an artifact's file states: numbers, and the name of the batch axis where that is open."""
+        """Return the shape that an artifact's file states: numbers, and the batch axis by name if it is open."""
         sizes = self.sizes_in_file(artifact)
         is_open = self.batch_axis not in sizes
         return [
@@ -265,12 +265,12 @@ class Graph:
 
 @dataclass(frozen=True)
 class Wire:
-    """An output that another graph of the bundle takes: what an encoder gives to a rescorer, a prefill to a step.
+    """An output of a graph that is an input of another one, as from an encoder to a rescorer, or from prefill to step.
 
     Attributes:
-        from_graph: graph that gives it.
-        output: its output, of role `data`; or of role `state`, with which a stream of the other graph starts.
-        to_graph: graph that takes it.
+        from_graph: graph that the wire starts from.
+        output: its output, of role `data`; or of role `state`, as the initial state of a stream of the other graph.
+        to_graph: graph that the wire leads to.
         input: its input, of the same role.
     """
 
@@ -282,12 +282,12 @@ class Wire:
 
 @dataclass(frozen=True)
 class Sources:
-    """SHA-256 of everything the bundle was made from, in lower-case hex.
+    """SHA-256 hashes of all sources of the bundle, in lower-case hex.
 
     Attributes:
-        checkpoint: per checkpoint file, by a name that holds no machine path.
-        recipe: of the effective recipe text.
-        data: per data file or generator.
+        checkpoint: hash of each checkpoint file, by a name without a path of the machine.
+        recipe: hash of the effective recipe text.
+        data: hash of each data file or generator.
     """
 
     checkpoint: Mapping[str, str]
@@ -300,8 +300,8 @@ class FileEntry:
     """Size and hash of one file of the bundle.
 
     Attributes:
-        bytes: exact size.
-        sha256: lower-case hex.
+        bytes: size in bytes.
+        sha256: SHA-256 in lower-case hex.
     """
 
     bytes: int
@@ -310,19 +310,19 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything a bundle says about itself.
+    """All data about a bundle.
 
     Attributes:
-        name: of the recipe.
-        graphs: by graph name.
-        front_end: what the caller must do before feeding, as free scalars (sample rate, feature parameters).
-        sha256: where it came from.
-        tools: tool name to version.
-        receipts: file that holds what the build measured.
-        recipe: file that holds the effective recipe.
+        name: name of the recipe.
+        graphs: the graphs by name.
+        front_end: parameters of the caller's preprocessing, as scalars by name (sample rate, feature parameters).
+        sha256: hashes of its sources.
+        tools: versions of tools by name.
+        receipts: file with the measurements of the build.
+        recipe: file with the effective recipe.
         files: every file of the bundle except `manifest.json` and `costs.json`.
-        wiring: which outputs of graphs other graphs take; none runs before those that it takes from.
-        schema_version: of the format that it was read from.
+        wiring: connections from outputs to inputs of other graphs; a graph runs after those whose outputs it takes.
+        schema_version: schema of the file that it was read from.
     """
 
     name: str
@@ -343,7 +343,7 @@ def tensor_bytes(shape: Iterable[int], dtype: str) -> int:
 
 
 def static_shape(shape: tuple[int | str, ...], sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the shape with every axis name and formula replaced by its size.
+    """Return a shape with every axis name and formula replaced by its size.
 
     Raises:
         BundleRefused: a formula has no value for these sizes.
@@ -352,5 +352,5 @@ def static_shape(shape: tuple[int | str, ...], sizes: Mapping[str, int]) -> tupl
 
 
 def bucket_name(sizes: Mapping[str, int]) -> str:
-    """Return how messages and `costs.json` name an artifact's sizes, e.g. `batch=4`; `static` when there is no axis."""
+    """Return the name of a bucket in messages and `costs.json`, e.g. `batch=4`; `static` without axes."""
     return ",".join(f"{axis}={size}" for axis, size in sorted(sizes.items())) or "static"

@@ -1,4 +1,4 @@
-"""Checks how the records of a manifest fit together; nothing of a bundle is used before this has passed."""
+"""Checks that the records of a manifest agree; nothing of a bundle is used before."""
 
 import itertools
 import math
@@ -46,7 +46,7 @@ def check_manifest(manifest: Manifest) -> None:
 
 
 def _check_latencies(manifest: Manifest) -> None:
-    """Check that the graphs of a model with several latencies are told apart, and are fed by their callers alone."""
+    """Check that the graphs of a model with several latencies have different ones, and are not wired."""
     known: dict[Latency, str] = {}
     for name, graph in manifest.graphs.items():
         where = f"{MANIFEST_FILE}.graphs.{name}.latency"
@@ -61,7 +61,7 @@ def _check_latencies(manifest: Manifest) -> None:
 
 
 def _check_files(manifest: Manifest) -> None:
-    """Check that file names cannot collide, that sizes stay within the caps, and that every file named is listed."""
+    """Check that file names cannot collide, that sizes are within the limits, and that all named files are listed."""
     where = f"{MANIFEST_FILE}.files"
     spellings: dict[str, str] = {}
     for path in [MANIFEST_FILE, COSTS_FILE, *manifest.files]:
@@ -147,7 +147,7 @@ def _check_shape(where: str, graph: Graph, tensor: Tensor) -> None:
 
 
 def _check_range(where: str, graph: Graph, tensor: Tensor) -> None:
-    """Check that a range is one of numbers that callers feed, and that what the runtime feeds by itself lies in it."""
+    """Check that only inputs of callers have a range, and that the runtime's own values lie within it."""
     if tensor.range is None:
         return
     if tensor.role != "data" or tensor not in graph.inputs or tensor.dtype == "bool":
@@ -176,7 +176,7 @@ def _check_artifacts(where: str, graph: Graph) -> None:
 
 
 def _check_shared_files(where: str, graph: Graph) -> None:
-    """Check that artifacts that share a file differ in their rows alone."""
+    """Check that artifacts that share a file differ only in their number of rows."""
     first: dict[str, Artifact] = {}
     for artifact in graph.artifacts:
         like = first.setdefault(artifact.file, artifact)
@@ -187,7 +187,7 @@ def _check_shared_files(where: str, graph: Graph) -> None:
 
 
 def _check_engine(where: str, graph: Graph) -> None:
-    """Check that every artifact has an engine of its own when they are built, and none when they are not."""
+    """Check that every artifact has its own engine if engines are built, and none if they are not."""
     engine = graph.engine
     if engine is None:
         return
@@ -226,7 +226,7 @@ def _check_axes(where: str, graph: Graph) -> None:
 
 
 def _check_sizes(where: str, graph: Graph) -> None:
-    """Check that every size has a sound value in every artifact, and at the smallest length that fits."""
+    """Check that every size has a valid value in every artifact, and at the smallest length."""
     names = {size for tensor in graph.inputs + graph.outputs for size in tensor.shape if isinstance(size, str)}
     if len(names - graph.axes.keys()) > MAX_FORMULAS:
         refuse(f"{where}.outputs", f"at most {MAX_FORMULAS} formulas", str(len(names - graph.axes.keys())))
@@ -271,7 +271,7 @@ def _check_states(where: str, graph: Graph) -> None:
 
 
 def _check_initial(where: str, graph: Graph, state: State) -> None:
-    """Check that what a state begins with is one number, or numbers along its axes but for that of the rows."""
+    """Check that an initial value is one number, or numbers along the state's axes other than rows."""
     shape = shape_of_initial(state.initial)
     if shape and state.cache is not None:
         refuse(where, "one number for a state along a cache", show(list(shape)))
@@ -301,7 +301,7 @@ def _holds(dtype: str, number: Number) -> bool:
 
 
 def _next_shape(graph: Graph, state: State) -> tuple[int | str, ...]:
-    """What a graph gives for a state: all of it, or the new frames where they are appended."""
+    """Return the shape of a state's output: the whole state, or new frames alone."""
     if graph.kind_of(state).is_given_whole:
         return state.shape
     (cache,) = [each for each in graph.caches if each.axis == state.cache]
@@ -310,7 +310,7 @@ def _next_shape(graph: Graph, state: State) -> tuple[int | str, ...]:
 
 
 def _check_caches(where: str, graph: Graph) -> None:
-    """Check that every cache axis has a name of its own and states along it, and every state its place on one."""
+    """Check that every cache axis has its own name and a state, and every state the right axis for it."""
     slots = {cache.axis: cache.slots for cache in graph.caches}
     if len(slots) != len(graph.caches) or slots.keys() & graph.axes.keys():
         names = show([*graph.axes, *(cache.axis for cache in graph.caches)])
@@ -332,7 +332,7 @@ def _check_caches(where: str, graph: Graph) -> None:
 
 
 def _check_written(where: str, graph: Graph, cache: CacheAxis) -> None:
-    """Check that new frames can be written where they belong, each in a slot of its own where it needs one."""
+    """Check that new frames can be written into a cache, and that its kind keeps all frames if it has to."""
     if cache.kind.needs_whole and not cache.is_whole:
         refuse(f"{where}.is_whole", f"true of {cache.kind.name}", "false")
     if cache.mask_input is not None:
@@ -344,7 +344,7 @@ def _check_written(where: str, graph: Graph, cache: CacheAxis) -> None:
 
 
 def _check_flush(where: str, graph: Graph) -> None:
-    """Check that what completes a stream is one chunk of every input that callers feed, of numbers it can have."""
+    """Check that the chunk that completes a stream fits every input that callers feed, in size and values."""
     for name, value in graph.flush_values.items():
         dtypes = {tensor.name: tensor.dtype for tensor in graph.inputs if tensor.name in graph.flush}
         if name not in dtypes:
@@ -368,7 +368,7 @@ def _check_flush(where: str, graph: Graph) -> None:
 
 
 def _check_added(where: str, graph: Graph, cache: CacheAxis) -> None:
-    """Check that what a call adds follows from lengths that there are, and is sound at every bucket."""
+    """Check that the number of frames a call adds follows from known lengths, and is valid at every bucket."""
     if cache.added is None:
         return
     counted = {name: axis for name, axis in graph.axes.items() if axis.length_input is not None}
@@ -385,7 +385,7 @@ def _check_added(where: str, graph: Graph, cache: CacheAxis) -> None:
 
 
 def _check_lengths(where: str, graph: Graph, tensors: Mapping[str, Tensor]) -> None:
-    """Check what the runtime counts: the valid frames of streams, the true lengths of rows."""
+    """Check the inputs of lengths and masks, which the runtime fills."""
     lengths = [cache.length_input for cache in graph.caches]
     lengths += [axis.length_input for axis in graph.axes.values() if axis.length_input is not None]
     masks = [cache.mask_input for cache in graph.caches if cache.mask_input is not None]

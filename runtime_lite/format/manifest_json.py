@@ -1,8 +1,8 @@
-"""Manifest records from strict JSON, and canonical JSON from manifest records.
+"""Converts manifests from and to JSON, with strict checks.
 
-`manifest_from_json` trusts nothing: it caps the text before parsing it, bounds every number and string, and holds the
-records against each other (`manifest_check.py`) before it returns them. `json_from_manifest` reads back what it writes,
-so that nothing is written that would be refused later.
+`manifest_from_json` trusts nothing: it limits the size of the text before parsing it, bounds every number and string,
+and checks that the records agree with each other (`manifest_check.py`). `json_from_manifest` reads its own output back,
+so that no manifest is written that would be refused later.
 """
 
 import itertools
@@ -65,7 +65,7 @@ def json_from_manifest(manifest: Manifest) -> bytes:
 
 
 def manifest_from_json(text: bytes) -> Manifest:
-    """Return the manifest that a JSON text holds.
+    """Return the manifest that a JSON text contains.
 
     Raises:
         BundleRefused: it is too large, malformed, of an unknown schema version, or contradicts itself.

@@ -1,12 +1,12 @@
-"""Reads from an ONNX file, without the onnx package, what the runtime checks before a backend opens it.
+"""Reads the parts of an ONNX file that are checked before a backend opens it, without the onnx package.
 
-A backend follows the `external_data` locations inside the file to other files of the machine; this finds every one of
-them, in initializers, attributes, subgraphs and functions, so that the executor can refuse a location that the manifest
-does not list. Tensor contents are skipped, not copied.
+A backend opens the files at the `external_data` locations in an ONNX file. This module finds all of these locations, in
+initializers, attributes, subgraphs and functions, so that the executor can refuse one that the manifest does not list.
+Tensor contents are skipped, not copied.
 
-It bounds, too, what a backend would be busy with for hours or take all memory for: nodes, readers of one value (opening
-takes time with their square), tensors, depth, functions that call each other, sparse tensors, loops without a constant
-number of trips.
+It also limits what could keep a backend busy for hours or take all memory: the numbers of nodes, of tensors and of
+readers of one value (the time to open a graph grows with their square), depth, functions, sparse tensors, and loops
+without a constant number of trips.
 """
 
 import collections
@@ -50,12 +50,12 @@ _REFUSED = {"FunctionProto": "functions", "SparseTensorProto": "sparse tensors",
 
 @dataclass(frozen=True)
 class ExternalData:
-    """Where a tensor's content lies outside the ONNX file.
+    """The location of a tensor's content outside of the ONNX file.
 
     Attributes:
-        location: path relative to the folder of the ONNX file, as it is written there.
-        offset: of the first byte of the content; 0 where it is not written.
-        length: of the content in bytes; 0 where it is not written, for all that follows.
+        location: path relative to the folder of the ONNX file, as the file states it.
+        offset: offset of the first byte of the content; 0 if it is not stated.
+        length: bytes of the content; 0 if it is not stated, which means the rest of the file.
     """
 
     location: str
@@ -64,20 +64,20 @@ class ExternalData:
 
     @property
     def end(self) -> int:
-        """Offset of the first byte after the content, as far as it is written."""
+        """Offset of the first byte after the content, if its length is stated."""
         return self.offset + self.length
 
 
 @dataclass
 class OnnxFile:
-    """What was found in an ONNX file.
+    """Facts about an ONNX file.
 
     Attributes:
-        ir_version: 0 when absent.
-        opset: version of the default domain, 0 when absent.
-        external: every external tensor.
+        ir_version: IR version; 0 if absent.
+        opset: version of the default domain; 0 if absent.
+        external: all external tensors.
         nodes: number of nodes, those of subgraphs included.
-        readers: by value, how many nodes read it.
+        readers: number of nodes that read each value, by name.
         tensors: number of initializers and constants.
         constants: names of initializers.
         has_loops: whether there is a Loop anywhere.
@@ -94,11 +94,10 @@ class OnnxFile:
 
 
 def scan_onnx(content: bytes, where: str) -> OnnxFile:
-    """Return what an ONNX file says about its versions and its external data.
+    """Return the versions, the external data and the counts of an ONNX file.
 
     Raises:
-        BundleRefused: it is not a well-formed Protocol Buffers message, nests without end, or holds what a backend
-            would need hours or all memory for.
+        BundleRefused: it is no well-formed Protocol Buffers message, is nested too deep, or exceeds a limit.
     """
     found = OnnxFile()
     _scan(memoryview(content), "ModelProto", found, where, 0)
@@ -115,10 +114,10 @@ def scan_onnx(content: bytes, where: str) -> OnnxFile:
 
 
 def external_data_of(tensor: memoryview, where: str) -> ExternalData | None:
-    """Return where the content of a tensor lies outside the file, or None.
+    """Return the location of a tensor's content outside of the file, or None.
 
     Raises:
-        BundleRefused: it is not a well-formed message, or says it twice.
+        BundleRefused: it is no well-formed message, or states a key twice.
     """
     fields = fields_of(tensor, where)
     entries = [_entry(each, where) for number, each in fields if number == EXTERNAL_DATA and not isinstance(each, int)]
@@ -126,10 +125,10 @@ def external_data_of(tensor: memoryview, where: str) -> ExternalData | None:
 
 
 def metadata_of(content: bytes, where: str) -> dict[str, bytes]:
-    """Return the metadata of an ONNX file; nothing else of it is looked at.
+    """Return the metadata of an ONNX file; the rest of the file is not checked.
 
     Raises:
-        BundleRefused: it is not a well-formed message at the top, or has a key twice.
+        BundleRefused: its top level is no well-formed message, or a key occurs twice.
     """
     found: dict[str, bytes] = {}
     for number, value in fields_of(memoryview(content), where):
@@ -143,7 +142,7 @@ def metadata_of(content: bytes, where: str) -> dict[str, bytes]:
 
 
 def with_metadata(content: bytes, key: str, text: str) -> bytes:
-    """Return an ONNX file with one more entry of metadata; messages of one kind are joined by writing them in a row."""
+    """Return an ONNX file with one more entry of metadata, which is appended, as Protocol Buffers allow."""
     entry = b"".join(bytes_field(number, each.encode()) for number, each in ((1, key), (2, text)))
     return content + bytes_field(_METADATA, entry)
 
@@ -173,7 +172,7 @@ def _scan(message: memoryview, kind: str, found: OnnxFile, where: str, depth: in
 
 
 def _count(kind: str, found: OnnxFile, where: str) -> None:
-    """Count what is limited in number, and refuse what no build writes."""
+    """Count nodes and tensors up to their limits, and refuse parts that no build writes."""
     if kind in _REFUSED:
         refuse(where, f"a graph without {_REFUSED[kind]}", "some")
     found.nodes += kind == "NodeProto"
@@ -185,7 +184,7 @@ def _count(kind: str, found: OnnxFile, where: str) -> None:
 
 
 def _check_loops(graph: memoryview, where: str, around: int, known: dict[bytes, int]) -> None:
-    """Check that every loop has a constant number of trips, few enough with the loops around it."""
+    """Check that every loop has a constant number of trips, and that nested loops stay within the limit."""
     parts = [(number, value) for number, value in fields_of(graph, where) if not isinstance(value, int)]
     constants = known | dict(_number(value, where) for number, value in parts if number == INITIALIZER)
     for node in (value for number, value in parts if number == _NODE):
@@ -215,7 +214,7 @@ def _attribute(message: memoryview, where: str) -> tuple[list[memoryview], list[
 
 
 def _number(tensor: memoryview, where: str) -> tuple[bytes, int]:
-    """Return name and value of a tensor of one int64; a value beyond every bound for any other."""
+    """Return name and value of a tensor of one int64; for any other tensor a value above the limit."""
     name, value = b"", MAX_TRIPS + 1
     for number, content in fields_of(tensor, where):
         if isinstance(content, int):

@@ -1,7 +1,7 @@
 """Rewrites an ONNX file so that its external tensors are in memory, for a backend that opens files by itself.
 
-What such a backend reads is then what was checked, and no file. The place is written as ONNX Runtime writes it when it
-hands a graph with its weights to another backend: a location that is no file name, and an address for the offset.
+The backend then reads the checked bytes and opens no file. The location is written as ONNX Runtime does for other
+backends: a location that is no file name, and an address in place of the offset.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,15 +15,15 @@ IN_MEMORY = "*/_ORT_MEM_ADDR_/*"
 
 
 def in_memory(content: bytes, where: str, addresses: Mapping[str, int]) -> bytes:
-    """Return an ONNX file whose external tensors are read from memory.
+    """Return an ONNX file whose external tensors refer to memory.
 
     Args:
         content: the file.
         where: its name, for messages.
-        addresses: of the first byte of every external file, by location as the file writes it.
+        addresses: address of the first byte of every external file, by location as the ONNX file states it.
 
     Raises:
-        BundleRefused: an external tensor is no initializer of the main graph, or does not say how long it is.
+        BundleRefused: an external tensor is no initializer of the main graph, or has no length.
     """
 
     def moved(tensor: memoryview) -> bytes:
@@ -52,7 +52,7 @@ def _moved(tensor: memoryview, where: str, addresses: Mapping[str, int]) -> byte
 
 
 def _edited(message: memoryview, where: str, wanted: int, edit: Callable[[memoryview], bytes]) -> bytes:
-    """Return a message with every field of one number edited."""
+    """Return a message with `edit` applied to every field of one number."""
     return b"".join(
         bytes_field(number, edit(value))
         if number == wanted and isinstance(value, memoryview)

@@ -1,15 +1,15 @@
-"""Opens a bundle, a directory or the same as one `.tar` file, and reads files of it only after their size and hash fit.
+"""Opens a bundle, a directory or a `.tar` file, and reads its files only if their size and hash are right.
 
-Guarantees of `read_bundle`: the manifest is capped before it is read and checked as a whole; every file on disk is
-listed and every listed file is there, a regular file of the listed size whose SHA-256 fits; links, devices and names
-that could leave the bundle are refused. `Bundle.read_file` checks the very bytes it returns again, so that what was
-checked is what runs. Nothing is ever extracted from a `.tar`: its files are read in place. A bundle that is rebuilt in
-its place meanwhile stays for whoever opened it what it was (`bundle_files.py`).
+`read_bundle` guarantees that the manifest is limited in size and checked as a whole; that every file on disk is listed,
+and every listed file is a regular file of the listed size and SHA-256; and that there are no links, devices and names
+that could leave the bundle. `Bundle.read_file` checks the bytes that it returns again. Files of a `.tar` are read in
+place and never extracted. A bundle that is replaced on disk stays readable for those who have it open
+(`bundle_files.py`).
 
-On disk a second hard link to a file is accepted (deduplicating stores make them): the hash decides. In a `.tar` a hard
-link is an entry without content and is refused.
+On disk a second hard link to a file is accepted, as deduplicating stores make them. In a `.tar` a hard link is an entry
+without content and is refused.
 
-Does not authenticate: whoever can write the manifest can write matching hashes.
+A bundle is not authenticated: anyone who can write the manifest can write matching hashes.
 """
 
 import hashlib
@@ -39,9 +39,9 @@ class Bundle:
 
     Attributes:
         path: the directory or `.tar` file.
-        manifest: what it says about itself.
-        manifest_sha256: identity of the bundle, hash of its manifest.
-        costs: measured times, empty when there is no `costs.json`.
+        manifest: the manifest of the bundle.
+        manifest_sha256: identity of the bundle: the SHA-256 of its manifest.
+        costs: measured times; empty without a `costs.json`.
     """
 
     path: Path
@@ -51,7 +51,7 @@ class Bundle:
     _source: BundleFiles
 
     def read_file(self, name: str) -> bytes:
-        """Return the content of a listed file whose size and hash fit.
+        """Return the content of a listed file, after a check of its size and hash.
 
         Raises:
             BundleRefused: the file is not listed or has changed since the bundle was opened.
@@ -64,11 +64,11 @@ class Bundle:
         return content
 
     def close(self) -> None:
-        """Let go of its folder or file; a second call does nothing."""
+        """Close the folder or file; a second call does nothing."""
         self._source.close()
 
     def copy_to(self, folder: Path) -> None:
-        """Write all of it below a folder, as it was when it was opened.
+        """Write all files to a folder, as they were when the bundle was opened.
 
         Raises:
             BundleRefused: a file has changed since.
@@ -82,7 +82,7 @@ class Bundle:
                 file.writelines(_chunks(self.path, self._source, name, self._source.sizes[name]))
 
     def fileno(self) -> int:
-        """The descriptor of its folder or file, by which another process opens it, whatever is at its path now."""
+        """Return the descriptor of the folder or file, by which another process can open the same bundle."""
         return self._source.fileno()
 
     def __enter__(self) -> "Bundle":
@@ -104,7 +104,7 @@ def read_bundle(path: str | os.PathLike[str]) -> Bundle:
 
     Raises:
         BadInput: there is nothing at the path.
-        BundleRefused: anything in it is not as the manifest says, or the manifest is not as it should be.
+        BundleRefused: a file differs from the manifest, or the manifest is invalid.
     """
     place = path_of("read_bundle", path)
     if not _exists(place):
@@ -143,7 +143,7 @@ _T = TypeVar("_T")
 
 
 def _named(place: Path, read: Callable[[], _T]) -> _T:
-    """What a file of a bundle says; a refusal of it names the bundle, too."""
+    """Call `read`, and add the path of the bundle to the message of a refusal."""
     try:
         return read()
     except BundleRefused as error:
@@ -151,10 +151,10 @@ def _named(place: Path, read: Callable[[], _T]) -> _T:
 
 
 def path_of(where: str, path: object) -> Path:
-    """Return the path that a caller gave.
+    """Return a caller's path as a `Path`.
 
     Raises:
-        BadInput: it is no path.
+        BadInput: it is neither text nor a path.
     """
     if isinstance(path, str) or (isinstance(path, os.PathLike) and isinstance(os.fspath(path), str)):
         return Path(path)
@@ -172,12 +172,12 @@ def write_tar(directory: str | os.PathLike[str], tar_path: str | os.PathLike[str
     """Write a bundle directory as one `.tar` file, atomically; equal directories give equal bytes.
 
     Args:
-        directory: a bundle directory; it is checked as a whole first.
+        directory: a bundle directory; all of it is checked first.
         tar_path: the file to write, outside the directory.
 
     Raises:
         BadInput: the file would lie inside the bundle.
-        BundleRefused: the directory is not a sound bundle.
+        BundleRefused: the directory is not a valid bundle.
         OSError: the file cannot be written; a previous one is untouched.
     """
     source_path, target = path_of("write_tar", directory), path_of("write_tar", tar_path)
@@ -206,10 +206,10 @@ def _refuse(path: Path, expected: str, got: str, cure: str = REBUILD) -> NoRetur
 
 
 def check_bundle_alone(folder: Path) -> None:
-    """Refuse a folder that holds anything but a bundle, damaged perhaps: whoever removes it removes nothing else.
+    """Refuse a folder that contains other files than a bundle, so that removing it removes nothing else.
 
     Raises:
-        BundleRefused: its manifest cannot be read, or there is something beside the files that it lists.
+        BundleRefused: its manifest cannot be read, or there are files that it does not list.
     """
     source = FolderFiles(folder)
     try:
@@ -253,7 +253,7 @@ def _chunks(path: Path, source: BundleFiles, name: str, size: int) -> Iterator[b
 
 
 def _whole(path: Path, source: BundleFiles, name: str, size: int) -> bytes:
-    """Return a file of exactly `size` bytes, which is in memory once: weights may take most of it."""
+    """Return a file of exactly `size` bytes with a single copy in memory, as weights may take most of it."""
     with source.open(name) as file:
         content = file.read(size)
     if len(content) < size:

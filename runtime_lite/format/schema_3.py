@@ -1,7 +1,7 @@
-"""Bundles of manifest schema 3: read as if they had been written in today's, and held against what their files say.
+"""Reads manifests of schema 3 as schema 4, and checks them against the contracts in their graph files.
 
-Schema 3 knew one cache axis without a name, right-aligned and replaced, in `stream`; each state repeated its size and
-update; and the batch axis was the one that is called `batch`.
+Schema 3 has one cache axis, without a name, right-aligned and replaced, in `stream`; each state repeats its size and
+update; and the batch axis is the axis named `batch`.
 """
 
 import dataclasses
@@ -23,10 +23,10 @@ _CONTRACT = ("inputs", "outputs", "axes", "rows_independent")
 
 
 def upgraded(top: JsonValue) -> JsonValue:
-    """Return a manifest of schema 3 in the words of today's; values are still to be checked.
+    """Return a manifest of schema 3 with the keys of schema 4; values are checked later.
 
     Raises:
-        BundleRefused: a part whose words have changed is not what schema 3 says.
+        BundleRefused: a part whose keys have changed does not follow schema 3.
     """
     if top.key("wiring").items():
         top.key("wiring").refuse("an empty list", "wired graphs")
@@ -74,7 +74,7 @@ def _state(value: JsonValue, stream: JsonValue, cache: str) -> dict[str, Any]:
 
 
 def _name_beside(axes: dict[str, Any]) -> str:
-    """A name for the cache axis that no other axis has."""
+    """Return a name for the cache axis that no other axis has."""
     name = _CACHE_AXIS
     while name in axes:
         name += "_"
@@ -82,7 +82,7 @@ def _name_beside(axes: dict[str, Any]) -> str:
 
 
 def contract_fields(graph: Graph) -> dict[str, Any]:
-    """Return of a graph that was read from schema 3 what its files say, in the words of schema 3."""
+    """Return the contract of a graph of schema 3 with the keys of schema 3, as its graph files contain it."""
     (cache,) = graph.caches or (None,)
     states = []
     for state in graph.states:

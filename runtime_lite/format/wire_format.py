@@ -1,4 +1,4 @@
-"""The wire format of Protocol Buffers, as far as ONNX files use it: fields are walked, contents are not copied."""
+"""Reads the wire format of Protocol Buffers, as far as ONNX files use it; contents are not copied."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ def fields_of(message: memoryview, where: str) -> Iterator[tuple[int, int | memo
 
 
 def spans_of(message: memoryview, where: str) -> Iterator[tuple[int, int | memoryview | None, int, int]]:
-    """Yield number, value, and where a field begins and ends in the message; the value of fixed-width ones is None.
+    """Yield number, value, start and end of every field; the value of a fixed-width field is None.
 
     Raises:
         BundleRefused: it is not a well-formed message.
@@ -47,10 +47,10 @@ def spans_of(message: memoryview, where: str) -> Iterator[tuple[int, int | memor
 
 
 def varint(message: memoryview, at: int, where: str) -> tuple[int, int]:
-    """Return the number that begins at a byte, and where the next field goes on.
+    """Return the number at the position `at`, and the position after it.
 
     Raises:
-        BundleRefused: it does not end.
+        BundleRefused: the number does not end.
     """
     value = 0
     for shift in range(0, 70, 7):
@@ -65,7 +65,7 @@ def varint(message: memoryview, at: int, where: str) -> tuple[int, int]:
 
 
 def bytes_field(number: int, content: bytes) -> bytes:
-    """Return a field that holds bytes, text or a message."""
+    """Return the encoding of a field that contains bytes, text or a message."""
     header, size = bytearray([number << 3 | _BYTES]), len(content)
     while size > 0x7F:
         header.append(size & 0x7F | 0x80)

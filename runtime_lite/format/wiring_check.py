@@ -1,6 +1,6 @@
-"""Checks the wires of a manifest: from outputs to inputs that can take them, each once, and never in a circle.
+"""Checks the wires of a manifest: each connects matching tensors, no input has two, and there are no cycles.
 
-Sizes of two graphs meet when some bucket of the one gives what some bucket of the other takes; rows meet rows.
+Two sizes match if a bucket of the one graph gives a size that a bucket of the other takes; batch axes match each other.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ MAX_WIRES = 1024
 
 
 def check_wiring(where: str, manifest: Manifest) -> None:
-    """Check that every wire leads from an output to an input that can take it, and that the graphs have an order.
+    """Check that every wire connects an output to an input that can take it, and that the graphs can be ordered.
 
     Raises:
         BundleRefused: they do not.
@@ -33,7 +33,7 @@ def check_wiring(where: str, manifest: Manifest) -> None:
 
 
 class _Sizes:
-    """The sizes of a dimension over all buckets, each worked out once, however many wires there are."""
+    """The sizes of a dimension over all buckets, computed once per dimension."""
 
     def __init__(self, graphs: Mapping[str, Graph]) -> None:
         self._graphs = graphs
@@ -76,7 +76,7 @@ def _check_wire(where: str, wire: Wire, graphs: Mapping[str, Graph], sizes: _Siz
 
 
 def _fits(wire: Wire, taker: Graph, sizes: _Sizes, gives: int | str, takes: int | str) -> bool:
-    """Whether a size that is given can be taken; shorter ones where rows have lengths of their own."""
+    """Return whether the taker has a bucket for the size; an axis with lengths per row takes shorter sizes, too."""
     given, axis = sizes.of(wire.from_graph, gives), taker.axes.get(str(takes))
     if axis is None or axis.length_input is None:
         return bool(given & sizes.of(wire.to_graph, takes)) or takes == taker.batch_axis
@@ -84,7 +84,7 @@ def _fits(wire: Wire, taker: Graph, sizes: _Sizes, gives: int | str, takes: int 
 
 
 def _circle(wiring: tuple[Wire, ...]) -> list[str]:
-    """Graphs that wait for each other, or none."""
+    """Return the graphs of a cycle, sorted; empty without one."""
     before = {wire.to_graph: {each.from_graph for each in wiring if each.to_graph == wire.to_graph} for wire in wiring}
     while ready := [name for name, givers in before.items() if not givers & before.keys()]:
         for name in ready:

@@ -1,1 +1,1 @@
-"""Bundles inside servers of others: streams by the names of their callers, and a Triton model repository."""
+"""Bundles within servers of others: streams by the callers' names, and a Triton model repository."""

@@ -1,8 +1,8 @@
-"""Maps the stream names of a host's callers to streams: a chunk names its stream, and may start or end it.
+"""Maps callers' stream names to streams: a chunk has the name of its stream, and may start or end it.
 
-A host hands over one chunk after the other, as they come; numbers tell when that was not the order in which they were
-meant. What is refused changes nothing: a name that is in use is not started again, and a chunk without a start belongs
-to nobody. A stream that its caller forgot ends by itself.
+A host passes on chunks in the order of arrival; callers may number chunks, so that a wrong order is refused. A refused
+chunk changes nothing: a start of a name in use is refused, and so is a chunk of an unknown name. A stream without
+chunks ends after a while.
 """
 
 import threading
@@ -21,7 +21,7 @@ Name = int | str
 
 
 class Place(NamedTuple):
-    """Where a chunk belongs.
+    """The position of a chunk: its stream, and whether it starts or ends it.
 
     Attributes:
         stream: name of its stream.
@@ -37,16 +37,16 @@ class Place(NamedTuple):
 
 
 class NamedStreams:
-    """The streams of one graph.
+    """The streams of one graph by their callers' names.
 
     Args:
         model: a loaded bundle.
         graph: name of a graph with states.
-        idle_s: a stream without a chunk for so long ends.
+        idle_s: seconds without a chunk after which a stream ends.
     """
 
     def __init__(self, model: Model, graph: str, idle_s: float) -> None:
-        """Start with none."""
+        """Start without streams."""
         self._model, self._graph, self._idle_s = model, graph, idle_s
         self._streams: OrderedDict[Name, Stream] = OrderedDict()
         self._lock = threading.Lock()
@@ -57,10 +57,10 @@ class NamedStreams:
         """Queue a chunk.
 
         Args:
-            place: where it belongs.
+            place: the position of the chunk.
             feeds: every input of role data; all chunks of a stream have the rows of its first.
             deadline_ms: from now on; an answer after it is not delivered.
-            priority: of the stream, if the chunk starts it.
+            priority: priority of the stream, if the chunk starts it.
 
         Raises:
             BadInput: the feed is wrong, the name is in use or unknown, or the number is not the next one.
@@ -105,7 +105,7 @@ class NamedStreams:
         return stream
 
     def _rows_of(self, feeds: Mapping[str, Array]) -> int:
-        """Rows of a feed; 1 where it is wrong, which its check finds."""
+        """Return the number of rows of a feed; 1 if it is wrong, which its check finds later."""
         graph = self._model.runner(self._graph).graph
         for tensor in graph.inputs:
             at, array = graph.rows_at(tensor), feeds.get(tensor.name)

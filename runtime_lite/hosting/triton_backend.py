@@ -1,7 +1,7 @@
-"""A bundle as a model of Triton's Python backend: the server brings requests, the runtime inside forms the batches.
+"""Serves a bundle as a model of Triton's Python backend; the runtime, not Triton, forms the batches.
 
-The server is asked for no batches of its own. Every request is handed to the runtime at once and answered when its
-ticket ends, in whatever order; so rows of many callers share runs, are padded and keep their states as anywhere else.
+The model is configured without Triton's batching. Every request is submitted to the runtime at once and answered when
+its ticket ends, in any order; so rows of several callers share runs as in any other use of the runtime.
 
     sequence id         name of a stream; with its start and end
     timeout             deadline of the request
@@ -33,16 +33,16 @@ from runtime_lite.serving.request import Outputs
 from runtime_lite.serving.ticket import Ticket
 
 BUNDLE = "bundle"
-"""What the bundle is called beside `model.py`."""
+"""Name of the bundle's folder beside `model.py`."""
 
 LOOK_S = 0.02
-"""How often requests in flight are asked whether their caller is gone."""
+"""Seconds between two checks whether callers of requests in flight have cancelled."""
 
 LOOK, CLOSE = 0, -1
-"""What the thread that answers is told beside numbers of requests that have ended: look after the others; end."""
+"""Messages to the answering thread beside numbers of ended requests: check for cancellations; end."""
 
 DRAIN_S = 20.0
-"""What is left to requests in flight when the model is unloaded; the server itself waits 30 s when it ends."""
+"""Seconds that requests in flight have to end when the model is unloaded; the server waits 30 s when it ends."""
 
 SERVICES = {service.name: service for service in (INTERACTIVE, UTTERANCE, BULK)}
 
@@ -53,25 +53,25 @@ CODES: tuple[tuple[type[RuntimeLiteError], str], ...] = (
     (Dropped, "UNAVAILABLE"),
     (ExecutorFailed, "UNAVAILABLE"),
 )
-"""Codes of Triton; everything else is `INTERNAL`."""
+"""Triton's error codes by the runtime's errors; other errors are `INTERNAL`."""
 
 
 class Tensor(Protocol):
-    """An array on its way."""
+    """An array of a request or response."""
 
     def name(self) -> str: ...
     def as_numpy(self) -> Array: ...
 
 
 class Sender(Protocol):
-    """Takes the response of one request."""
+    """Sends the response to one request."""
 
     def send(self, response: Any, flags: int) -> None: ...
     def is_cancelled(self) -> bool: ...
 
 
 class Request(Protocol):
-    """What the server hands over."""
+    """A request of the server."""
 
     def inputs(self) -> Sequence[Tensor]: ...
     def requested_output_names(self) -> Sequence[str]: ...
@@ -83,7 +83,7 @@ class Request(Protocol):
 
 
 class HostedModel(NamedTuple):
-    """What the configuration of the model says.
+    """The options of a model, which its configuration contains.
 
     Attributes:
         graph: name of the graph that it serves.
@@ -108,16 +108,16 @@ class _Flight(NamedTuple):
 
 
 class TritonPythonModel:
-    """One graph of a bundle; made by the server for each instance."""
+    """One graph of a bundle; the server makes one object per instance."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
-        """Open the bundle and run every bucket once: the model is ready when nothing waits for a session.
+        """Open the bundle and run every bucket once, so that no request waits for a session.
 
         Args:
             args: `model_config` as JSON, `model_repository` and `model_version`.
 
         Raises:
-            RuntimeLiteError: the bundle is refused; the server does not load the model.
+            RuntimeLiteError: the bundle is refused, and the server does not load the model.
         """
         import triton_python_backend_utils as utils  # in the server's process alone
 
@@ -137,7 +137,7 @@ class TritonPythonModel:
         self._answering.start()
 
     def execute(self, requests: Sequence[Request]) -> None:
-        """Hand over what came; answers are sent when they are there."""
+        """Submit requests; the answers are sent later, by another thread."""
         for request in requests:
             sender = request.get_response_sender()
             try:
@@ -151,7 +151,7 @@ class TritonPythonModel:
             ticket.when_done(partial(self._ended.put, number))
 
     def finalize(self) -> None:
-        """Answer what was admitted, name what the limit cuts off, and close everything."""
+        """Answer the admitted requests, drop those that exceed the limit, and close everything."""
         self._runtime.drain(DRAIN_S)
         self._ended.put(CLOSE)
         self._answering.join()
@@ -178,7 +178,7 @@ class TritonPythonModel:
         return self._streams.submit(Place(name, start, end, given.get("chunk")), feeds, deadline_ms, priority)
 
     def _answer_all(self) -> None:
-        """Send what has ended; between that, take back what nobody waits for any more."""
+        """Send the answers of ended requests, and cancel requests whose callers have cancelled."""
         look, closing = 0.0, False
         while self._flying or not closing:
             try:

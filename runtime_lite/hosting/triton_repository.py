@@ -1,13 +1,15 @@
-"""Writes a bundle as models of a Triton model repository, one per graph, which need numpy and a backend beside Triton.
+"""Writes the graphs of a bundle as models of a Triton model repository.
+
+A model needs numpy and a backend beside Triton.
 
     REPOSITORY/asr/config.pbtxt
     REPOSITORY/asr/1/model.py           imports what lies beside it
     REPOSITORY/asr/1/runtime_lite/      this very runtime
     REPOSITORY/asr/1/bundle/            the bundle, checked when the model is loaded
 
-A bundle that follows another is a model of another name, loaded beside it: streams go on with the model that they began
-with, and one that does not load changes nothing. (A further version of the same model would make Triton load all of its
-versions anew, and every stream would end; seen with release 24.10.)
+A newer bundle is written as a model of another name and loaded beside the older one: streams continue with the model
+that they started with, and a failed load changes nothing. (A further version of the same model would make Triton load
+all of its versions again, and every stream would end; observed with release 24.10.)
 """
 
 import json
@@ -64,12 +66,13 @@ def write_repository(
     max_streams: int = 1024,
     idle_s: float = 60.0,
 ) -> list[Path]:
-    """Write a model for every graph of a bundle.
+    """Write one model for every graph of a bundle.
 
     Args:
         path: bundle directory or `.tar` file.
-        repository: folder of the models; made if it is not there.
-        name: of the model; the bundle's if this is None. With the graph's behind it where there are several.
+        repository: folder of the models; created if it does not exist.
+        name: name of the model; by default that of the bundle. If there are several graphs, the name of the graph is
+            appended.
         threads: threads of one run.
         workers: runs in flight at once.
         max_streams: streams that may be open at once, per graph.
@@ -79,7 +82,7 @@ def write_repository(
         The folders of the models.
 
     Raises:
-        BadInput: such a model is there, or an option is wrong.
+        BadInput: a model of this name exists, or an option is wrong.
         BundleRefused: the bundle cannot be trusted or read.
     """
     Runtime(threads, workers=workers, max_streams=max_streams).close()  # refuses what is out of range
@@ -107,7 +110,7 @@ def write_repository(
 
 
 def _write(bundle: Bundle, model: Path, config: str) -> Path:
-    """All of a model at once."""
+    """Write all files of a model into a scratch folder, and move it into place."""
     with tempfile.TemporaryDirectory(dir=model.parent, prefix=".") as scratch:
         folder = Path(scratch, model.name)
         version = folder / "1"
@@ -120,17 +123,17 @@ def _write(bundle: Bundle, model: Path, config: str) -> Path:
 
 
 def config_of(name: str, graph: Graph, options: HostedModel) -> str:
-    """The text of `config.pbtxt`.
+    """Return the text of `config.pbtxt` for one graph.
 
-    Batches and sequences are the runtime's: `max_batch_size` is 0, so that the axis of rows is one among others and
-    requests of any lengths come one by one; and the one instance has all streams. (With `sequence_batching` the server
-    counts an open stream as a request in flight: it does not end while there is one, and then without unloading the
-    model; seen with release 24.10. It also never tells a model of a stream that it ends for idling.)
+    The runtime handles batches and sequences: `max_batch_size` is 0, so that the batch axis is an ordinary axis and
+    requests of any lengths come one by one; and a single instance has all streams. (With `sequence_batching` the server
+    counts an open stream as a request in flight: it does not shut down while there is one, and then without unloading
+    the model; observed with release 24.10. It also does not notify a model when it ends an idle stream.)
 
     Args:
-        name: of the model.
-        graph: record of its graph.
-        options: for the runtime.
+        name: name of the model.
+        graph: the graph's record in the manifest.
+        options: options of the runtime.
     """
     lines = [f"name: {json.dumps(name)}", 'backend: "python"', "max_batch_size: 0"]
     for kind, tensors in (("input", graph.inputs), ("output", graph.outputs)):

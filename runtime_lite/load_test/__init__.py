@@ -1,1 +1,1 @@
-"""Load as users make it: requests that come when they come, whether or not earlier ones are answered."""
+"""Load tests with an open loop: requests come at their times, whether or not earlier ones are answered."""

@@ -1,7 +1,7 @@
 """Computes the arrival times of requests: a pure function of the traffic and a seed.
 
-The loop is open: nobody waits for an answer before the next request comes, so that a server that falls behind is seen
-to fall behind. Latency counts from here, not from when the generator got round to it.
+The loop is open: requests do not wait for earlier answers, so that the backlog of a slow server becomes visible.
+Latency counts from these times, not from the time at which the generator sent the request.
 """
 
 import random
@@ -12,21 +12,21 @@ from typing import Literal, NamedTuple
 NS_PER_S = 1_000_000_000
 
 Kind = Literal["stream", "utterance", "burst"]
-"""A chunk of a live stream; a recording as it comes; recordings that come at once."""
+"""A chunk of a live stream; a recording; one of several recordings that come at once."""
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """What comes, for how long.
+    """The requests that come, and for how long.
 
     Attributes:
-        seconds: for how long requests come.
-        streams: live streams at once; one that has ended is followed by another.
-        chunks: chunks of a stream.
-        period_s: from chunk to chunk of a stream.
-        utterances_per_s: recordings on the average, each on its own (Poisson).
-        burst: recordings that come at once.
-        burst_every_s: from burst to burst; the first comes after half of it.
+        seconds: time for which requests come.
+        streams: number of live streams at one time; one that ends is followed by another.
+        chunks: number of chunks of a stream.
+        period_s: seconds between two chunks of a stream.
+        utterances_per_s: average number of recordings per second, at independent times (Poisson).
+        burst: number of recordings that come at once.
+        burst_every_s: seconds between two bursts; the first comes after half of it.
     """
 
     seconds: float
@@ -39,14 +39,14 @@ class Traffic:
 
 
 class Arrival(NamedTuple):
-    """One request that is meant to come.
+    """One planned request.
 
     Attributes:
-        at: nanoseconds after the start.
-        kind: of what it is part.
-        source: number of its stream, counted from 0; of its burst, or of the recording.
-        item: which chunk of the stream, or which one of the burst, from 0.
-        last: whether its stream ends with it.
+        at: planned time in nanoseconds after the start.
+        kind: kind of request.
+        source: number of its stream, its burst or the recording, from 0.
+        item: number of the chunk in its stream, or of the recording in its burst, from 0.
+        last: whether it is the last one of its stream.
     """
 
     at: int
@@ -57,7 +57,7 @@ class Arrival(NamedTuple):
 
 
 def arrivals_of(traffic: Traffic, seed: int) -> list[Arrival]:
-    """All arrivals in the order of time; equal seeds give equal ones."""
+    """Return all arrivals in the order of time; equal seeds give equal arrivals."""
     end = round(traffic.seconds * NS_PER_S)
     found = [*_stream_arrivals(traffic, end, random.Random(f"{seed} streams"))]
     found += _utterance_arrivals(traffic, end, random.Random(f"{seed} utterances"))
@@ -66,7 +66,10 @@ def arrivals_of(traffic: Traffic, seed: int) -> list[Arrival]:
 
 
 def _stream_arrivals(traffic: Traffic, end: int, phases: random.Random) -> Iterator[Arrival]:
-    """Streams begin anywhere in a period, and the first ones anywhere in a recording, so that their ends spread."""
+    """Yield the chunks of streams, which begin at random times of a period.
+
+    The first streams begin at a random chunk, so that their ends are spread.
+    """
     period = round(traffic.period_s * NS_PER_S)
     number = 0
     for _ in range(traffic.streams):

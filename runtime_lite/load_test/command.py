@@ -1,4 +1,4 @@
-"""`python -m runtime_lite load`: runs a load test against a runtime, prints its results and draws them."""
+"""The command `python -m runtime_lite load`: runs a load test, prints its results and draws them."""
 
 import argparse
 import contextlib
@@ -32,12 +32,12 @@ Feeds = Sequence[Mapping[str, Array]]
 def add_arguments(
     parser: argparse.ArgumentParser, number: Callable[[str], int], seconds: Callable[[str], float]
 ) -> None:
-    """Declare the options of the command.
+    """Add the options of the command to its parser.
 
     Args:
-        parser: of the command.
-        number: reads a positive integer.
-        seconds: reads a positive number.
+        parser: the parser of the command.
+        number: converts text to a positive integer.
+        seconds: converts text to a positive number.
     """
     add = parser.add_argument
     add("bundles", type=Path, nargs="+", metavar="BUNDLE", help="bundles on one device")
@@ -79,7 +79,7 @@ def load(options: argparse.Namespace) -> None:
     """Run the command.
 
     Raises:
-        BadInput: an option is wrong, or asks for what no bundle has.
+        BadInput: an option is wrong, or no bundle has the graph that it needs.
         GateFailed: the request counts of the runtime do not balance.
     """
     traffic = _traffic_of(options)
@@ -134,7 +134,7 @@ def _traffic_of(options: argparse.Namespace) -> Traffic:
 
 
 def _sources(options: argparse.Namespace, traffic: Traffic, models: Sequence[Model]) -> Iterator[tuple[Kind, Source]]:
-    """What each kind of request carries and who takes it."""
+    """Yield each kind of request with its feeds and the model that serves it."""
     if traffic.streams:
         model, graph = _graph_for("--stream-graph", options.stream_graph, models, states=True)
         service = CHUNK._replace(soft_ms=options.soft_ms)
@@ -158,7 +158,7 @@ def _sources(options: argparse.Namespace, traffic: Traffic, models: Sequence[Mod
 
 
 def _graph_for(option: str, wanted: str | None, models: Sequence[Model], *, states: bool) -> tuple[Model, str]:
-    """The one graph with states, or without, that is asked for."""
+    """Return the only graph with states, or without, that fits the option; BadInput if there is not exactly one."""
     found = [
         (model, name)
         for model in models
@@ -173,14 +173,14 @@ def _graph_for(option: str, wanted: str | None, models: Sequence[Model], *, stat
 
 
 def recorded_feeds(model: Model, graph: str) -> Feeds:
-    """The feeds that travel with a bundle; those of a graph with states are one stream."""
+    """Return the golden feeds of a graph; those of a graph with states form one stream."""
     record = model.bundle.manifest.graphs[graph]
     golden = golden_from_npz(model.bundle.read_file(record.golden), record.golden, record)
     return [step.feeds for step in golden.steps]
 
 
 def _feeds(model: Model, graph: str, files: Sequence[Path] | None) -> Feeds:
-    """Feeds of files, or those of the bundle."""
+    """Return the feeds in files, or those of the bundle without files."""
     if files is None:
         return recorded_feeds(model, graph)
     return [feed for file in files for feed in _feeds_of(file)]

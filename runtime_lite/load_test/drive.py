@@ -1,4 +1,4 @@
-"""Sends requests to a runtime when they are meant to come, and hears how they end."""
+"""Sends planned requests to a runtime at their times, and records how they end."""
 
 import contextlib
 import gc
@@ -15,7 +15,7 @@ from runtime_lite.serving.events import Execution, ModelChange, Outcome, Request
 
 
 class Sent(Protocol):
-    """A request on its way."""
+    """A submitted request."""
 
     @property
     def number(self) -> int:
@@ -24,7 +24,7 @@ class Sent(Protocol):
 
 
 class OpenStream(Protocol):
-    """A stream that takes chunks."""
+    """An open stream, to which chunks can be submitted."""
 
     def submit(self, feeds: Mapping[str, Array]) -> Sent: ...
     def close(self) -> None: ...
@@ -32,12 +32,12 @@ class OpenStream(Protocol):
 
 @dataclass(frozen=True)
 class Source:
-    """Where requests of one kind come from.
+    """The feeds of requests of one kind, and how to submit them.
 
     Attributes:
-        feeds: recorded, taken one after the other; a stream begins with the first.
-        submit: sends one on its own.
-        open_stream: opens what takes chunks; None for requests on their own.
+        feeds: recorded feeds, used one after the other; a stream begins with the first.
+        submit: submits a single request.
+        open_stream: opens a stream; None for single requests.
     """
 
     feeds: Sequence[Mapping[str, Array]]
@@ -46,16 +46,16 @@ class Source:
 
 
 class Ends:
-    """An observer that keeps how every request ended, and every run.
+    """An observer that records the end of every request, and every run.
 
     Attributes:
-        outcomes: how, why and when, by number.
-        executions: in the order of their ends.
+        outcomes: outcome, reason and time by number of the request.
+        executions: runs in the order of their ends.
         cpu_s: computing time of the process from the first request to the last end, in seconds.
     """
 
     def __init__(self) -> None:
-        """Start with nothing heard."""
+        """Start without records."""
         self.outcomes: dict[int, tuple[Outcome, str, int]] = {}
         self.executions: list[Execution] = []
         self.cpu_s = 0.0
@@ -81,18 +81,18 @@ def drive(
     clock: Callable[[], int] = time.monotonic_ns,
     wait: Callable[[float], object] = time.sleep,
 ) -> list[Served]:
-    """Send every request at its time, wait until all have ended, and return how.
+    """Send every request at its time, wait until all have ended, and return how they ended.
 
-    What is kept meanwhile is no work for the garbage collector, whose pauses would be taken for the runtime's: a look
-    at a million objects takes half a second.
+    Existing objects are kept from the garbage collector, whose pauses would be counted as the runtime's: a pass over a
+    million objects takes half a second.
 
     Args:
-        arrivals: in the order of time.
-        sources: by kind.
-        drain: returns when everything that was sent has ended.
-        ends: hears the runtime.
-        clock: the runtime's.
-        wait: for seconds.
+        arrivals: planned requests in the order of time.
+        sources: sources by kind of request.
+        drain: returns when all submitted requests have ended.
+        ends: an observer of the runtime.
+        clock: the runtime's clock.
+        wait: waits for a number of seconds.
     """
     streams = _Streams(ends)
     sent: list[tuple[int | str, int]] = []  # not what was answered: a caller lets go of that, too
@@ -112,7 +112,7 @@ def drive(
 
 @contextlib.contextmanager
 def _uncollected() -> Iterator[None]:
-    """Keep the collector from what there is now, as arrivals."""
+    """Keep existing objects, such as the arrivals, from the garbage collector."""
     gc.collect()
     gc.freeze()
     try:
@@ -122,7 +122,7 @@ def _uncollected() -> Iterator[None]:
 
 
 def _send(arrival: Arrival, source: Source, streams: "_Streams") -> int | str:
-    """Submit a request; return its number, or why it was not taken."""
+    """Submit a request; return its number, or why it was refused."""
     try:
         if source.open_stream is None:
             return source.submit(source.feeds[(arrival.source + arrival.item) % len(source.feeds)]).number
@@ -140,10 +140,10 @@ class _Streams:
         self._ending: list[tuple[OpenStream, int]] = []
 
     def push(self, arrival: Arrival, given: Mapping[str, Array], open_stream: Callable[[], OpenStream]) -> int | str:
-        """Send a chunk and return its number; or why it was not sent: its stream was refused or has ended early.
+        """Send a chunk and return its number; or why it was not sent: its stream was refused or has ended.
 
         Raises:
-            Overloaded: the runtime takes neither it nor, if it is the first, its stream.
+            Overloaded: the runtime refuses the chunk, or, if it is the first one, the stream.
         """
         if arrival.item == 0:
             self._close_ended()
@@ -168,7 +168,7 @@ class _Streams:
             stream.close()
 
     def close(self) -> None:
-        """Close all that are open."""
+        """Close all open streams."""
         for stream in [*self._open.values(), *(stream for stream, _ in self._ending)]:
             stream.close()
 

@@ -1,4 +1,4 @@
-"""Computes the results of a load test: latency, late share, throughput, and whether request counts balance."""
+"""Computes the results of a load test: latency, share of late answers, throughput, and whether counts balance."""
 
 import math
 from collections import Counter
@@ -19,11 +19,11 @@ class Served(NamedTuple):
     """One request and how it ended.
 
     Attributes:
-        arrival: when it was meant to come.
-        outcome: how it ended; `refused` if it was not taken.
-        reason: why, empty if it is done.
+        arrival: the planned request.
+        outcome: how it ended; `refused` if it was not admitted.
+        reason: why it ended; empty for `done`.
         ended: nanoseconds after the start.
-        sent: nanoseconds after the start at which the generator submitted it.
+        sent: time at which the generator submitted it, in nanoseconds after the start.
     """
 
     arrival: Arrival
@@ -34,21 +34,22 @@ class Served(NamedTuple):
 
     @property
     def latency_ms(self) -> float:
-        """The time from the planned arrival of the request to its end."""
+        """Time in ms from the planned arrival of the request to its end."""
         return (self.ended - self.arrival.at) / 1e6
 
 
 @dataclass(frozen=True)
 class KindFindings:
-    """Requests of one kind.
+    """Results for the requests of one kind.
 
     Attributes:
-        sent: how many.
-        done: how many were answered.
-        ends: how many ended otherwise, by `outcome: reason`.
-        late_share: of what was answered, how much after the soft target.
+        sent: number of requests.
+        done: number of answered requests.
+        ends: number of requests that ended without an answer, by `outcome: reason`.
+        late_share: share of the answers that came after the soft target.
         per_s: answers per second.
-        latency_ms: of answers, by place (`first`, `middle`, `last` chunk of a stream; `all`): p50, p95, p99, most.
+        latency_ms: p50, p95, p99 and largest latency of answers, by position in the stream (`first`, `middle`, `last`;
+            `all`).
     """
 
     sent: int
@@ -61,19 +62,20 @@ class KindFindings:
 
 @dataclass(frozen=True)
 class Findings:
-    """What a load came to.
+    """Results of a load test.
 
     Attributes:
-        seconds: from the start to the last end.
-        kinds: by kind of request.
-        audio_per_s: seconds of audio answered per second, of requests whose audio is known.
-        rtf: seconds that the device worked per second of audio; None where no audio is known.
-        lanes_busy: share of the time in which a lane ran something, over all lanes.
-        rows_per_run: rows in use on the average.
-        padding_share: of all values fed, how much was padding.
-        generator_lag_ms: how late requests were sent, 99th percentile; if large, the figures are the generator's.
-        requests: counts of the runtime.
-        balanced: whether they balance, and agree with what the generator saw.
+        seconds: time from the start to the last end.
+        kinds: results by kind of request.
+        audio_per_s: seconds of audio answered per second, for requests whose audio is known.
+        rtf: real-time factor: seconds of device time per second of audio; None if no audio is known.
+        lanes_busy: share of the lanes' time in which they ran something.
+        rows_per_run: average number of rows in use.
+        padding_share: share of padding in the entries of all inputs.
+        generator_lag_ms: 99th percentile of the delay with which requests were sent; if it is large, the generator was
+            too slow.
+        requests: request counts of the runtime.
+        balanced: whether they balance and agree with the generator's own count.
     """
 
     seconds: float
@@ -96,13 +98,13 @@ def findings_of(
     lanes: int,
     counts: RequestCounts,
 ) -> Findings:
-    """Add up.
+    """Compute the results of a load test.
 
     Args:
-        served: every request that was sent.
+        served: every planned request and how it ended.
         executions: every run.
         soft_ms: soft target by kind.
-        audio_s: seconds of audio in a request by kind; 0 where it is not known.
+        audio_s: seconds of audio of a request by kind; 0 if unknown.
         lanes: runs that may be in flight at once.
         counts: the runtime's request counts at the end.
     """
@@ -144,7 +146,7 @@ def _of_kind(served: Sequence[Served], soft_ms: float, seconds: float) -> KindFi
 
 
 def _place_of(arrival: Arrival) -> str:
-    """Where in its stream a chunk lies; a request on its own lies nowhere."""
+    """Return the position of a chunk in its stream: `first`, `middle` or `last`; `none` for a single request."""
     if arrival.kind != "stream":
         return "none"
     return "first" if arrival.item == 0 else "last" if arrival.last else "middle"
@@ -156,13 +158,13 @@ def _percentiles(times: Sequence[float]) -> dict[str, float]:
 
 
 def _percentile(values: Iterable[float], share: float) -> float:
-    """The smallest value that a given share of the values does not exceed; 0 without values."""
+    """Return the smallest value that a share of the values does not exceed; 0 without values."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0
 
 
 def describe_findings(findings: Findings) -> str:
-    """Findings as a person reads them."""
+    """Return the results as tables and sentences."""
     rows = [
         (
             kind,
@@ -194,5 +196,5 @@ def describe_findings(findings: Findings) -> str:
 
 
 def json_of_findings(findings: Findings) -> dict[str, Any]:
-    """Findings as plain data."""
+    """Return the results as plain data for JSON."""
     return {"schema_version": 1, **asdict(findings)}

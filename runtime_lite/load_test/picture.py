@@ -1,4 +1,4 @@
-"""Draws a load test: each request at its arrival with its latency, and the distribution of latencies."""
+"""Draws a load test: the latency of each request over time, and the distribution of latencies."""
 
 import html
 import math
@@ -13,16 +13,16 @@ PANEL, TALL = (WIDTH - 2 * MARGIN - GAP) / 2, HEIGHT - 2 * MARGIN
 LEFT, RIGHT, BOTTOM = MARGIN, MARGIN + PANEL + GAP, HEIGHT - MARGIN
 
 COLOURS: dict[Kind, str] = {"stream": "#0072b2", "utterance": "#e69f00", "burst": "#009e73"}
-"""Told apart by colour-blind readers too (Okabe and Ito)."""
+"""Colours that colour-blind readers can distinguish (Okabe and Ito)."""
 
 LOST, GRID = "#d55e00", "#ddd"
 MOST_POINTS, MOST_STEPS = 6000, 200
 LOWEST = -1
-"""Power of ten in ms with which the scale of latency begins."""
+"""Power of ten, in ms, at which the scale of latencies begins."""
 
 
 def picture_of(served: Sequence[Served], soft_ms: Mapping[Kind, float], title: str) -> str:
-    """An SVG: on the left latency over the time of arrival, on the right the share answered within a latency."""
+    """Return an SVG: on the left latency over the time of arrival, on the right the share answered within a latency."""
     scale = _scale_of(served)
     font = 'font-family="sans-serif" font-size="12"'
     lines = [
@@ -44,13 +44,13 @@ def picture_of(served: Sequence[Served], soft_ms: Mapping[Kind, float], title: s
 
 @dataclass(frozen=True)
 class _Scale:
-    """How far the axes reach: latency logarithmic up to a power of ten of ms, time up to some seconds."""
+    """Ends of the axes: of latency, logarithmic, as a power of ten of ms; of time in seconds."""
 
     highest: int
     seconds: float
 
     def latency(self, ms: float) -> float:
-        """Where a latency lies, from 0 to 1."""
+        """Return the position of a latency on its axis, from 0 to 1."""
         return (math.log10(max(ms, 10.0**LOWEST)) - LOWEST) / (self.highest - LOWEST)
 
 
@@ -61,7 +61,7 @@ def _scale_of(served: Sequence[Served]) -> _Scale:
 
 
 def _frame(scale: _Scale) -> Iterator[str]:
-    """Grid, numbers and headings of both panels."""
+    """Yield the grid, the numbers and the headings of both panels."""
     for power in range(LOWEST, scale.highest + 1):
         number, share = f"{10.0**power:g}", scale.latency(10.0**power)
         yield from _rung(LEFT, share, number)
@@ -77,14 +77,14 @@ def _frame(scale: _Scale) -> Iterator[str]:
 
 
 def _rung(left: float, share: float, number: str) -> Iterator[str]:
-    """A horizontal line of a panel, with its number."""
+    """Yield a horizontal line of a panel, with its number."""
     y = BOTTOM - TALL * share
     yield _line(left, y, left + PANEL, y, f'stroke="{GRID}"')
     yield _text(left - 6, y + 4, number, 'text-anchor="end"')
 
 
 def _points(served: Sequence[Served], scale: _Scale) -> Iterator[str]:
-    """A dot for each answer, and a stroke at the top for what was not answered; of many, every so-many-th."""
+    """Yield a dot for each answer and a stroke at the top for each request without one, at most `MOST_POINTS`."""
     for each in served[:: max(1, math.ceil(len(served) / MOST_POINTS))]:
         x = LEFT + PANEL * each.arrival.at / NS_PER_S / scale.seconds
         if each.outcome == "done":
@@ -95,7 +95,7 @@ def _points(served: Sequence[Served], scale: _Scale) -> Iterator[str]:
 
 
 def _curve(served: Sequence[Served], colour: str, scale: _Scale) -> Iterator[str]:
-    """The share of all requests that is answered within a latency; it ends below 100 % if some are not."""
+    """Yield the curve of the share of requests answered within a latency; it ends below 100 % if some are not."""
     times = sorted(each.latency_ms for each in served if each.outcome == "done")
     places = [*range(0, len(times), max(1, len(times) // MOST_STEPS)), len(times) - 1] if times else []
     path = " ".join(
@@ -105,7 +105,7 @@ def _curve(served: Sequence[Served], colour: str, scale: _Scale) -> Iterator[str
 
 
 def _target(ms: float, colour: str, scale: _Scale) -> Iterator[str]:
-    """A dashed line where the soft target is, if the scale reaches so far."""
+    """Yield a dashed line at the soft target, if it is within the scale."""
     if ms <= 10.0**scale.highest:
         x = RIGHT + PANEL * scale.latency(ms)
         yield _line(x, MARGIN, x, BOTTOM, f'stroke="{colour}" stroke-dasharray="4 3"')

@@ -1,4 +1,4 @@
-"""Admits streams by utilisation, and single tasks that can still be answered in time.
+"""Admits streams by utilisation, and single tasks if they can still be answered in time.
 
 streams       the time that their chunks take of the lanes, at the batch that their number lets form, stays at or below
               `MAX_UTILISATION`
@@ -13,10 +13,10 @@ from runtime_lite.scheduling.queues import OpenStream, StreamOrder, TaskQueue
 from runtime_lite.scheduling.task import BULK, UTTERANCE, ServiceClass, Task
 
 MAX_UTILISATION = 1.0 - UTTERANCE.share - BULK.share
-"""Part of the lanes' time that streams may take on the average: what the guaranteed shares of other work leave."""
+"""Part of the lanes' time that streams may take on average: all but the guaranteed shares of other work."""
 
 OVERTAKEN = 2.5
-"""How much goes before a task of what is queued beside its own queue now, as that is filled up while it waits."""
+"""Factor on the work in other queues that runs before a task: these queues get more work while the task waits."""
 
 FULL = "utilisation"
 TOO_LATE = "cannot be answered in time"
@@ -24,7 +24,7 @@ TOO_LARGE = "more rows than the largest bucket"
 
 
 class Streams(StreamOrder):
-    """The streams of one device.
+    """The streams of one device, and their admission.
 
     Args:
         lanes: runs that may be in flight at once.
@@ -37,7 +37,7 @@ class Streams(StreamOrder):
         self._groups: dict[tuple[TaskQueue, int], int] = {}
 
     def open(self, number: int, queue: TaskQueue, period: int) -> str | None:
-        """Enter a stream that sends a chunk per period; return why it is refused, or None."""
+        """Add a stream that sends a chunk per period; return why it is refused, or None."""
         group = (queue, period)
         self._groups[group] = self._groups.get(group, 0) + 1
         if self.utilisation() > MAX_UTILISATION:
@@ -48,7 +48,7 @@ class Streams(StreamOrder):
         return None
 
     def close(self, number: int) -> None:
-        """Note that a stream sends nothing more; what it has queued stays. A stream unknown or closed is left alone."""
+        """Record that a stream sends no more chunks; queued ones stay. Does nothing for an unknown or closed stream."""
         stream = self._open.get(number)
         if stream is None or stream.closed:
             return
@@ -60,11 +60,11 @@ class Streams(StreamOrder):
             del self._open[number]
 
     def resize(self, lanes: int) -> None:
-        """Judge by another number of lanes from now on; streams that are open stay."""
+        """Set the number of lanes for later admissions; open streams stay."""
         self._lanes = lanes
 
     def utilisation(self) -> float:
-        """Return the part of the lanes' time that the streams take."""
+        """Return the part of the lanes' time that the open streams take."""
         return (
             sum(
                 count * rate_of_streams(queue.costs, queue.soft_ns, count, period) / period
@@ -80,13 +80,13 @@ class Streams(StreamOrder):
 
 
 def rate_of_streams(costs: RowCosts, soft_ns: int, count: int, period: int) -> float:
-    """Return the average cost per chunk of some streams, in ns, at the batch that arrives within the soft target.
+    """Return the average cost per chunk of some streams, in ns, at the batch that forms within the soft target.
 
     Args:
-        costs: of their key.
-        soft_ns: soft target.
-        count: streams.
-        period: nanoseconds from chunk to chunk.
+        costs: costs of their key.
+        soft_ns: soft target in nanoseconds.
+        count: number of streams.
+        period: nanoseconds between two chunks of a stream.
     """
     rates = []
     for bucket in costs.buckets:
@@ -98,19 +98,20 @@ def rate_of_streams(costs: RowCosts, soft_ns: int, count: int, period: int) -> f
 def ends_late(
     task: Task, own_cost: int, queues: Iterable[TaskQueue], lanes: int, left: float, busy_until: Iterable[int], now: int
 ) -> bool:
-    """Whether the work of the same or a higher class that is queued, and its own run, pass a task's hard deadline.
+    """Return whether a task would miss its hard deadline behind the queued work of the same or a higher class.
 
-    Of its own queue what has an earlier soft target counts, judged by the latest queued. The other queues of its class
-    get as much time as its own until it runs, so of each as much counts as of its own, or all of it if that is less.
+    Work counts if it runs before the task. In its own queue that is all work, if no queued task has a later soft
+    target, else none. The other queues of its class get as much time as its own, so each counts with its work, but at
+    most with that of the task's own queue.
 
     Args:
-        task: not queued yet.
-        own_cost: cost of its run alone.
-        queues: those that are not empty.
+        task: a task that is not queued yet.
+        own_cost: nanoseconds of a run of it alone.
+        queues: the queues that are not empty.
         lanes: runs that may be in flight at once.
-        left: part of the lanes' time that is left for its class; 1 if that is real-time.
+        left: part of the lanes' time that is left for its class; 1 for a real-time class.
         busy_until: expected ends of the runs in flight.
-        now: the time.
+        now: current time.
     """
     if task.hard is None:
         return False

@@ -1,13 +1,13 @@
-"""Computes how many streams a machine serves at which latency, by the scheduler on a virtual clock.
+"""Computes how many streams a machine can serve in time, by running the scheduler on a virtual clock.
 
-Of 100 runs one takes the 99th percentile of the cost table, nine the 95th, and the others its median. Streams begin at
-random moments of their period and send a chunk per period; other requests come at random. Streams are carried if all
-are let in and hardly a chunk is late. Admission leaves other work its share of the lanes; without it, streams are
-carried up to the limit of the machine.
+Of 100 simulated runs one takes the 99th percentile of the cost table, nine the 95th, and the others the median. Streams
+begin at random times of their period and send a chunk per period; other requests come at random times. A number of
+streams is carried if all are admitted and few enough chunks are late. Admission leaves other work its share of the
+lanes; without it, streams may use the whole machine.
 
-Streams that would send more than `MOST_CHUNKS` chunks are simulated by groups: one stands for `grain` of them, on a
-machine that is so many times slower. As many chunks come in the time of a run, the lanes are as busy, and what exceeds
-the machine grows at the same pace; only what a run takes is longer, so that latencies are upper bounds.
+Streams that would send more than `MOST_CHUNKS` chunks are simulated in groups: one simulated stream stands for `grain`
+streams, on a machine that is `grain` times slower. Then the utilisation, the chunks per run and the growth of a backlog
+are the same; only runs take longer, so that latencies are upper bounds.
 """
 
 import math
@@ -24,28 +24,28 @@ from runtime_lite.scheduling.simulation import simulate
 from runtime_lite.scheduling.task import CHUNK, UTTERANCE, Key, ServiceClass, Task, task_at
 
 Measured = Mapping[Key, Mapping[int, Spread]]
-"""By key and rows."""
+"""Measured times by key and rows."""
 
 MOST_CHUNKS = 20_000
-"""Of one simulation; a quarter of a second."""
+"""Largest number of chunks of one simulation, which takes a quarter of a second."""
 
 COARSEST = 0.25
-"""Part of the soft target that the longest run may take where a stream stands for several: else none does."""
+"""Longest run, as part of the soft target, up to which a simulated stream may stand for several."""
 
 FINEST = 200
-"""The precision of the search for the most streams: one in this many."""
+"""Precision of the search for the most streams: one in this many."""
 
 GROWTH = 1.25
-"""From a number of streams that is carried to the next one that is tried."""
+"""Factor from a number of streams that is carried to the next one that is tried."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What work is planned for.
+    """The machine that a plan is computed for.
 
     Attributes:
-        costs: of every key.
-        lanes: runs that may be in flight at once; costs are those of a lane whose neighbours are busy, too.
+        costs: measured times of every key.
+        lanes: runs that may be in flight at once; the costs are those with all lanes busy.
     """
 
     costs: Measured
@@ -54,19 +54,19 @@ class Machine:
 
 @dataclass(frozen=True)
 class Work:
-    """What is to be carried.
+    """The load that a plan is computed for.
 
     Attributes:
-        streams: keys that streams send to, each as many.
+        streams: keys of the streams; each gets the same number of streams.
         requests: keys of single requests.
-        period_ns: a stream sends a chunk per period.
-        late_ns: a chunk is late that is answered so long after it came.
-        service: class of the chunks.
-        requests_per_s: single requests that come per second and key.
-        seconds: how long it is simulated.
-        seed: of all that is random.
-        most_late: part of the chunks that may be late.
-        admission: whether streams may be refused, as the runtime refuses those that are opened with their period.
+        period_ns: nanoseconds between two chunks of a stream.
+        late_ns: nanoseconds after which a chunk is late.
+        service: service class of the chunks.
+        requests_per_s: single requests per second and key.
+        seconds: simulated time.
+        seed: seed of all random numbers.
+        most_late: largest allowed part of late chunks.
+        admission: whether streams may be refused, as the runtime does if they are opened with a period.
     """
 
     streams: tuple[Key, ...]
@@ -83,18 +83,18 @@ class Work:
 
 @dataclass(frozen=True)
 class Plan:
-    """What became of a number of streams.
+    """The result of a simulation of a number of streams.
 
     Attributes:
-        streams: streams per key that were asked for.
-        refused: streams of all keys that admission refused.
+        streams: number of streams per key that were asked for.
+        refused: number of streams of all keys that were refused.
         utilisation: part of the lanes' time that runs took.
         p50_ms: median latency of chunks, 0 without any; an upper bound where streams were grouped.
-        p99_ms: 99th percentile, likewise.
+        p99_ms: 99th percentile of the latency, likewise.
         late: part of the chunks that were late.
-        holds: whether every stream is carried: none was refused, and few enough chunks were late.
+        holds: whether all streams are carried: none was refused, and few enough chunks were late.
         requests_in_time: part of the single requests answered before their deadline; 1 without any.
-        grain: streams that one of the simulation stood for.
+        grain: number of streams that one simulated stream stands for.
     """
 
     streams: int
@@ -109,7 +109,7 @@ class Plan:
 
 
 def plan_streams(machine: Machine, work: Work, streams: int) -> Plan:
-    """Return the result for a number of streams per key."""
+    """Simulate a number of streams per key and return the result."""
     grain = _grain(machine, work, streams)
     measured = _slower(machine.costs, grain)
     costs = _learnt(measured)
@@ -149,7 +149,7 @@ def plan_streams(machine: Machine, work: Work, streams: int) -> Plan:
 
 
 def _grain(machine: Machine, work: Work, streams: int) -> int:
-    """Return how many streams one of a simulation stands for."""
+    """Return the number of streams that one simulated stream stands for."""
     chunks = streams * len(work.streams) * work.seconds * 1000 * NS_PER_MS / work.period_ns
     longest = max(spread.p99 for rows in machine.costs.values() for spread in rows.values())
     target = min(work.service.soft_ms * NS_PER_MS, work.late_ns)
@@ -164,7 +164,7 @@ def _slower(measured: Measured, factor: int) -> Measured:
 
 
 def _learnt(measured: Measured) -> CostTable:
-    """Return what a runtime plans with after some runs of every bucket."""
+    """Return the cost table of a runtime after some runs of every bucket."""
     costs = CostTable()
     for key, rows in measured.items():
         costs.add(key, rows)
@@ -175,12 +175,12 @@ def _learnt(measured: Measured) -> CostTable:
 
 
 def most_streams(machine: Machine, work: Work, told: Callable[[int], None] = lambda streams: None) -> Plan:
-    """Return the plan of the largest number of streams per key that is carried; that of none if not even one is.
+    """Return the plan of the largest number of streams per key that is carried; it may be 0.
 
     Args:
-        machine: to carry them.
-        work: of what kind.
-        told: hears of each number before it is tried.
+        machine: the machine.
+        work: the kind of work.
+        told: called with each number of streams before it is tried.
     """
 
     def tried(streams: int) -> Plan:
@@ -200,16 +200,16 @@ def most_streams(machine: Machine, work: Work, told: Callable[[int], None] = lam
 
 
 def _about(machine: Machine, work: Work) -> int:
-    """Return how many streams per key would keep the lanes busy in the buckets that are cheapest per row; at least one.
+    """Return the number of streams per key that would fill the lanes in the cheapest buckets; at least one.
 
-    The search begins there, whatever it is.
+    The search starts there; its result does not depend on it.
     """
     rates = (min(spread.average / rows for rows, spread in machine.costs[key].items()) for key in work.streams)
     return max(round(machine.lanes * work.period_ns / max(sum(rates), 1.0)), 1)
 
 
 def _between(best: Plan, over: int, tried: Callable[[int], Plan]) -> Plan:
-    """Return the plan of the most streams that are carried, between what is and what is not, to one in `FINEST`."""
+    """Return the plan of the most streams that are carried, between a plan that is and `over` streams that are not."""
     while over - best.streams > max(1, best.streams // FINEST):
         plan = tried((best.streams + over) // 2)
         if plan.holds:
@@ -220,7 +220,7 @@ def _between(best: Plan, over: int, tried: Callable[[int], Plan]) -> Plan:
 
 
 class _Traffic:
-    """Chunks of streams and single requests; notes what becomes of them."""
+    """Chunks of streams and single requests; records their latencies."""
 
     def __init__(self, work: Work, streams: Sequence[tuple[Key, int]], requests_per_s: float) -> None:
         self._work, self._requests_per_s = work, requests_per_s

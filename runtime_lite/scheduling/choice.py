@@ -1,7 +1,7 @@
-"""Chooses the run of a free lane: real-time work in the order of its latest starts, other work in the slack it leaves.
+"""Chooses the next run: real-time work in the order of its latest starts, other work in the time that this leaves.
 
-The order of the steps and the words are those of `scheduler.py`. Nothing is changed here; what is chosen may yet be
-given up when its tasks are taken.
+`scheduler.py` describes the steps. Nothing is changed here; the scheduler may give up a chosen run when it takes the
+tasks.
 """
 
 from heapq import heapreplace
@@ -13,21 +13,21 @@ from runtime_lite.scheduling.shares import Shares
 from runtime_lite.scheduling.task import RUSHED, Key, Task
 
 AGED_NS = 500 * NS_PER_MS
-"""An entitled task that has waited so long no longer waits for slack."""
+"""Waiting time in nanoseconds after which an entitled task no longer waits for real-time work."""
 
 LEAST_FREE = 0.03
-"""Part of the lanes' time that is taken to be free, at least: what comes faster than it is answered waits anyway."""
+"""Part of the lanes' time that is assumed to be free at least; under overload requests wait anyway."""
 
 FOR_EVER = 1 << 62
 
 
 class Chooser:
-    """Chooses among the queues of one device; looks at the containers of its scheduler, and changes none of them.
+    """Chooses among the queues of one device; it reads the containers of its scheduler and does not change them.
 
     Args:
-        policy: see there.
-        shares: what classes may claim.
-        filled: queues that are not empty.
+        policy: settings.
+        shares: the accounts of the classes.
+        filled: the queues that are not empty.
         real_time: all real-time queues.
         running: runs in flight.
         lanes: runs that may be in flight at once.
@@ -42,7 +42,7 @@ class Chooser:
         running: dict[Run, None],
         lanes: int,
     ) -> None:
-        """Look at empty containers."""
+        """Store the containers, which are empty at first."""
         self._policy = policy
         self._shares = shares
         self._filled = filled
@@ -53,11 +53,11 @@ class Chooser:
         self._floor = int(policy.floor_ms * NS_PER_MS)
 
     def resize(self, lanes: int) -> None:
-        """Choose for another number of lanes from now on."""
+        """Set the number of lanes for later choices."""
         self._lanes = lanes
 
     def choose(self, now: int) -> tuple[Plan | None, int | None]:
-        """Return what should start now; or None and when to look again."""
+        """Return the run to start now; or None and the time at which to choose again."""
         urgent = [self._urgent(queue, now) for queue in self._filled if queue.service.real_time]
         if len(urgent) > 1:
             urgent.sort(key=lambda plan: _order(plan, now))
@@ -73,7 +73,7 @@ class Chooser:
         return self._first(urgent, now) if urgent else (None, wake)
 
     def _urgent(self, queue: TaskQueue, now: int) -> Plan:
-        """Return the run of a real-time queue: the best bucket with which its head meets its target, else the best."""
+        """Return the run of a real-time queue: the best bucket in time for its first task, else the best bucket."""
         head, rows = self._head(queue)
         size, cost = self._soonest(queue, head.rows, rows, now)
         limit = head.soft
@@ -89,27 +89,27 @@ class Chooser:
         return Plan(queue, size, cost, latest, ripe)
 
     def _soonest(self, queue: TaskQueue, least: int, rows: int, now: int) -> tuple[int, int]:
-        """Return the row bucket of a real-time run, and its cost, while none of its rows is late."""
+        """Return the row bucket, and its cost, of a real-time run none of whose rows is late."""
         if rows == least or not all(other.service.real_time for other in self._filled):
             return queue.costs.best_bucket(least, rows)
         free = max(1.0 - self._load(now) / self._lanes, LEAST_FREE)
         return queue.costs.soonest_bucket(least, rows, queue.rows_per_ns(now) / free, self._lanes)
 
     def _load(self, now: int) -> float:
-        """Return how many lanes the real-time work that comes keeps busy, in the runs that are cheapest per row."""
+        """Return the number of lanes that arriving real-time work needs, in the runs that are cheapest per row."""
         return sum(queue.rows_per_ns(now) * queue.costs.best_rate for queue in self._real_time)
 
     def _keeps_up(self, queue: TaskQueue, size: int, cost: int, now: int) -> bool:
-        """Whether the lanes would do all real-time work that comes if all runs of a queue were as small as one.
+        """Return whether the lanes could do all arriving real-time work if all runs of a queue were of this size.
 
-        Else such runs, each for a head that is nearly late, would keep those behind it waiting until they are, too: a
-        backlog that has once reached the soft target would stay there.
+        Otherwise small runs, each for a first task that is nearly late, would delay the tasks behind it until these are
+        nearly late, too, so that a backlog would never shrink.
         """
         more = queue.rows_per_ns(now) * (cost / size - queue.costs.best_rate)
         return self._load(now) + more < self._lanes
 
     def _useful(self, queue: TaskQueue, room: int, now: int) -> tuple[float, Plan] | None:
-        """Return the best run of an efficient queue within some room, and what it is worth per nanosecond."""
+        """Return the best run of an efficient queue within `room` nanoseconds, and its worth per nanosecond."""
         head, rows = self._head(queue)
         size, cost = queue.costs.best_bucket(head.rows, rows)
         if head.state == RUSHED:
@@ -124,14 +124,14 @@ class Chooser:
 
     @staticmethod
     def _rushed(queue: TaskQueue, head: Task, rows: int, room: int, now: int) -> tuple[int, int, int]:
-        """Return row bucket, cost and limit of a run that answers a rushed head before its hard deadline."""
+        """Return row bucket, cost and limit of a run that answers a rushed task before its hard deadline."""
         assert head.hard is not None
         found = queue.costs.best_bucket_within(min(room, head.hard - now), head.rows, rows)
         size, cost = found or queue.costs.bucket_for(head.rows)
         return size, cost, head.hard
 
     def _head(self, queue: TaskQueue) -> tuple[Task, int]:
-        """Return the head of a queue that is not empty, and how many rows may join it, its own included."""
+        """Return the first task of a non-empty queue, and the number of rows that may run with it, its own included."""
         first = queue.due.first()
         if first is None:
             first = queue.rushed.first()
@@ -146,7 +146,9 @@ class Chooser:
         return sum(queue.due_rows for queue in self._filled if queue.key is key or queue.key == key)
 
     def _first(self, urgent: list[Plan], now: int) -> tuple[Plan | None, int | None]:
-        """Return the real-time run to start: the first that gains nothing by waiting, if the others can wait for it.
+        """Return the real-time run to start: the first ripe one, if the others can wait for it.
+
+        If all of them wait on purpose, return None and the time until which they wait.
 
         Or None and until when, if all of them wait on purpose.
         """
@@ -163,7 +165,7 @@ class Chooser:
         return (None, until) if until > now else (urgent[0], None)
 
     def _fill(self, urgent: list[Plan], now: int) -> tuple[Plan | None, int | None]:
-        """Return the most useful efficient run that fits, or None and when one may."""
+        """Return the most useful efficient run that fits, or None and the time at which one may fit."""
         slack, wake = self._slack(urgent, now)
         room = max(slack - self._guard, self._floor) if self._policy.floor_always else slack - self._guard
         best: tuple[tuple[bool, int, bool, float], Plan] | None = None
@@ -185,7 +187,7 @@ class Chooser:
         return (None, wake) if best is None else (best[1], None)
 
     def _claim(self, queue: TaskQueue, slack: int, now: int) -> "tuple[float, Plan] | int | None":
-        """Return the run that the class of an efficient queue may claim now, or when it may, or None for never."""
+        """Return the run that the class of an efficient queue may claim now, or the time of its claim, or None."""
         found = self._useful(queue, max(self._floor, queue.costs.buckets[0].plan), now)
         if found is None:
             return None
@@ -198,9 +200,9 @@ class Chooser:
         return found if cost <= slack or aged_at <= now else aged_at
 
     def _slack(self, urgent: list[Plan], now: int) -> tuple[int, int | None]:
-        """Return how long a run may take on a lane so that real-time work still starts in time, and when that changes.
+        """Return the longest run on a lane that does not delay real-time work, and the time at which this changes.
 
-        Real-time work is what is queued, at the cost of the batch that it will have grown to, and what may come.
+        Real-time work is the queued work, at the cost of the batch that it will be by then, and the work that may come.
         """
         work = []
         for plan in urgent:
@@ -226,12 +228,12 @@ class Chooser:
         return slack, change
 
     def _other_lanes(self, now: int) -> list[int]:
-        """Return, ascending, when every lane but one free one can take a run."""
+        """Return the times, ascending, at which the lanes other than one free lane can take a run."""
         busy = [max(now, run.started + run.expected_ns) for run in self._running]
         return [now] * (self._lanes - len(busy) - 1) + sorted(busy)
 
 
 def _order(plan: Plan, now: int) -> tuple[bool, int, int]:
-    """Late runs come first, by priority, then by latest start."""
+    """Return a sort key: late runs first, by priority, then all by their latest start."""
     in_time = plan.latest >= now
     return in_time, 0 if in_time else -plan.queue.service.priority, plan.latest

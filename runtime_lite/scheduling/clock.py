@@ -1,22 +1,22 @@
-"""Time as the scheduler sees it: whole nanoseconds that only grow."""
+"""The scheduler's time: monotonic integer nanoseconds."""
 
 from collections.abc import Callable
 
 Clock = Callable[[], int]
-"""Returns monotonic nanoseconds, as `time.monotonic_ns` does; jumps of the wall clock do not show in it."""
+"""Returns monotonic nanoseconds, as `time.monotonic_ns` does; it is independent of changes of the wall clock."""
 
 NS_PER_MS = 1_000_000
 
 
 class VirtualClock:
-    """A clock that moves when told: for tests, simulation and planner.
+    """A clock that its owner advances, for tests, simulation and planner.
 
     Args:
-        now: where it starts, in nanoseconds.
+        now: time at the start, in nanoseconds.
     """
 
     def __init__(self, now: int = 0) -> None:
-        """Start."""
+        """Set the first time."""
         self._now = now
 
     def __call__(self) -> int:
@@ -24,10 +24,10 @@ class VirtualClock:
         return self._now
 
     def advance_to(self, now: int) -> None:
-        """Move forward.
+        """Set a later time.
 
         Raises:
-            ValueError: the time lies in the past.
+            ValueError: the time is before the current one.
         """
         if now < self._now:
             raise ValueError(

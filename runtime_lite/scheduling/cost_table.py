@@ -1,14 +1,15 @@
-"""Estimates the cost of a run, c(rows, key), from the bundle's cost table, corrected by every run.
+"""Estimates the duration of a run by rows and key, from the bundle's cost table, updated by every run.
 
-The plan value, by which runs start in time, is the table's, or the 95th percentile of the last `WINDOW` runs where that
-is more and not long ago. Which bucket clears a queue cheapest goes by the medians of the last runs: a bucket that was
-held up once is no dearer for it. What runs take beyond that, on the average of all, comes by runs, not by rows: where
-they are held up again and again, fewer and larger ones are cheaper. A bucket that ran seldom is as much slower than its
-table as the others were lately, as a machine that is slow is slow for all of them.
+The plan value, which determines when runs must start, is that of the table, or the 95th percentile of the last `WINDOW`
+runs if that is larger and recent. The bucket that clears a queue at the least cost is chosen by the medians of the last
+runs, so that one delayed run does not make a bucket dearer. The average delay beyond the median is added to every run,
+whatever its rows: on a machine with frequent delays, fewer and larger runs are cheaper. A bucket that ran seldom is
+assumed to be as much slower than its table as the other buckets were lately, because a slow machine is slow for all of
+them.
 
-How many streams fit goes by the averages of the table, times how much slower than these all runs of the key were of
-late: a large bucket runs in slow moments only, and what it took in them says nothing of what it would take. A bucket
-that nobody measured costs what its neighbours let expect, until it runs.
+The admission of streams uses the averages of the table, times the recent slowdown of all runs of the key; a large
+bucket runs at slow moments only, so its own times would mislead. A bucket without a measured cost gets one from its
+neighbours until it has run.
 """
 
 import math
@@ -24,46 +25,46 @@ from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.scheduling.task import Key
 
 WINDOW = 20
-"""Runs that the recent percentile looks at."""
+"""Number of runs in the recent percentile."""
 
 FORGET = 200
-"""Runs of a key without one of a bucket, after which it is tried again; else a dear one, not chosen, stays dear."""
+"""Number of runs of a key after which an unused bucket is tried again, as it may have become cheaper."""
 
 PACE_NS = 200 * 1000 * NS_PER_MS
-"""Time of runs over which their pace is averaged: streams stay for minutes, and a machine is slower for seconds."""
+"""Run time in ns over which the pace is averaged: streams last for minutes, slow phases of a machine for seconds."""
 
 STEP = 0.05
-"""Part of a plan by which it must be wrong before it is corrected."""
+"""Relative error from which a plan value is corrected."""
 
 SEVERAL = 6
-"""Runs of a bucket that say something about it alone; fewer that took longer than those of other buckets are chance."""
+"""Number of runs of a bucket from which its own times count; with fewer, differences from other buckets are chance."""
 
 NO_RUNS = (1.0,)
-"""Ratios where nothing ran: the table's."""
+"""Ratios to the table if nothing has run."""
 
 OTHERS = 4
-"""Runs of a key after which all its buckets follow; the one that ran does at once, and takes the others along."""
+"""Number of runs of a key after which all its buckets are updated; the bucket that ran is updated at once."""
 
 DELAYS = 100
-"""Runs over which delays are averaged. They come by runs, whatever the rows of these: the fewer runs, the fewer."""
+"""Number of runs over which delays are averaged; a delay is counted per run, whatever its rows."""
 
 TRIAL = 0.99
-"""Part of the price per row of the next smaller bucket that one on trial costs: where its rows are there, it runs."""
+"""Price per row of a bucket on trial, relative to the next smaller bucket; below 1, so that it is chosen."""
 
 ALIKE = 1.05
-"""Waits up to this multiple of the least count as equal; then the choice that leaves more of the device wins."""
+"""Waiting times up to this multiple of the least count as equal; then the choice that uses less of the device wins."""
 
 LEVELS = 2
-"""Steps per doubling of a rate by which choices are told apart."""
+"""Steps per doubling of the arrival rate within which choices are cached."""
 
 UNKNOWN_NS = NS_PER_MS
-"""Taken for a run of a graph of which nothing was ever measured."""
+"""Assumed nanoseconds per row for a graph without any measured cost."""
 
 ALARM_BELOW, ALARM_ABOVE = 0.7, 1.5
-"""Ratio of recent to planned cost beyond which the table is wrong for this machine."""
+"""Ratios of recent to table cost outside of which the table is wrong for this machine."""
 
 SLOW_PART, SLOWEST_PART = 0.1, 0.01
-"""Part of the runs that take the 95th percentile or the 99th, and of those that take the 99th."""
+"""Part of simulated runs that take the 95th or the 99th percentile, and part that takes the 99th."""
 
 
 class Spread(NamedTuple):
@@ -75,16 +76,16 @@ class Spread(NamedTuple):
 
     @classmethod
     def always(cls, ns: int) -> "Spread":
-        """Return the times of runs that all take the same."""
+        """Return the times of runs of a constant duration."""
         return cls(ns, ns, ns)
 
     def at(self, chance: float) -> int:
-        """Return what a run takes whose chance, 0 to 1, was drawn."""
+        """Return the duration of a run for a random number `chance` from 0 to 1."""
         return self.p99 if chance < SLOWEST_PART else self.p95 if chance < SLOW_PART else self.p50
 
     @property
     def average(self) -> float:
-        """Return what `at` gives on the average."""
+        """The average of `at` over all chances."""
         return self.p50 + SLOW_PART * (self.p95 - self.p50) + SLOWEST_PART * (self.p99 - self.p95)
 
 
@@ -92,8 +93,8 @@ class Ran(NamedTuple):
     """A run of a bucket.
 
     Attributes:
-        ratio: what it took, as a multiple of the table.
-        others: the median ratio of other buckets of the key lately; None where none ran.
+        ratio: its duration as a multiple of the table.
+        others: the recent median ratio of other buckets of the key; None if none ran.
     """
 
     ratio: float
@@ -102,20 +103,22 @@ class Ran(NamedTuple):
 
 @dataclass(slots=True)
 class BucketCost:
-    """One row bucket: what the table says and what runs took lately.
+    """Costs of one row bucket, in nanoseconds, from the table and from recent runs.
 
     Attributes:
-        rows: the bucket.
-        table: cost by the table.
-        average: what runs take on the average, by the table.
-        known: whether it was measured; else it is guessed.
+        rows: rows of the bucket.
+        table: cost in the table.
+        average: average cost in the table.
+        known: whether it was measured; else it is estimated.
         plan: cost to plan with.
-        usual: what a run usually takes now.
-        price: what to choose by: that, but for a bucket on trial, and for one that nobody measured.
-        on_trial: it has not run for long, and is taken for no dearer per row than the next smaller one until it has.
+        usual: median cost of a run now.
+        price: cost by which buckets are compared: `usual` and the average delay, except for a bucket on trial or
+            without a measured cost.
+        on_trial: whether it has not run for long; until it has, its price per row is just below that of the next
+            smaller one.
         recent: the last runs, oldest first.
-        seen: which run of its key was its last.
-        taught: runs that an average was made of that nobody had measured, up to `WINDOW`.
+        seen: number of its last run, among the runs of its key.
+        taught: number of runs in `average`, up to `WINDOW`, if no average was measured.
     """
 
     rows: int
@@ -131,15 +134,15 @@ class BucketCost:
     taught: int = 0
 
     def __post_init__(self) -> None:
-        """Begin with the table."""
+        """Start with the costs of the table."""
         self.taught = WINDOW if self.known else 0
         self.plan, self.usual = self.table, float(self.table)
 
     def forget(self, runs: int) -> bool:
-        """Forget what it took long ago, and begin or end its trial; whether it did that.
+        """Forget runs of long ago, and begin or end a trial; return whether a trial began or ended.
 
         Args:
-            runs: of the key so far.
+            runs: number of runs of the key so far.
         """
         was_on_trial = self.on_trial
         if runs - self.seen >= FORGET:
@@ -150,12 +153,12 @@ class BucketCost:
         return self.on_trial != was_on_trial
 
     def follow(self, others: Sequence[float]) -> bool:
-        """Let plan and usual cost follow the last runs, by steps of `STEP`; whether one of them did.
+        """Update plan and usual cost by the last runs, in steps of `STEP`; return whether one of them changed.
 
-        Its own runs count once there are some, each as much slower as other buckets are now than they were then.
+        Its own runs count once there are enough, each scaled by how much slower other buckets are now than at that run.
 
         Args:
-            others: ratios of other buckets of the key lately, ascending.
+            others: recent ratios of other buckets of the key, ascending.
         """
         if len(self.recent) < (SEVERAL if others else 1):
             ratios = others or NO_RUNS
@@ -168,22 +171,22 @@ class BucketCost:
         return any(moves)
 
     def teach(self, ns: int) -> None:
-        """Make an average of the first runs, where nobody measured them."""
+        """Add a run to the average, if no average was measured."""
         self.taught += 1
         self.average += (ns - self.average) / self.taught
 
 
 class RowCosts:
-    """Costs of one key by rows, and the row bucket to choose by them.
+    """Costs of one key by rows, and the choice of row buckets by cost.
 
     Args:
         costs: by rows; None where nobody measured.
 
     Attributes:
-        buckets: ascending.
+        buckets: row buckets, ascending.
         largest: rows of the largest bucket.
-        best_rate: least cost per row of all buckets.
-        pace: what runs took of late, as a multiple of what their buckets take on the average by the table.
+        best_rate: least cost per row of all buckets, in ns.
+        pace: recent duration of runs as a multiple of the averages in the table.
     """
 
     __slots__ = (
@@ -204,7 +207,7 @@ class RowCosts:
     )
 
     def __init__(self, costs: Mapping[int, Spread | None]) -> None:
-        """Guess what is not known."""
+        """Estimate the costs that were not measured."""
         known = {rows: cost for rows, cost in costs.items() if cost is not None}
         guesses = {rows: _guess(rows, known) for rows in costs}
         self.buckets = [
@@ -224,7 +227,7 @@ class RowCosts:
         return self._by_rows[rows].plan
 
     def bucket_for(self, rows: int) -> tuple[int, int]:
-        """Return the cheapest bucket that holds some rows, or the largest, and its cost; a larger may be cheaper."""
+        """Return the cheapest bucket that holds some rows, or the largest bucket, and its cost."""
         found = self._fitting.get(rows)
         if found is None:
             fitting = [bucket for bucket in self.buckets if bucket.rows >= rows]
@@ -233,7 +236,7 @@ class RowCosts:
         return found
 
     def observe(self, rows: int, ns: int) -> None:
-        """Learn from a run; plans follow by steps of `STEP`, so that noise does not change them all the time."""
+        """Learn from the duration of a run; plans change in steps of `STEP`, so that noise does not change them."""
         self._runs += 1
         bucket = self._by_rows[rows]
         bucket.seen = self._runs
@@ -254,14 +257,14 @@ class RowCosts:
             self._plans_changed()
 
     def _note(self, ratio: float, rows: int) -> None:
-        """Keep a ratio among the last ones."""
+        """Add a ratio to the last ones."""
         if len(self._recent) == WINDOW:
             self._ordered.remove(self._recent[0])
         self._recent.append((ratio, rows))
         insort(self._ordered, (ratio, rows))
 
     def _all_follow(self) -> bool:
-        """Let all buckets forget and follow; whether one of them changed what it costs."""
+        """Update all buckets; return whether the cost of one changed."""
         all_ratios = [ratio for ratio, _ in self._ordered]
         ran = {rows for _, rows in self._recent}
         beside = {each.rows: self._beside(each.rows) if each.rows in ran else all_ratios for each in self.buckets}
@@ -269,21 +272,21 @@ class RowCosts:
         return any(changed + [each.follow(beside[each.rows]) for each in self.buckets if each.known])
 
     def _beside(self, rows: int) -> list[float]:
-        """Ratios of the last runs of buckets of other rows, ascending."""
+        """Return the ratios of the last runs of other row buckets, ascending."""
         return [ratio for ratio, of_rows in self._ordered if of_rows != rows]
 
     def _keep_pace(self, average: float, ns: int) -> None:
-        """Take in a run; one that was held up counts for no more than three, as it is no slow machine."""
+        """Update the pace by a run; a delayed run counts as at most three times as slow as the pace."""
         if average:
             self.pace += (min(ns / average, 3 * self.pace) - self.pace) * min(average / PACE_NS, 1.0)
 
     def best_bucket(self, least: int, rows: int) -> tuple[int, int]:
-        """Return the row bucket, and its cost, that begins to clear a queue at the least total cost.
+        """Return the row bucket, and its cost, with which clearing a queue costs least in total.
 
-        So a batch is padded to a larger bucket, or split, by what is measured. Of equal totals the least cost per row
-        wins, then the smaller bucket, which answers sooner. Where more rows wait than the largest bucket holds, the
-        largest wins that costs at most `ALIKE` times the least per row: prices of neighbours differ by what the machine
-        did when they ran last, and a large run reads the weights once for more rows.
+        So measured costs decide whether a batch is padded to a larger bucket or split. Of equal totals the least cost
+        per row wins, then the smaller bucket, which answers sooner. If more rows wait than the largest bucket holds,
+        the largest bucket wins whose cost per row is at most `ALIKE` times the least: small differences of prices are
+        noise, and a large run reads the weights once for more rows.
 
         Args:
             least: rows that it must hold, at most the largest bucket.
@@ -306,19 +309,19 @@ class RowCosts:
         return found
 
     def soonest_bucket(self, least: int, rows: int, follows: float, lanes: int) -> tuple[int, int]:
-        """Return the row bucket, and its cost, with which rows wait least in all: those that are queued and later ones.
+        """Return the row bucket, and its cost, with the least sum of waiting times of queued and later rows.
 
-        If all runs have as many rows, on all lanes, the queued ones wait for the sum of the ends of their runs. Those
-        that come until the lanes are free again wait for half of the time S that all runs take, in the mean: as a busy
-        time of S / (1 - load) meets their rate, they are `follows * S / lanes`. Large runs are cheaper per row and end
-        later, so that they win when there is much to do. Of sums within `ALIKE` of the least, the least time of all
-        runs wins, then the larger bucket; where more rows wait than the largest holds, the largest of those within
-        `ALIKE` of that time, too, for the same reason as in `best_bucket`.
+        All runs have the same number of rows and use all lanes. Queued rows wait until the end of their run. Let S be
+        the time of all runs; rows that come until the lanes are free again wait for S / 2 on average, and as the lanes
+        are busy for S / (1 - load), there are `follows * S / lanes` of them. Large runs are cheaper per row and end
+        later, so that they win under high load. Of sums within `ALIKE` of the least, the least time of all runs wins,
+        then the larger bucket. If more rows wait than the largest bucket holds, times within `ALIKE` of the least count
+        as equal, too, as in `best_bucket`.
 
         Args:
             least: rows that it must hold, at most the largest bucket.
             rows: rows that are queued, at least as many; beyond twice the largest bucket, more of them change nothing.
-            follows: rows that come per ns, over the part of the lanes' time that is free.
+            follows: rows that come per ns, divided by the part of the lanes' time that is free.
             lanes: runs that may be in flight at once.
         """
         rows, level = min(rows, 2 * self.largest), round(LEVELS * math.log2(follows)) if follows else None
@@ -336,7 +339,7 @@ class RowCosts:
         return found
 
     def _waits(self, bucket: BucketCost, rows: int, follows: float, lanes: int) -> tuple[float, float]:
-        """Return what rows wait in all and what all runs take, in ns, if these have the rows of a bucket."""
+        """Return the sum of the waiting times of rows and the time of all runs, in ns, for runs of one bucket."""
         size, one = min(bucket.rows, rows), bucket.price
         runs, rest = divmod(rows, size)
         total = runs * one + (self._cost_to_clear(rest) if rest else 0.0)
@@ -345,7 +348,7 @@ class RowCosts:
         return of_runs + of_rest + follows * total * total / (2 * lanes), total
 
     def best_bucket_within(self, room: int, least: int, rows: int) -> tuple[int, int] | None:
-        """Return the row bucket of the least cost per row among those that cost at most some room, or None."""
+        """Return the row bucket of least cost per row among those that cost at most `room` ns, or None."""
         best = None
         for bucket in self.buckets:
             if bucket.rows >= least and bucket.plan <= room:
@@ -357,7 +360,7 @@ class RowCosts:
         return None if best is None else best[1]
 
     def _cost_to_clear(self, rows: int) -> float:
-        """Return the least cost of running some rows."""
+        """Return the least cost of running some rows, in ns."""
         if rows <= 0:
             return 0.0
         known = self._clearing
@@ -389,10 +392,10 @@ class CostTable:
         self._keys: dict[Key, RowCosts] = {}
 
     def add(self, key: Key, costs: Mapping[int, Spread | None]) -> None:
-        """Enter a key with its row buckets.
+        """Add a key with its row buckets.
 
         Args:
-            key: not entered yet.
+            key: a new key.
             costs: by rows; None where nobody measured.
         """
         self._keys[key] = RowCosts(costs)
@@ -402,14 +405,14 @@ class CostTable:
         self._keys = {key: costs for key, costs in self._keys.items() if key.model != model}
 
     def knows(self, key: Key) -> bool:
-        """Whether a key was entered, and its model is still here."""
+        """Return whether a key was added and its model was not removed."""
         return key in self._keys
 
     def of(self, key: Key) -> RowCosts:
-        """Return the costs of a key; what is learnt later shows in them.
+        """Return the costs of a key; later runs change the returned object.
 
         Raises:
-            KeyError: the key was not entered.
+            KeyError: the key was not added.
         """
         return self._keys[key]
 
@@ -426,19 +429,19 @@ class CostTable:
         self._keys[key].observe(rows, ns)
 
     def ratios(self) -> Iterator[tuple[Key, int, float]]:
-        """Yield key, rows and the recent median over the table, for every bucket that ran lately."""
+        """Yield key, rows and the recent median ratio to the table, for every bucket that ran lately."""
         for key, costs in self._keys.items():
             for bucket in costs.buckets:
                 if bucket.recent:
                     yield key, bucket.rows, _median(sorted(ran.ratio for ran in bucket.recent))
 
     def alarms(self) -> list[tuple[Key, int, float]]:
-        """Return what `ratios` gives for the buckets whose table is wrong for this machine."""
+        """Return the rows of `ratios` whose table cost is wrong for this machine."""
         return [found for found in self.ratios() if not ALARM_BELOW <= found[2] <= ALARM_ABOVE]
 
 
 def _moves(old: float, new: float, table: int) -> bool:
-    """Whether a value is wrong by so much that it is corrected; back to the table it always is."""
+    """Return whether a value is replaced: it is wrong by more than `STEP`, or the new one is that of the table."""
     return new != old and (abs(new - old) > STEP * old or new == table)
 
 
@@ -451,7 +454,7 @@ def _percentile_95(ascending: Sequence[float]) -> float:
 
 
 def _guess(rows: int, known: Mapping[int, Spread]) -> Spread:
-    """Return what a bucket may cost: what the next known one costs; beyond the largest, in proportion to its rows."""
+    """Return an estimate of a bucket's cost: that of the next larger one, or in proportion to the rows."""
     if rows in known:
         return known[rows]
     above = [cost for size, cost in known.items() if size > rows]
@@ -462,14 +465,14 @@ def _guess(rows: int, known: Mapping[int, Spread]) -> Spread:
 
 
 def key_of(model: str, graph_name: str, graph: Graph, sizes: Mapping[str, int], alone: bool = False) -> Key:
-    """Return the key of a feed.
+    """Return the key of feeds that run in a bucket.
 
     Args:
         model: the model's name on the device.
         graph_name: the graph's name.
         graph: its record.
         sizes: bucket of every axis; that of rows is left out of the key.
-        alone: rows of several callers may not share a run.
+        alone: whether rows of several callers may not share a run.
     """
     kept = tuple(sorted((axis, size) for axis, size in sizes.items() if axis != graph.batch_axis))
     padded = tuple(axis for axis, _ in kept if graph.axes[axis].length_input is not None)
@@ -479,7 +482,7 @@ def key_of(model: str, graph_name: str, graph: Graph, sizes: Mapping[str, int], 
 def costs_of_graph(
     model: str, graph_name: str, graph: Graph, costs: Mapping[str, Cost], threads: int, alone: bool = False
 ) -> dict[Key, dict[int, Spread | None]]:
-    """Return what `CostTable.add` takes for every key of a graph; between buckets, costs lie on a line.
+    """Return the costs of a graph by key and rows, for `CostTable.add`; linear between two buckets.
 
     Args:
         model: the model's name on the device.
@@ -487,7 +490,7 @@ def costs_of_graph(
         graph: its record.
         costs: measured costs by bucket name; may lack some.
         threads: threads of one run; what was measured with others is not known here.
-        alone: rows of several callers may not share a run.
+        alone: whether rows of several callers may not share a run.
     """
     found: dict[Key, dict[int, Spread | None]] = {}
     for artifact in graph.runnable:
@@ -503,7 +506,7 @@ def costs_of_graph(
 
 
 def _between(rows: int, measured: Mapping[int, Spread | None]) -> Spread | None:
-    """Return what rows between two buckets cost, where both were measured."""
+    """Return the cost of some rows between two buckets, if both were measured."""
     below, above = max(size for size in measured if size < rows), min(size for size in measured if size > rows)
     low, high = measured[below], measured[above]
     if low is None or high is None:

@@ -1,4 +1,4 @@
-"""Records of the scheduler's decisions and settings, which its owner and its tests share."""
+"""Records of the scheduler's decisions and settings, used by its owner and by tests, too."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,15 +10,16 @@ from runtime_lite.scheduling.task import Key, Task
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What was settled by measurement (`benchmarks/scheduling.py`).
+    """Settings of the scheduler; the defaults were chosen by measurement (`benchmarks/scheduling.py`).
 
     Attributes:
-        floor_ms: efficient work that is entitled to a run and has waited long may always run so long.
-        floor_always: so may all efficient work.
-        cap: efficient work may not block the lanes for longer than real-time work that could come meanwhile can wait.
-        guard_ms: kept between efficient work and the latest start of real-time work.
-        ripe: a real-time batch runs before efficient work when its cost per row is within this factor of the best.
-        wait: a real-time batch that is not ripe waits for the next expected chunk while nothing else is to do.
+        floor_ms: run time that entitled efficient work is always allowed once it has waited for long.
+        floor_always: whether all efficient work is allowed that run time.
+        cap: whether the run time of efficient work is limited by how long real-time work can wait that may come in the
+            meantime.
+        guard_ms: time between the end of efficient work and the latest start of real-time work.
+        ripe: a real-time batch runs before efficient work if its cost per row is at most this multiple of the best.
+        wait: whether a real-time batch that is not ripe waits for the next expected chunk if there is no other work.
         bucket_share: part of the device time of a class that is divided equally among its buckets.
     """
 
@@ -36,14 +37,14 @@ SETTLED = Policy()
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """One decided run: the rows of some tasks together.
+    """One decided run of the rows of some tasks.
 
     Attributes:
         key: the bucket of every axis but that of rows.
-        rows: the row bucket; the tasks may take fewer.
-        tasks: whose rows they are, in order.
-        started: when it was decided.
-        expected_ns: what it should take.
+        rows: the row bucket; the tasks may have fewer rows.
+        tasks: the tasks, in the order of their rows.
+        started: time of the decision.
+        expected_ns: expected duration in nanoseconds.
     """
 
     key: Key
@@ -54,12 +55,12 @@ class Run:
 
 
 class Decision(NamedTuple):
-    """What `decide` says.
+    """The result of `decide`.
 
     Attributes:
-        run: what to execute now, or None.
+        run: the run to execute now, or None.
         dropped: tasks that have ended, each with the reason.
-        wake: when to ask again if nothing happens before, or None.
+        wake: time at which to call `decide` again if nothing happens before, or None.
     """
 
     run: Run | None
@@ -68,15 +69,15 @@ class Decision(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A run that could be.
+    """A possible run.
 
     Attributes:
-        queue: whose head it answers.
-        cost: of the planned row bucket.
+        queue: the queue whose first task it runs.
+        cost: expected nanoseconds of a run in the planned row bucket.
         rows: the planned row bucket.
-        latest: when it must start for the head to meet its target.
-        ripe: nothing is gained by starting later.
-        entitled: its class claims it.
+        latest: latest start at which the first task meets its target.
+        ripe: whether a later start gains nothing.
+        entitled: whether its class claims it from its share.
     """
 
     queue: TaskQueue

@@ -1,7 +1,7 @@
-"""Queues: tasks of one class and key by their soft targets, those of a stream in turn, and timers for what is dropped.
+"""Queues of tasks of one class and key by their soft targets, and the order of tasks within streams.
 
-A task that leaves early (cancelled, dropped) is not searched for: its entry stays in the heap, is skipped when it comes
-up, and is swept out once such entries are the majority. So every operation is O(log n), amortised.
+The entry of a task that leaves early (cancelled, dropped) stays in the heap. It is skipped when it comes first, and
+removed once such entries are the majority. So every operation takes O(log n), amortised.
 """
 
 import math
@@ -14,26 +14,26 @@ from runtime_lite.scheduling.cost_table import RowCosts
 from runtime_lite.scheduling.task import QUEUED, RUSHED, WAITING, Key, ServiceClass, Task
 
 SWEEP_AT = 64
-"""Heaps shorter than this are never swept."""
+"""Heaps shorter than this keep the entries of tasks that have left."""
 
 RATE_NS = 500 * NS_PER_MS
-"""Time over which the rate of arrivals is averaged: some periods of streams, and less than callers notice."""
+"""Time in nanoseconds over which the rate of arrivals is averaged: some periods of streams."""
 
 CREDITS = 8
-"""Chunks of one stream that may be here at once, the one in flight included."""
+"""Number of chunks of one stream that may be queued at once, including the one in flight."""
 
 NO_CREDIT = "credits"
-"""Reason of a refusal: that many are here."""
+"""Reason of a refusal: `CREDITS` chunks of the stream are queued."""
 
 LIVE_NS = 2_000 * NS_PER_MS
-"""A real-time queue that got a task of no announced stream within this time may get the next at any moment."""
+"""Time in ns after a task of no announced stream within which a real-time queue may get another at any moment."""
 
 
 class TaskHeap:
-    """Tasks in some states by a time; the first pushed of equal times comes first.
+    """Tasks ordered by a time; of equal times the one pushed first comes first.
 
     Args:
-        states: an entry counts while its task is in one of them.
+        states: an entry is valid while its task is in one of these states.
     """
 
     __slots__ = ("_entries", "_number", "_states", "live")
@@ -46,13 +46,13 @@ class TaskHeap:
         self.live = 0
 
     def push(self, time: int, task: Task) -> None:
-        """Enter a task that is in one of the states."""
+        """Add a task that is in one of the states."""
         self._number += 1
         self.live += 1
         heappush(self._entries, (time, self._number, task))
 
     def first(self) -> tuple[int, int, Task] | None:
-        """Return time, number and task of the first entry that counts, or None."""
+        """Return time, number and task of the first valid entry, or None."""
         entries = self._entries
         while entries:
             if entries[0][2].state in self._states:
@@ -61,12 +61,12 @@ class TaskHeap:
         return None
 
     def pop(self) -> Task:
-        """Take the entry that `first` has returned."""
+        """Remove the entry that `first` has returned."""
         self.live -= 1
         return heappop(self._entries)[2]
 
     def left(self) -> None:
-        """Note that a task has left the states."""
+        """Record that a task has left the states."""
         self.live -= 1
         if len(self._entries) > SWEEP_AT and 2 * self.live < len(self._entries):
             self._entries = [entry for entry in self._entries if entry[2].state in self._states]
@@ -79,18 +79,18 @@ class TaskQueue:
     Attributes:
         service: the class.
         key: the key.
-        costs: of its key.
+        costs: costs of the key.
         soft_ns: soft target of the class.
         due: tasks in the order of their soft targets.
-        rushed: tasks whose hard deadline an efficient run would miss, but a smaller one would not.
+        rushed: tasks whose hard deadline an efficient run would miss and a smaller one meets.
         rows: rows of all its tasks.
-        due_rows: rows of those in `due`.
-        worth: worth of all its tasks.
-        owed: device time in ns that the queue was promised within its class and has not got.
-        streams: announced streams that send to it.
-        last_unannounced: when the last task came that belongs to none of them.
-        last_cost: what its last run was expected to take.
-        newest_soft: the latest soft target ever queued.
+        due_rows: rows of the tasks in `due`.
+        worth: sum of the worth of all its tasks.
+        owed: device time in ns that the queue is still entitled to within its class.
+        streams: number of announced streams that send to it.
+        last_unannounced: time of arrival of the last task that belongs to none of these streams.
+        last_cost: expected nanoseconds of its last run.
+        newest_soft: the latest soft target that was ever queued.
     """
 
     __slots__ = (
@@ -134,12 +134,12 @@ class TaskQueue:
         self._rate_at = 0
 
     def note_arrival(self, rows: int, now: int) -> None:
-        """Count rows that were submitted."""
+        """Update the rate of arrivals with submitted rows."""
         self._rate = self.rows_per_ns(now) + rows / RATE_NS
         self._rate_at = now
 
     def rows_per_ns(self, now: int) -> float:
-        """Return the rate at which rows come, averaged over `RATE_NS` with weights that fall exponentially."""
+        """Return the rate of arriving rows, averaged over `RATE_NS` with weights that fall exponentially."""
         return self._rate * math.exp((self._rate_at - now) / RATE_NS)
 
     def push(self, task: Task) -> None:
@@ -153,20 +153,20 @@ class TaskQueue:
         self.due.push(task.soft, task)
 
     def rush(self) -> None:
-        """Set the head of `due` aside: only a smaller run can still answer it in time."""
+        """Move the first task of `due` to `rushed`, as only a smaller run can still answer it in time."""
         task = self.due.pop()
         self.due_rows -= task.rows
         task.state = RUSHED
         self.rushed.push(task.soft, task)
 
     def take(self, heap: TaskHeap, state: str) -> Task:
-        """Take the first task of a heap of this queue."""
+        """Remove and return the first task of a heap of this queue, and set its state."""
         task = heap.pop()
         self._forget(task, state)
         return task
 
     def remove(self, task: Task, state: str) -> None:
-        """Take a queued task out, wherever it stands."""
+        """Remove a queued task at any position, and set its state."""
         heap = self.due if task.state == QUEUED else self.rushed
         self._forget(task, state)
         heap.left()
@@ -179,17 +179,17 @@ class TaskQueue:
         self.worth = self.worth - task.worth if self.rows else 0.0
 
     def expect(self, time: int) -> None:
-        """Note that a stream will send its next chunk about then."""
+        """Record the time at which a stream is expected to send its next chunk."""
         heappush(self._expected, time)
 
     def next_expected(self, now: int) -> int | None:
-        """Return when the next chunk should come, or None; those that are overdue are no longer waited for."""
+        """Return the time of the next expected chunk, or None; overdue ones are not expected any more."""
         while self._expected and self._expected[0] <= now:
             heappop(self._expected)
         return self._expected[0] if self._expected else None
 
     def may_come(self, now: int) -> tuple[int | None, int]:
-        """Return when the next task may come to a real-time queue, None for not soon; and until when that holds."""
+        """Return when the next task may come to a real-time queue, None for not soon; and until when this holds."""
         if self.streams:
             expected = self.next_expected(now)
             return (now, now + LIVE_NS) if expected is None else (expected, expected)
@@ -199,14 +199,14 @@ class TaskQueue:
 
 @dataclass(slots=True)
 class OpenStream:
-    """A stream that tasks belong to.
+    """A stream, as the order of its tasks needs it.
 
     Attributes:
-        queue: where its chunks are queued; None until the first if nobody has announced it.
-        period: nanoseconds from chunk to chunk; None where no next chunk is to be expected.
+        queue: the queue of its chunks; None for a stream that was not announced.
+        period: nanoseconds between two chunks; None if unknown.
         current: its task that is queued or running, or None.
         waiting: the tasks behind it, in order.
-        closed: no further task comes; it is forgotten with the last.
+        closed: whether no further task comes; the stream is forgotten after its last task.
     """
 
     queue: TaskQueue | None = None
@@ -217,14 +217,14 @@ class OpenStream:
 
 
 class StreamOrder:
-    """Lets tasks of a stream be queued one after the other: one is here, and further ones wait, at most `CREDITS`."""
+    """Queues the tasks of a stream one after the other: one is queued or runs, at most `CREDITS` - 1 wait."""
 
     def __init__(self) -> None:
         """Start without streams."""
         self._open: dict[int, OpenStream] = {}
 
     def enter(self, task: Task, number: int) -> OpenStream | str:
-        """Take in a task of a stream, as its current one or waiting behind that; or return why it is refused."""
+        """Add a task of a stream, as its current or as a waiting one; or return why it is refused."""
         stream = self._open.get(number)
         if stream is None:
             stream = self._open[number] = OpenStream()
@@ -238,7 +238,7 @@ class StreamOrder:
         return stream
 
     def leave(self, task: Task, number: int) -> Task | None:
-        """Let go of a task that has ended; return the next of its stream if that may be queued now."""
+        """Remove a task that has ended; return the next of its stream if it may be queued now."""
         stream = self._open[number]
         if task is not stream.current:
             stream.waiting.remove(task)

@@ -1,8 +1,8 @@
 """The scheduler of one device: a pure function of clock, queues and costs, for all kinds of traffic.
 
-The owner calls `submit`, `cancel`, `decide` and `finished` under one lock, with the time. `decide` returns at most one
-run; it is called again until it returns none, whenever a task came, a run ended, a stream was closed, or the time
-`wake` has come. In the order of its steps:
+The owner calls `submit`, `cancel`, `decide` and `finished` under one lock, with the current time. `decide` returns at
+most one run; the owner calls it until it returns none, after each arrival, end of a run or closed stream, and at the
+time `wake`. Its steps, in order:
 
     drop      what can no longer be answered by its hard deadline, even alone
     size      real-time work: the number of rows with which those that wait, and those that will come meanwhile, wait
@@ -31,16 +31,16 @@ from runtime_lite.scheduling.shares import Shares
 from runtime_lite.scheduling.task import ENDED, NEW, QUEUED, RUNNING, RUSHED, WAITING, Key, ServiceClass, Task
 
 EXPIRED = "deadline"
-"""Reason of a drop: the latest start has passed."""
+"""Reason of a drop: the latest start is past."""
 
 
 class Scheduler:
-    """Decides what runs next.
+    """Decides which tasks run next, and in which bucket.
 
     Args:
-        costs: of every key that will be submitted; corrected by `finished`.
+        costs: costs of every key that will be submitted; `finished` updates them.
         lanes: runs that may be in flight at once.
-        policy: see there.
+        policy: settings.
     """
 
     def __init__(self, costs: CostTable, lanes: int = 1, policy: Policy = SETTLED) -> None:
@@ -61,16 +61,16 @@ class Scheduler:
     def open_stream(self, number: int, key: Key, service: ServiceClass, period_ns: int) -> str | None:
         """Announce a stream that will send one chunk per period; return why it is refused, or None.
 
-        A stream that nobody announces may submit all the same; it is then neither counted nor expected.
+        An unannounced stream may submit chunks, too, but they are neither part of the utilisation nor expected.
         """
         return self._streams.open(number, self._queue(service, key), period_ns)
 
     def close_stream(self, number: int) -> None:
-        """Note that a stream sends nothing more; what it has queued stays."""
+        """Record that a stream sends no more chunks; queued ones stay."""
         self._streams.close(number)
 
     def submit(self, task: Task, now: int) -> str | None:
-        """Queue a new task; return why it is refused, or None. A refused task was never here."""
+        """Queue a new task; return why it is refused, or None. A refused task leaves no trace."""
         refusal = self.refusal(task, now)
         if refusal is not None:
             return refusal
@@ -94,7 +94,7 @@ class Scheduler:
         return None
 
     def refusal(self, task: Task, now: int) -> str | None:
-        """Return why a new task would be refused if it came now, its stream's credits apart; or None. It stays out."""
+        """Return why a new task would be refused now, apart from its stream's credits; or None."""
         costs = self._costs.of(task.key)
         if task.rows > costs.largest:
             return TOO_LARGE
@@ -107,7 +107,7 @@ class Scheduler:
         return None
 
     def cancel(self, task: Task) -> bool:
-        """Take a task out and return True; one that runs, has ended or was refused is left alone."""
+        """Remove a task and return True; return False for one that runs, has ended or was refused."""
         if task.state not in (WAITING, QUEUED, RUSHED):
             return False
         self._remove(task)
@@ -116,7 +116,10 @@ class Scheduler:
         return True
 
     def finished(self, run: Run, now: int, failed: bool = False) -> None:
-        """Note the end of a run: its lane is free, its streams may go on, and its cost is learnt unless it failed."""
+        """Record the end of a run: free its lane, queue the next tasks of its streams, and learn its cost.
+
+        The cost of a failed run is not learnt.
+        """
         del self._running[run]
         if not failed:
             self._costs.observe(run.key, run.rows, now - run.started)
@@ -126,14 +129,14 @@ class Scheduler:
                 self._promote(task, task.stream)
 
     def resize(self, lanes: int) -> None:
-        """Let more or fewer runs be in flight at once; what runs goes on."""
+        """Set the number of runs that may be in flight at once; current runs continue."""
         self._lanes = lanes
         self._streams.resize(lanes)
         self._shares.resize(lanes)
         self._chooser.resize(lanes)
 
     def forget(self, model: str) -> None:
-        """Forget the queues of a model of which nothing is here any more."""
+        """Forget the queues of a model that has no task any more."""
         for at in [at for at in self._queues if at[1].model == model]:
             del self._queues[at]
         self._real_time[:] = [queue for queue in self._real_time if queue.key.model != model]
@@ -141,7 +144,7 @@ class Scheduler:
     # What runs
 
     def decide(self, now: int) -> Decision:
-        """Return the next run for a free lane, and what is dropped."""
+        """Return the next run for a free lane, and the tasks that are dropped."""
         dropped = self._drop(now)
         wake = None
         while self._filled and len(self._running) < self._lanes:
@@ -157,7 +160,7 @@ class Scheduler:
         return Decision(None, dropped, wake)
 
     def _start(self, plan: Plan, now: int, dropped: list[tuple[Task, str]]) -> Run | None:
-        """Take the tasks of a run; None if no task would be answered in time, and the plan has to be made again."""
+        """Take the tasks of a planned run and start it; None if no task would be answered in time."""
         queue, free, tasks = plan.queue, plan.rows, []
         heap = queue.due if queue.due.live else queue.rushed
         while free and (first := heap.first()) is not None:
@@ -193,7 +196,7 @@ class Scheduler:
         return run
 
     def _fill_rows(self, plan: Plan, free: int, tasks: list[Task], now: int) -> int:
-        """Fill free rows with tasks of other classes and of shorter buckets; return how many rows are left."""
+        """Fill free rows with tasks of other classes and shorter buckets; return the number of rows left."""
         key = plan.queue.key
         for queue in [other for other in self._filled if other is not plan.queue and key.holds(other.key)]:
             while free and (first := queue.due.first()) is not None:
@@ -215,7 +218,7 @@ class Scheduler:
     # Where tasks are
 
     def _drop(self, now: int) -> list[tuple[Task, str]]:
-        """End the tasks whose latest start has passed."""
+        """End the tasks whose latest start is past, and return them with the reason."""
         dropped: list[tuple[Task, str]] = []
         timers = self._timers
         while timers.live and (first := timers.first()) is not None and first[0] < now:
@@ -239,7 +242,7 @@ class Scheduler:
         self._filled[queue] = None
 
     def _remove(self, task: Task) -> None:
-        """Take a task out that is not running."""
+        """Remove a task that is not running."""
         if task.state == WAITING:
             task.state = ENDED
         else:

@@ -1,11 +1,11 @@
-"""Guaranteed shares of device time: a class by its share of a second, a bucket by its part of its class.
+"""Guaranteed shares of device time: of a class in each second, and of a bucket in the time of its class.
 
-A class has an account that fills with its share of the lanes' time, up to what that makes in one second, and that its
-runs empty. While the account can pay for a run, the class is entitled to it, whatever else is queued. Runs in slack
-that nobody else needs empty the account, too, but make no debt.
+A class has an account of time. Its share of the lanes' time is added to it, up to that of one second, and the cost of
+its runs is subtracted. While the account can pay for a run, the class is entitled to it, whatever else is queued. Runs
+in time that no other class needs are subtracted, too, but make no debt.
 
-What of the lanes' time is left for efficient work is measured here, too: how much real-time runs took lately, and how
-much longer efficient runs took than their rows would at the best bucket.
+This module also measures how much of the lanes' time is left for efficient work: how much real-time runs took lately,
+and how much longer efficient runs took than their rows would take in the best bucket.
 """
 
 from collections.abc import Iterable
@@ -16,18 +16,18 @@ from runtime_lite.scheduling.queues import TaskQueue
 from runtime_lite.scheduling.task import ServiceClass
 
 WINDOW_NS = 1_000_000_000
-"""Time over which shares hold."""
+"""Time in nanoseconds over which shares are guaranteed."""
 
 LEAST_LEFT = 0.05
-"""Of the lanes' time, what efficient work is taken to get at least."""
+"""Part of the lanes' time that efficient work is assumed to get at least."""
 
 RUNS_REMEMBERED = 20
-"""Efficient runs over which their efficiency is averaged, the older the less."""
+"""Number of efficient runs over which their efficiency is averaged, with weights that fall with age."""
 
 
 @dataclass(slots=True)
 class Account:
-    """Device time that a class may claim, in ns, as of a time."""
+    """Device time in ns that a class may claim at a time."""
 
     credit: float
     at: int
@@ -41,7 +41,8 @@ class Shares:
         bucket_share: part of the time of a class that is divided equally among its buckets.
 
     Attributes:
-        real_time_ns: what real-time runs took within the current window; they claim nothing, and are owed nothing.
+        real_time_ns: nanoseconds that real-time runs took within the current window; real-time classes have no
+            accounts.
     """
 
     def __init__(self, lanes: int, bucket_share: float) -> None:
@@ -58,9 +59,9 @@ class Shares:
         self._lanes = lanes
 
     def entitled_at(self, service: ServiceClass, cost: int, now: int) -> int | None:
-        """Return when the account of a class pays for a run, now or later, or None for never.
+        """Return the time at which the account of a class can pay for a run, now or later; None for never.
 
-        A run that costs more than the account ever holds is paid by a full account, which then owes the rest.
+        A full account pays for a run that costs more than it can hold, and then has a debt.
         """
         if not service.share:
             return None
@@ -75,13 +76,13 @@ class Shares:
         return now if lacking <= 0 else now + ceil(lacking / per_ns)
 
     def spend(self, queue: TaskQueue, cost: int, entitled: bool, queues: Iterable[TaskQueue]) -> None:
-        """Charge an efficient run.
+        """Subtract the cost of an efficient run from the account of its class and from its queue's part.
 
         Args:
-            queue: where its tasks came from.
-            cost: what it is expected to take.
-            entitled: the class claimed it; else it ran in slack.
-            queues: those that are not empty.
+            queue: the queue of its tasks.
+            cost: expected nanoseconds.
+            entitled: whether the class claimed the run; otherwise it ran in time that no other class needed.
+            queues: the queues that are not empty.
         """
         account = self._accounts.get(queue.service.name)
         if account is not None:
@@ -93,14 +94,14 @@ class Shares:
         queue.owed = _after(queue.owed, cost, claimed) if queue.rows else 0.0
 
     def note_efficiency(self, least_ns: float, cost: int) -> None:
-        """Note that an efficient run costs so much, and what its rows would have cost at the best bucket.
+        """Record the cost of an efficient run, and the cost that its rows would have at the best bucket.
 
-        For a run that leaves nothing in its queue these are to be the same: it was as large as it had to be.
+        Pass equal costs for a run that leaves its queue empty, as a larger one was not possible.
         """
         self._efficiency += (least_ns / cost - self._efficiency) / RUNS_REMEMBERED
 
     def left_for(self, service: ServiceClass, now: int) -> float:
-        """Return the share of the lanes' time that is left for a class, at the best bucket."""
+        """Return the part of the lanes' time that is left for a class, measured at the best bucket."""
         if service.real_time:
             return 1.0
         return max((1.0 - self._real_time_part(now)) * self._efficiency, LEAST_LEFT)
@@ -118,6 +119,6 @@ class Shares:
 
 
 def _after(credit: float, cost: int, claimed: bool) -> float:
-    """Return what is left; a run that was not claimed makes no debt."""
+    """Return the credit after a run; a run that was not claimed makes no debt."""
     left = credit - cost
     return left if claimed else max(left, min(credit, 0.0))

@@ -1,7 +1,7 @@
-"""Simulates a device on a virtual clock: the scheduler's own code under generated traffic.
+"""Simulates a device on a virtual clock: runs the real scheduler under generated traffic.
 
-The same loop serves tests, benchmarks and the planner. Runs take what the caller says that they take, whatever the
-scheduler believes.
+Tests, benchmarks and the planner use the same loop. The caller determines the durations of runs; the scheduler's costs
+may differ from them.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +14,7 @@ from runtime_lite.scheduling.task import Task
 
 
 class Decides(Protocol):
-    """What is simulated: the scheduler, or one to compare it with."""
+    """The scheduler, or another one to compare it with."""
 
     def submit(self, task: Task, now: int) -> str | None: ...
 
@@ -24,7 +24,7 @@ class Decides(Protocol):
 
 
 class Traffic(Protocol):
-    """What comes in, and what follows from it."""
+    """The tasks that arrive, and those that follow from answers and losses."""
 
     def arrivals(self) -> Iterator[Task]:
         """Yield tasks in the order of their arrivals."""
@@ -50,12 +50,12 @@ def simulate(
     """Run traffic through a scheduler until a time.
 
     Args:
-        scheduler: decides; everything else happens here.
-        traffic: what comes.
-        cost_ns: what a run really takes.
-        end: when to stop; runs in flight then are not waited for.
-        clock: moved along.
-        hear: told every run when it ends.
+        scheduler: decides the runs.
+        traffic: the tasks.
+        cost_ns: returns the real duration of a run in nanoseconds.
+        end: time at which to stop, without waiting for runs in flight.
+        clock: advanced to the time of each event.
+        hear: called with every run and the time of its end.
     """
     arrivals = traffic.arrivals()
     following: list[tuple[int, int, Task]] = []

@@ -1,4 +1,4 @@
-"""Records what the scheduler knows of work: its class, its key, its times, and nothing of its tensors.
+"""Records of the work that the scheduler orders: its class, its key and its times; no tensors.
 
     soft target     when a good answer should be out; it orders work
     hard deadline   after it the answer is worthless; it only drops work
@@ -12,23 +12,24 @@ from typing import NamedTuple
 from runtime_lite.scheduling.clock import NS_PER_MS
 
 NEW, WAITING, QUEUED, RUSHED, RUNNING, ENDED = "new", "waiting", "queued", "rushed", "running", "ended"
-"""Where a task is: `waiting` behind another of its stream, `rushed` when only a small run can answer it in time."""
+"""States of a task: `waiting` behind another task of its stream, `rushed` if only a small run can answer it in time."""
 
 
 MOST_MS = 1e12
-"""Targets and deadlines of classes lie below: 31 years."""
+"""Upper bound of targets and deadlines of classes, in ms: 31 years."""
 
 
 class ServiceClass(NamedTuple):
-    """What callers of a kind are promised.
+    """How urgent requests are, and what share of the device they are promised.
 
     Attributes:
-        name: for metrics and reasons; tasks are queued per class, so two classes never have one name.
-        soft_ms: soft target after the arrival. The one real knob: latency is spent up to it where that lets others run.
+        name: name in metrics and reasons; tasks are queued by class, so names must be unique.
+        soft_ms: soft target after the arrival; requests may be delayed up to it to let others run.
         hard_ms: hard deadline after the arrival; None if every answer is worth something.
-        real_time: orders the device by its soft target; other classes run in the slack that real-time work leaves.
-        share: part of the device's time, 0 to 1, that the class gets within a second while it has work queued.
-        priority: the higher goes first among efficient classes, and among real-time classes that are late alike.
+        real_time: whether its requests run in the order of their soft targets; other classes run in the time that these
+            leave.
+        share: part of the device's time, 0 to 1, that the class gets within each second while it has work queued.
+        priority: the higher one runs first among efficient classes, and among real-time classes that are equally late.
     """
 
     name: str
@@ -39,7 +40,7 @@ class ServiceClass(NamedTuple):
     priority: int = 0
 
     def fault(self) -> str | None:
-        """Return the name of the first field that can mean nothing, or None; callers make classes of their own."""
+        """Return the name of the first field with an invalid value, or None; callers may define classes."""
         soft, hard, share = self.soft_ms, self.hard_ms, self.share
         switch: object = self.real_time
         if type(self.name) is not str or not self.name.isprintable() or not self.name:
@@ -56,13 +57,13 @@ class ServiceClass(NamedTuple):
 
 
 FIRST_PACKET = ServiceClass("first_packet", soft_ms=80, hard_ms=None, real_time=True)
-"""The first answer of a voice: somebody waits in silence."""
+"""The first audio of a voice, for which somebody waits in silence."""
 
 STEP = ServiceClass("step", soft_ms=80, hard_ms=None, real_time=True)
-"""One step of an autoregressive voice: the playback lead of the poorest stream is its target."""
+"""One step of an autoregressive voice; the stream with the least audio in advance sets the target."""
 
 CHUNK = ServiceClass("chunk", soft_ms=160, hard_ms=None, real_time=True)
-"""One chunk of a live stream. It has no hard deadline: a chunk that is left out would break its stream."""
+"""One chunk of a live stream, without a hard deadline, as a dropped chunk would break the stream."""
 
 INTERACTIVE = ServiceClass("interactive", soft_ms=160, hard_ms=None, real_time=True)
 """A short single request whose caller waits."""
@@ -71,18 +72,18 @@ UTTERANCE = ServiceClass("utterance", soft_ms=1000, hard_ms=2000, real_time=Fals
 """A whole recording whose answer is expected within seconds."""
 
 BULK = ServiceClass("bulk", soft_ms=60_000, hard_ms=None, real_time=False, share=0.02, priority=-1)
-"""Work without a clock: a folder of recordings over night."""
+"""Work without time limits, such as a folder of recordings over night."""
 
 
 class Key(NamedTuple):
-    """What may share a run: tasks of one key; shorter buckets of the same family may fill its free rows.
+    """The properties that tasks of one run share; tasks of shorter buckets may fill its free rows.
 
     Attributes:
         model: the model's name, unique on the device.
         graph: graph name.
         sizes: bucket of every axis but that of rows.
-        padded: names of the axes among them whose places may be padded; the others need exactly their bucket.
-        alone: tasks never share a run, as it is not proved that their rows are independent.
+        padded: names of the axes of `sizes` that can be padded; along the others a feed must fill the bucket.
+        alone: whether tasks never share a run, because their rows are not proved independent.
     """
 
     model: str
@@ -92,7 +93,7 @@ class Key(NamedTuple):
     alone: bool = False
 
     def holds(self, other: "Key") -> bool:
-        """Whether tasks of another key may fill free rows of a run of this one: padding their lengths is enough."""
+        """Return whether tasks of another key may fill free rows of a run of this one, with their lengths padded."""
         return (
             not (self.alone or other.alone)
             and (self.model, self.graph, self.padded) == (other.model, other.graph, other.padded)
@@ -106,18 +107,18 @@ class Key(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """One unit of work: the rows of one request, or one chunk of a stream. Its identity is the object.
+    """One unit of work: the rows of one request, or one chunk of a stream; compared by identity.
 
     Attributes:
-        key: what it may share a run with.
-        service: its class.
-        arrival: when it came; latency counts from here.
+        key: the key; tasks of equal keys may share a run.
+        service: service class.
+        arrival: time of arrival; latency counts from here.
         soft: soft target.
         hard: hard deadline; None if there is none.
-        rows: rows that it takes of a run, at least 1.
-        worth: what an answer in time is worth: its rows, times their true lengths where these differ.
-        stream: number of the stream it belongs to; tasks of one stream run one after the other, in the order they came.
-        state: the scheduler's: where the task is, `NEW` to `ENDED`.
+        rows: number of its rows, at least 1.
+        worth: number of its frames: its rows, times their true lengths if rows have lengths.
+        stream: number of its stream, or None; tasks of one stream run one after the other, in the order of arrival.
+        state: state in the scheduler, `NEW` to `ENDED`.
     """
 
     key: Key
@@ -140,7 +141,7 @@ def task_at(
     worth: float = 1.0,
     stream: int | None = None,
 ) -> Task:
-    """Return a task with the targets of its class."""
+    """Return a task with the soft target and the deadline of its class."""
     hard = None if service.hard_ms is None else arrival + int(service.hard_ms * NS_PER_MS)
     soft = arrival + int(service.soft_ms * NS_PER_MS)
     return Task(key, service, arrival, soft, hard, rows, worth, stream)

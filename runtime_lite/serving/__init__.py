@@ -1,1 +1,1 @@
-"""Serves requests of many callers on one device: queued, scheduled, batched, and each ended exactly once."""
+"""Serves requests of many callers on one device: they are queued, scheduled and batched, and each ends once."""

@@ -1,6 +1,6 @@
-"""Ends requests at their deadlines, whatever still runs for them.
+"""Ends requests at their deadlines, even if parts of them still run.
 
-Used under the server's lock.
+Its methods are called under the server's lock.
 """
 
 import heapq
@@ -10,27 +10,27 @@ from typing import Any
 from runtime_lite.serving.request import LiveRequest
 
 SPARE = 64
-"""Most ended requests that are remembered beside the live ones."""
+"""Largest number of ended requests that stay in the heap beside the unended ones."""
 
 
 class Deadlines:
     """The deadlines of one server's requests.
 
     Args:
-        alive: requests that have not ended, by number; others are not held.
+        alive: requests that have not ended, by number; this object adds and removes none.
 
     Attributes:
-        due: deadline and number of requests that had not ended lately, as a heap.
+        due: heap of deadlines and numbers of requests; some of the requests may have ended.
     """
 
     def __init__(self, alive: Mapping[int, LiveRequest[Any]]) -> None:
-        """Start without one."""
+        """Start without a deadline."""
         self._alive = alive
         self.due: list[tuple[int, int]] = []
         self._most = SPARE
 
     def add(self, request: LiveRequest[Any]) -> None:
-        """Watch a request that is alive and has a deadline."""
+        """Watch a request that has not ended and has a deadline."""
         assert request.hard is not None
         if len(self.due) >= self._most:
             self.due = [each for each in self.due if each[1] in self._alive]
@@ -39,7 +39,7 @@ class Deadlines:
         heapq.heappush(self.due, (request.hard, request.number))
 
     def passed(self, now: int) -> list[LiveRequest[Any]]:
-        """Return the requests that are alive and whose deadline has passed, and watch them no more."""
+        """Return the unended requests whose deadline has passed, and stop watching them."""
         found = []
         while self.next is not None and self.next <= now:
             found.append(self._alive[heapq.heappop(self.due)[1]])
@@ -47,7 +47,7 @@ class Deadlines:
 
     @property
     def next(self) -> int | None:
-        """When to ask `passed`; None while no request that is alive has a deadline."""
+        """The time at which to call `passed` next; None if no unended request has a deadline."""
         while self.due and self.due[0][1] not in self._alive:
             heapq.heappop(self.due)
         return self.due[0][0] + 1 if self.due else None

@@ -1,8 +1,8 @@
 """Defines the events of the server that metrics, traces and views receive, and the protocol of their observers.
 
-All times are those of the server's clock, monotonic integer nanoseconds. Records are made only when somebody listens.
-Observers are called by the thread that does the work and outside of the server's lock, often by several at once: they
-are quick, thread-safe and raise nothing. One that raises is not asked again, and the server goes on.
+All times are those of the server's clock, monotonic integer nanoseconds. Records are made only if there are observers.
+Observers are called by the threads that run requests, outside of the server's lock, one event at a time; they must be
+quick and thread-safe and raise nothing. An observer that raises is removed, and the server goes on.
 """
 
 import threading
@@ -17,7 +17,7 @@ Outcome = Literal["done", "dropped", "cancelled", "failed"]
 """How a request ends, exactly once."""
 
 StreamChange = Literal["opened", "paused", "resumed", "closed", "expired", "restored", "slow"]
-"""What happens to a stream; `expired` and `slow` end it against the caller's will, for idling and for not reading."""
+"""A change of a stream; `expired` ends it because it was idle, `slow` because its responses were not read."""
 
 ModelChange = Literal["loaded", "swapped", "unloaded"]
 
@@ -28,16 +28,16 @@ class Request:
 
     Attributes:
         number: counted per runtime, from 1.
-        model: name of the model, with a number behind it while another version, or model, of that name is there.
+        model: name of the model, with a number appended while another version or model of that name is open.
         graph: graph name.
         service: name of its service class.
         rows: rows of its feed.
         stream: number of its stream, or None.
-        sequence: number of its chunk in the stream, from 0; or None.
+        sequence: number of its first chunk in the stream, from 0; or None.
         arrival: when it was submitted.
-        soft: when a good answer should be out.
-        hard: when its answer is worthless; None for never.
-        worth: frames in it: its rows, times their true lengths where these differ.
+        soft: time by which a good answer should be out.
+        hard: time from which its answer is worthless; None for never.
+        worth: number of its frames: its rows, times their true lengths if rows have lengths.
     """
 
     number: int
@@ -55,24 +55,24 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """One run of one graph on one lane; told when it has ended.
+    """One run of one graph on one lane; observers get it when the run has ended.
 
     Attributes:
         number: counted per runtime, from 1.
-        lane: which of the runs that may be in flight at once, from 0.
+        lane: number of the lane, from 0.
         model: name of the model.
         graph: graph name.
         sizes: bucket of every axis.
-        rows: rows in use; the batch axis of `sizes` has as many or more.
-        used: places of the inputs of role data that hold a caller's values.
-        places: places of the inputs of role data.
+        rows: rows in use, at most the batch axis of `sizes`.
+        used: entries of the inputs of role data that hold callers' values.
+        places: entries of the inputs of role data, padding included.
         requests: numbers of the requests that share it.
-        decided: when the scheduler chose it.
-        began: when the executor was called.
-        ended: when the executor returned or failed.
-        expected_ns: what the cost table said that it takes.
-        fault: what the executor said when it failed, else None.
-        retry: whether it looks for the bad item of a run that failed.
+        decided: time at which the scheduler chose it.
+        began: time at which the executor was called.
+        ended: time at which the executor returned or failed.
+        expected_ns: duration expected by the cost table, in nanoseconds.
+        fault: error message of the executor if it failed, else None.
+        retry: whether it repeats a part of a failed run, to find the request that made it fail.
         crossed: bytes that crossed between host and device for it; None where it ran on the host.
     """
 
@@ -95,14 +95,14 @@ class Execution:
 
 
 class Observer(Protocol):
-    """Hears what happens, in order for each request: `submitted`, any `responded`, `ended`."""
+    """Is notified of events; each request has `submitted`, any number of `responded`, and `ended`, in this order."""
 
     def submitted(self, request: Request) -> None:
-        """A request came in; one that is refused at once is `ended` as dropped."""
+        """A request came in; if it is refused at once, `ended` follows with the outcome `dropped`."""
         ...
 
     def responded(self, request: Request, index: int, now: int) -> None:
-        """A response of a request with many of them is out, counted from 0."""
+        """Response number `index` of a request with several responses is available, counted from 0."""
         ...
 
     def ended(self, request: Request, outcome: Outcome, reason: str, now: int) -> None:
@@ -110,7 +110,7 @@ class Observer(Protocol):
         ...
 
     def executed(self, execution: Execution) -> None:
-        """A run has ended, well or not."""
+        """A run has ended, with or without an error."""
         ...
 
     def stream_changed(self, model: str, stream: int, change: StreamChange, reason: str, now: int) -> None:
@@ -123,23 +123,23 @@ class Observer(Protocol):
 
 
 PAUSE_S = 1.0
-"""A fork waits no longer for an observer."""
+"""Longest time in seconds that a fork waits for an observer."""
 
 
 class EventBus:
-    """Brings what happened to observers in the order in which it happened, one event at a time.
+    """Passes events to observers, one at a time and in the order in which they happened.
 
     Args:
-        observers: who hears.
+        observers: objects that are notified.
 
     Attributes:
-        wanted: whether anybody listens.
-        waiting: events that are kept and that nobody has been told.
-        fault: what somebody did wrong who was told; empty without one.
+        wanted: whether there are observers.
+        waiting: events that no observer has been notified of yet.
+        fault: last error of an observer or of a `when_done` callback; empty without one.
     """
 
     def __init__(self, observers: Sequence[Observer]) -> None:
-        """Start with nothing to tell."""
+        """Start without events."""
         self.fault = ""
         self.wanted = bool(observers)
         self.waiting: deque[tuple[str, tuple[object, ...]]] = deque()
@@ -148,18 +148,18 @@ class EventBus:
         self._is_paused = False
 
     def pause(self) -> None:
-        """Before a fork of the process: wait until nobody is being told, but for no observer that hangs."""
+        """Before a fork: wait until no observer is being called, but at most `PAUSE_S` seconds."""
         self._is_paused = self._telling.acquire(timeout=PAUSE_S)
 
     def resume(self) -> None:
-        """Behind it: tell what has come meanwhile."""
+        """After a fork, in the parent: pass on the events that have come in the meantime."""
         if self._is_paused:
             self._is_paused = False
             self._telling.release()
         self.spread()
 
     def forget(self) -> None:
-        """In the fork: an observer that was being told, by a thread that is not here, may hold its locks for ever."""
+        """In a forked child: drop the observers if one was being called, as its locks may be held for ever."""
         if not self._is_paused:
             self._observers.clear()
             self.wanted = False
@@ -167,11 +167,11 @@ class EventBus:
         self._is_paused, self._telling = False, threading.Lock()
 
     def note(self, method: str, *told: object) -> None:
-        """Keep an event, under the server's lock."""
+        """Add an event; called under the server's lock."""
         self.waiting.append((method, told))
 
     def spread(self) -> None:
-        """Tell what is kept, outside of the server's lock; a thread that finds another one telling leaves it to it."""
+        """Pass on the waiting events, without the server's lock; do nothing if another thread is at it."""
         while self.waiting and self._telling.acquire(blocking=False):
             try:
                 while self.waiting:
@@ -190,5 +190,5 @@ class EventBus:
             self.blame(f"{type(observer).__name__}.{method}", error)
 
     def blame(self, call: str, error: Exception) -> None:
-        """Keep what somebody did wrong who was told."""
+        """Store the error of an observer or callback as `fault`."""
         self.fault = f"{call}: {type(error).__name__}: {error}"

@@ -1,7 +1,7 @@
-"""Waits at the end of the process for native code to return, before the interpreter goes.
+"""Waits at the end of the process until native code has returned, before the interpreter is finalized.
 
-A thread that comes back from a run, or from a session that it opens, into an interpreter that is gone takes the process
-down with it. So every server is told of the end while its threads can end, and what is native besides is waited for.
+A thread that returns from a run, or from opening a session, after the interpreter is finalized crashes the process. So
+every server is notified of the end while its threads can still end, and other native calls are waited for.
 """
 
 import atexit
@@ -17,15 +17,15 @@ from runtime_lite.serving.shield import Shield
 
 
 class Ending(Protocol):
-    """What is told of the end."""
+    """An object that is notified of the end of the process."""
 
     def at_exit(self) -> None:
-        """Behind the main thread, and those that the process waits for."""
+        """Called after the main thread, and the threads that the process waits for, have ended."""
         ...
 
 
 class _Natives:
-    """Counts the threads that are at something native which no server knows of."""
+    """Counts the threads in native calls that no server knows of."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -33,24 +33,24 @@ class _Natives:
         self._is_end = False
 
     def enter(self) -> bool:
-        """One more; whether the process goes on."""
+        """Count one more thread, unless the process ends; return whether it was counted."""
         with self._changed:
             self._count += not self._is_end
             return not self._is_end
 
     def leave(self) -> None:
-        """One less."""
+        """Count one thread less."""
         with self._changed:
             self._count -= 1
             self._changed.notify_all()
 
     def end(self) -> None:
-        """Let no more in."""
+        """Let `enter` count no more threads."""
         with self._changed:
             self._is_end = True
 
     def wait(self) -> None:
-        """Wait for those that are in."""
+        """Wait until no thread is counted, at most `CLOSE_S` seconds."""
         with self._changed:
             self._changed.wait_for(lambda: not self._count, CLOSE_S)
 
@@ -60,19 +60,19 @@ _natives = _Natives()
 
 
 def tell_of_exit(server: Ending) -> None:
-    """Tell a server of the end of this process, if it lives so long."""
+    """Notify a server of the end of this process, if the server still exists then."""
     _servers.add(server)
 
 
 @contextlib.contextmanager
 def native_work(where: str) -> Iterator[None]:
-    """Have the end of the process wait for what is done in a `with` block.
+    """Let the end of the process wait for the body of a `with` block.
 
     Args:
-        where: names the call in messages.
+        where: name of the call in messages.
 
     Raises:
-        Overloaded: the process ends.
+        Overloaded: the process is ending.
     """
     is_in = False
     try:
@@ -96,7 +96,7 @@ def _tell() -> None:
 
 
 def _forget() -> None:
-    """In a fork of the process: the other threads are not here."""
+    """In a forked child: count no threads, because those of the parent do not exist there."""
     global _natives
     _natives = _Natives()
 

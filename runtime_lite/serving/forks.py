@@ -1,4 +1,4 @@
-"""Handles forks of the process: the child tells every server, whose lock is held so that no record is half written."""
+"""Notifies every server of a fork of the process, with its lock held so that no record is half written."""
 
 import os
 import threading
@@ -7,16 +7,16 @@ from typing import Protocol
 
 
 class Forkable(Protocol):
-    """What is told of a fork."""
+    """An object that is notified of forks."""
 
     lock: threading.Lock
 
     def before_fork(self) -> None:
-        """Before the lock of any is taken."""
+        """Called in the parent, before the lock of any object is taken."""
         ...
 
     def behind_fork(self) -> None:
-        """Called in the parent, when all locks are free again."""
+        """Called in the parent after the fork, when all locks are free again."""
         ...
 
     def in_fork(self) -> None:
@@ -30,7 +30,7 @@ _held: list[Forkable] = []
 
 
 def tell_of_forks(server: Forkable) -> None:
-    """Tell a server of every fork of this process, as long as it lives."""
+    """Notify a server of every fork of this process, as long as the server exists."""
     _servers.add(server)
 
 

@@ -1,4 +1,4 @@
-"""Reports the health of a runtime: whether its runs end and succeed, and what a drain did with its work."""
+"""Reports the health of a runtime: whether its runs end and succeed, and how the work of a drain has ended."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,21 +11,22 @@ STUCK_NS, STUCK_RATIO = 5_000 * NS_PER_MS, 20
 for so long though a lane is free: what waits on purpose does for milliseconds."""
 
 FAILURES = 3
-"""Number of runs that fail one after the other from which the runtime, and not a feed, is at fault."""
+"""Number of consecutive failed runs from which the runtime, and not a feed, counts as faulty."""
 
 
 @dataclass(frozen=True)
 class Health:
-    """Whether a runtime does its work.
+    """Whether a runtime works.
 
     Attributes:
-        healthy: runs end, or there is nothing to do.
-        reason: why not; empty when it is.
+        healthy: whether runs end, or no work is queued.
+        reason: why it is not healthy; empty if it is.
         queued: requests, or chunks of them, that wait for a run.
         running: runs in flight.
         streams: open streams.
         draining: whether new work is refused.
-        observer_fault: what an observer did wrong that is not asked any more, or a call of `when_done`; else empty.
+        observer_fault: the error of an observer, which gets no more events since, or of a callback of `when_done`; else
+            empty.
     """
 
     healthy: bool
@@ -39,12 +40,12 @@ class Health:
 
 @dataclass(frozen=True)
 class DrainReport:
-    """What became of what was there when a runtime was drained.
+    """How the requests ended that a runtime had when it was drained.
 
     Attributes:
         finished: requests that ended by themselves.
-        dropped: numbers of the requests that the limit cut off.
-        seconds: how long it took.
+        dropped: numbers of the requests that had not ended at the limit.
+        seconds: duration of the drain.
     """
 
     finished: int
@@ -53,13 +54,13 @@ class DrainReport:
 
 
 def fault_of_runs(flying: Iterable[Run], undecided_since: int | None, failures: int, last_fault: str, now: int) -> str:
-    """Return what is wrong with the runs of a server, or nothing.
+    """Return what is wrong with the runs of a server, or an empty text.
 
     Args:
         flying: runs in flight.
-        undecided_since: since when work waits beside a free lane, and nothing was decided; None while that is not so.
-        failures: runs that failed one after the other, up to the last one.
-        last_fault: what the last of them said.
+        undecided_since: time since which work has waited and no run was decided although a lane was free; else None.
+        failures: number of consecutive failed runs, up to the last run.
+        last_fault: error message of the last of them.
         now: nanoseconds of the server's clock.
     """
     reason = ""

@@ -1,8 +1,8 @@
-"""Holds the open streams of a server: their slots, the chunk that each has in flight, and their ends.
+"""Holds the open streams of a server: their slots for states, their chunks in flight, and their ends.
 
-States lie in slots with generation numbers, so that nothing stale writes or frees one: whoever holds a `Hold` of an
-older generation is refused. A run that ends after its stream did commits nothing, and of a cancel, an idle expiry and
-an end at the same instant one frees the slot. Used under the server's lock.
+Slots have generation numbers, so that a slot which is in use again is not written or freed by mistake: a `Hold` of an
+older generation is refused. A run that ends after its stream stores no state. If a cancellation, an idle expiry and an
+end coincide, one of them frees the slot. Methods are called under the server's lock.
 """
 
 import heapq
@@ -25,15 +25,15 @@ from runtime_lite.serving.rule import Rule
 from runtime_lite.serving.versions import Versions
 
 SLOW_READER_NS = 30_000 * NS_PER_MS
-"""A stream whose reader leaves its ring full for so long is ended."""
+"""Time in nanoseconds after which a stream is ended whose caller reads none of the responses that it has room for."""
 
 
 class Start(NamedTuple):
-    """What a stream goes on from.
+    """The state that a stream continues from.
 
     Attributes:
-        state: what it carries.
-        done: how many chunks made it.
+        state: the stream's state.
+        done: number of chunks that have been run.
     """
 
     state: StreamState
@@ -41,21 +41,21 @@ class Start(NamedTuple):
 
 
 class Slots:
-    """The slots of one runtime.
+    """The slots for states of one runtime.
 
     Args:
-        most: how many streams there may be at once.
+        most: largest number of streams at one time.
     """
 
     def __init__(self, most: int) -> None:
-        """Start with all slots free; a slot that was never needed takes no memory."""
+        """Start with all slots free; memory for a slot is allocated at its first use."""
         self._most = most
         self._free: list[int] = []
         self._generations: list[int] = []
         self._states: list[StreamState | None] = []
 
     def take(self, state: StreamState) -> Hold | None:
-        """Return the right to a slot that holds a state; None when all are taken."""
+        """Store a state in a free slot and return a hold of it; None if all slots are in use."""
         if not self._free:
             if len(self._states) == self._most:
                 return None
@@ -68,11 +68,11 @@ class Slots:
         return Hold(index, self._generations[index])
 
     def state(self, hold: Hold) -> StreamState | None:
-        """What a slot holds; None for a right that has ended."""
+        """Return the state in a slot; None if the hold has been freed."""
         return self._states[hold.slot] if self._generations[hold.slot] == hold.generation else None
 
     def commit(self, hold: Hold, state: StreamState) -> bool:
-        """Replace what a slot holds; whether the right was still good."""
+        """Replace the state in a slot; return whether the hold was still valid."""
         old = self.state(hold)
         if old is None:
             leave([state])
@@ -82,7 +82,7 @@ class Slots:
         return True
 
     def free(self, hold: Hold) -> bool:
-        """Give a slot back; whether the right was still good."""
+        """Free a slot; return whether the hold was still valid."""
         old = self.state(hold)
         if old is None:
             return False
@@ -93,12 +93,12 @@ class Slots:
 
     @property
     def taken(self) -> int:
-        """How many slots are in use."""
+        """Number of slots in use."""
         return len(self._states) - len(self._free)
 
 
 class _Holder(weakref.ref[object]):
-    """What a caller holds of a stream.
+    """A weak reference to the caller's object of a stream.
 
     Attributes:
         stream: the stream.
@@ -112,15 +112,15 @@ class LiveStreams:
     """The streams of one server.
 
     Args:
-        most: streams that may be open at once.
-        scheduler: counts streams that have a period.
-        tracker: of their chunks.
-        versions: which streams are pinned to.
-        bus: hears of what happens to streams.
-        wake_at: asks for a tick at some time.
+        most: number of streams that may be open at once.
+        scheduler: admits streams that have a period.
+        tracker: tracks the requests of their chunks.
+        versions: the versions that streams pin.
+        bus: passes on events of streams.
+        wake_at: requests a call of `expire` at a time.
 
     Attributes:
-        unheld: what was held of streams that nobody holds any more, open ones perhaps; ended by `sweep`.
+        unheld: references to streams whose callers no longer have them; `sweep` ends those that are open.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class LiveStreams:
         bus: EventBus,
         wake_at: Callable[[int], object],
     ) -> None:
-        """Start without a stream."""
+        """Start without streams."""
         self._most, self._slots = most, Slots(most)
         self._scheduler, self._tracker, self._versions, self._bus = scheduler, tracker, versions, bus
         self._ring_at = wake_at
@@ -154,21 +154,22 @@ class LiveStreams:
         gate: str,
         now: int,
     ) -> LiveStream:
-        """Open a stream, as `Server.open_stream` says.
+        """Open a stream, as `Server.open_stream` describes.
 
         Args:
-            version: as there.
-            runner: as there.
-            rows: as there.
-            options: as there.
-            start: what it goes on from.
-            restored: whether that is what another stream carries, whose version may be retired: it is pinned.
-            gate: why nothing new is taken, or empty.
-            now: the time.
+            version: the version that it pins.
+            runner: the runner of its graph or graphs.
+            rows: number of rows of every chunk.
+            options: the caller's options.
+            start: the state that it starts from.
+            restored: whether the state is that of another stream; its version may then be retired, as that stream pins
+                it.
+            gate: the reason why the server admits nothing; empty if it does.
+            now: current time.
 
         Raises:
-            RetiredError: the version takes no new stream.
-            Overloaded: there is no room for it.
+            RetiredError: the version is retired.
+            Overloaded: no slot is free, the device is too slow for one more stream, or the server admits nothing.
         """
         where = f"{runner.name}.open_stream"
         if version.retired and not restored:
@@ -193,7 +194,7 @@ class LiveStreams:
         return stream
 
     def end(self, stream: LiveStream, change: StreamChange, reason: str, now: int) -> bool:
-        """End a stream and drop what it has not answered; whether it was open."""
+        """End a stream and drop its unanswered chunks; return whether it was open."""
         if stream.ended:
             return False
         stream.ended, stream.holder = reason, None
@@ -209,21 +210,21 @@ class LiveStreams:
         return True
 
     def watch_holder(self, stream: LiveStream, holder: object) -> None:
-        """Have it noted when nobody holds a stream any more.
+        """Add a stream to `unheld` as soon as its caller's object is deleted.
 
-        That comes in any thread and at any moment, even under the lock: no line of Python runs for it, as what signal
-        handlers raise there would be lost, and the stream with it.
+        This can happen in any thread at any moment, even under the lock. The callback runs no Python code, because an
+        exception of a signal handler would be lost there, and the stream would stay open.
         """
         stream.holder = _Holder(holder, self.unheld.append)
         stream.holder.stream = stream
 
     def forget(self) -> None:
-        """In a fork of the process, behind the ends of all requests: what the parent sent is lost to nobody here."""
+        """In a forked child, after all requests have ended: forget the chunks that the parent has lost."""
         for stream in self._open.values():
             stream.sent, stream.is_short = stream.next_chunk(), False
 
     def sweep(self, now: int) -> None:
-        """End the streams that nobody holds, each when its last request has ended: that answer may be wanted."""
+        """End the streams whose callers no longer have them, once all requests of the stream have ended."""
         for _ in range(len(self.unheld)):
             left = self.unheld.popleft()
             stream = left.stream
@@ -233,41 +234,41 @@ class LiveStreams:
                 self.end(stream, "closed", "closed", now)
 
     def end_of_version(self, version: Version, now: int) -> None:
-        """End all streams that are pinned to a version that is unloaded."""
+        """End all streams of a version that is unloaded."""
         for stream in [each for each in self._open.values() if each.version is version]:
             self.end(stream, "closed", MODEL_CLOSED, now)
 
     @property
     def count(self) -> int:
-        """How many are open."""
+        """Number of open streams."""
         return len(self._open)
 
     @property
     def slots_taken(self) -> int:
-        """How many slots hold a state."""
+        """Number of slots that hold a state."""
         return self._slots.taken
 
     # States
 
     def state(self, stream: LiveStream) -> StreamState | None:
-        """What a stream carries; None once it has ended."""
+        """Return the state of a stream; None once it has ended."""
         return self._slots.state(stream.hold)
 
     def state_for(self, part: Part) -> StreamState | None:
-        """What a part starts from; None for the initial states: it is no stream's, or of one that has ended."""
+        """Return the state that a part starts from; None, for the initial states, without an open stream."""
         state = None if part.live is None else self._slots.state(part.live.hold)
         return state if state is None or part.pipeline_run is None else part.pipeline_run.state_for(part, state)
 
     def commit(self, stream: LiveStream, state: StreamState) -> None:
-        """Move a stream on: a chunk's run succeeded. One that has ended stays as it is."""
+        """Store the new state of a stream after a run; a stream that has ended does not change."""
         if self._slots.commit(stream.hold, state):
             stream.done += 1
 
     def at_rest(self, stream: LiveStream, where: str) -> Start:
-        """What a stream carries that has no chunk on its way.
+        """Return the state of a stream that has no chunk in flight.
 
         Raises:
-            BadInput: it has one, or has ended.
+            BadInput: a chunk is in flight, or the stream has ended.
         """
         self.check(stream, where)
         state = self._slots.state(stream.hold)
@@ -278,7 +279,7 @@ class LiveStreams:
         return Start(state, stream.done)
 
     def exchange(self, stream: LiveStream, where: str, change: Callable[[Start], Start], now: int) -> None:
-        """Let a stream carry on from something else, as `Server.exchange` says."""
+        """Replace the state of a stream, as `Server.exchange` describes."""
         state, stream.done = change(self.at_rest(stream, where))
         self._slots.commit(stream.hold, state)
         stream.last, stream.sent, stream.is_short = now, stream.done, False
@@ -289,7 +290,7 @@ class LiveStreams:
         """Refuse a stream that has ended.
 
         Raises:
-            BadInput: it has.
+            BadInput: it has ended.
         """
         if stream.ended == MODEL_CLOSED:
             expected, got, cure = "a stream of an open model", "one of a closed model", "load the bundle again"
@@ -302,10 +303,10 @@ class LiveStreams:
         raise BadInput(f"{where}: expected {expected}, got {got}; {cure}")
 
     def check_chunk(self, stream: LiveStream, request: LiveRequest[Any]) -> None:
-        """Refuse what must not follow in a stream: a push during another, or a chunk out of order.
+        """Refuse a push during another push of the stream, or a chunk out of order.
 
         Raises:
-            BadInput: it must not, or the stream has ended.
+            BadInput: the chunk is refused, or the stream has ended.
         """
         if stream.ended:
             self.check(stream, request.where)
@@ -327,7 +328,7 @@ class LiveStreams:
             )
 
     def advance(self, stream: LiveStream, now: int) -> None:
-        """Queue the next chunk of a stream, if none is in flight and its reader keeps up."""
+        """Queue the next chunk of a stream, if none is in flight and the caller reads its responses."""
         while stream.flying is None and stream.waiting:
             part = stream.waiting[0]
             if part.request.is_full:
@@ -340,7 +341,7 @@ class LiveStreams:
             self._tracker.queue(part, now)
 
     def resume(self, request: LiveRequest[Any], now: int) -> bool:
-        """Go on with a stream whose reader made room in its ring; whether it had paused."""
+        """Continue a stream whose caller has read a response; return whether it had paused."""
         stream = request.parts[0].live if request.parts else None
         if stream is None or stream.full_since is None or request.is_full:
             return False
@@ -356,7 +357,7 @@ class LiveStreams:
         self._ring_at(self._dues[0][0])
 
     def expire(self, now: int) -> None:
-        """End the streams that idled, or whose readers did not come back; ask for the next tick."""
+        """End the streams that were idle or unread for too long, and request the next call of this method."""
         while self._dues and self._dues[0][0] <= now:
             _, number, kind = heapq.heappop(self._dues)
             stream = self._open.get(number)

@@ -1,4 +1,4 @@
-"""Exports the server's counts as Prometheus metrics, by the client library (`pip install prometheus-client`).
+"""Exports the server's counts as Prometheus metrics, with the client library (`pip install prometheus-client`).
 
     metrics = Metrics()
     runtime = Runtime(observers=[metrics])
@@ -6,8 +6,8 @@
     with metrics.serve(9464):  # http://127.0.0.1:9464/metrics
         ...
 
-Every series is a count or a histogram since the start, so that rates and percentiles over any time are the reader's
-to ask; what is alive is the difference of two counts, and the same as in the request counts of the runtime.
+Every series is a count or a histogram since the start, so that a reader can compute rates and percentiles over any
+time. The number of unended requests is the difference of two counts, and equals that of the runtime's request counts.
 """
 
 import contextlib
@@ -24,18 +24,18 @@ from runtime_lite.serving.health import Health
 NS_PER_S = 1e9
 
 LATENCIES_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 2.0, 5.0, 10.0, 30.0)
-"""Upper bounds of the histograms of time: from the overhead of the runtime to whole utterances."""
+"""Upper bounds of the histograms of time in seconds: from the runtime's overhead to whole utterances."""
 
 ROWS = tuple(float(2**power) for power in range(11))
 
 COST_RATIOS = (0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0, 8.0)
 
 STREAM_STEPS: dict[StreamChange, int] = {"opened": 1, "restored": 1, "closed": -1, "expired": -1, "slow": -1}
-"""What a change means for how many streams there are."""
+"""By how much a change of a stream changes the number of open streams."""
 
 
 def import_prometheus(name: str = "prometheus_client") -> ModuleType:
-    """The client library, or a part of it.
+    """Import and return the client library, or a module of it.
 
     Raises:
         EngineAbsent: it is not installed.
@@ -49,14 +49,14 @@ def import_prometheus(name: str = "prometheus_client") -> ModuleType:
 
 
 class Metrics:
-    """An observer that counts; give it to one `Runtime`.
+    """An observer that counts events; pass it to one `Runtime`.
 
     Raises:
         EngineAbsent: the client library is not installed.
     """
 
     def __init__(self) -> None:
-        """Make the series, all in a registry of their own."""
+        """Create the series in a new registry."""
         self._library = import_prometheus()
         self.registry = self._library.CollectorRegistry()
         self._lock = threading.Lock()
@@ -141,10 +141,10 @@ class Metrics:
         self._model_changes.labels(model, change).inc()
 
     def follow(self, health: Callable[[], Health]) -> None:
-        """Show how a runtime is at every reading of the page: queue, runs in flight, whether it is healthy.
+        """Add the queue length, the runs in flight and the health of a runtime, measured each time the page is read.
 
         Args:
-            health: the runtime's.
+            health: the method `health` of the runtime.
         """
         now: dict[str, tuple[str, Callable[[], float]]] = {
             "queue_length": ("requests, or chunks of them, that wait for a run", lambda: health().queued),
@@ -155,20 +155,20 @@ class Metrics:
             self._library.Gauge(name, meaning, namespace="slipway", registry=self.registry).set_function(value)
 
     def page(self) -> bytes:
-        """Everything in the text format that Prometheus reads."""
+        """Return all series in the text format of Prometheus."""
         text: bytes = self._library.generate_latest(self.registry)
         return text
 
     @contextlib.contextmanager
     def serve(self, port: int, host: str = "127.0.0.1") -> Iterator[str]:
-        """Serve the page over HTTP inside of a `with` block, which gets its address.
+        """Serve the page over HTTP within a `with` block; its value is the address.
 
         Args:
-            port: 0 for any free one.
-            host: on which address to listen; by default this machine alone can read.
+            port: port number; 0 for any free one.
+            host: address to listen on; by default only this machine can connect.
 
         Raises:
-            BadInput: the port is taken, or none.
+            BadInput: the port is in use, or out of range.
         """
         try:
             server, thread = self._library.start_http_server(port, host, self.registry)

@@ -1,8 +1,9 @@
 """Runs one request through a pipeline: chooses the next graph, feeds it, and collects the outputs.
 
-An item is a feed of no more rows than all graphs take together, or a chunk of a stream. Its parts are tasks of one
-request: each is queued when all that it takes from has run, and shares runs with the same graph's parts of others. In a
-stream the parts run one after the other, and what its graphs carry is committed with the last of them, or not at all.
+An item is a feed of at most as many rows as all graphs can run at once, or a chunk of a stream. It has one part per
+graph. A part is queued when all graphs whose outputs it takes have run, and may share a run with parts of other
+requests. In a stream the parts run one after the other, and the new states of all graphs are stored after the last
+part, or not at all.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,19 +16,19 @@ from runtime_lite.serving.request import Answered, Outputs, Part
 
 
 class PipelineRun:
-    """The run of one item; used under the server's lock.
+    """The run of one item; its methods are called under the server's lock.
 
     Args:
-        pipeline: the graphs and what feeds what.
-        parts: one for every graph, without what wires bring.
-        in_order: whether a part waits for all before it, as in a stream.
-        cost: nanoseconds that a number of rows of a key should take.
+        pipeline: the graphs and their wires.
+        parts: one part per graph, by name; inputs filled by wires have no array yet.
+        in_order: whether a part waits for all parts before it, as in a stream.
+        cost: returns the expected nanoseconds of a run of some rows of a key.
     """
 
     def __init__(
         self, pipeline: Pipeline, parts: Mapping[str, Part], in_order: bool, cost: Callable[[Key, int], int]
     ) -> None:
-        """Start with nothing done; the parts that may be queued at once are those of `ready`."""
+        """Start with no part done; `ready` returns the parts that can be queued at once."""
         self._pipeline = pipeline
         self._later = dict(parts)
         self._left = len(parts)
@@ -48,7 +49,7 @@ class PipelineRun:
         return self._pipeline.name
 
     def _pace(self, cost: Callable[[Key, int], int]) -> None:
-        """Give every part its own times: what must run behind it has to fit in before those of the request."""
+        """Set the times of each part: those of the request, less the expected time of the parts after it."""
         behind: dict[str, int] = {}
         for name in reversed(self._pipeline.order):
             takers = [taker for taker, givers in self._waits.items() if name in givers]
@@ -60,7 +61,7 @@ class PipelineRun:
                 part.hard -= tail
 
     def ready(self) -> list[Part]:
-        """Take out the parts that wait for nothing any more."""
+        """Remove and return the parts that wait for no other part."""
         found = [part for name, part in self._later.items() if not self._waits[name]]
         for part in found:
             part.pipeline_run = self  # not before: a part and its run know each other
@@ -68,13 +69,13 @@ class PipelineRun:
         return found
 
     def state_for(self, part: Part, carried: StreamState) -> StreamState:
-        """What a stream's part starts from; a copy while what comes behind it may still fail."""
+        """Return the state that a stream's part starts from: a copy unless the part is the last of its item."""
         name = part.runner.name
         state = state_of_graph(carried, name, part.runner.graph)
         return copy_of_state(state) if self._left > 1 else state
 
     def done(self, part: Part, outputs: Outputs, state: StreamState) -> Answered | None:
-        """Hand on what a part gave; return what the whole item has come to, if that was the last one."""
+        """Pass on the outputs of a part; return the answer of the whole item after the last part, else None."""
         name = part.runner.name
         self._left -= 1
         for waits in self._waits.values():

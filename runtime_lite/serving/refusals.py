@@ -13,17 +13,17 @@ FORKED = "forked at work"
 EXITING = "the process ends"
 
 CLOSE_S = 60.0
-"""Closing waits so long for runs in flight, unless the caller says otherwise."""
+"""Seconds that closing waits for runs in flight, unless the caller passes another limit."""
 
 MOST_LIMIT_S = 1e9
 
 
 class RetiredError(Exception):
-    """A version was swapped or unloaded between the caller's look at it and the queue."""
+    """The version of a request was swapped or unloaded after the caller read it and before the request was queued."""
 
 
 def overloaded(where: str, reason: str) -> Overloaded:
-    """Return what a caller gets who is refused for want of room."""
+    """Return the error for a caller whose request or stream the runtime does not admit."""
     if reason == FORKED:
         return Overloaded(
             f"{where}: expected a runtime of this process, or one at rest with one thread per run when the process was "
@@ -37,7 +37,7 @@ def overloaded(where: str, reason: str) -> Overloaded:
 
 
 def no_thread(where: str, error: RuntimeError) -> ExecutorFailed:
-    """Return what a caller gets for whom the system has no thread; nothing was taken."""
+    """Return the error for a caller for whose request the system gives no thread; nothing was queued."""
     return ExecutorFailed(
         f"{where}: expected a thread to serve it, got none: {show(str(error))}; end other threads, or raise the limit "
         "(ulimit -u, or that of the container), and try again",
@@ -46,7 +46,7 @@ def no_thread(where: str, error: RuntimeError) -> ExecutorFailed:
 
 
 def still_busy(where: str, limit_s: float, hanging: Sequence[str]) -> ExecutorFailed:
-    """Return what a caller gets who closes something that does not come to rest, by the names of what hangs."""
+    """Return the error for a caller who closes something while runs go on; `hanging` names what they belong to."""
     return ExecutorFailed(
         f"{where}: expected runs to end within {limit_s:g} s, got {', '.join(hanging)} still at work; it is closed "
         "when they end, or with the process: give a longer limit_s, or load with executors=in_child(), which ends runs "
@@ -56,10 +56,10 @@ def still_busy(where: str, limit_s: float, hanging: Sequence[str]) -> ExecutorFa
 
 
 def check_seconds(where: str, name: str, value: float) -> None:
-    """Refuse a limit of a wait that is no time.
+    """Refuse a time limit that is not a number of seconds from 0 on.
 
     Raises:
-        BadInput: it is no number of seconds from 0 on.
+        BadInput: it is negative, too large or no number.
     """
     if type(value) not in (int, float) or not 0 <= value < MOST_LIMIT_S:
         raise BadInput(f"{where}: expected {name} as seconds from 0 on, got {show(value)}; correct it")

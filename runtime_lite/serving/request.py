@@ -1,14 +1,14 @@
 """Records that all of the server shares: a request and its parts, and the stream and the version that these belong to.
 
-A request is alive from its admission to its end. Each of its parts is a task of the scheduler, whose `state` says where
-it is: it waits in its stream behind other chunks, then in the queues, then it runs. A request ends once:
+A request is alive from its admission to its end. Each of its parts is a task of the scheduler: it waits in its stream
+behind other chunks, then in the queues, then it runs. A request ends once:
 
     done        the last of its parts was answered
     dropped     the runtime let go of it: it was refused, came too late, or was behind a chunk that was lost
     cancelled   its caller took it back, or was interrupted
     failed      a run of it raised
 
-Records are used under the server's lock; what a caller reads of a request that has ended changes no more.
+Records are used under the server's lock; the attributes of an ended request do not change any more.
 """
 
 import threading
@@ -34,57 +34,57 @@ Outputs = dict[str, Array]
 Answer = TypeVar("Answer")
 
 Answered = tuple[list[Outputs], list[StreamState]] | Exception
-"""Outputs of every feed of a part and the states after them; or why there are none."""
+"""The outputs and next states of every feed of a part, or the error of its run."""
 
 
 class Owner(Protocol):
-    """What a request asks of the server that has it."""
+    """The methods of a server that a request calls."""
 
     lock: threading.Lock
 
     def cancel(self, request: "LiveRequest[Any]") -> bool:
-        """Take a request back; whether it was alive."""
+        """Cancel a request; return whether it had not ended."""
         ...
 
     def response_taken(self, request: "LiveRequest[Any]") -> None:
-        """Note that a reader has made room for a response."""
+        """Record that a caller has read a response, so that there is room for another."""
         ...
 
     def loss_told(self, request: "LiveRequest[Any]") -> None:
-        """The caller learns that a chunk was lost."""
+        """Record that the caller has learned that a chunk was lost."""
         ...
 
     def note_fault(self, call: str, error: Exception) -> None:
-        """What the caller wanted to be called has raised."""
+        """Record that a callback of the caller has raised an error."""
         ...
 
 
 class LiveRequest(Generic[Answer]):
-    """A request as the server sees it; a `Ticket` is one that its caller may wait for.
+    """A request as the server sees it; a `Ticket` is one that its caller can wait for.
 
     Args:
         owner: the server.
-        where: names the call in messages.
+        where: name of the call in messages.
         service: name of its service class.
-        answer: makes the result of the outputs of all parts.
+        answer: converts the outputs of all parts to the result.
         parts: number of parts.
 
     Attributes:
         number: counted per runtime, from 1; 0 before it is admitted.
         outcome: how it ended; None while it is alive.
-        reason: why, a short constant text; empty for what is done.
-        error: what its caller gets in place of an answer.
-        parts: those that were made and wait, are queued or run; none once it has ended.
-        outputs: of every part, a list with those of every feed.
-        missing: parts without an answer.
-        wakers: called when it has ended.
-        worker: the caller that waits within the server and runs what is decided meanwhile; None for another caller.
-        told: what observers hear of it; None without any.
-        sequence: the number that its caller gives its chunk.
-        soft: when a good answer should be out, all of it; None until it has parts.
-        hard: when its answer is worthless, all of it; None for never.
+        reason: why it ended, a short constant text; empty for `done`.
+        error: the error that its caller gets in place of an answer.
+        parts: the parts that wait, are queued or run; empty once it has ended.
+        outputs: for every part a list of the outputs of its feeds.
+        missing: number of parts without an answer.
+        wakers: functions to call when it has ended.
+        worker: the caller's thread, if it waits within the server and executes runs in the meantime; else None.
+        told: the record for observers; None without observers.
+        sequence: the caller's number of its chunk, if any.
+        soft: time by which the whole answer should be out; None until it has parts.
+        hard: time from which the answer is worthless; None for never.
         is_known: whether its caller has learned that it has no answer.
-        loss: the stream whose chunk it was, and the number of the loss, while its caller does not know of it.
+        loss: if its chunk was lost and the caller does not know of it yet, the stream and the number of the loss.
         has_responses: whether its caller reads the answer of every part as it comes.
     """
 
@@ -109,7 +109,7 @@ class LiveRequest(Generic[Answer]):
         answer: Callable[[list[list[Outputs]]], Answer],
         parts: int = 1,
     ) -> None:
-        """Start alive."""
+        """Start without parts."""
         self.where = where
         self.service = service
         self.parts: list[Part] = []
@@ -120,13 +120,13 @@ class LiveRequest(Generic[Answer]):
         self._answer = answer
 
     def put(self, index: int, outputs: list[Outputs]) -> bool:
-        """For the server: keep the outputs of a part, one per feed; whether it was the last."""
+        """Store the outputs of a part, one per feed; called by the server. Return whether it was the last part."""
         self.outputs[index] = outputs
         self.missing -= 1
         return self.missing == 0
 
     def end(self, outcome: Outcome, reason: str, error: BaseException | None) -> None:
-        """For the server: end a request that is alive."""
+        """End the request; called by the server, once."""
         self.outcome, self.reason, self.error = outcome, reason, error
 
     @property
@@ -135,21 +135,21 @@ class LiveRequest(Generic[Answer]):
         return False
 
     def done(self) -> bool:
-        """Whether it has ended, in whatever way."""
+        """Return whether the request has ended, with any outcome."""
         return self.outcome is not None
 
     def answer(self) -> Answer:
-        """The answer of a request that has ended.
+        """Return the answer of a request that has ended.
 
         Raises:
-            Cancelled, Dropped, RuntimeLiteError: what it ended with, if that is no answer.
+            Cancelled, Dropped, RuntimeLiteError: the request ended without an answer.
         """
         if self.outcome != "done" or self.loss is not None:
             self.check()
         return self._answer(self.outputs)
 
     def check(self) -> None:
-        """Raise what the request ended with, if that is no answer."""
+        """Raise the error of a request that has ended without an answer."""
         if self.outcome not in (None, "done"):
             self.is_known = True  # first: a run that fails just now looks at it
         if self.loss is not None:
@@ -162,18 +162,19 @@ class LiveRequest(Generic[Answer]):
 
 @dataclass(eq=False)
 class Version:
-    """One loaded bundle, which is closed when nothing needs it any more.
+    """One loaded bundle, which is closed when nothing uses it any more.
 
     Attributes:
-        name: for keys and events; no other version of its server that is not gone has it.
-        bundle: where it was read from.
-        runners: by graph name.
-        pipeline: its wired graphs together; None where no wire is.
-        pins: parts that are queued or run, and open streams.
-        retired: whether it is to be closed with its last pin.
-        gone: set once its sessions are.
-        warm: keys and row buckets that have run, and so have their session.
-        is_left: a thread that is not here was within it as the process was forked, and may hold its locks for ever.
+        name: name in keys and events, unique among the versions of the server that are not closed.
+        bundle: the bundle.
+        runners: runners by graph name.
+        pipeline: its wired graphs together; None without wires.
+        pins: number of parts that are queued or run, and of open streams.
+        retired: whether it is to be closed when the last pin is removed.
+        gone: event that is set once its sessions are closed.
+        warm: keys and row buckets that have run, and so have an open session.
+        is_left: in a forked child, whether a thread of the parent was using it during the fork, so that its locks may
+            be held for ever.
     """
 
     name: str
@@ -188,7 +189,7 @@ class Version:
     _keys: dict[tuple[str | int, ...], Key] = field(default_factory=dict)
 
     def key(self, runner: GraphRunner, feeds: Sequence[Feed]) -> Key:
-        """The key of feeds that run together; found once for each combination of sizes of a single feed."""
+        """Return the key of feeds that run together; for a single feed, computed once per combination of sizes."""
         if len(feeds) > 1:
             return self._key(runner, smallest_bucket(runner.graph, feeds))
         known: tuple[str | int, ...] = (runner.name, *feeds[0].sizes.values())
@@ -202,13 +203,13 @@ class Version:
         return key_of(self.name, runner.name, runner.graph, sizes, alone)
 
     def unpin(self, unneeded: "list[Version]") -> None:
-        """Somebody needs it no more; with the last one, a retired one comes to those that nobody needs."""
+        """Remove a pin; with the last one, a retired version is added to `unneeded`."""
         self.pins -= 1
         if self.retired and not self.pins:
             unneeded.append(self)
 
     def chunk_key(self, runner: GraphRunner) -> Key:
-        """The key of the whole chunks of a stream: the largest bucket where chunks may be shorter, else the first."""
+        """Return the key of a stream's whole chunks: the largest bucket of axes with lengths, the first of others."""
         axes = runner.graph.axes
         first = runner.graph.artifacts[0].sizes
         return self._key(
@@ -217,7 +218,7 @@ class Version:
         )
 
     def close(self) -> None:
-        """Drop the sessions and close the bundle; nothing runs any more. What a fork left goes with the process."""
+        """Close the sessions and the bundle when nothing runs any more; one with `is_left` is not closed."""
         if not self.is_left:
             for runner in self.runners.values():
                 runner.close()
@@ -226,11 +227,11 @@ class Version:
 
 
 class Hold(NamedTuple):
-    """The right to one slot for states, until it is freed.
+    """The right to use one slot for states, until it is freed.
 
     Attributes:
-        slot: its number.
-        generation: how often it had been taken, this time included.
+        slot: number of the slot.
+        generation: how many times the slot had been taken, this time included.
     """
 
     slot: int
@@ -239,13 +240,13 @@ class Hold(NamedTuple):
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """What a caller says about a stream.
+    """The caller's options of a stream.
 
     Attributes:
-        service: class of its chunks.
-        credits: requests that may be alive at once.
-        idle_ns: without a chunk for so long it expires; None for never.
-        period_ns: from chunk to chunk, for admission by utilisation; None where chunks come as they come.
+        service: service class of its chunks.
+        credits: number of requests that may be alive at once.
+        idle_ns: nanoseconds without a chunk after which it expires; None for never.
+        period_ns: nanoseconds between two chunks, for admission by utilisation; None if unknown.
     """
 
     service: ServiceClass
@@ -260,24 +261,24 @@ class LiveStream:
 
     Attributes:
         number: counted per runtime, from 1.
-        version: what it is pinned to until it ends.
-        runner: of its graph or graphs.
-        rows: of every chunk.
-        hold: its right to a slot.
-        options: what its caller says about it.
-        last: when something happened last.
+        version: the version that it pins until it ends.
+        runner: runner of its graph or graphs.
+        rows: number of rows of every chunk.
+        hold: the hold of its slot.
+        options: the caller's options.
+        last: time of the last submission or answer.
         waiting: chunks behind the one in flight, in order.
         flying: the chunk that is queued at the scheduler or runs.
-        done: chunks whose run succeeded: the number of the next one.
-        sent: chunks that its caller has submitted, as he counts: beyond the next one where some were lost and he has
-            not been told.
-        is_short: whether that is so.
-        losses: how often it came to that.
-        first_lost: number of the first request that was lost the last time.
-        full_since: when its reader's ring was full; None while it is not.
-        requests: requests that are alive.
-        ended: why it takes no chunks any more; empty while it does.
-        holder: tells when nobody holds it any more.
+        done: number of chunks whose run succeeded.
+        sent: number of chunks submitted as the caller counts them, including lost ones that the caller does not know
+            of.
+        is_short: whether chunks were lost and the caller does not know of it.
+        losses: number of times that chunks were lost.
+        first_lost: number of the first request of the last loss.
+        full_since: time since which the caller has no room for another response; None while there is room.
+        requests: number of its requests that have not ended.
+        ended: the reason why it takes no more chunks; empty while it is open.
+        holder: weak reference to the caller's object.
     """
 
     number: int
@@ -300,23 +301,24 @@ class LiveStream:
     holder: Any = None
 
     def next_chunk(self) -> int:
-        """The number of the chunk that it expects."""
+        """Return the number of the next chunk that it expects."""
         return self.done + len(self.waiting) + (self.flying is not None)
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class Part(Task):
-    """Feeds of one request that run together: what the scheduler queues.
+    """Feeds of one request that run together; the scheduler queues parts.
 
     Attributes:
-        request: whose part it is, until it is released.
-        index: which of its parts.
-        version: what runs it.
-        runner: of its graph.
-        feeds: checked; each starts from the initial states, but a chunk from its stream's. None once it is released.
-        live: its stream, or None.
-        queued: whether the scheduler has it and it does not run.
-        pipeline_run: of the pipeline's item that it is a part of; None for what is done with one run.
+        request: the request that it belongs to; deleted when it is released.
+        index: index of the part in the request.
+        version: the version that runs it.
+        runner: runner of its graph.
+        feeds: checked feeds; each starts from the initial states, a chunk from the state of its stream. Empty once the
+            part is released.
+        live: the stream, or None.
+        queued: whether it is queued and does not run.
+        pipeline_run: the pipeline run that it is a part of; None for a request of one graph.
     """
 
     request: LiveRequest[Any]
@@ -329,29 +331,29 @@ class Part(Task):
     pipeline_run: "Continuation | None" = None
 
     def release(self) -> None:
-        """Let go of request and arrays: it runs no more, and queues may remember it for some time."""
+        """Drop the references to request and arrays; queues may refer to the part for some time yet."""
         self.feeds = ()
         del self.request
 
 
 class Continuation(Protocol):
-    """What follows a part of a pipeline (`pipeline_run.py`)."""
+    """The work that follows a part of a pipeline (`pipeline_run.py`)."""
 
     @property
     def name(self) -> str:
-        """The name of the graph that runs."""
+        """The name of the pipeline."""
         ...
 
     def state_for(self, part: Part, carried: StreamState) -> StreamState:
-        """What a part of a stream starts from, of what the stream carries."""
+        """Return the state that a part of a stream starts from, out of the state of the whole stream."""
         ...
 
     def done(self, part: Part, outputs: Outputs, state: StreamState) -> Answered | None:
-        """Hand on what a part gave; return what it has all come to, if that was the last one."""
+        """Pass on the outputs of a part; return the answer of the whole item after the last part, else None."""
         ...
 
     def ready(self) -> list[Part]:
-        """Take out the parts that may be queued now."""
+        """Remove and return the parts that can be queued now."""
         ...
 
 
@@ -366,7 +368,7 @@ def make_part(
     hard: int | None,
     live: LiveStream | None = None,
 ) -> Part:
-    """Return a part of a request; `hard` is the deadline that the caller gave, if any."""
+    """Return a part of a request; `hard` is the caller's deadline, if any."""
     key = version.key(runner, feeds)
     rows = feeds[0].rows if len(feeds) == 1 else sum(feed.rows for feed in feeds)
     if hard is None and service.hard_ms is not None:
@@ -395,7 +397,7 @@ def make_part(
 
 
 def as_submitted(request: LiveRequest[Any], version: Version, parts: Sequence[Part], now: int) -> Request:
-    """What observers are told of a request that comes in, of its first parts."""
+    """Return the record for observers of a request that comes in, with its first parts."""
     graph, live = "", None
     if parts:
         graph = parts[0].runner.name if parts[0].pipeline_run is None else parts[0].pipeline_run.name

@@ -1,8 +1,8 @@
-"""Tracks admitted requests: their parts are queued, answered or dropped, and every request ends once and is counted.
+"""Tracks admitted requests: queues their parts, stores answers, and ends and counts every request exactly once.
 
-Ends are counted by class and reason, beside the requests that are alive, so that `balanced` compares two things. The
-end of a request takes along what hangs on it: parts that are queued leave the queues, chunks that wait behind one
-that will not run are dropped, and whoever waits is woken. Used under the server's lock.
+Ends are counted by class and reason, independently of the list of unended requests, so that `balanced` compares two
+counts. When a request ends, its queued parts leave the queues, chunks that wait behind a part that will not run are
+dropped, and waiting threads are woken. Methods are called under the server's lock.
 """
 
 import threading
@@ -21,12 +21,12 @@ from runtime_lite.serving.versions import Versions
 
 @dataclass(frozen=True)
 class RequestCounts:
-    """Counts of requests at one moment; an `Observer` that counts events must get the same.
+    """Counts of requests at one moment; they equal those of an `Observer` that counts events.
 
     Attributes:
         submitted: requests that came in, refused ones included.
         live: requests that have not ended.
-        ends: how many ended, by service class, outcome and reason; the reason of what is done is empty.
+        ends: number of requests that ended, by service class, outcome and reason; the reason is empty for `done`.
     """
 
     submitted: int
@@ -34,7 +34,7 @@ class RequestCounts:
     ends: Mapping[tuple[str, Outcome, str], int]
 
     def count(self, outcome: Outcome) -> int:
-        """How many ended that way."""
+        """Return the number of requests with an outcome."""
         return sum(number for (_, found, _), number in self.ends.items() if found == outcome)
 
     @property
@@ -44,22 +44,22 @@ class RequestCounts:
 
 
 class RequestTracker:
-    """The requests of one server that are alive.
+    """The requests of one server that have not ended.
 
     Args:
-        scheduler: has the parts that are queued.
-        versions: which parts need.
-        bus: hears how requests end.
-        dismiss: wakes a caller that runs what is decided while it waits.
+        scheduler: holds the queued parts.
+        versions: the versions that parts pin.
+        bus: passes on events of requests that end.
+        dismiss: wakes a caller that executes runs while it waits for its answer.
 
     Attributes:
-        requests: requests that are alive, by number, oldest first.
-        queued: parts that the scheduler has and that do not run.
-        wakers: of those who wait for what has ended or been answered; called by `wake`.
+        requests: requests that have not ended, by number, oldest first.
+        queued: number of parts that are queued and do not run.
+        wakers: functions that wake threads whose requests have ended or been answered; `wake` calls them.
     """
 
     def __init__(self, scheduler: Rule, versions: Versions, bus: EventBus, dismiss: Callable[[Any], object]) -> None:
-        """Start without a request."""
+        """Start without requests."""
         self.requests: dict[int, LiveRequest[Any]] = {}
         self.queued = 0
         self._submitted = 0
@@ -69,19 +69,19 @@ class RequestTracker:
         self._quiet: threading.Event | None = None
 
     def enter(self, request: LiveRequest[Any]) -> None:
-        """Give a request its number; from here on it is alive."""
+        """Give a request its number and add it to the requests that have not ended."""
         self._submitted += 1
         request.number = self._submitted
         self.requests[request.number] = request
 
     def counts(self) -> RequestCounts:
-        """The counts now."""
+        """Return the current counts."""
         return RequestCounts(self._submitted, len(self.requests), dict(self._ends))
 
     # Parts
 
     def queue(self, part: Part, now: int) -> None:
-        """Give a part to the scheduler; one that is refused takes its request along."""
+        """Queue a part; if the scheduler refuses it, its request is dropped."""
         part.version.pins += 1
         refusal = self._scheduler.submit(part, now)
         if refusal is None:
@@ -91,17 +91,17 @@ class RequestTracker:
             self.let_go(part, refusal, now)
 
     def unqueue(self, part: Part) -> None:
-        """The scheduler has a part no more: it runs, or was dropped."""
+        """Record that a part has left the scheduler's queues, because it runs or was dropped."""
         part.queued = False
         self.queued -= 1
 
     def release(self, part: Part) -> None:
-        """A part is neither queued nor runs any more."""
+        """Record that a part is neither queued nor running any more, and unpin its version."""
         part.release()
         part.version.unpin(self._versions.unneeded)
 
     def let_go(self, part: Part, reason: str, now: int) -> None:
-        """A part that the scheduler does not have, or no longer: its request ends, and so do those behind it."""
+        """Drop the request of a part that left the queues without a run, and the later chunks of its stream."""
         request, stream = part.request, part.live
         self.release(part)
         if stream is not None:
@@ -112,9 +112,10 @@ class RequestTracker:
             self.lose(stream, 0, now)
 
     def follow(self, part: Part, now: int) -> None:
-        """Queue what may run now that a part of a pipeline has; a stream goes on with it.
+        """After a part of a pipeline has run, queue the parts that waited for it.
 
-        What is left of an item whose request has ended is let go of, and with it the chunks behind it.
+        If the request has ended, its remaining parts are not queued, and the chunks behind it in its stream are
+        dropped.
         """
         request, stream = part.request, part.live
         assert part.pipeline_run is not None
@@ -128,10 +129,11 @@ class RequestTracker:
             self.lose(stream, 0, now)
 
     def note_loss(self, request: LiveRequest[Any], stream: LiveStream) -> None:
-        """Report to the caller of a request, before its next chunk, that a chunk of its stream did not run.
+        """Record that a chunk of a stream did not run; its caller must learn of it before the next chunk.
 
-        Chunks that are lost together are one loss: who learns of the first, or that one was behind it, knows where the
-        stream stands. That one was late, say, tells nothing of those before it.
+        Chunks that are lost together are one loss. A caller knows which chunk is next once it has read the error of the
+        first lost chunk, or one that says that an earlier chunk was lost. Another error, such as a missed deadline,
+        says nothing about earlier chunks.
         """
         if request.is_known:
             stream.sent -= 1
@@ -146,7 +148,7 @@ class RequestTracker:
         request.loss = stream, stream.losses
 
     def told(self, request: LiveRequest[Any]) -> None:
-        """The caller knows how a request has ended."""
+        """Record that the caller has learned how a request has ended."""
         request.is_known = True
         if request.loss is not None:
             (stream, number), request.loss = request.loss, None
@@ -154,13 +156,13 @@ class RequestTracker:
                 stream.sent, stream.is_short = stream.next_chunk(), False
 
     def is_last(self, request: LiveRequest[Any]) -> bool:
-        """Whether no chunk is behind those of a request."""
+        """Return whether no chunk of the stream follows those of a request."""
         stream = request.parts[0].live if request.parts else None
         last = None if stream is None else stream.waiting[-1] if stream.waiting else stream.flying
         return last is not None and last.request is request
 
     def lose(self, stream: LiveStream, first: int, now: int) -> None:
-        """Drop the chunks that wait in a stream from some place on: one before them did not run."""
+        """Drop the waiting chunks of a stream from index `first` on, because a chunk before them did not run."""
         lost = [stream.waiting.pop() for _ in range(len(stream.waiting) - first)][::-1]
         for request in dict.fromkeys(part.request for part in lost):
             self.drop(request, LOST, now)
@@ -168,7 +170,7 @@ class RequestTracker:
     # Ends
 
     def put(self, request: LiveRequest[Any], index: int, outputs: list[Outputs], now: int) -> None:
-        """Keep the answer of a part; the last one ends its request."""
+        """Store the answer of a part; the last one ends its request."""
         is_last = request.put(index, outputs)
         if request.has_responses:
             self.wakers += request.wakers
@@ -179,7 +181,7 @@ class RequestTracker:
             self.end(request, "done", "", None, now)
 
     def drop(self, request: LiveRequest[Any], reason: str, now: int, at: str = "") -> None:
-        """End a request without an answer, unless it has ended; `at` says where it stood."""
+        """End a request without an answer, unless it has ended; `at` is the place to name in the message."""
         if request.outcome is None:
             error = Dropped(
                 f"{request.where}{at}: expected an answer, got none: {reason}; submit it again when it can be served",
@@ -190,10 +192,10 @@ class RequestTracker:
     def end(
         self, request: LiveRequest[Any], outcome: Outcome, reason: str, error: BaseException | None, now: int
     ) -> None:
-        """End a request that is alive: the one place where one ends.
+        """End a request that has not ended; requests end nowhere else.
 
         Raises:
-            InternalError: it has ended before, or never came in.
+            InternalError: it has ended before, or was never entered.
         """
         if self.requests.get(request.number) is not request:
             raise InternalError(f"requests: expected a live request, got {request.number}, which is none; report this")
@@ -219,10 +221,10 @@ class RequestTracker:
             self._quiet.set()
 
     def _withdraw(self, request: LiveRequest[Any], stream: LiveStream | None, now: int) -> bool:
-        """Take what does not run yet of a request out of the queues; what was behind it in its stream is lost.
+        """Remove parts of a request from the queues, and drop the chunks behind them in its stream.
 
         Returns:
-            Whether its stream has fewer chunks now.
+            Whether the stream has fewer chunks than before.
         """
         before = 0 if stream is None else stream.next_chunk()
         for part in request.parts:
@@ -242,9 +244,9 @@ class RequestTracker:
     # Who waits
 
     def wake(self) -> None:
-        """Wake those whose requests have ended or been answered, outside of the lock; each once, by whichever thread.
+        """Wake the threads whose requests have ended or been answered, without the lock; each once.
 
-        What a thread that is interrupted leaves is rung by the next.
+        If a thread is interrupted here, the next one wakes the rest.
         """
         while self.wakers:
             try:
@@ -254,7 +256,7 @@ class RequestTracker:
             waker()
 
     def quiet(self) -> threading.Event:
-        """Return what is set as soon as no request is alive."""
+        """Return an event that is set as soon as every request has ended."""
         self._quiet = threading.Event()
         if not self.requests:
             self._quiet.set()

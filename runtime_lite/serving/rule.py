@@ -1,4 +1,4 @@
-"""Defines the protocol by which the server asks the scheduler, so that tests can replace it."""
+"""Defines the protocol between the server and its scheduler, so that tests can replace the scheduler."""
 
 from typing import Protocol
 
@@ -7,7 +7,7 @@ from runtime_lite.scheduling.task import Key, ServiceClass, Task
 
 
 class Rule(Protocol):
-    """The scheduler (`runtime_lite.scheduling`), as the server sees it; called under the server's lock."""
+    """The scheduler (`runtime_lite.scheduling`) as the server uses it; called under the server's lock."""
 
     def open_stream(self, number: int, key: Key, service: ServiceClass, period_ns: int) -> str | None: ...
     def close_stream(self, number: int) -> None: ...

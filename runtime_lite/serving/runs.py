@@ -1,10 +1,10 @@
-"""The runs of a server: decided, handed to a thread, executed, and settled part by part.
+"""The runs of a server: decided by the scheduler, executed by a thread, and settled part by part.
 
-A lane is one run in flight, with the rows of several requests together. When it fails, its parts run again to find the
-bad item, as states are committed only after a run that succeeded: that costs at most `2 log2(parts)` runs more, and
-neighbours have the answers that they would have had. A chunk whose run succeeded has moved its stream on, even if its
-caller no longer wants the answer; a chunk that did not run has not, and takes those behind it along. `execute` is
-called outside of the server's lock and takes it; everything else is used under it.
+A lane executes one run at a time, with rows of several requests. If a run fails, its parts run again in smaller groups
+to find the one that fails; this takes at most `2 log2(parts)` more runs if there is one, and the other parts get their
+normal answers. It is possible because states are stored only after a successful run. A chunk that has run advances its
+stream, even if its caller no longer wants the answer. If a chunk did not run, the chunks behind it are dropped.
+`execute` is called without the server's lock and takes it; all other methods are called under the lock.
 """
 
 import math
@@ -30,19 +30,19 @@ from runtime_lite.serving.shield import Torn, Window, close_window, raised_by_ha
 from runtime_lite.serving.worker_pool import Worker, WorkerPool
 
 FAULTS_OF_ALL = (BundleRefused, EngineAbsent)
-"""Failures that no other company of rows can cure."""
+"""Failures that would occur with any other rows in the run, too."""
 
 
 @dataclass(eq=False, slots=True)
 class Batch:
-    """A decided run on its lane.
+    """A decided run and its lane.
 
     Attributes:
-        run: what was decided.
-        parts: whose rows it has.
-        lane: which of the lanes.
+        run: the scheduler's decision.
+        parts: the parts whose rows it has.
+        lane: number of the lane, from 0.
         number: counted per runtime, from 1.
-        decided: when.
+        decided: time of the decision.
     """
 
     run: Run
@@ -56,16 +56,16 @@ class Runs:
     """The runs of one server.
 
     Args:
-        lanes: runs that may be in flight at once.
-        scheduler: decides them.
-        costs: its cost table.
-        workers: the threads that run them.
-        tracker: of the requests whose parts run.
-        streams: whose chunks run.
-        bus: hears of runs.
-        clock: monotonic nanoseconds.
-        lock: the server's.
-        after: what the server does outside of its lock when something may have ended.
+        lanes: number of runs that may be in flight at once.
+        scheduler: decides which parts run.
+        costs: the scheduler's cost table.
+        workers: the threads that execute runs.
+        tracker: tracks the requests of the parts.
+        streams: the streams whose chunks run.
+        bus: passes on events of runs.
+        clock: returns monotonic nanoseconds.
+        lock: the server's lock.
+        after: called without the lock when something may have ended.
     """
 
     def __init__(
@@ -93,24 +93,24 @@ class Runs:
 
     @property
     def flying(self) -> int:
-        """How many are in flight."""
+        """Number of runs in flight."""
         return len(self._flying)
 
     def rested(self) -> threading.Event:
-        """Return what is set as soon as none is in flight."""
+        """Return an event that is set as soon as no run is in flight."""
         self._rested = threading.Event()
         if not self._flying:
             self._rested.set()
         return self._rested
 
     def fault(self, now: int) -> str:
-        """What is wrong with the runs; nothing when they end and succeed."""
+        """Return what is wrong with the runs; empty if they end and succeed."""
         flying = [batch.run for batch in self._flying]
         undecided_since = self._undecided_since if self._tracker.queued and len(flying) < self._most_lanes else None
         return fault_of_runs(flying, undecided_since, self._failures, self._last_fault, now)
 
     def resize(self, lanes: int) -> None:
-        """Let more or fewer be in flight at once; what runs goes on."""
+        """Change the number of runs that may be in flight at once; current runs continue."""
         self._scheduler.resize(lanes)
         taken = {batch.lane for batch in self._flying}
         self._lanes = [lane for lane in range(lanes) if lane not in taken][::-1]
@@ -118,7 +118,7 @@ class Runs:
         self._undecided_since = None
 
     def dispatch(self, now: int, me: Worker[Batch] | None) -> Batch | None:
-        """Hand out what the scheduler decides; the first run is for the worker that asks, if one does."""
+        """Give the scheduler's decisions to threads; the first run goes to the worker `me`, if any, and is returned."""
         mine = None
         while self._tracker.queued:
             if self._undecided_since is None:
@@ -146,7 +146,7 @@ class Runs:
         return mine
 
     def execute(self, batch: Batch, worker: Worker[Batch]) -> Batch | None:
-        """Run a batch, settle it, and return what the worker is to run next; without anything it sleeps."""
+        """Execute a batch, settle it, and return the worker's next batch; None lets the worker sleep."""
         parts = batch.parts
         torn: BaseException | None = None
         try:
@@ -183,7 +183,7 @@ class Runs:
         return following
 
     def _attempt(self, batch: Batch, parts: Sequence[Part], retry: bool) -> list[Answered]:
-        """Run some parts of a batch, and tell of it."""
+        """Run some parts of a batch, and pass on an event of it."""
         run, runner = batch.run, parts[0].runner
         axis = runner.graph.batch_axis
         sizes = dict(run.key.sizes)
@@ -228,12 +228,15 @@ class Runs:
                 self._bus.note("executed", told)
 
     def _rows_for(self, run: Run, parts: Sequence[Part]) -> int:
-        """The smallest size that a run of some parts fits in; reads constants only, so no lock is held."""
+        """Return the smallest row bucket that holds some parts; needs no lock, as it reads constants only."""
         rows = sum(part.rows for part in parts)
         return next(size for size in self._costs.row_buckets(run.key) if size >= rows)
 
     def _land(self, batch: Batch, now: int, failed: bool) -> None:
-        """A lane is free again. The first run of a bucket may have opened its session: no cost is learnt from it."""
+        """Free the lane of a batch and report its time to the scheduler, except for the first run of a bucket.
+
+        That run may have opened a session, so its time is not a cost.
+        """
         del self._flying[batch]
         self._undecided_since = None
         if self._rested is not None and not self._flying:
@@ -247,7 +250,7 @@ class Runs:
         self._scheduler.finished(batch.run, now, failed or is_cold)
 
     def _settle(self, part: Part, answer: Answered, now: int) -> None:
-        """Move a stream on and end a request, or put its response."""
+        """Store the new state of a part's stream, and end its request or add a response."""
         request, stream = part.request, part.live
         if stream is not None:
             stream.flying, stream.last = None, now
@@ -279,7 +282,7 @@ class Runs:
             self._streams.advance(stream, now)
 
     def _abandon(self, batch: Batch, worker: Worker[Batch]) -> None:
-        """Give a run that its thread was torn from to others, without what that thread had asked for."""
+        """After an interrupt, queue the parts of a run again, except those that the interrupted thread asked for."""
         with self._lock:
             now = self._clock()
             self._land(batch, now, failed=True)
@@ -304,11 +307,11 @@ class Runs:
 
     @property
     def versions(self) -> set[Version]:
-        """What runs are in flight of."""
+        """The versions with runs in flight."""
         return {part.version for batch in self._flying for part in batch.parts}
 
     def forget(self, now: int) -> None:
-        """In a fork of the process, behind the ends of all requests: what was in flight runs in the parent alone."""
+        """In a forked child, after all requests have ended: free the lanes; the runs continue in the parent."""
         for batch in list(self._flying):
             self._land(batch, now, failed=True)
             for part in batch.parts:
@@ -326,11 +329,11 @@ class Runs:
 
 
 def run_parts(parts: Sequence[Part], run: Callable[[Sequence[Part]], list[Answered]]) -> list[tuple[Part, Answered]]:
-    """Run parts together; where that fails, halve them until the bad ones are alone.
+    """Run parts together; if that fails, halve them until each failing part has run alone.
 
     Args:
-        parts: of one run.
-        run: runs some of them; one answer each, or raises.
+        parts: the parts of one run.
+        run: runs some parts and returns one answer per part, or raises.
     """
     try:
         return list(zip(parts, run(parts), strict=True))
@@ -341,7 +344,7 @@ def run_parts(parts: Sequence[Part], run: Callable[[Sequence[Part]], list[Answer
 
 
 def _halve(parts: Sequence[Part], run: Callable[[Sequence[Part]], list[Answered]]) -> list[tuple[Part, Answered]]:
-    """Run parts that failed together; when one half is well, the other holds the bad item and is halved at once."""
+    """Run both halves of parts that failed together; if the first succeeds, the second is halved without a run."""
     first, second = parts[: len(parts) // 2], parts[len(parts) // 2 :]
     answers = run_parts(first, run)
     first_is_well = not any(isinstance(answer, Exception) for _, answer in answers)
@@ -351,11 +354,11 @@ def _halve(parts: Sequence[Part], run: Callable[[Sequence[Part]], list[Answered]
 
 
 def step_parts(parts: Sequence[Part], states: Sequence[StreamState | None], sizes: Mapping[str, int]) -> list[Answered]:
-    """Run parts in one bucket.
+    """Run parts together in one bucket and return one answer per part.
 
     Args:
-        parts: of one graph.
-        states: of the stream of every part; None for what starts from the initial states.
+        parts: parts of one graph.
+        states: the state of each part's stream; None for the initial states.
         sizes: bucket of every axis.
     """
     runner = parts[0].runner
@@ -374,7 +377,7 @@ def step_parts(parts: Sequence[Part], states: Sequence[StreamState | None], size
 
 
 def places_used(parts: Sequence[Part], sizes: Mapping[str, int]) -> tuple[int, int]:
-    """How many places of the inputs of role data hold a caller's values, and how many there are."""
+    """Return the number of input entries that hold callers' values, and of all entries, of inputs of role data."""
     tensors: list[Tensor] = [tensor for tensor in parts[0].runner.graph.inputs if tensor.role == "data"]
     used = sum(feed.arrays[tensor.name].size for part in parts for feed in part.feeds for tensor in tensors)
     return used, sum(math.prod(static_shape(tensor.shape, sizes)) for tensor in tensors)

@@ -1,4 +1,4 @@
-"""Serves the requests of one runtime: admits requests and streams, and answers questions about all of it.
+"""Serves the requests of one runtime: admits requests and streams, and reports on all of them.
 
     request.py          the records that all of these share: a request, its parts, its stream, its version
     request_tracker.py  requests that are alive: queued, answered, ended, and what an end takes along
@@ -7,8 +7,8 @@
     versions.py         loaded bundles, closed when nothing needs them any more
     health.py           whether all of it works, and why not
 
-A caller that waits for its answer runs it itself when a lane is free, and while it waits it takes whatever run is
-decided; `worker_pool.py` has the threads. One lock guards all of this; graphs run, and observers hear, outside of it.
+A caller that waits for its answer executes the run itself if a lane is free, and while it waits it executes other runs;
+`worker_pool.py` has the threads. One lock guards all of this; graphs run, and observers are called, without it.
 """
 
 import threading
@@ -61,12 +61,13 @@ class Server:
     """Serves the requests of one runtime.
 
     Args:
-        lanes: runs that may be in flight at once.
-        max_streams: streams that may be open at once.
-        scheduler: decides what runs.
-        costs: its cost table.
-        clock: monotonic nanoseconds; with another than the machine's nothing ticks by itself, and `tick` is called.
-        observers: who hears what happens.
+        lanes: number of runs that may be in flight at once.
+        max_streams: number of streams that may be open at once.
+        scheduler: decides which parts run.
+        costs: the scheduler's cost table.
+        clock: returns monotonic nanoseconds; with another clock than the machine's there is no timer, and its owner
+            calls `tick`.
+        observers: objects that are notified of events.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Server:
         clock: Clock = time.monotonic_ns,
         observers: Sequence[Observer] = (),
     ) -> None:
-        """Start with nothing to do and no thread."""
+        """Start without requests and threads."""
         self.lock = threading.Lock()
         self.clock = clock
         self._bus = bus = EventBus(observers)
@@ -112,18 +113,18 @@ class Server:
         hard: int | None,
         live: LiveStream | None = None,
     ) -> list[Part]:
-        """Return the parts of an item that may be queued at once; those behind them come later, from its run.
+        """Return the parts of an item that can be queued at once; a pipeline's later parts come from its run.
 
         Args:
             request: the request.
-            index: which of its items.
-            version: what runs it.
+            index: index of the item in the request.
+            version: the version that runs it.
             runner: one graph, or a pipeline, which takes one feed.
-            feeds: checked, that run together.
-            service: class of the request.
-            now: the time.
-            hard: the deadline that the caller gave, if any.
-            live: its stream, or None.
+            feeds: checked feeds that run together.
+            service: service class of the request.
+            now: current time.
+            hard: the caller's deadline, if any.
+            live: the stream, or None.
         """
         if not isinstance(runner, Pipeline):
             return [make_part(request, index, version, runner, feeds, service, now, hard, live)]
@@ -134,13 +135,13 @@ class Server:
         return PipelineRun(runner, parts, live is not None, self._cost).ready()
 
     def _cost(self, key: Key, rows: int) -> int:
-        """Nanoseconds that a run of rows of a key should take; 0 for a version that is gone, which admits nothing."""
+        """Return the expected nanoseconds of a run of some rows of a key; 0 if its version is closed."""
         with self.lock:
             return self._costs.of(key).bucket_for(rows)[1] if self._costs.knows(key) else 0
 
     @shielded
     def call(self, request: LiveRequest[Any], version: Version, parts: Sequence[Part]) -> None:
-        """Serve a request whose caller waits: when this returns, its request has ended.
+        """Serve a request whose caller waits; it has ended when this returns.
 
         Raises:
             BadInput: the model or the stream is closed.
@@ -167,7 +168,7 @@ class Server:
 
     @shielded
     def submit(self, request: LiveRequest[Any], version: Version, parts: Sequence[Part]) -> None:
-        """Queue a request; workers serve it.
+        """Queue a request; workers execute it.
 
         Raises:
             BadInput: the model or the stream is closed.
@@ -180,14 +181,14 @@ class Server:
 
     @property
     def has_queue(self) -> bool:
-        """Whether something waits; a look from outside of the lock."""
+        """Whether parts are queued; read without the lock."""
         return self._tracker.queued > 0
 
     @shielded
     def turn_away(self, request: LiveRequest[Any], part: Part) -> None:
-        """Refuse a request of one part that could not be answered in time, before its values are looked at.
+        """Refuse a request of one part that could not be answered in time, before its values are checked.
 
-        What passes is to be submitted all the same: it may be refused yet, for this or another reason.
+        A request that is not refused here must still be submitted, and may be refused then.
 
         Raises:
             Overloaded: it is refused.
@@ -206,7 +207,7 @@ class Server:
     def _enter(
         self, request: LiveRequest[Any], version: Version, parts: Sequence[Part], me: Worker[Batch] | None
     ) -> Batch | None:
-        """Admit and queue a request; return what its caller is to run, which sleeps otherwise."""
+        """Admit and queue a request; return the run that its waiting caller is to execute, if any."""
         with self.lock:
             now = self.clock()
             if me is None:
@@ -238,10 +239,10 @@ class Server:
             return batch
 
     def _ready(self, where: str, timer: bool, worker: bool) -> None:
-        """Refuse what there is no thread for, before it is taken.
+        """Refuse a request for which no thread can be started.
 
         Raises:
-            ExecutorFailed: the system gives no more.
+            ExecutorFailed: the system gives no more threads.
         """
         try:
             self._workers.ready(timer, worker)
@@ -265,7 +266,7 @@ class Server:
             raise overloaded(request.where, refusal)
 
     def _count(self, request: LiveRequest[Any], version: Version, parts: Sequence[Part], now: int) -> None:
-        """A request came in: from here on it is alive."""
+        """Enter a request among those that have not ended, and pass on an event of it."""
         self._tracker.enter(request)
         if self._bus.wanted:
             request.told = as_submitted(request, version, parts, now)
@@ -273,7 +274,7 @@ class Server:
 
     @shielded
     def cancel(self, request: LiveRequest[Any]) -> bool:
-        """Take a request back; whether it was alive."""
+        """Cancel a request; return whether it had not ended."""
         with self.lock:
             if request.outcome is not None:
                 return False
@@ -287,7 +288,7 @@ class Server:
         return True
 
     def _leave(self, request: LiveRequest[Any], me: Worker[Batch]) -> None:
-        """A caller was interrupted: its request is taken back, and what it was handed goes to another."""
+        """Cancel the request of an interrupted caller, and give the run that it was to execute to another thread."""
         with self.lock:
             now = self.clock()
             batch = self._workers.leave(me)
@@ -300,7 +301,7 @@ class Server:
 
     @shielded
     def response_taken(self, request: LiveRequest[Any]) -> None:
-        """A reader made room in its ring: its stream goes on."""
+        """Continue a stream whose caller has read a response."""
         with self.lock:
             now = self.clock()
             if not self._streams.resume(request, now):
@@ -310,28 +311,28 @@ class Server:
 
     @shielded
     def loss_told(self, request: LiveRequest[Any]) -> None:
-        """The caller of a chunk that was lost has been told: his next one takes its place."""
+        """Record that the caller of a lost chunk knows of it, so that the next chunk takes its number."""
         with self.lock:
             self._tracker.told(request)
 
     def note_fault(self, call: str, error: Exception) -> None:
-        """What was called for its caller has raised: his affair, and nobody's request."""
+        """Store the error of a caller's callback in the health; it affects no request."""
         self._bus.blame(call, error)
 
     # Streams
 
     @shielded
     def open_stream(self, version: Version, runner: Runnable, rows: int, options: StreamOptions) -> LiveStream:
-        """Open a stream, from the initial states.
+        """Open a stream that starts from the initial states.
 
         Args:
-            version: what it is pinned to.
-            runner: of its graph or graphs.
-            rows: of every chunk.
-            options: what the caller says about it.
+            version: the version that it pins.
+            runner: runner of its graph or graphs.
+            rows: number of rows of every chunk.
+            options: the caller's options.
 
         Raises:
-            Overloaded: no slot is free, the streams would take too much of the device, or it takes no work.
+            Overloaded: no slot is free, the device is too slow for one more stream, or the server admits no work.
         """
         begin = Start(runner.initial_state(rows), 0)
         with self.lock:
@@ -344,9 +345,10 @@ class Server:
 
     @shielded
     def fork_stream(self, stream: LiveStream, where: str) -> LiveStream:
-        """Open a stream that goes on from what another one carries, in its version.
+        """Open a stream that continues from a copy of another one's state, in the same version.
 
-        All of it is one step: between a look at the one and the start of the other, the version could be closed.
+        Reading the one state and opening the other stream are one step under the lock, because the version could be
+        closed in between.
 
         Raises:
             BadInput: it has ended, or a chunk is on its way.
@@ -365,25 +367,25 @@ class Server:
 
     @shielded
     def close_stream(self, stream: LiveStream) -> bool:
-        """End a stream; whether it was open. What it has not answered is dropped."""
+        """End a stream and drop its unanswered chunks; return whether it was open."""
         with self.lock:
             was_open = self._streams.end(stream, "closed", "closed", self.clock())
         self._after()
         return was_open
 
     def watch_holder(self, stream: LiveStream, holder: object) -> None:
-        """Close a stream that nobody holds any more: with the next call, when nothing of it is on its way."""
+        """Close a stream after its caller's object was deleted, at a later call and with no chunk in flight."""
         self._streams.watch_holder(stream, holder)
 
     def state_of(self, stream: LiveStream) -> StreamState:
-        """What a stream carries; nothing once it has ended."""
+        """Return the state of a stream; an empty state once it has ended."""
         with self.lock:
             state = self._streams.state(stream)
             return StreamState(stream.rows, {}, {}) if state is None else state
 
     @shielded
     def exchange(self, stream: LiveStream, where: str, change: Callable[[Start], Start]) -> None:
-        """Look at what a stream at rest carries, and let it carry on from what `change` returns.
+        """Call `change` with the state of a stream that has no chunk in flight, and store the state that it returns.
 
         Raises:
             BadInput: it has ended, or a chunk is on its way.
@@ -395,7 +397,7 @@ class Server:
         """Refuse a stream that has ended.
 
         Raises:
-            BadInput: it has.
+            BadInput: it has ended.
         """
         with self.lock:
             self._streams.check(stream, where)
@@ -404,12 +406,12 @@ class Server:
 
     @shielded
     def add(self, version: Version, threads: int, measured: Mapping[tuple[str, str], int]) -> None:
-        """Take in a version.
+        """Add a version.
 
         Args:
-            version: ready to run.
-            threads: of one run.
-            measured: nanoseconds on this machine by graph and bucket, beside what its cost table says.
+            version: a version that is ready to run.
+            threads: number of threads of one run.
+            measured: nanoseconds on this machine by graph and bucket, in addition to the costs in the bundle.
         """
         with self.lock:
             self._threads = max(self._threads, threads)
@@ -418,24 +420,24 @@ class Server:
 
     @shielded
     def retire(self, version: Version, change: ModelChange) -> None:
-        """Close a version as soon as nothing runs, is queued or is pinned to it."""
+        """Close a version as soon as no part of it is queued or runs, and no stream of it is open."""
         with self.lock:
             self._versions.retire(version, change, self.clock())
         self._after()
 
     @shielded
     def unload(self, where: str, versions: Sequence[Version], limit_s: float) -> None:
-        """End what versions have open and queued, wait for what runs, and close them.
+        """End the streams and drop the requests of versions, wait for their runs, and close them.
 
         Raises:
-            ExecutorFailed: a run does not end within the limit. Its version is closed when it does.
+            ExecutorFailed: a run has not ended within the limit. Its version is closed when the run ends.
         """
         hanging = self._unload(versions, time.monotonic() + limit_s)
         if hanging:
             raise still_busy(where, limit_s, hanging)
 
     def _unload(self, versions: Sequence[Version], until: float) -> list[str]:
-        """Unload versions; return the names of those that runs still need at some time."""
+        """Unload versions; return the names of those that runs still use at the time `until`."""
         for version in versions:
             with self.lock:
                 now = self.clock()
@@ -450,13 +452,13 @@ class Server:
     # The whole
 
     def request_counts(self) -> RequestCounts:
-        """How many requests came in, are live and have ended."""
+        """Return the numbers of requests that came in, have not ended, and have ended."""
         with self.lock:
             return self._tracker.counts()
 
     @shielded
     def health(self) -> Health:
-        """Whether runs end, or there is nothing to do."""
+        """Return the health of the server: whether runs end, or none are queued."""
         self._after()
         with self.lock:
             reason = self._runs.fault(self.clock())
@@ -472,7 +474,7 @@ class Server:
 
     @shielded
     def resize(self, lanes: int) -> None:
-        """Let more or fewer runs be in flight at once; what runs goes on."""
+        """Change the number of runs that may be in flight at once; current runs continue."""
         with self.lock:
             self._runs.resize(lanes)
             self._runs.dispatch(self.clock(), None)
@@ -480,7 +482,7 @@ class Server:
 
     @shielded
     def drain(self, limit_s: float) -> DrainReport:
-        """Take no new work, and wait until all that was admitted has ended; drop what has not within the limit."""
+        """Admit no new work, wait until all admitted requests have ended, and drop the rest after the limit."""
         started = time.monotonic()
         with self.lock:
             self._gate = "draining"
@@ -496,18 +498,18 @@ class Server:
         return DrainReport(before - len(left), tuple(request.number for request in left), time.monotonic() - started)
 
     def before_fork(self) -> None:
-        """Before the process is forked, and before the lock is taken for it: let observers hear what they are told."""
+        """Called before a fork, without the lock: wait until no observer is being called."""
         self._bus.pause()
 
     def behind_fork(self) -> None:
-        """Called in the process that was forked, without the lock: go on telling observers."""
+        """Called in the parent after a fork, without the lock: continue to pass on events."""
         self._bus.resume()
 
     def in_fork(self) -> None:
-        """Go on in a fork of the process, with threads of its own; what was asked for is answered in the parent alone.
+        """Called in a forked child: drop all requests, which only the parent answers, and the parent's threads.
 
-        If runs were in flight, locks of what runs them may be held for ever, and threads within a run are not here
-        either: nothing more is taken then.
+        If runs were in flight or runs have several threads, the server admits no more work in the child: locks of the
+        executors may be held for ever, and the threads within runs do not exist there.
         """
         if self._tracker.requests or self._runs.flying or self._threads > 1:
             self._gate = FORKED
@@ -522,7 +524,7 @@ class Server:
         self._streams.forget()
 
     def tick(self) -> None:
-        """Do what is due now: drops, runs that were put off, streams that expire. The timer calls this."""
+        """Do what is due: drop late requests, start delayed runs, end expired streams. The timer thread calls this."""
         with self.lock:
             now = self.clock()
             self._workers.ticked()
@@ -538,10 +540,10 @@ class Server:
 
     @shielded
     def close(self, where: str, versions: Sequence[Version], limit_s: float) -> None:
-        """Unload what is left, and end the threads.
+        """Unload the remaining versions and end the threads.
 
         Raises:
-            ExecutorFailed: a run, or what an observer does with it, does not end within the limit.
+            ExecutorFailed: a run, or an observer that is notified of it, has not ended within the limit.
         """
         until = time.monotonic() + limit_s
         try:
@@ -555,9 +557,9 @@ class Server:
             raise still_busy(where, limit_s, hanging)
 
     def at_exit(self) -> None:
-        """At the end of the process: take no more, drop what waits, and let what runs end before the interpreter does.
+        """At the end of the process: admit no work, drop waiting requests, and wait for current runs.
 
-        A thread that comes back from a run into an interpreter that is gone takes the process down with it.
+        A thread that returns from a run after the interpreter is finalized would crash the process.
         """
         until = time.monotonic() + CLOSE_S
         with self.lock:
@@ -572,7 +574,7 @@ class Server:
         self._workers.left(until)
 
     def _after(self) -> None:
-        """What is done outside of the lock: wake who waits, close what is no longer needed, tell observers."""
+        """Do the work that needs no lock: wake waiting threads, close unused versions, call observers."""
         if self._tracker.wakers or self._versions.unneeded or self._streams.unheld:
             with self.lock:
                 self._streams.sweep(self.clock())

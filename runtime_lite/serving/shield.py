@@ -1,15 +1,16 @@
-"""Protects sections of the main thread from signal handlers: their exceptions are raised when a section has ended.
+"""Protects sections of the main thread from signal handlers, which are called when the section has ended.
 
     with Shield():              # changes shared records: handlers wait
         with Window():          # within it, a wait or a run: handlers may raise again
             ...
 
-Python calls signal handlers in the main thread, between any two of its instructions: Ctrl-C, alarms and time-outs that
-raise there would leave a section half done. Within a shield another handler is in their place, which notes that the
-signal came; at its end, or when a window opens, they are called. In every other thread none of this does anything.
+Python calls signal handlers in the main thread, between any two instructions; a handler that raises there, for Ctrl-C
+or an alarm, would leave a section half done. Within a shield each handler is replaced by one that only records the
+signal. The handlers are called at the end of the shield, or when a window opens. In other threads shields and windows
+do nothing.
 
-Handlers are put in place by the function behind `signal.signal`, which does not turn numbers into names first: that
-takes three microseconds, and this three tenths of one.
+Handlers are set by the C function behind `signal.signal`, which skips the conversion of numbers to names: this takes
+0.3 instead of 3 microseconds.
 """
 
 import _signal  # type: ignore[import-not-found]
@@ -30,28 +31,28 @@ _get: Callable[[int], Any] = _signal.getsignal
 _NUMBERS = sorted(int(number) for number in signal.valid_signals())
 
 _main = threading.main_thread().ident
-"""The main thread, which is in a fork the one that forked; asking `threading` each time would take a microsecond."""
+"""Identifier of the main thread; in a forked child, of the thread that forked. A call of `threading` takes 1 us."""
 
 _held: list[tuple[int, Any]] | None = None
-"""Signals and their handlers, while these wait; None while they are in place. Of the main thread alone."""
+"""Signals and their handlers while a shield has replaced these; None otherwise. Used by the main thread alone."""
 
 _inner: dict[int, Any] = {}
-"""Handlers by signal, while a window is open."""
+"""Handlers by signal while a window is open."""
 
 _raised = 0
-"""The `id` of what a handler raised last in a window: the error itself would keep its frames alive."""
+"""The `id` of the last error that a handler raised in a window; the error itself would keep its frames alive."""
 
 _noted: list[int] = []
-"""Signals that came meanwhile."""
+"""Signals that came while handlers were replaced."""
 
 
 class Shield:
-    """Lets handlers wait until the body has ended; one within another does nothing more."""
+    """Delays signal handlers until the body has ended; a shield within another one does nothing."""
 
     __slots__ = ("_mine",)
 
     def __enter__(self) -> None:
-        """Put handlers off; whatever one raises that is called at this moment comes before the body."""
+        """Replace the handlers; an error of a handler that is called at this moment is raised before the body."""
         self._mine = threading.get_ident() == _main and _held is None
         if self._mine:
             _put_off()
@@ -59,18 +60,18 @@ class Shield:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Call what has waited, which may raise."""
+        """Call the delayed handlers, which may raise."""
         if self._mine and _held is not None:
             _call_noted(_put_back())
 
 
 class Window:
-    """Within a shield, lets handlers be called while the body waits or runs something."""
+    """Within a shield, lets handlers be called while the body waits or runs a graph."""
 
     __slots__ = ("_mine",)
 
     def __enter__(self) -> None:
-        """Call what has waited, which may raise; the shield is closed again then."""
+        """Call the delayed handlers; if one raises, the shield is closed again."""
         self._mine = threading.get_ident() == _main and _held is not None
         if self._mine:
             global _raised
@@ -90,7 +91,7 @@ class Window:
 
 
 def shielded(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Return a function whose whole body is within a shield."""
+    """Return a function whose whole body runs within a shield."""
 
     @functools.wraps(function)
     def call(*arguments: Given.args, **options: Given.kwargs) -> Result:
@@ -101,16 +102,16 @@ def shielded(function: Callable[Given, Result]) -> Callable[Given, Result]:
 
 
 def close_window() -> None:
-    """Within a shield, see that it is closed: a second signal may have come while a window closed for the first."""
+    """Within a shield, close an open window; a second signal may have interrupted its closing."""
     while threading.get_ident() == _main and _held is None:
         _put_off()
 
 
 class Torn(BaseException):
-    """A run in a window that a signal handler has cut in two: no fault of what runs, whatever kind of error it is.
+    """Raised if the exception of a signal handler, of any type, interrupts a run in a window; the run has no fault.
 
     Attributes:
-        error: what the handler raised.
+        error: the exception of the handler.
     """
 
     def __init__(self, error: BaseException) -> None:
@@ -118,7 +119,7 @@ class Torn(BaseException):
 
 
 def raised_by_handler(error: BaseException | None) -> BaseException | None:
-    """What a handler raised in the last window, if an error that came out of it is that, or was made of it."""
+    """Return the exception of a handler in the last window, if it is `error` or one of its causes; else None."""
     while error is not None and threading.get_ident() == _main:
         if id(error) == _raised:
             return error
@@ -135,7 +136,7 @@ os.register_at_fork(after_in_child=_is_main_now)
 
 
 def _put_off() -> None:
-    """Put a handler that takes notes in the place of each that could raise; all of them, or none."""
+    """Replace each handler that could raise by one that records its signal; all of them, or none."""
     global _held
     found = [(number, handler) for number in _NUMBERS if callable(handler := _get(number))]
     found = [(number, _inner[number] if handler is _through else handler) for number, handler in found]
@@ -149,14 +150,14 @@ def _put_off() -> None:
 
 
 def _put_back() -> BaseException | None:
-    """Put the handlers back; return what the first of them raised that was called at this moment."""
+    """Restore the handlers; return the exception of the first one that was called and raised at this moment."""
     global _held
     found, _held = _held or [], None
     return _restore(found)
 
 
 def _open() -> BaseException | None:
-    """Put handlers in place that tell of what they raise; return what the first of them raised at this moment."""
+    """Set handlers that record their exceptions; return the first one that was raised at this moment."""
     global _held
     found, _held = _held or [], None
     _inner.update(found)
@@ -191,10 +192,10 @@ def _note(number: int, frame: FrameType | None) -> None:
 
 
 def _call_noted(first: BaseException | None) -> None:
-    """Call the handlers of what was noted, all of them.
+    """Call the handlers of all recorded signals, then raise.
 
     Raises:
-        BaseException: what the first of them raised, or was raised before.
+        BaseException: `first`, or else the exception of the first handler that raised.
     """
     while _noted:
         number = _noted.pop(0)

@@ -1,7 +1,7 @@
-"""The caller's handle of one request: wait, await, read responses, cancel; it ends exactly once.
+"""The caller's handle of one request: to wait for it, await it, read its responses, or cancel it.
 
-The server ends tickets and puts responses under its own lock; whoever waits is woken after that. Nothing here runs
-anything but the caller's wait.
+The server ends tickets and adds responses under its lock, and then wakes the waiting threads. This module runs no
+graph; it only waits. A request ends exactly once.
 """
 
 import contextlib
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 
 
 class Ticket(LiveRequest[Answer]):
-    """A request that may still be queued; made by `submit`."""
+    """A request that may still be queued; `submit` returns one."""
 
     def cancel(self) -> bool:
-        """Take the request back; its answer is not delivered, and what is not running yet never runs.
+        """Cancel the request: its answer is not delivered, and parts that do not run yet never run.
 
         Returns:
-            Whether it was alive; one that has ended stays as it is.
+            Whether it had not ended yet; a request that has ended does not change.
         """
         return self._owner.cancel(self)
 
     def when_done(self, call: Callable[[], object]) -> None:
-        """Have something called once the request has ended, at once if it has.
+        """Call a function once the request has ended, or at once if it has ended already.
 
         Args:
-            call: quick: it is called by the thread that ends the request. What it raises reaches nobody's request, and
-                is the `observer_fault` of the runtime's health.
+            call: a quick function; it is called by the thread that ends the request. An error that it raises affects no
+                request; the runtime's health reports it as `observer_fault`.
 
         Raises:
-            BadInput: it cannot be called.
+            BadInput: `call` is not callable.
         """
         if not callable(call):
             raise BadInput(f"{self.where}: expected something to call, got {show(call)}; pass a function")
@@ -59,21 +59,21 @@ class Ticket(LiveRequest[Answer]):
         """Wait for the answer.
 
         Args:
-            timeout: seconds; None waits until the end.
+            timeout: seconds to wait; None waits without a limit.
 
         Raises:
             BadInput: the timeout is no number from 0 on.
-            TimeoutError: it is not there yet; the request goes on.
-            Cancelled: it was taken back.
-            Dropped: the runtime let go of it, for a reason.
-            RuntimeLiteError: it failed.
+            TimeoutError: there is no answer yet; the request goes on.
+            Cancelled: the request was cancelled.
+            Dropped: the runtime dropped the request; the error has the reason.
+            RuntimeLiteError: a run of the request failed.
         """
         if self.outcome is None or timeout is not None:
             self._wait(self.done, timeout)
         return self.answer()
 
     def __await__(self) -> Generator[Any, None, Answer]:
-        """Wait for the answer in a coroutine; one that is cancelled takes the request back.
+        """Wait for the answer in a coroutine; if the coroutine is cancelled, the request is cancelled, too.
 
         Raises:
             Cancelled, Dropped, RuntimeLiteError: as `result` does.
@@ -123,10 +123,10 @@ class Ticket(LiveRequest[Answer]):
 
 
 def deadline_at(where: str, now: int, deadline_ms: float | None) -> int | None:
-    """Return when an answer is worthless, by a caller's deadline from now on.
+    """Return the time of the server's clock that is `deadline_ms` from `now`; None without a deadline.
 
     Raises:
-        BadInput: it is no positive number.
+        BadInput: it is not a positive number.
     """
     if deadline_ms is None:
         return None
@@ -143,15 +143,15 @@ def _set(future: "Future[None]") -> None:
 
 
 class Responses(Ticket[list[Outputs]]):
-    """A request with one response per part, in order; at most `room` of them lie unread, then the request pauses.
+    """A request with one response per part, in order; it pauses while `room` responses are unread.
 
-    Each response is delivered once, whoever reads; behind the last one iteration ends, or raises what went wrong.
+    Each response is delivered to one reader. After the last one iteration ends, or raises the error of the request.
     """
 
     has_responses = True
 
     def __init__(self, owner: Owner, where: str, service: str, parts: int, room: int) -> None:
-        """Start without a response."""
+        """Start without responses."""
         super().__init__(owner, where, service, lambda outputs: [each for part in outputs for each in part], parts)
         if type(room) is not int or room < 1:
             raise BadInput(f"{where}: expected room for at least 1 response, got {show(room)}; leave it out")
@@ -159,24 +159,24 @@ class Responses(Ticket[list[Outputs]]):
         self._ring: deque[Outputs] = deque()
 
     def put(self, index: int, outputs: list[Outputs]) -> bool:
-        """For the server: append a response; it puts none while the ring is full."""
+        """Append a response; called by the server, but not while `is_full`."""
         self._ring += outputs
         self.missing -= 1
         return self.missing == 0
 
     def end(self, outcome: Outcome, reason: str, error: BaseException | None) -> None:
-        """For the server: end; what lies in the ring stays readable, unless the caller takes the request back."""
+        """End the request; called by the server. Unread responses stay readable unless the caller cancels."""
         super().end(outcome, reason, error)
         if outcome == "cancelled":
             self._ring.clear()
 
     @property
     def is_full(self) -> bool:
-        """Whether the reader must take a response before the next one is made."""
+        """Whether the caller must read a response before the next one is made."""
         return len(self._ring) >= self._room
 
     def result(self, timeout: float | None = None) -> list[Outputs]:
-        """Read all responses that are not read yet; the timeout holds for each."""
+        """Read all unread responses; the timeout applies to each of them."""
         found = []
         while (response := self._next(timeout)) is not None:
             found.append(response)
@@ -188,12 +188,12 @@ class Responses(Ticket[list[Outputs]]):
             yield response
 
     async def __aiter__(self) -> AsyncIterator[Outputs]:
-        """Yield the responses as they come; a loop that is cancelled takes the request back."""
+        """Yield the responses as they come; if the coroutine is cancelled, the request is cancelled, too."""
         while (response := await _Next(self)) is not None:
             yield response
 
     def __await__(self) -> Generator[Any, None, list[Outputs]]:
-        """Wait for all responses that are not read yet."""
+        """Wait for all unread responses."""
         found = []
         while (response := (yield from _Next(self).__await__())) is not None:
             found.append(response)
@@ -203,7 +203,7 @@ class Responses(Ticket[list[Outputs]]):
         return bool(self._ring) or self.done()
 
     def _next(self, timeout: float | None) -> Outputs | None:
-        """The next response; None behind the last."""
+        """Wait for the next response and return it; None after the last."""
         while True:
             self._wait(self._ready, timeout)
             taken = None
@@ -218,10 +218,11 @@ class Responses(Ticket[list[Outputs]]):
                 return taken[0]
 
     def _take(self) -> tuple[Outputs | None] | None:
-        """The next response, or None behind the last; nothing at all if another reader was quicker.
+        """Take the next response, as a tuple; `(None,)` after the last, None if another reader was quicker.
 
         Raises:
-            Cancelled, Dropped, RuntimeLiteError: what the request ended with, behind the responses before it.
+            Cancelled, Dropped, RuntimeLiteError: the request ended with this error, and all responses before it were
+                read.
         """
         with self._owner.lock:
             response, ended = (self._ring.popleft() if self._ring else None), self.done()

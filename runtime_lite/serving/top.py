@@ -1,6 +1,6 @@
-"""A live view of a server in the terminal, from two readings of its metrics page (`metrics.py`).
+"""A live view of a server in the terminal, computed from two readings of its metrics page (`metrics.py`).
 
-Rates and percentiles are those of the time between the readings; what was before does not blur them.
+Rates and percentiles are those of the time between the two readings.
 """
 
 import http.client
@@ -28,7 +28,7 @@ class Reading:
     """One page of metrics.
 
     Attributes:
-        at: when it was read, in seconds of a monotonic clock.
+        at: time of the reading, in seconds of a monotonic clock.
         samples: values by series name, each with its labels.
     """
 
@@ -36,19 +36,19 @@ class Reading:
     samples: Mapping[str, list[tuple[Labels, float]]]
 
     def sum(self, name: str, **labels: str) -> float:
-        """All samples of a series that have these labels, added up."""
+        """Return the sum of all samples of a series that have these labels."""
         return sum(value for found, value in self.samples.get(name, ()) if labels.items() <= found.items())
 
     def values_of(self, label: str, *names: str) -> list[str]:
-        """Values that a label takes in some series, sorted."""
+        """Return the sorted values of a label in some series."""
         return sorted({found[label] for name in names for found, _ in self.samples.get(name, ()) if label in found})
 
 
 def read_page(address: str, clock: Callable[[], float] = time.monotonic) -> Reading:
-    """Read the page of a server.
+    """Read and parse the metrics page of a server.
 
     Raises:
-        BadInput: nothing answers there, or something else than metrics.
+        BadInput: nothing answers at the address, or the answer is not a metrics page of this runtime.
         EngineAbsent: the client library is not installed.
     """
     parser = import_prometheus("prometheus_client.parser")
@@ -73,12 +73,12 @@ def read_page(address: str, clock: Callable[[], float] = time.monotonic) -> Read
 
 
 def watch(address: str, every_s: float, pages: int | None) -> Iterator[str]:
-    """Yield a view of every interval.
+    """Yield a view for each interval between two readings.
 
     Args:
-        address: of the metrics page.
-        every_s: between two readings.
-        pages: after how many views to end; None for never.
+        address: address of the metrics page.
+        every_s: seconds between two readings.
+        pages: number of views; None for no end.
     """
     before = read_page(address)
     for _ in itertools.count() if pages is None else range(pages):
@@ -89,7 +89,7 @@ def watch(address: str, every_s: float, pages: int | None) -> Iterator[str]:
 
 
 def view(before: Reading, now: Reading) -> str:
-    """What happened between two readings, as tables."""
+    """Return tables of what happened between two readings."""
     tables = (_of_classes(before, now), _of_graphs(before, now), _of_ends(before, now))
     streams = sum(value for _, value in now.samples.get("slipway_streams", ()))
     lanes = [
@@ -155,7 +155,7 @@ def _of_graphs(before: Reading, now: Reading) -> str:
 
 
 def _of_ends(before: Reading, now: Reading) -> str:
-    """Requests that did not end well, since the start and in the interval."""
+    """Return a table of requests that were dropped, cancelled or failed, in the interval and since the start."""
     name = "slipway_requests_ended_total"
     bad = [labels for labels, value in now.samples.get(name, ()) if labels["outcome"] != "done" and value]
     rows = [
@@ -172,7 +172,7 @@ def _of_ends(before: Reading, now: Reading) -> str:
 
 
 def _grown(before: Reading, now: Reading, name: str, **labels: str) -> float:
-    """The growth of a count; a restarted server counts from zero."""
+    """Return the growth of a count between two readings; a restarted server counts from zero."""
     then, here = before.sum(name, **labels), now.sum(name, **labels)
     return here - then if here >= then else here
 
@@ -182,7 +182,7 @@ def _rate(before: Reading, now: Reading, name: str, **labels: str) -> float:
 
 
 def _percentile_ms(before: Reading, now: Reading, name: str, share: float, **labels: str) -> str:
-    """A percentile of a histogram of seconds, linear inside of a bucket; as `>30000` beyond the last bound."""
+    """Return a percentile of a histogram of seconds as text in ms, linear within a bucket; `>30000` beyond it."""
     bounds = sorted({float(found["le"]) for found, _ in now.samples.get(f"{name}_bucket", ())})
     counts = [_grown(before, now, f"{name}_bucket", le=_text_of(bound), **labels) for bound in bounds]
     found = percentile(bounds, counts, share)
@@ -192,17 +192,17 @@ def _percentile_ms(before: Reading, now: Reading, name: str, share: float, **lab
 
 
 def _text_of(bound: float) -> str:
-    """How the page writes an upper bound."""
+    """Return an upper bound as the page writes it."""
     return "+Inf" if math.isinf(bound) else str(bound)
 
 
 def percentile(bounds: Iterable[float], counts: Iterable[float], share: float) -> float | None:
-    """Where a share of a histogram lies: infinity beyond its last bound, None if it is empty.
+    """Return the percentile of a histogram: infinity beyond its last bound, None if the histogram is empty.
 
     Args:
-        bounds: upper bounds, ascending; the last is infinity.
-        counts: how many lie at or below each.
-        share: between 0 and 1.
+        bounds: upper bounds of the buckets, ascending; the last is infinity.
+        counts: number of values at or below each bound.
+        share: the percentile as a number between 0 and 1.
     """
     below, lower = 0.0, 0.0
     pairs = list(zip(bounds, counts, strict=True))

@@ -1,13 +1,13 @@
-"""One request through queue, batch and device, in the trace-event format of chrome://tracing and Perfetto.
+"""Records requests, runs and changes in the trace-event format of chrome://tracing and Perfetto.
 
     trace = Trace()
     runtime = Runtime(observers=[trace])
     ...
     trace.write("trace.json")
 
-Above stand the requests, each a bar with its parts: `queue` until the scheduler chose it, `batch` while its rows were
-gathered, `device` in the executor, `answer` until it was handed over. Below stand the lanes with what they ran, and an
-arrow leads from a request to each of its runs. Only the latest requests are kept.
+The upper tracks show requests, each a bar with its phases: `queue` until the scheduler chose it, `batch` while its rows
+were gathered, `device` in the executor, `answer` until it was delivered. The lower tracks show the runs of each lane,
+and an arrow leads from a request to each of its runs. Only the latest requests are kept.
 """
 
 import json
@@ -29,14 +29,14 @@ TraceEvent = dict[str, Any]
 
 
 class Trace:
-    """An observer that remembers the latest requests, their runs, and what happened to streams and models.
+    """An observer that keeps the latest requests, their runs, and the changes of streams and models.
 
     Args:
-        most: how many of each are kept.
+        most: number of records to keep of each kind.
     """
 
     def __init__(self, most: int = 20_000) -> None:
-        """Remember nothing yet."""
+        """Start without records."""
         self._lock = threading.Lock()
         self._runs: dict[int, list[Execution]] = {}
         self._done: deque[tuple[Request, list[Execution], list[int], str, int]] = deque(maxlen=most)
@@ -74,7 +74,7 @@ class Trace:
             self._changes.append((model, change, now))
 
     def events(self) -> list[TraceEvent]:
-        """Everything as trace events, in no order; a viewer sorts them."""
+        """Return all records as trace events, unsorted; viewers sort them."""
         with self._lock:
             done, executions, changes = list(self._done), list(self._executions), list(self._changes)
         events = [_named("process_name", REQUESTS, 0, "requests"), _named("process_name", LANES, 0, "lanes")]
@@ -88,13 +88,13 @@ class Trace:
         return events
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write what `chrome://tracing` and ui.perfetto.dev open."""
+        """Write a file that `chrome://tracing` and ui.perfetto.dev open."""
         with replace_file(Path(path)) as file:
             file.write(json.dumps({"traceEvents": self.events(), "displayTimeUnit": "ms"}).encode())
 
 
 def _events_of_run(execution: Execution) -> Iterator[TraceEvent]:
-    """A bar on its lane, with the device's share inside of it."""
+    """Yield a bar on the lane of a run, and within it a bar for the time in the executor."""
     about: dict[str, Any] = {
         "run": execution.number,
         "bucket": bucket_name(execution.sizes),
@@ -115,7 +115,7 @@ def _events_of_run(execution: Execution) -> Iterator[TraceEvent]:
 def _events_of_request(
     request: Request, runs: list[Execution], responses: list[int], outcome: str, ended: int
 ) -> Iterator[TraceEvent]:
-    """A bar of its own with its parts, marks for responses, and arrows to its runs."""
+    """Yield a bar of a request with its phases, marks for its responses, and arrows to its runs."""
     name = f"{request.service} {request.number}"
     about = {
         "model": request.model,
@@ -144,7 +144,7 @@ def _events_of_request(
 
 
 def _bar(request: Request, name: str, start: int, end: int, args: dict[str, Any]) -> tuple[TraceEvent, TraceEvent]:
-    """Begin and end."""
+    """Return the events of the begin and of the end of a bar."""
     return (
         _event("b", name, REQUESTS, 0, start, cat="request", id=request.number, args=args),
         _event("e", name, REQUESTS, 0, end, cat="request", id=request.number),

@@ -1,6 +1,6 @@
-"""Holds the loaded bundles of a server: their costs, and when the last user of a version has released it.
+"""Holds the versions of models on a server, their costs, and the versions that are ready to be closed.
 
-Used under the server's lock; what is to be closed is closed outside of it, by `Server`.
+Its methods are called under the server's lock; `Server` closes versions without the lock.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,23 +16,23 @@ class Versions:
     """The versions of one server.
 
     Args:
-        scheduler: forgets what is closed.
-        costs: its cost table.
-        bus: hears of what is loaded, swapped and unloaded.
+        scheduler: is told to forget models that are closed.
+        costs: the scheduler's cost table.
+        bus: passes on events of models that are loaded, swapped and unloaded.
 
     Attributes:
-        unneeded: versions that are retired and were let go of by the last who had them pinned: they may be closed,
-            unless somebody needs them again before they are `leaving`.
+        unneeded: retired versions without pins: they can be closed, unless they are pinned again before `leaving` is
+            called.
     """
 
     def __init__(self, scheduler: Rule, costs: CostTable, bus: EventBus) -> None:
-        """Start without any."""
+        """Start without versions."""
         self._scheduler, self._costs, self._bus = scheduler, costs, bus
         self.unneeded: list[Version] = []
         self._closing: list[Version] = []
 
     def add(self, version: Version, threads: int, measured: Mapping[tuple[str, str], int], now: int) -> None:
-        """Take in a version, as `Server.add` says."""
+        """Add a version and its costs, as `Server.add` describes."""
         for name, runner in version.runners.items():
             alone = runner.batching_fault() is not None
             known = version.bundle.costs.get(name, {})
@@ -46,7 +46,7 @@ class Versions:
         self._tell(version, "loaded", now)
 
     def retire(self, version: Version, change: ModelChange, now: int) -> None:
-        """Let nobody new need a version."""
+        """Let no new request or stream use a version."""
         if not version.retired:
             version.retired = True
             self._tell(version, change, now)
@@ -54,9 +54,9 @@ class Versions:
                 self.unneeded.append(version)
 
     def leaving(self) -> list[Version]:
-        """Forget the versions that nobody needs any more, and return them to be closed.
+        """Return the versions that can be closed, and forget their costs.
 
-        One that is needed again by now stays, as when a run that lost its thread is queued anew.
+        A version that was pinned again stays; that happens when a run that lost its thread is queued again.
         """
         unneeded, self.unneeded = self.unneeded, []
         versions = [each for at, each in enumerate(unneeded) if not each.pins and each not in unneeded[:at]]
@@ -67,10 +67,10 @@ class Versions:
         return versions
 
     def forget(self, running: Iterable[Version]) -> None:
-        """In a fork of the process, leave what other threads were running or closing as it was.
+        """In a forked child, mark the versions that other threads were running or closing, to be left as they are.
 
         Args:
-            running: those in which runs were in flight.
+            running: versions with runs in flight.
         """
         unclosed = [each for each in self._closing if not each.gone.is_set()]
         for version in (*running, *unclosed):

@@ -1,8 +1,8 @@
-"""Runs the scheduler's decisions on threads: callers that wait for an answer, and workers for the rest.
+"""Runs the scheduler's decisions on threads: callers that wait for an answer, and workers.
 
-A decided run goes to a caller that waits for a part of it, else to any caller that waits, else to a worker. Workers are
-started when they are first needed and sleep until they are handed a run; the timer sleeps until the next deadline.
-Nothing polls. All methods but `stop` are called under the server's lock.
+A decided run goes to a caller that waits for a part of it, else to any waiting caller, else to a worker. Workers are
+started when they are first needed and sleep until they get a run; the timer thread sleeps until the next deadline. No
+thread polls. All methods but `stop` are called under the server's lock.
 """
 
 import threading
@@ -18,13 +18,13 @@ Work = TypeVar("Work")
 
 
 class Worker(Generic[Work]):
-    """A thread that can take a run, and sleeps until it is woken: one of the pool, or a caller that waits.
+    """A thread that can execute a run and sleeps until it is woken: one of the pool, or a waiting caller.
 
     Args:
-        done: whether it wants no further work; None for a thread of the pool, which serves whatever comes.
+        done: returns whether a caller wants no further work; None for a thread of the pool, which takes any work.
 
     Attributes:
-        work: what it was handed; None when it is woken for another reason.
+        work: the work to do after waking; None if the thread is woken for another reason.
     """
 
     __slots__ = ("_wake_up", "done", "work")
@@ -37,19 +37,19 @@ class Worker(Generic[Work]):
         self._wake_up.acquire()
 
     def wake(self) -> None:
-        """Wake it; a second call before it has woken changes nothing."""
+        """Wake the thread; a second call before it has woken does nothing."""
         if self._wake_up.locked():
             self._wake_up.release()
 
     def sleep(self, limit_ns: int | None = None) -> Work | None:
-        """Sleep until it is woken, at most `limit_ns`, outside of the server's lock; return the work it was handed."""
+        """Sleep until woken, at most `limit_ns`, without the server's lock; return the work to do, if any."""
         with Window():
             self.sleep_for(limit_ns)
         work, self.work = self.work, None
         return work
 
     def sleep_for(self, limit_ns: int | None) -> None:
-        """Sleep until it is woken, at most `limit_ns`; None waits for that alone."""
+        """Sleep until woken, at most `limit_ns` nanoseconds; None for no limit."""
         self._wake_up.acquire(timeout=-1 if limit_ns is None else min(limit_ns / 1e9, threading.TIMEOUT_MAX))
 
 
@@ -57,8 +57,8 @@ class WorkerPool(Generic[Work]):
     """The threads of one server.
 
     Args:
-        work: runs something and returns what to run next; None when the worker has been put to `rest` or is to go.
-        tick: called by the timer when its time has come, without the lock.
+        work: executes work and returns the next work; None if the worker has been put to `rest` or is to end.
+        tick: called by the timer thread at the time of the alarm, without the lock.
         clock: the server's.
         lock: the server's.
     """
@@ -70,7 +70,7 @@ class WorkerPool(Generic[Work]):
         clock: Clock,
         lock: threading.Lock,
     ) -> None:
-        """Start without a thread."""
+        """Start without threads."""
         self._work, self._tick, self._clock, self._lock = work, tick, clock, lock
         self._callers: dict[Worker[Work], None] = {}
         self._idle: list[Worker[Work]] = []
@@ -82,16 +82,16 @@ class WorkerPool(Generic[Work]):
         self._timer: Worker[Work] | None = None
 
     def leave(self, caller: Worker[Work]) -> Work | None:
-        """A caller wakes for good; returns work that it was handed in the same moment."""
+        """Remove a caller that no longer waits; return work that it got at the same moment, if any."""
         self._callers.pop(caller, None)
         work, caller.work = caller.work, None
         return work
 
     def ready(self, timer: bool, worker: bool) -> None:
-        """See that there are the threads that a request needs: a worker where no caller runs it, a timer for its times.
+        """Start the threads that a request needs: a worker if no caller executes it, a timer for its deadlines.
 
         Raises:
-            RuntimeError: the system gives no more.
+            RuntimeError: the system gives no more threads.
         """
         if self._stopped:
             return
@@ -101,7 +101,7 @@ class WorkerPool(Generic[Work]):
             self._start_worker(None)
 
     def rest(self, worker: Worker[Work]) -> None:
-        """A worker has nothing to do: it sleeps, a caller among them while it waits."""
+        """Let a worker without work sleep; a caller is listed among the waiting ones."""
         if self._waiting and not (worker.done is not None and worker.done()):
             worker.work = self._waiting.popleft()
             worker.wake()
@@ -113,17 +113,17 @@ class WorkerPool(Generic[Work]):
             self._callers[worker] = None
 
     def dismiss(self, caller: Worker[Work]) -> None:
-        """A caller that sleeps need not wait any more; one that is awake sees it by itself."""
+        """Wake a sleeping caller, as it need not wait any more."""
         if caller in self._callers:
             del self._callers[caller]
             caller.wake()
 
     def hand_over(self, work: Work, wished: Worker[Work] | None) -> None:
-        """Give work to somebody.
+        """Give work to a waiting caller or to a worker.
 
         Args:
-            work: what to run.
-            wished: a caller that waits for it, if there is one.
+            work: the work to do.
+            wished: a caller that waits for this work, if there is one.
         """
         if wished is None or wished not in self._callers:
             wished = next(iter(self._callers), None)
@@ -141,7 +141,7 @@ class WorkerPool(Generic[Work]):
         wished.wake()
 
     def _start_worker(self, work: Work | None) -> None:
-        """Start a worker, with something to run or at rest."""
+        """Start a worker with some work, or one that sleeps."""
         worker: Worker[Work] = Worker()
         worker.work = work
         if work is not None:
@@ -163,13 +163,13 @@ class WorkerPool(Generic[Work]):
         self._threads.append(thread)
 
     def forget(self) -> None:
-        """In a fork of the process: its threads are not here; others are started when they are needed."""
+        """In a forked child: drop the threads of the parent; new ones are started when they are needed."""
         self._callers, self._idle, self._threads, self._timer = {}, [], [], None
         self._waiting.clear()
         self._started = 0
 
     def wake_at(self, alarm: int | None) -> None:
-        """Let the timer tick at some time, or earlier; a clock that is not the machine's has no timer."""
+        """Let the timer call `tick` at a time, or earlier. There is no timer for a clock other than the machine's."""
         if alarm is None or self._stopped:
             return
         if self._alarm is not None and self._alarm <= alarm:
@@ -188,7 +188,7 @@ class WorkerPool(Generic[Work]):
         self._timer.wake()
 
     def unwatched(self) -> int | None:
-        """Nanoseconds until an alarm that no timer watches, for want of a thread; None where there is none."""
+        """Return the nanoseconds until an alarm for which no timer thread could be started; None without one."""
         if self._alarm is None or self._timer is not None or self._clock is not time.monotonic_ns:
             return None
         return max(self._alarm - self._clock(), 0)
@@ -203,7 +203,7 @@ class WorkerPool(Generic[Work]):
             raise
 
     def ticked(self) -> None:
-        """Note that the alarm was handled."""
+        """Record that the alarm was handled."""
         self._alarm = None
 
     def _keep_time(self, timer: Worker[Work]) -> None:
@@ -217,14 +217,14 @@ class WorkerPool(Generic[Work]):
                 timer.sleep_for(left)
 
     def stop(self) -> None:
-        """End all threads with what they are at."""
+        """End all threads once they have finished their work."""
         with self._lock:
             self._stopped = True
             for worker in [*self._idle, *([self._timer] if self._timer else [])]:
                 worker.wake()
 
     def left(self, until: float) -> list[str]:
-        """Wait for all threads up to some monotonic second, and return the names of those that go on."""
+        """Wait for all threads until a time in monotonic seconds; return the names of those that still run."""
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(max(until - time.monotonic(), 0.0))

@@ -1,4 +1,4 @@
-"""The kinds of states that a graph hands from call to call, each a record of its own, and the table of all of them."""
+"""The kinds of states that a graph passes from call to call, one record per kind, and the table of all kinds."""
 
 from runtime_lite.states.appended import Appended
 from runtime_lite.states.fixed import Fixed
@@ -9,10 +9,10 @@ from runtime_lite.states.window import Window
 FIXED, WINDOW, APPENDED, RING = Fixed(), Window(), Appended(), Ring()
 
 KINDS: tuple[StateKind, ...] = (FIXED, WINDOW, APPENDED, RING)
-"""Every kind; a new one is a module and a line here."""
+"""Every kind of state; adding one takes a module and a line here."""
 
 CACHES = {(kind.side, kind.update): kind for kind in KINDS if kind.side}
-"""The kinds of cached frames, by the words of recipes and manifests."""
+"""The kinds of caches, by their `side` and `update` in recipes and manifests."""
 
 SIDES = tuple(dict.fromkeys(side for side, _ in CACHES))
 UPDATES = tuple(dict.fromkeys(update for _, update in CACHES))

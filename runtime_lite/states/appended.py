@@ -1,7 +1,7 @@
-"""Caches in which every frame has a slot of its own, the oldest in the first: a call gives its new frames alone.
+"""Caches in which each frame has its own slot, the oldest in the first; a call returns its new frames alone.
 
-A step then moves its frames and not the whole cache. Free slots hold the initial value: the graph may count on it, so
-that it need not clean a cache that it reads.
+A step writes its new frames and does not move the rest of the cache. Free slots hold the initial value, so that a graph
+that reads the cache need not overwrite them.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from runtime_lite.states.kind import Move, StateKind
 
 @dataclass(frozen=True)
 class Appended(StateKind):
-    """A cache to which calls append."""
+    """A cache to which each call appends its frames."""
 
     name: ClassVar[str] = "left-aligned caches to which calls append"
     side: ClassVar[str] = "left"
@@ -22,5 +22,5 @@ class Appended(StateKind):
     needs_whole: ClassVar[bool] = True
 
     def moves(self, slots: int, length: int, added: int) -> Sequence[Move]:
-        """New frames lie behind the others."""
+        """Write the new frames behind the valid ones."""
         return ((slice(length, length + added), slice(added)),)

@@ -1,4 +1,4 @@
-"""States of a fixed extent, such as the context of a convolution: each call gives the next one whole."""
+"""States of a fixed shape, such as the context of a convolution; each call returns the whole next state."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,6 +8,6 @@ from runtime_lite.states.kind import StateKind
 
 @dataclass(frozen=True)
 class Fixed(StateKind):
-    """A state without frames."""
+    """A state that does not consist of frames."""
 
     name: ClassVar[str] = "states without frames"

@@ -1,6 +1,6 @@
-"""Defines what every kind of state answers: its words in a manifest, what a call gives for it, where its frames are.
+"""Defines the interface of a kind of state: its words in a manifest, what a call returns for it, and its layout.
 
-Frames lie in slots. A kind knows arithmetic alone, no graph and no arrays of frames: whoever holds arrays asks it.
+Frames lie in slots. A kind computes lengths and slot numbers only; it knows neither graphs nor arrays of frames.
 """
 
 from collections.abc import Sequence
@@ -10,21 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 Move: TypeAlias = tuple[slice, slice]
-"""Slots that are written, and the frames of a call that go there."""
+"""Slots to write, and the frames of a call to write there."""
 
 Lengths: TypeAlias = NDArray[Any]
 
 
 class StateKind(Protocol):
-    """One kind of state; the defaults here are those of most kinds.
+    """The interface of one kind of state; the default methods fit most kinds.
 
     Attributes:
-        name: as messages write it, in the plural.
-        side: where valid frames lie, as a manifest writes it; empty for states without frames.
-        update: how the next state comes about, as a manifest writes it; empty for states without frames.
-        is_given_whole: whether a call gives the whole next state, which takes the place of the one before; otherwise it
-            gives its new frames alone, and the runtime writes them.
-        needs_whole: whether no frame may make room for another, so that a stream ends when its slots are full.
+        name: name of the kind in messages, in the plural.
+        side: the manifest's word for the side of the cache where valid frames lie; empty for states without frames.
+        update: the manifest's word for how the next state is made; empty for states without frames.
+        is_given_whole: whether a call returns the whole next state, which replaces the one before; otherwise it returns
+            its new frames alone, and the runtime writes them into the cache.
+        needs_whole: whether no frame may be overwritten, so that a stream ends when all slots are full.
     """
 
     name: ClassVar[str]
@@ -34,32 +34,32 @@ class StateKind(Protocol):
     needs_whole: ClassVar[bool] = False
 
     def most(self, slots: int) -> int:
-        """The largest length that a stream counts."""
+        """Return the largest length that a row can have."""
         return slots
 
     def valid(self, slots: int, lengths: Lengths) -> Lengths:
-        """The valid frames of rows of some lengths, which a graph is fed."""
+        """Return the numbers of valid frames of rows of some lengths; graphs get these as inputs."""
         return lengths
 
     def after(self, slots: int, lengths: Lengths, added: Lengths | int) -> Lengths:
-        """The lengths of rows after a call that added so many frames."""
+        """Return the lengths of rows after a call that added `added` frames to each."""
         grown: Lengths = np.minimum(lengths + added, slots)
         return grown
 
     def oldest(self, slots: int, length: int) -> int:
-        """The slot of the oldest frame of a row, behind which the others lie; behind the last slot comes the first."""
+        """Return the slot of a row's oldest frame; the others follow it, from the last slot on to the first."""
         return 0
 
     def unseen(self, slots: int, length: int) -> slice:
-        """The slots of a row with so many valid frames that no call reads, whatever they hold."""
+        """Return the slots of a row with `length` valid frames that no call reads, whatever values they hold."""
         return slice(0, 0)
 
     def moves(self, slots: int, length: int, added: int) -> Sequence[Move]:
-        """Where the frames that a call adds to a row of some length are written; nothing of what is given whole.
+        """Return where to write the frames that a call adds to a row; nothing if calls return the whole state.
 
         Args:
-            slots: of the cache.
-            length: of the row before the call.
-            added: new frames, the first of what the call gives.
+            slots: number of slots of the cache.
+            length: length of the row before the call.
+            added: number of new frames; they are the first frames of the call's output.
         """
         return ()

@@ -1,4 +1,4 @@
-"""Caches of the newest frames, the newest in the last slot: each call gives the whole next cache."""
+"""Caches of the newest frames, the newest in the last slot; each call returns the whole next cache."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,16 +8,16 @@ from runtime_lite.states.kind import StateKind
 
 @dataclass(frozen=True)
 class Window(StateKind):
-    """A cache that is replaced."""
+    """A cache that each call replaces."""
 
     name: ClassVar[str] = "right-aligned caches that are replaced"
     side: ClassVar[str] = "right"
     update: ClassVar[str] = "replace"
 
     def oldest(self, slots: int, length: int) -> int:
-        """Free slots lie in front."""
+        """Return the number of free slots, which lie in front of the frames."""
         return slots - length
 
     def unseen(self, slots: int, length: int) -> slice:
-        """Free slots, which every call cleans."""
+        """Return the free slots, which every call overwrites before it reads them."""
         return slice(0, slots - length)
