@@ -357,15 +357,19 @@ class Model:
             if count == 1:
                 return answer(outputs[0])
             pairs = zip(groups, outputs, strict=True)
-            found = {at: each for numbers, part in pairs for at, each in zip(numbers, part, strict=True)}
-            return answer([found[at] for at in range(count)])
+            by_number = {
+                number: outputs_of_feed
+                for numbers, part in pairs
+                for number, outputs_of_feed in zip(numbers, part, strict=True)
+            }
+            return answer([by_number[number] for number in range(count)])
 
         ticket = Ticket(self._server, where, service.name, in_order, len(groups))
         now = self._server.clock()
         hard = deadline_at(where, now, deadline_ms)
-        for at, numbers in enumerate(groups):
+        for group, numbers in enumerate(groups):
             together = [feeds[number] for number in numbers]
-            ticket.parts += self._server.parts_of(ticket, at, version, runner, together, service, now, hard)
+            ticket.parts += self._server.parts_of(ticket, group, version, runner, together, service, now, hard)
         return ticket
 
     def _service(self, where: str, service: ServiceClass, priority: int) -> ServiceClass:

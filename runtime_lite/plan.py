@@ -128,9 +128,9 @@ def _machine_and_work(paths: Sequence[Path], question: Question) -> tuple[Machin
         for path in paths:
             bundle = stack.enter_context(read_bundle(path))
             for name, graph in bundle.manifest.graphs.items():
-                found = spreads_of(bundle, name, graph, bundle.costs.get(name, {}), question.threads)
-                costs |= found
-                (streaming if graph.states else single).extend(found)
+                graph_costs = spreads_of(bundle, name, graph, bundle.costs.get(name, {}), question.threads)
+                costs |= graph_costs
+                (streaming if graph.states else single).extend(graph_costs)
     if not streaming:
         raise BadInput(
             f"{', '.join(map(str, paths))}: expected a graph with states to plan streams for, got none; "
@@ -178,5 +178,5 @@ def spreads_of(
                 f"{bundle.path}: graph {name!r}: expected the cost of {bucket_name(artifact.sizes)} with {threads} "
                 f"threads, got {got}; run bench --update-costs --threads {threads} on it"
             )
-    found = costs_of_graph(str(bundle.path), name, graph, table, threads, alone=not graph.rows_independent)
-    return {key: {rows: cost for rows, cost in costs.items() if cost is not None} for key, costs in found.items()}
+    by_key = costs_of_graph(str(bundle.path), name, graph, table, threads, alone=not graph.rows_independent)
+    return {key: {rows: cost for rows, cost in costs.items() if cost is not None} for key, costs in by_key.items()}

@@ -242,7 +242,7 @@ class Runtime:
         self._closed = True
         with self._server.lock:
             models, self._models = self._models, []
-        self._server.close("Runtime.close", [each for model in models for each in model.leave()], limit_s)
+        self._server.close("Runtime.close", [version for model in models for version in model.leave()], limit_s)
 
     def __enter__(self) -> "Runtime":
         """Return the runtime.
@@ -276,7 +276,7 @@ def _warm_up(version: Version) -> dict[tuple[str, str], int]:
     """
     costs: dict[tuple[str, str], int] = {}
     for name, runner in version.runners.items():
-        for artifact in sorted(runner.graph.artifacts, key=lambda each: -math.prod(each.sizes.values())):
+        for artifact in sorted(runner.graph.artifacts, key=lambda candidate: -math.prod(candidate.sizes.values())):
             costs[name, bucket_name(artifact.sizes)] = _warm_run_ns(runner, artifact)
             _look_at_feed(version, runner, artifact)
         runner.trim()
@@ -333,18 +333,18 @@ def _check_observers(observers: Sequence[Observer]) -> None:
 
 def _check_same_interface(old: Bundle, new: Bundle) -> None:
     """Refuse a bundle that callers of the other bundle, or snapshots of its streams, could not be used with."""
-    expected, found = old.manifest.graphs, new.manifest.graphs
+    expected, graphs = old.manifest.graphs, new.manifest.graphs
     if old.manifest.wiring != new.manifest.wiring:
-        wires = [[show(str(wire)) for wire in each.manifest.wiring] for each in (old, new)]
+        wires = [[show(str(wire)) for wire in bundle.manifest.wiring] for bundle in (old, new)]
         refuse(f"{new.path}: wiring", f"that of {old.path}: {show(wires[0])}", show(wires[1]))
-    if expected.keys() != found.keys():
-        refuse(str(new.path), f"the graphs {', '.join(expected)}, as in {old.path}", ", ".join(found))
+    if expected.keys() != graphs.keys():
+        refuse(str(new.path), f"the graphs {', '.join(expected)}, as in {old.path}", ", ".join(graphs))
     for name, graph in expected.items():
-        for what, before, after in zip(_INTERFACE, _interface(graph), _interface(found[name]), strict=True):
+        for what, before, after in zip(_INTERFACE, _interface(graph), _interface(graphs[name]), strict=True):
             if before != after:
                 refuse(f"{new.path}: graph {name!r}", f"the {what} of {old.path}: {show(before)}", show(after))
         ranges = {tensor.name: tensor.range for tensor in graph.inputs}
-        for tensor in found[name].inputs:
+        for tensor in graphs[name].inputs:
             if _is_narrower(tensor.range, ranges.get(tensor.name)):
                 expected_range = ranges[tensor.name] or "any number"
                 got = f"{tensor.range}, which refuses feeds that were taken"

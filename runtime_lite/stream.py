@@ -203,14 +203,14 @@ class Stream:
         Raises:
             BadInput: the stream is closed, or a chunk is on its way.
         """
-        found: list[Start] = []
+        copies: list[Start] = []
 
         def look(start: Start) -> Start:
-            found.append(Start(copy_of_state(start.state), start.done))
+            copies.append(Start(copy_of_state(start.state), start.done))
             return start
 
         self._server.exchange(self._live, f"{self._live.runner.name}.snapshot", look)
-        state, done = found[0]
+        state, done = copies[0]
         return Snapshot(self._live.version.bundle.manifest_sha256, self._live.runner.name, done, state)
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -224,9 +224,9 @@ class Stream:
         where = f"{live.runner.name}.restore"
         if not isinstance(snapshot, Snapshot):
             raise BadInput(f"{where}: expected a snapshot, got {show(snapshot)}; take one with snapshot()")
-        given = snapshot.bundle, snapshot.graph
-        own = live.version.bundle.manifest_sha256, live.runner.name
-        if any(type(text) is not str for text in given) or given != own:
+        origin = snapshot.bundle, snapshot.graph
+        expected = live.version.bundle.manifest_sha256, live.runner.name
+        if any(type(text) is not str for text in origin) or origin != expected:
             raise BadInput(
                 f"{where}: expected a snapshot of the graph {live.runner.name!r} of {live.version.bundle.path}, got "
                 f"one of {show(snapshot.graph)} of another bundle or graph; a state belongs to the weights that made it"

@@ -118,9 +118,9 @@ def _compare(where: str, runner: GraphRunner, golden: Golden, bucket: Mapping[st
         refuse(where, f"a recorded step that fits into {bucket_name(bucket)}", "only longer ones")
     # the code next to the right one: another processor rounds a number in the middle of two the other way
     coded = {carried.output for carried in runner.graph.states if carried.dtype in ("int8", "uint8")}
-    for name, found in pairs.items():
-        error, limit = _error_and_limit(found, golden, is_coded=name in coded)
-        yield Comparison(runner.name, bucket_name(bucket), name, len(found), error, limit)
+    for name, compared in pairs.items():
+        error, limit = _error_and_limit(compared, golden, is_coded=name in coded)
+        yield Comparison(runner.name, bucket_name(bucket), name, len(compared), error, limit)
 
 
 def _holding(graph: Graph, feed: Feed, bucket: Mapping[str, int]) -> dict[str, int]:

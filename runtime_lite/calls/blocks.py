@@ -304,14 +304,14 @@ class BlockPool:
         if rows <= 0:
             return
         while rows > 0:
-            room, spare = max(list(self._spare.items()), key=lambda each: each[0] * len(each[1]))
+            room, spare = max(list(self._spare.items()), key=lambda entry: entry[0] * len(entry[1]))
             with contextlib.suppress(IndexError):  # another thread was quicker
                 self.memory.release(spare.popleft().content)
             rows -= room
-        for made in list(self._made.values()):  # changed in place: another thread may add to it
-            for gone in [each for each in made if each() is None]:
+        for references in list(self._made.values()):  # changed in place: another thread may add to it
+            for dead in [reference for reference in references if reference() is None]:
                 with contextlib.suppress(ValueError):
-                    made.remove(gone)
+                    references.remove(dead)
 
 
 def _rows(memories: Mapping[int, Sized]) -> int:

@@ -89,7 +89,7 @@ class Bucket:
         self.room: int = self.rows if within is None else within.room
         self.shapes = {tensor.name: static_shape(tensor.shape, self.sizes) for tensor in graph.inputs}
         shapes = [(tensor, static_shape(tensor.shape, self.sizes)) for tensor in graph.outputs]
-        self.answered = tuple(each for each in shapes if each[0].role == "data")
+        self.answered = tuple(pair for pair in shapes if pair[0].role == "data")
         self.given = layout_of((tensor.name, shape, tensor.dtype) for tensor, shape in shapes if tensor.role == "state")
         self.joined = tuple((tensor, graph.rows_at(tensor)) for tensor in graph.inputs if tensor.role == "data")
         axis_of = {axis.length_input: name for name, axis in graph.axes.items()}

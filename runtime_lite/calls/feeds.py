@@ -211,18 +211,18 @@ def _check_arrays(
         place = f"{where}: {name!r}"
         _check_kind(place, name, tensor, arrays[name])
         for position, size in enumerate(tensor.shape):
-            found = arrays[name].shape[position]
+            fed = arrays[name].shape[position]
             if isinstance(size, int):
-                if found != size:
-                    _refuse(place, f"size {size} on {_axis(tensor, position)}", str(found), f"feed exactly {size}")
+                if fed != size:
+                    _refuse(place, f"size {size} on {_axis(tensor, position)}", str(fed), f"feed exactly {size}")
                 continue
             if size == graph.batch_axis:
-                _check_rows(place, tensor, position, graph, found)
+                _check_rows(place, tensor, position, graph, fed)
             elif size in limited:
-                _check_size(place, tensor, position, limited[size], found)
-            if sizes.setdefault(size, found) != found:
+                _check_size(place, tensor, position, limited[size], fed)
+            if sizes.setdefault(size, fed) != fed:
                 wanted = f"size {sizes[size]} on {_axis(tensor, position)} like {bound_by[size]!r}"
-                _refuse(place, wanted, str(found), f"feed the same size on axis {size!r} everywhere")
+                _refuse(place, wanted, str(fed), f"feed the same size on axis {size!r} everywhere")
             bound_by.setdefault(size, name)
     if graph.batch_axis is not None:
         sizes.setdefault(graph.batch_axis, rows)
@@ -329,7 +329,7 @@ def _check_values(
 ) -> None:
     """Check the values of a feed, except those of `unseen` inputs."""
     if check_finite:
-        _check_finite(where, {name: each for name, each in feed.arrays.items() if name not in unseen})
+        _check_finite(where, {name: array for name, array in feed.arrays.items() if name not in unseen})
     for name, (low, high) in ranges.items():
         if name in unseen:
             continue

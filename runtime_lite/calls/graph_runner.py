@@ -219,12 +219,12 @@ class GraphRunner:
         held = homes(writer, self._blocks, states, bucket.room)
         after = next_states(self.graph, states, held, [feed.sizes for feed in feeds])  # refused if they do not fit
         outputs = places_of_outputs(bucket, feeds, buffers.outputs)
-        given = self._blocks.memory.empty(bucket.given)
-        together = joined(self._blocks, [each.views() for each in held], bucket.rows)
+        state_outputs = self._blocks.memory.empty(bucket.given)
+        together = joined(self._blocks, [rows.views() for rows in held], bucket.rows)
         inputs = full_feed(bucket, feeds, states, together, buffers.inputs, fill)
-        self.executor.run(bucket.sizes, inputs, outputs | given)
+        self.executor.run(bucket.sizes, inputs, outputs | state_outputs)
         answers = cut_outputs(self.name, bucket, outputs, feeds)
-        for new, values in zip(after, after_run(self.graph, states, held, feeds, given), strict=True):
+        for new, values in zip(after, after_run(self.graph, states, held, feeds, state_outputs), strict=True):
             new.values = values
         hand_over(states, after)
         return answers, after
@@ -290,14 +290,14 @@ def next_states(
     rows = [state.rows for state in states]
     lengths: list[dict[str, Array]] = [{} for _ in states]
     for cache in graph.caches:
-        added = cache.step if cache.added is None else np.repeat([cache.frames_of(each) for each in sizes], rows)
+        added = cache.step if cache.added is None else np.repeat([cache.frames_of(fed) for fed in sizes], rows)
         after = cache.after_call(np.concatenate([state.lengths[cache.axis] for state in states]), added)
-        for own, start, count in zip(lengths, itertools.accumulate(rows, initial=0), rows, strict=False):
-            own[cache.axis] = after[start : start + count]
+        for stream_lengths, start, count in zip(lengths, itertools.accumulate(rows, initial=0), rows, strict=False):
+            stream_lengths[cache.axis] = after[start : start + count]
     for axis in [name for name, record in graph.axes.items() if record.is_held]:
-        for own, fed, count in zip(lengths, sizes, rows, strict=True):
-            own[axis] = np.full(count, fed[axis])
-    return [StreamState(*each) for each in zip(rows, lengths, values, strict=True)]
+        for stream_lengths, fed, count in zip(lengths, sizes, rows, strict=True):
+            stream_lengths[axis] = np.full(count, fed[axis])
+    return [StreamState(*fields) for fields in zip(rows, lengths, values, strict=True)]
 
 
 def _refuse(where: str, expected: str, got: str, cure: str) -> NoReturn:

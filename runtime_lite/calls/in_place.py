@@ -60,16 +60,16 @@ class Writer:
         self._has_rows = graph.batch_axis is not None
         self._caches: list[tuple[CacheAxis, list[tuple[str, str, tuple[slice, ...]]]]] = []
         for cache in graph.caches:
-            along = [each for each in graph.states if each.cache == cache.axis and not cache.kind.is_given_whole]
-            axes = [(each.input, each.output, each.frames_axis or 0) for each in along]
+            along = [state for state in graph.states if state.cache == cache.axis and not cache.kind.is_given_whole]
+            axes = [(state.input, state.output, state.frames_axis or 0) for state in along]
             places = [(name, output, (slice(None),) * (axis - self._has_rows)) for name, output, axis in axes]
             self._caches.append((cache, places))
         rows_at = {tensor.name: graph.rows_at(tensor) for tensor in graph.inputs}
         sizes = {} if graph.batch_axis is None else {graph.batch_axis: 1}
-        shapes = [(static_shape(each.shape, sizes), each.dtype) for each in graph.states]
+        shapes = [(static_shape(state.shape, sizes), state.dtype) for state in graph.states]
         self.row_bytes = sum(itertools.starmap(tensor_bytes, shapes))
-        whole = [each for each in graph.states if graph.kind_of(each).is_given_whole]
-        self._whole = [(each.input, each.output, rows_at[each.input]) for each in whole]
+        whole = [state for state in graph.states if graph.kind_of(state).is_given_whole]
+        self._whole = [(state.input, state.output, rows_at[state.input]) for state in whole]
         self._given = {name: (output, rows_at) for name, output, rows_at in self._whole}
         in_front = 0 if self._has_rows else None
         self._given |= {name: (output, in_front) for _, places in self._caches for name, output, _ in places}
@@ -110,8 +110,8 @@ class Writer:
                             places[name][(*to, *front, slots)] = added.outputs[output][(*of, *front, frames)]
         for name, output, rows_at in self._whole:
             if name in places:
-                given = rows_of(added.outputs[output], rows_at, added.first, added.rows)
-                rows_of(places[name], rows_at, start, added.rows)[...] = given
+                new_state = rows_of(added.outputs[output], rows_at, added.first, added.rows)
+                rows_of(places[name], rows_at, start, added.rows)[...] = new_state
 
 
 class HeldRows(RowsOfBlock):
@@ -197,21 +197,21 @@ def homes(writer: Writer, pool: BlockPool, states: Sequence[StreamState], rows: 
         states: the state of each stream; not changed.
         rows: number of rows of the bucket of the run.
     """
-    carried = [each.values for each in states]  # each read once: others may let a state lie elsewhere meanwhile
-    kept = [values if isinstance(values, HeldRows) and values.rest() else None for values in carried]
-    held = [each for each in kept if each is not None]
+    carried = [state.values for state in states]  # each read once: others may let a state lie elsewhere meanwhile
+    at_rest = [values if isinstance(values, HeldRows) and values.rest() else None for values in carried]
+    held = [rows_at_rest for rows_at_rest in at_rest if rows_at_rest is not None]
     fills = sum(state.rows for state in states) == rows
     if len(held) == len(states) and (len(states) == 1 or not fills or whole_block(held, rows) is not None):
         return held
     together = pool.take(rows) if fills and len(states) > 1 else None
-    found, start = [], 0
-    for state, own in zip(states, kept, strict=True):
+    placed, start = [], 0
+    for state, rows_at_rest in zip(states, at_rest, strict=True):
         if together is not None:
-            found.append(_copied(writer, state, together, start))
+            placed.append(_copied(writer, state, together, start))
         else:
-            found.append(_copied(writer, state, pool.take(state.rows), 0) if own is None else own)
+            placed.append(_copied(writer, state, pool.take(state.rows), 0) if rows_at_rest is None else rows_at_rest)
         start += state.rows
-    return found
+    return placed
 
 
 def _copied(writer: Writer, state: StreamState, block: Block, start: int) -> HeldRows:
@@ -244,13 +244,14 @@ def after_run(
             any more. They are kept until the streams run again, or copied per stream if they take more memory than its
             states.
     """
-    found, first, size = [], 0, sum(array.nbytes for array in outputs.values())
-    for state, own, feed in zip(states, held, feeds, strict=True):
+    next_rows, first, size = [], 0, sum(array.nbytes for array in outputs.values())
+    for state, state_rows, feed in zip(states, held, feeds, strict=True):
         counts = {cache.axis: cache.frames_of(feed.sizes) for cache in graph.caches}
         added = Added(outputs, first, state.rows, state.lengths, counts)
-        found.append(own.after(added if size <= state.rows * own.writer.row_bytes else own.writer.apart(added)))
+        is_small = size <= state.rows * state_rows.writer.row_bytes
+        next_rows.append(state_rows.after(added if is_small else state_rows.writer.apart(added)))
         first += state.rows
-    return found
+    return next_rows
 
 
 def hand_over(states: Sequence[StreamState], after: Sequence[StreamState]) -> None:

@@ -119,11 +119,11 @@ class Pipeline:
         Raises:
             BadInput: the feed does not fit a graph, or an output on a wire does not fit the next graph.
         """
-        given = self._sorted(where, feeds)
+        by_graph = self._sorted(where, feeds)
         sizes: dict[str, Mapping[str, int]] = {}
         arrays: dict[str, Mapping[str, Array]] = {}
         for name, runner in self._runners.items():
-            feed = runner.check(f"{where}: graph {name!r}", given[name], rows, self._stand_ins(name, sizes), copy)
+            feed = runner.check(f"{where}: graph {name!r}", by_graph[name], rows, self._stand_ins(name, sizes), copy)
             sizes[name], arrays[name], rows = feed.sizes, feed.arrays, feed.rows
         return self._feed({public: arrays[graph][name] for public, (graph, name) in self._inputs.items()}, sizes, rows)
 
@@ -135,20 +135,20 @@ class Pipeline:
         Raises:
             BadInput: as for `check`, or the lengths are wrong.
         """
-        given = self._sorted(where, feeds)
-        by_graph = self._sorted_lengths(where, lengths)
+        arrays_of = self._sorted(where, feeds)
+        lengths_of = self._sorted_lengths(where, lengths)
         rows_of: dict[str, list[Feed]] = {}
         for name, runner in self._runners.items():
             place = f"{where}: graph {name!r}"
-            if name in by_graph:
-                rows_of[name] = runner.check_ragged(place, given[name], by_graph[name], copy)
+            if name in lengths_of:
+                rows_of[name] = runner.check_ragged(place, arrays_of[name], lengths_of[name], copy)
             else:
                 rows = len(next(iter(rows_of.values()))) if rows_of else 1
                 rows_of[name] = [
                     runner.check(f"{place}: row {row}", arrays, 1, self._stand_ins(name, _sizes(rows_of, row)), copy)
-                    for row, arrays in enumerate(self._rows_of(place, runner, given[name], rows))
+                    for row, arrays in enumerate(self._rows_of(place, runner, arrays_of[name], rows))
                 ]
-        counts = {name: len(found) for name, found in rows_of.items()}
+        counts = {name: len(graph_rows) for name, graph_rows in rows_of.items()}
         if len(set(counts.values())) > 1:
             _refuse(where, "one number of rows", show(counts), "feed the same rows to all graphs")
         return [self._row(rows_of, row) for row in range(next(iter(counts.values())))]
@@ -178,12 +178,12 @@ class Pipeline:
         for public in feeds:
             if public not in self._inputs:
                 _refuse(where, f"the inputs {names}", f"unknown input {show(public)}", "leave it out")
-        given: dict[str, dict[str, Array]] = {name: {} for name in self._runners}
+        by_graph: dict[str, dict[str, Array]] = {name: {} for name in self._runners}
         for public, (graph, name) in self._inputs.items():
             if public not in feeds:
                 _refuse(where, f"the inputs {names}", f"no {public!r}", "feed it")
-            given[graph][name] = feeds[public]
-        return given
+            by_graph[graph][name] = feeds[public]
+        return by_graph
 
     def _sorted_lengths(self, where: str, lengths: Mapping[str, RowLengths]) -> dict[str, dict[str, RowLengths]]:
         """Return a caller's lengths by graph and axis."""
@@ -217,16 +217,16 @@ class Pipeline:
         self, where: str, runner: GraphRunner, arrays: Mapping[str, Array], rows: int
     ) -> Iterator[dict[str, Array]]:
         """Yield the arrays of each row of a caller's feed, for a graph without lengths from the caller."""
-        at = runner.fed
+        axes = runner.fed
         for name, array in arrays.items():
-            axis = at[name]
+            axis = axes[name]
             if axis is not None and (not isinstance(array, np.ndarray) or array.ndim <= axis):
                 _refuse(f"{where}: {name!r}", "an array with rows", show(array), "feed a NumPy array")
             if axis is not None and array.shape[axis] != rows:
                 _refuse(f"{where}: {name!r}", f"{rows} rows", str(array.shape[axis]), "feed the same rows everywhere")
         for row in range(rows):
             yield {
-                name: array if (axis := at[name]) is None else array[(*(slice(None),) * axis, slice(row, row + 1))]
+                name: array if (axis := axes[name]) is None else array[(*(slice(None),) * axis, slice(row, row + 1))]
                 for name, array in arrays.items()
             }
 

@@ -59,7 +59,7 @@ def bucket_fault(graph: Graph, feeds: Sequence[Feed], sizes: Mapping[str, int]) 
                 return f"{rows} rows"
             continue
         for feed in feeds:
-            found = feed.sizes[name]
-            if found > size or (found < size and axis.length_input is None):
-                return f"{found} on axis {name!r}"
+            length = feed.sizes[name]
+            if length > size or (length < size and axis.length_input is None):
+                return f"{length} on axis {name!r}"
     return None

@@ -93,11 +93,11 @@ def check_state(where: str, found: object, initial: StreamState, slots: Mapping[
     if found.rows != initial.rows:
         cure = f"open a stream with rows={show(found.rows)}"
         raise BadInput(f"{where}: expected a state of {initial.rows} rows, got {show(found.rows)}; {cure}")
-    for what, given, wanted in (("lengths", found.lengths, initial.lengths), ("values", found.values, initial.values)):
-        if not isinstance(given, Mapping) or given.keys() != wanted.keys():
-            _refuse(where, f"{what} of {', '.join(wanted) or 'nothing'}", given)
+    for what, arrays, wanted in (("lengths", found.lengths, initial.lengths), ("values", found.values, initial.values)):
+        if not isinstance(arrays, Mapping) or arrays.keys() != wanted.keys():
+            _refuse(where, f"{what} of {', '.join(wanted) or 'nothing'}", arrays)
         for name, like in wanted.items():
-            array = given[name]
+            array = arrays[name]
             if type(array) is not np.ndarray or (array.dtype, array.shape) != (like.dtype, like.shape):
                 got = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else array
                 _refuse(f"{where}: {name!r}", f"{like.dtype} {list(like.shape)}", got)

@@ -37,14 +37,14 @@ def read_graph_file(bundle: Bundle, graph: Graph, artifact: Artifact) -> GraphFi
             or external data that the manifest does not list.
     """
     where, content = f"{bundle.path}: {artifact.file}", bundle.read_file(artifact.file)
-    found = scan_onnx(content, where)
-    if (found.ir_version, found.opset) != (graph.ir_version, graph.opset):
+    facts = scan_onnx(content, where)
+    if (facts.ir_version, facts.opset) != (graph.ir_version, graph.opset):
         expected = f"IR version {graph.ir_version} and opset {graph.opset}, as the manifest says"
-        refuse(where, expected, f"{found.ir_version} and {found.opset}")
+        refuse(where, expected, f"{facts.ir_version} and {facts.opset}")
     folder = posixpath.dirname(artifact.file)
     allowed = {posixpath.relpath(path, folder or "."): path for path in artifact.files}
     locations: dict[str, str] = {}
-    for external in found.external:
+    for external in facts.external:
         if external.location not in allowed:
             refuse(where, f"external data in {sorted(allowed)}", show(external.location))
         path = allowed[external.location]

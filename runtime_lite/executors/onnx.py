@@ -102,13 +102,13 @@ class OnnxExecutor:
             session = self._by_bucket[bucket] = self._session_of(self._artifacts[bucket_name(sizes)])
             if bucket in self._built:  # runs of rows between two buckets are work: what they took is wanted again
                 options.add_run_config_entry(*_GIVE_BACK)
-        given, places = ort_state.OrtValueVector(), ort_state.OrtValueVector()
+        fed, places = ort_state.OrtValueVector(), ort_state.OrtValueVector()
         for name in self._inputs:
-            given.push_back(_MEMORY(inputs[name], _CPU))
+            fed.push_back(_MEMORY(inputs[name], _CPU))
         for name in self._outputs:
             places.push_back(_MEMORY(outputs[name], _CPU))
         try:
-            session.run_with_ortvaluevector(options, self._inputs, given, self._outputs, places, self._devices)
+            session.run_with_ortvaluevector(options, self._inputs, fed, self._outputs, places, self._devices)
         except ort_state.InvalidArgument as error:
             if any(words in str(error) for words in _OTHER_SHAPE):
                 raise BundleRefused(
@@ -155,7 +155,7 @@ class OnnxExecutor:
             # the buffers are needed until the session exists; ONNX Runtime keeps copies of what it uses
             options.add_external_initializers_from_files_in_memory(list(file.data), buffers, [len(b) for b in buffers])
         try:
-            with large_pages(len(file.content) + sum(len(each) for each in buffers)):
+            with large_pages(len(file.content) + sum(len(buffer) for buffer in buffers)):
                 session = onnxruntime.InferenceSession(file.content, options, providers=["CPUExecutionProvider"])
                 trim_heap()
         except _ORT_ERRORS as error:

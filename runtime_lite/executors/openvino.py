@@ -127,7 +127,9 @@ class OpenvinoExecutor:
         self, where: str, side: str, ports: list[Any], expected: tuple[Tensor, ...], artifact: Artifact
     ) -> None:
         """Check the names, dtypes and stated shapes of inputs or outputs against the manifest."""
-        wanted = [(each.name, each.dtype, _opened(self._graph.shape_in_file(each, artifact))) for each in expected]
+        wanted = [
+            (tensor.name, tensor.dtype, _opened(self._graph.shape_in_file(tensor, artifact))) for tensor in expected
+        ]
         got = [
             (tensor.name if tensor.name in port.get_names() else port.get_any_name(), type_of(port)[0], _dims(port))
             for tensor, port in zip(expected, ports, strict=False)

@@ -43,8 +43,8 @@ def import_openvino() -> ModuleType:
         import openvino.frontend
     except (ImportError, OSError) as error:
         raise EngineAbsent(f"expected the package openvino, got {show(str(error))}; pip install openvino") from error
-    made: ModuleType = openvino
-    return made
+    package: ModuleType = openvino
+    return package
 
 
 @functools.cache

@@ -44,7 +44,7 @@ def large_pages(weights: int) -> Iterator[None]:
     before = _mappings()
     yield
     for start, end in _mappings():
-        known = [each for each in before if each[0] < end and start < each[1]]
+        known = [mapping for mapping in before if mapping[0] < end and start < mapping[1]]
         for first, last in _without(start, end, known):
             _collapse(first, last)
 

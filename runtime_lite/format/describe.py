@@ -36,7 +36,7 @@ def describe_bundle(bundle: Bundle) -> str:
         rows = [(of, name, graph) for of, graphs in models.items() for name, graph in graphs.items()]
         parts.append("latencies, one chosen by open_stream\n" + format_table(("model", "latency", "graph"), rows))
     if manifest.wiring:
-        wires = [(f"{each.from_graph}.{each.output}", f"{each.to_graph}.{each.input}") for each in manifest.wiring]
+        wires = [(f"{wire.from_graph}.{wire.output}", f"{wire.to_graph}.{wire.input}") for wire in manifest.wiring]
         parts.append("wiring, run together as one request\n" + format_table(("output", "goes to"), wires))
     if manifest.front_end:
         parts.append("front end\n" + format_table(("parameter", "value"), manifest.front_end.items()))

@@ -75,7 +75,9 @@ def golden_from_npz(content: bytes, where: str, graph: Graph) -> Golden:
     """
     golden = _recorded(content, where)
     carried = {state.output: state.shape for state in graph.states}
-    outputs = tuple(dataclasses.replace(each, shape=carried.get(each.name, each.shape)) for each in graph.outputs)
+    outputs = tuple(
+        dataclasses.replace(tensor, shape=carried.get(tensor.name, tensor.shape)) for tensor in graph.outputs
+    )
     for index, step in enumerate(golden.steps):
         roles = ("data", "state") if index == len(golden.steps) - 1 else ("data",)
         sizes: dict[str, int] = {} if graph.batch_axis is None else {graph.batch_axis: 1}
@@ -144,9 +146,9 @@ def _check_arrays(
         array = arrays[name]
         if array.dtype != np.dtype(tensor.dtype) or array.ndim != len(tensor.shape):
             refuse(f"{where}[{name!r}]", f"{tensor.dtype} of shape {show(list(tensor.shape))}", _describe(array))
-        for size, found in zip(tensor.shape, array.shape, strict=True):
+        for size, array_size in zip(tensor.shape, array.shape, strict=True):
             if size in graph.axes:
-                sizes.setdefault(str(size), found)
+                sizes.setdefault(str(size), array_size)
         if array.shape != static_shape(tensor.shape, sizes) or not _were_built(graph, sizes):
             refuse(f"{where}[{name!r}]", f"shape {show(list(tensor.shape))} at one row", _describe(array))
         if not np.isfinite(array).all():

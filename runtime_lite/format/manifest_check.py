@@ -325,10 +325,10 @@ def _check_caches(where: str, graph: Graph) -> None:
             refuse(f"{place}.frames_axis", f"the axis of size {slots[state.cache]}", str(state.frames_axis))
     if idle := sorted(slots.keys() - {state.cache for state in graph.states}):
         refuse(f"{where}.caches", f"a state along {idle[0]!r}", "none")
-    for at, cache in enumerate(graph.caches):
-        _check_added(f"{where}.caches[{at}].added", graph, cache)
+    for number, cache in enumerate(graph.caches):
+        _check_added(f"{where}.caches[{number}].added", graph, cache)
         if not cache.kind.is_given_whole:
-            _check_written(f"{where}.caches[{at}]", graph, cache)
+            _check_written(f"{where}.caches[{number}]", graph, cache)
 
 
 def _check_written(where: str, graph: Graph, cache: CacheAxis) -> None:
@@ -390,9 +390,9 @@ def _check_lengths(where: str, graph: Graph, tensors: Mapping[str, Tensor]) -> N
     lengths += [axis.length_input for axis in graph.axes.values() if axis.length_input is not None]
     masks = [cache.mask_input for cache in graph.caches if cache.mask_input is not None]
     for role, names in (("length", lengths), ("mask", masks)):
-        found = sorted(tensor.name for tensor in graph.inputs if tensor.role == role)
-        if found != sorted(names):
-            refuse(f"{where}.inputs", f"{show(sorted(names))} as the inputs of role {role!r}", show(found))
+        declared = sorted(tensor.name for tensor in graph.inputs if tensor.role == role)
+        if declared != sorted(names):
+            refuse(f"{where}.inputs", f"{show(sorted(names))} as the inputs of role {role!r}", show(declared))
     for name in lengths:
         length = tensors[name]
         if length.dtype not in ("int32", "int64") or not _is_rows(graph, length.shape):

@@ -268,7 +268,7 @@ def _graph(value: JsonValue) -> Graph:
         engine=_engine(value.key("engine")),
         flush=value.key("flush").table(lambda count: count.integer(1, MAX_DIMENSION), keys=JsonValue.identifier),
         flush_values=value.key("flush_values").table(
-            lambda each: each.number(-MAX_NUMBER, MAX_NUMBER), keys=JsonValue.identifier
+            lambda entry: entry.number(-MAX_NUMBER, MAX_NUMBER), keys=JsonValue.identifier
         ),
         options=value.key("options").table(JsonValue.scalar, keys=JsonValue.identifier),
         latency=_latency(value.key("latency")),

@@ -99,18 +99,18 @@ def scan_onnx(content: bytes, where: str) -> OnnxFile:
     Raises:
         BundleRefused: it is no well-formed Protocol Buffers message, is nested too deep, or exceeds a limit.
     """
-    found = OnnxFile()
-    _scan(memoryview(content), "ModelProto", found, where, 0)
-    read = ((name, count) for name, count in found.readers.most_common() if name and name not in found.constants)
+    facts = OnnxFile()
+    _scan(memoryview(content), "ModelProto", facts, where, 0)
+    read = ((name, count) for name, count in facts.readers.most_common() if name and name not in facts.constants)
     name, count = next(read, (b"", 0))
     if count > MAX_READERS:
         got = f"{count} that read {show(name.decode('utf-8', 'backslashreplace'))}"
         refuse(where, f"at most {MAX_READERS} nodes that read one value", got)
-    if found.has_loops:
+    if facts.has_loops:
         for number, value in fields_of(memoryview(content), where):
             if number == GRAPH and not isinstance(value, int):
                 _check_loops(value, where, 1, {})
-    return found
+    return facts
 
 
 def external_data_of(tensor: memoryview, where: str) -> ExternalData | None:
@@ -130,15 +130,15 @@ def metadata_of(content: bytes, where: str) -> dict[str, bytes]:
     Raises:
         BundleRefused: its top level is no well-formed message, or a key occurs twice.
     """
-    found: dict[str, bytes] = {}
+    metadata: dict[str, bytes] = {}
     for number, value in fields_of(memoryview(content), where):
         if number == _METADATA and not isinstance(value, int):
             parts = {key: bytes(part) for key, part in fields_of(value, where) if not isinstance(part, int)}
             name = parts.get(1, b"").decode("utf-8", "backslashreplace")
-            if name in found:
+            if name in metadata:
                 refuse(where, "every key of the metadata once", f"{show(name)} twice")
-            found[name] = parts.get(2, b"")
-    return found
+            metadata[name] = parts.get(2, b"")
+    return metadata
 
 
 def with_metadata(content: bytes, key: str, text: str) -> bytes:

@@ -33,7 +33,7 @@ def in_memory(content: bytes, where: str, addresses: Mapping[str, int]) -> bytes
         return _edited(graph, where, INITIALIZER, moved)
 
     edited = _edited(memoryview(content), where, GRAPH, with_moved)
-    left = [each.location for each in scan_onnx(edited, where).external if each.location != IN_MEMORY]
+    left = [tensor.location for tensor in scan_onnx(edited, where).external if tensor.location != IN_MEMORY]
     if left:
         refuse(where, "external data in initializers of the main graph", f"{show(left[0])} elsewhere")
     return edited

@@ -86,9 +86,9 @@ def contract_fields(graph: Graph) -> dict[str, Any]:
     (cache,) = graph.caches or (None,)
     states = []
     for state in graph.states:
-        kept = {key: each for key, each in dataclasses.asdict(state).items() if key != "cache"}
+        fields = {key: field_value for key, field_value in dataclasses.asdict(state).items() if key != "cache"}
         window = None if state.cache is None or cache is None else cache.slots
-        states.append({**kept, "update": "replace", "window": window})
+        states.append({**fields, "update": "replace", "window": window})
     stream = None
     if cache is not None:
         told = (cache.length_input, cache.mask_input, cache.slots, cache.step, cache.side)

@@ -24,26 +24,26 @@ def spans_of(message: memoryview, where: str) -> Iterator[tuple[int, int | memor
     Raises:
         BundleRefused: it is not a well-formed message.
     """
-    at = 0
-    while at < len(message):
-        start = at
-        key, at = varint(message, at, where)
+    position = 0
+    while position < len(message):
+        start = position
+        key, position = varint(message, position, where)
         number, wire_type = key >> 3, key & 7
         if wire_type == _VARINT:
-            value, at = varint(message, at, where)
-            yield number, value, start, at
+            value, position = varint(message, position, where)
+            yield number, value, start, position
             continue
         if wire_type == _BYTES:
-            size, at = varint(message, at, where)
+            size, position = varint(message, position, where)
         elif wire_type in (_FIXED64, _FIXED32):
             size = 8 if wire_type == _FIXED64 else 4
         else:
-            refuse(where, "an ONNX file", f"wire type {wire_type} at byte {at}")
-        if size > len(message) - at:
-            refuse(where, "an ONNX file", f"a field of {size} bytes where {len(message) - at} are left")
-        content = message[at : at + size] if wire_type == _BYTES else None
-        at += size
-        yield number, content, start, at
+            refuse(where, "an ONNX file", f"wire type {wire_type} at byte {position}")
+        if size > len(message) - position:
+            refuse(where, "an ONNX file", f"a field of {size} bytes where {len(message) - position} are left")
+        content = message[position : position + size] if wire_type == _BYTES else None
+        position += size
+        yield number, content, start, position
 
 
 def varint(message: memoryview, at: int, where: str) -> tuple[int, int]:

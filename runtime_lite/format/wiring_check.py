@@ -53,26 +53,26 @@ def _check_wire(where: str, wire: Wire, graphs: Mapping[str, Graph], sizes: _Siz
         if name not in graphs:
             refuse(where, f"one of the graphs {', '.join(graphs)}", show(name))
     giver, taker = graphs[wire.from_graph], graphs[wire.to_graph]
-    given = next((tensor for tensor in giver.outputs if tensor.name == wire.output), None)
-    if given is None:
+    source = next((tensor for tensor in giver.outputs if tensor.name == wire.output), None)
+    if source is None:
         refuse(f"{where}.output", f"an output of {wire.from_graph!r}", show(wire.output))
-    wanted = next((tensor for tensor in taker.inputs if tensor.name == wire.input), None)
-    if wanted is None:
+    destination = next((tensor for tensor in taker.inputs if tensor.name == wire.input), None)
+    if destination is None:
         refuse(f"{where}.input", f"an input of {wire.to_graph!r}", show(wire.input))
-    if given.role != wanted.role:
-        refuse(f"{where}.input", f"an input of role {given.role!r}, as the output", wanted.role)
+    if source.role != destination.role:
+        refuse(f"{where}.input", f"an input of role {source.role!r}, as the output", destination.role)
     has_rows = giver.batch_axis is not None or taker.batch_axis is not None
-    if given.role == "data" and has_rows and giver.rows_at(given) is None:
+    if source.role == "data" and has_rows and giver.rows_at(source) is None:
         refuse(
             where,
             "a tensor with rows, as the graphs have them",
-            f"{_type(given)} from {_name(wire.from_graph, wire.output)}",
+            f"{_type(source)} from {_name(wire.from_graph, wire.output)}",
         )
-    kinds = [(t.dtype, len(t.shape), graph.rows_at(t)) for graph, t in ((giver, given), (taker, wanted))]
-    pairs = zip(given.shape, wanted.shape, strict=False)
+    kinds = [(t.dtype, len(t.shape), graph.rows_at(t)) for graph, t in ((giver, source), (taker, destination))]
+    pairs = zip(source.shape, destination.shape, strict=False)
     if kinds[0] != kinds[1] or not all(_fits(wire, taker, sizes, gives, takes) for gives, takes in pairs):
-        expected = f"what {_name(wire.to_graph, wire.input)} takes, {_type(wanted)}"
-        refuse(where, expected, f"{_type(given)} from {_name(wire.from_graph, wire.output)}")
+        expected = f"what {_name(wire.to_graph, wire.input)} takes, {_type(destination)}"
+        refuse(where, expected, f"{_type(source)} from {_name(wire.from_graph, wire.output)}")
 
 
 def _fits(wire: Wire, taker: Graph, sizes: _Sizes, gives: int | str, takes: int | str) -> bool:

@@ -160,14 +160,14 @@ class TritonPythonModel:
     def _submit(self, request: Request) -> Ticket[Outputs]:
         feeds = {tensor.name(): np.array(tensor.as_numpy()) for tensor in request.inputs()}  # the server's own memory
         deadline_ms = request.timeout() / 1e3 or None
-        given = json.loads(request.parameters() or "{}")
-        priority = given.get("runtime_priority", 0)
+        parameters = json.loads(request.parameters() or "{}")
+        priority = parameters.get("runtime_priority", 0)
         if self._streams is None:
-            service = SERVICES.get(given.get("service", INTERACTIVE.name))
+            service = SERVICES.get(parameters.get("service", INTERACTIVE.name))
             if service is None:
                 raise BadInput(
-                    f"{self._graph}: expected service as one of {', '.join(SERVICES)}, got {show(given['service'])}; "
-                    "leave it out"
+                    f"{self._graph}: expected service as one of {', '.join(SERVICES)}, "
+                    f"got {show(parameters['service'])}; leave it out"
                 )
             return self._model.submit(feeds, self._graph, service=service, deadline_ms=deadline_ms, priority=priority)
         name, flags = request.correlation_id(), request.flags()
@@ -175,7 +175,7 @@ class TritonPythonModel:
             raise BadInput(f"{self._graph}: expected a chunk of a stream, got no sequence id; name the stream by one")
         start = bool(flags & self._utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START)
         end = bool(flags & self._utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END)
-        return self._streams.submit(Place(name, start, end, given.get("chunk")), feeds, deadline_ms, priority)
+        return self._streams.submit(Place(name, start, end, parameters.get("chunk")), feeds, deadline_ms, priority)
 
     def _answer_all(self) -> None:
         """Send the answers of ended requests, and cancel requests whose callers have cancelled."""

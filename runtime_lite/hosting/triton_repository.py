@@ -106,7 +106,7 @@ def write_repository(
                     f"{repository / model}: expected no model of this name, got one; name the new one by --name"
                 )
         repository.mkdir(parents=True, exist_ok=True)
-        return [_write(bundle, repository / model, config_of(model, *given)) for model, given in models.items()]
+        return [_write(bundle, repository / model, config_of(model, *settings)) for model, settings in models.items()]
 
 
 def _write(bundle: Bundle, model: Path, config: str) -> Path:

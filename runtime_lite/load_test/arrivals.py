@@ -73,14 +73,14 @@ def _stream_arrivals(traffic: Traffic, end: int, phases: random.Random) -> Itera
     period = round(traffic.period_s * NS_PER_S)
     number = 0
     for _ in range(traffic.streams):
-        at = phases.randrange(max(period, 1))
+        begin = phases.randrange(max(period, 1))
         left = phases.randint(1, traffic.chunks)
-        while at < end:
-            due = [time for time in range(at, at + left * period, period) if time < end]
+        while begin < end:
+            due = [time for time in range(begin, begin + left * period, period) if time < end]
             for item, time in enumerate(due):
                 yield Arrival(time, "stream", number, item, item == len(due) - 1)
             number += 1
-            at, left = at + left * period, traffic.chunks
+            begin, left = begin + left * period, traffic.chunks
 
 
 def _utterance_arrivals(traffic: Traffic, end: int, gaps: random.Random) -> Iterator[Arrival]:

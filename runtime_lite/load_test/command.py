@@ -85,7 +85,7 @@ def load(options: argparse.Namespace) -> None:
     traffic = _traffic_of(options)
     ends, trace = Ends(), Trace() if options.trace else None
     metrics = Metrics() if options.metrics else None
-    observers: list[Observer] = [each for each in (ends, trace, metrics) if each is not None]
+    observers: list[Observer] = [observer for observer in (ends, trace, metrics) if observer is not None]
     with (
         Runtime(threads=options.threads, workers=options.workers, observers=observers) as runtime,
         metrics.serve(options.metrics) if metrics else contextlib.nullcontext(),
@@ -143,7 +143,7 @@ def _sources(options: argparse.Namespace, traffic: Traffic, models: Sequence[Mod
             "stream",
             Source(
                 _feeds(model, graph, options.stream_feeds and [options.stream_feeds]),
-                lambda given: model.submit(given, graph),
+                lambda feeds: model.submit(feeds, graph),
                 lambda: model.open_stream(graph, service=service, period_ms=period_ms),
             ),
         )
@@ -151,7 +151,7 @@ def _sources(options: argparse.Namespace, traffic: Traffic, models: Sequence[Mod
         offline, name = _graph_for("--utterance-graph", options.utterance_graph, models, states=False)
         source = Source(
             _feeds(offline, name, options.utterance_feeds),
-            lambda given: offline.submit(given, name, service=UTTERANCE),
+            lambda feeds: offline.submit(feeds, name, service=UTTERANCE),
         )
         yield "utterance", source
         yield "burst", source
@@ -159,17 +159,17 @@ def _sources(options: argparse.Namespace, traffic: Traffic, models: Sequence[Mod
 
 def _graph_for(option: str, wanted: str | None, models: Sequence[Model], *, states: bool) -> tuple[Model, str]:
     """Return the only graph with states, or without, that fits the option; BadInput if there is not exactly one."""
-    found = [
+    fitting = [
         (model, name)
         for model in models
         for name, graph in model.bundle.manifest.graphs.items()
         if bool(graph.states) is states and wanted in (None, name)
     ]
-    if len(found) != 1:
+    if len(fitting) != 1:
         kind = "with states" if states else "without states"
-        names = ", ".join(repr(name) for _, name in found) or "none"
+        names = ", ".join(repr(name) for _, name in fitting) or "none"
         _refuse(f"one graph {kind}", names, f"name one by {option}, or pass a bundle that has one")
-    return found[0]
+    return fitting[0]
 
 
 def recorded_feeds(model: Model, graph: str) -> Feeds:

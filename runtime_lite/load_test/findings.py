@@ -108,12 +108,12 @@ def findings_of(
         lanes: runs that may be in flight at once.
         counts: the runtime's request counts at the end.
     """
-    seconds = max((each.ended for each in served), default=0) / NS_PER_S
-    done = [each for each in served if each.outcome == "done"]
-    audio = sum(audio_s[each.arrival.kind] for each in done)
-    busy = sum(each.ended - each.began for each in executions) / NS_PER_S
-    places = sum(each.places for each in executions)
-    kinds = sorted({each.arrival.kind for each in served})
+    seconds = max((request.ended for request in served), default=0) / NS_PER_S
+    done = [request for request in served if request.outcome == "done"]
+    audio = sum(audio_s[request.arrival.kind] for request in done)
+    busy = sum(run.ended - run.began for run in executions) / NS_PER_S
+    places = sum(run.places for run in executions)
+    kinds = sorted({request.arrival.kind for request in served})
     requests = {"submitted": counts.submitted, "live": counts.live}
     requests |= {outcome: counts.count(outcome) for outcome in ("done", "dropped", "cancelled", "failed")}
     return Findings(
@@ -122,24 +122,26 @@ def findings_of(
         audio_per_s=audio / seconds if seconds else 0.0,
         rtf=busy / audio if audio else None,
         lanes_busy=busy / (seconds * lanes) if seconds else 0.0,
-        rows_per_run=sum(each.rows for each in executions) / max(len(executions), 1),
-        padding_share=1.0 - sum(each.used for each in executions) / places if places else 0.0,
-        generator_lag_ms=_percentile([(each.sent - each.arrival.at) / 1e6 for each in served], 0.99),
+        rows_per_run=sum(run.rows for run in executions) / max(len(executions), 1),
+        padding_share=1.0 - sum(run.used for run in executions) / places if places else 0.0,
+        generator_lag_ms=_percentile([(request.sent - request.arrival.at) / 1e6 for request in served], 0.99),
         requests=requests,
         balanced=counts.balanced and counts.live == 0 and counts.count("done") == len(done),
     )
 
 
 def _of_kind(served: Sequence[Served], soft_ms: float, seconds: float) -> KindFindings:
-    done = [each for each in served if each.outcome == "done"]
-    other = Counter(f"{each.outcome}: {each.reason}" for each in served if each.outcome != "done")
-    by_place = {place: [each.latency_ms for each in done if _place_of(each.arrival) == place] for place in PLACES}
-    by_place["all"] = [each.latency_ms for each in done]
+    done = [request for request in served if request.outcome == "done"]
+    other = Counter(f"{request.outcome}: {request.reason}" for request in served if request.outcome != "done")
+    by_place = {
+        place: [request.latency_ms for request in done if _place_of(request.arrival) == place] for place in PLACES
+    }
+    by_place["all"] = [request.latency_ms for request in done]
     return KindFindings(
         sent=len(served),
         done=len(done),
         ends=dict(sorted(other.items())),
-        late_share=sum(each.latency_ms > soft_ms for each in done) / max(len(done), 1),
+        late_share=sum(request.latency_ms > soft_ms for request in done) / max(len(done), 1),
         per_s=len(done) / seconds if seconds else 0.0,
         latency_ms={place: _percentiles(times) for place, times in by_place.items() if times},
     )
@@ -170,18 +172,18 @@ def describe_findings(findings: Findings) -> str:
             kind,
             place,
             *(
-                (found.sent, found.done, f"{found.per_s:.1f}", f"{found.late_share:.2%}")
+                (of_kind.sent, of_kind.done, f"{of_kind.per_s:.1f}", f"{of_kind.late_share:.2%}")
                 if place == "all"
                 else [""] * 4
             ),
             *(f"{value:.1f}" for value in times.values()),
         )
-        for kind, found in findings.kinds.items()
-        for place, times in sorted(found.latency_ms.items())
+        for kind, of_kind in findings.kinds.items()
+        for place, times in sorted(of_kind.latency_ms.items())
     ]
     heads = ("requests", "", "sent", "done", "per s", "late", "p50 ms", "p95 ms", "p99 ms", "most ms")
     parts = [format_table(heads, rows)]
-    ends = [(kind, end, count) for kind, found in findings.kinds.items() for end, count in found.ends.items()]
+    ends = [(kind, end, count) for kind, of_kind in findings.kinds.items() for end, count in of_kind.ends.items()]
     if ends:
         parts.append(format_table(("requests", "not answered", "count"), ends))
     rtf = "" if findings.rtf is None else f"RTF {findings.rtf:.4f}, {findings.audio_per_s:.1f} s of audio per s; "

@@ -32,11 +32,11 @@ def picture_of(served: Sequence[Served], soft_ms: Mapping[Kind, float], title: s
         *_frame(scale),
         *_points(served, scale),
     ]
-    for number, kind in enumerate(kind for kind in COLOURS if any(each.arrival.kind == kind for each in served)):
-        of_kind = [each for each in served if each.arrival.kind == kind]
+    for number, kind in enumerate(kind for kind in COLOURS if any(request.arrival.kind == kind for request in served)):
+        of_kind = [request for request in served if request.arrival.kind == kind]
         lines += _curve(of_kind, COLOURS[kind], scale)
         lines += _target(soft_ms[kind], COLOURS[kind], scale)
-        done = sum(each.outcome == "done" for each in of_kind)
+        done = sum(request.outcome == "done" for request in of_kind)
         label = f"{kind}: {done} of {len(of_kind)}, target {soft_ms[kind]:g} ms"
         lines.append(_text(LEFT + 250 * number, HEIGHT - 12, label, f'fill="{COLOURS[kind]}"'))
     return "\n".join([*lines, "</svg>", ""])

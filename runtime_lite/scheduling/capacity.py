@@ -115,7 +115,9 @@ def plan_streams(machine: Machine, work: Work, streams: int) -> Plan:
     costs = _learnt(measured)
     scheduler = Scheduler(costs, machine.lanes)
     groups = math.ceil(streams / grain)
-    numbers = [(key, at * groups + number) for at, key in enumerate(work.streams) for number in range(groups)]
+    numbers = [
+        (key, position * groups + number) for position, key in enumerate(work.streams) for number in range(groups)
+    ]
     admitted = [
         (key, number)
         for key, number in numbers

@@ -64,8 +64,8 @@ class Chooser:
         if len(urgent) == len(self._filled):
             return self._first(urgent, now)
         if len(self._filled) == 1 and not self._real_time:  # nobody else to think of
-            found = self._useful(next(iter(self._filled)), FOR_EVER, now)
-            return (None if found is None else found[1]), None
+            useful = self._useful(next(iter(self._filled)), FOR_EVER, now)
+            return (None if useful is None else useful[1]), None
         plan, wake = self._fill(urgent, now)
         ripe = next((other for other in urgent if other.ripe), None)
         if plan is not None and (ripe is None or plan.entitled):
@@ -115,10 +115,10 @@ class Chooser:
         if head.state == RUSHED:
             size, cost, _ = self._rushed(queue, head, rows, room, now)
         if cost > room:
-            found = queue.costs.best_bucket_within(room, head.rows, rows)
-            if found is None:
+            within = queue.costs.best_bucket_within(room, head.rows, rows)
+            if within is None:
                 return None
-            size, cost = found
+            size, cost = within
         worth = queue.worth / queue.rows * min(rows, size) / max(cost, 1)
         return worth, Plan(queue, size, cost, head.soft - cost, True)
 
@@ -172,14 +172,14 @@ class Chooser:
         for queue in self._filled:
             if queue.service.real_time:
                 continue
-            found = self._useful(queue, room, now)
+            candidate = self._useful(queue, room, now)
             claim = self._claim(queue, slack, now)
             if isinstance(claim, int):
                 wake = claim if wake is None else min(wake, claim)
             elif claim is not None:
-                found = found or claim
-            if found is not None:
-                worth, plan = found
+                candidate = candidate or claim
+            if candidate is not None:
+                worth, plan = candidate
                 claimed = not isinstance(claim, int | None)
                 rank = (claimed, queue.service.priority, queue.owed >= plan.cost, worth)
                 if best is None or rank > best[0]:
@@ -218,13 +218,13 @@ class Chooser:
                 change = until if change is None else min(change, until)
         work.sort()
         others = self._other_lanes(now)
-        slack, own = FOR_EVER, 0
+        slack, queued_ns = FOR_EVER, 0
         for latest, cost in work:
             if others and others[0] <= latest:
                 heapreplace(others, others[0] + cost)
             else:
-                slack = min(slack, latest - own - now)
-                own += cost
+                slack = min(slack, latest - queued_ns - now)
+                queued_ns += cost
         return slack, change
 
     def _other_lanes(self, now: int) -> list[int]:

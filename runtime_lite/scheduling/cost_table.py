@@ -293,20 +293,20 @@ class RowCosts:
             rows: rows that are queued, at least as many; beyond twice the largest bucket, more of them change nothing.
         """
         rows = min(rows, 2 * self.largest)
-        found = self._best.get((least, rows))
-        if found is None:
+        choice = self._best.get((least, rows))
+        if choice is None:
             fitting = [bucket for bucket in self.buckets if bucket.rows >= least]
-            at = next((at for at, bucket in enumerate(fitting) if bucket.rows >= rows), len(fitting))
+            last = next((position for position, bucket in enumerate(fitting) if bucket.rows >= rows), len(fitting))
             if rows > self.largest:  # whatever is taken is full
                 most = ALIKE * min(b.price / b.rows for b in fitting)
                 best = next(b for b in reversed(fitting) if b.price / b.rows <= most)
             else:
                 best = min(
-                    fitting[: at + 1],
+                    fitting[: last + 1],
                     key=lambda b: (b.price + self._cost_to_clear(rows - b.rows), b.price / min(rows, b.rows)),
                 )
-            found = self._best[least, rows] = best.rows, best.plan
-        return found
+            choice = self._best[least, rows] = best.rows, best.plan
+        return choice
 
     def soonest_bucket(self, least: int, rows: int, follows: float, lanes: int) -> tuple[int, int]:
         """Return the row bucket, and its cost, with the least sum of waiting times of queued and later rows.
@@ -325,18 +325,18 @@ class RowCosts:
             lanes: runs that may be in flight at once.
         """
         rows, level = min(rows, 2 * self.largest), round(LEVELS * math.log2(follows)) if follows else None
-        found = self._soonest.get((least, rows, level))
-        if found is None:
+        choice = self._soonest.get((least, rows, level))
+        if choice is None:
             follows = 0.0 if level is None else 2.0 ** (level / LEVELS)
             fitting = [bucket for bucket in self.buckets if bucket.rows >= least]
-            last = next((at for at, bucket in enumerate(fitting) if bucket.rows >= rows), len(fitting))
+            last = next((position for position, bucket in enumerate(fitting) if bucket.rows >= rows), len(fitting))
             choices = [(*self._waits(bucket, rows, follows, lanes), bucket) for bucket in fitting[: last + 1]]
             most = ALIKE * min(waits for waits, _, _ in choices)
             alike = [(total, bucket) for waits, total, bucket in choices if waits <= most]
             longest = min(total for total, _ in alike) * (ALIKE if rows > self.largest else 1.0)
             best = max((bucket for total, bucket in alike if total <= longest), key=lambda bucket: bucket.rows)
-            found = self._soonest[least, rows, level] = best.rows, best.plan
-        return found
+            choice = self._soonest[least, rows, level] = best.rows, best.plan
+        return choice
 
     def _waits(self, bucket: BucketCost, rows: int, follows: float, lanes: int) -> tuple[float, float]:
         """Return the sum of the waiting times of rows and the time of all runs, in ns, for runs of one bucket."""
@@ -474,9 +474,9 @@ def key_of(model: str, graph_name: str, graph: Graph, sizes: Mapping[str, int], 
         sizes: bucket of every axis; that of rows is left out of the key.
         alone: whether rows of several callers may not share a run.
     """
-    kept = tuple(sorted((axis, size) for axis, size in sizes.items() if axis != graph.batch_axis))
-    padded = tuple(axis for axis, _ in kept if graph.axes[axis].length_input is not None)
-    return Key(model, graph_name, kept, padded, alone)
+    key_sizes = tuple(sorted((axis, size) for axis, size in sizes.items() if axis != graph.batch_axis))
+    padded = tuple(axis for axis, _ in key_sizes if graph.axes[axis].length_input is not None)
+    return Key(model, graph_name, key_sizes, padded, alone)
 
 
 def costs_of_graph(
@@ -492,17 +492,17 @@ def costs_of_graph(
         threads: threads of one run; what was measured with others is not known here.
         alone: whether rows of several callers may not share a run.
     """
-    found: dict[Key, dict[int, Spread | None]] = {}
+    by_key: dict[Key, dict[int, Spread | None]] = {}
     for artifact in graph.runnable:
         rows = 1 if graph.batch_axis is None else artifact.sizes[graph.batch_axis]
         cost = costs.get(bucket_name(artifact.sizes))
         key = key_of(model, graph_name, graph, artifact.sizes, alone)
-        found.setdefault(key, {})[rows] = None if cost is None or cost.threads != threads else _spread(cost)
+        by_key.setdefault(key, {})[rows] = None if cost is None or cost.threads != threads else _spread(cost)
     built = set(graph.row_buckets)
-    for of_key in found.values():
+    for of_key in by_key.values():
         measured = {rows: cost for rows, cost in of_key.items() if rows in built}
         of_key |= {rows: _between(rows, measured) for rows in of_key.keys() - built}
-    return found
+    return by_key
 
 
 def _between(rows: int, measured: Mapping[int, Spread | None]) -> Spread | None:

@@ -61,37 +61,41 @@ class Metrics:
         self.registry = self._library.CollectorRegistry()
         self._lock = threading.Lock()
         counter, gauge, histogram = self._library.Counter, self._library.Gauge, self._library.Histogram
-        own = {"namespace": "slipway", "registry": self.registry}
+        common = {"namespace": "slipway", "registry": self.registry}
         by_graph = ("model", "graph")
-        self._submitted = counter("requests_submitted", "requests that came in", ("service",), **own)
-        self._ended = counter("requests_ended", "requests that have ended", ("service", "outcome", "reason"), **own)
-        self._live = gauge("requests_live", "requests that have not ended", ("service",), **own)
-        self._late = counter("requests_late", "done after the soft target", ("service",), **own)
+        self._submitted = counter("requests_submitted", "requests that came in", ("service",), **common)
+        self._ended = counter("requests_ended", "requests that have ended", ("service", "outcome", "reason"), **common)
+        self._live = gauge("requests_live", "requests that have not ended", ("service",), **common)
+        self._late = counter("requests_late", "done after the soft target", ("service",), **common)
         self._frames = counter(
-            "frames", "rows of requests that are done, times their lengths where these differ", ("service",), **own
+            "frames", "rows of requests that are done, times their lengths where these differ", ("service",), **common
         )
         self._latency = histogram(
-            "request_latency_seconds", "from submission to the end, if done", ("service",), buckets=LATENCIES_S, **own
+            "request_latency_seconds",
+            "from submission to the end, if done",
+            ("service",),
+            buckets=LATENCIES_S,
+            **common,
         )
         self._first = histogram(
-            "first_response_seconds", "to the first of many responses", ("service",), buckets=LATENCIES_S, **own
+            "first_response_seconds", "to the first of many responses", ("service",), buckets=LATENCIES_S, **common
         )
         self._queue = histogram(
-            "queue_seconds", "from submission to the choice of a run", ("service",), buckets=LATENCIES_S, **own
+            "queue_seconds", "from submission to the choice of a run", ("service",), buckets=LATENCIES_S, **common
         )
-        self._runs = counter("runs", "runs that have ended", (*by_graph, "outcome"), **own)
+        self._runs = counter("runs", "runs that have ended", (*by_graph, "outcome"), **common)
         self._run_time = histogram(
-            "run_seconds", "time in the executor", (*by_graph, "bucket"), buckets=LATENCIES_S, **own
+            "run_seconds", "time in the executor", (*by_graph, "bucket"), buckets=LATENCIES_S, **common
         )
-        self._rows = histogram("run_rows", "rows in use per run", by_graph, buckets=ROWS, **own)
-        self._places = counter("places", "values fed, the caller's own and padding", (*by_graph, "kind"), **own)
+        self._rows = histogram("run_rows", "rows in use per run", by_graph, buckets=ROWS, **common)
+        self._places = counter("places", "values fed, the caller's own and padding", (*by_graph, "kind"), **common)
         self._ratio = histogram(
-            "run_cost_ratio", "time of a run to that of the cost table", by_graph, buckets=COST_RATIOS, **own
+            "run_cost_ratio", "time of a run to that of the cost table", by_graph, buckets=COST_RATIOS, **common
         )
-        self._busy = counter("lane_busy_seconds", "time in which a lane ran something", ("lane",), **own)
-        self._streams = gauge("streams", "open streams", ("model",), **own)
-        self._stream_changes = counter("stream_changes", "what happened to streams", ("model", "change"), **own)
-        self._model_changes = counter("model_changes", "what happened to models", ("model", "change"), **own)
+        self._busy = counter("lane_busy_seconds", "time in which a lane ran something", ("lane",), **common)
+        self._streams = gauge("streams", "open streams", ("model",), **common)
+        self._stream_changes = counter("stream_changes", "what happened to streams", ("model", "change"), **common)
+        self._model_changes = counter("model_changes", "what happened to models", ("model", "change"), **common)
         self._waiting: dict[int, Request] = {}
 
     def submitted(self, request: Request) -> None:
@@ -129,8 +133,8 @@ class Metrics:
                 self._ratio.labels(*of).observe(took_s * NS_PER_S / execution.expected_ns)
         if not execution.retry:
             with self._lock:
-                found = [self._waiting.get(number) for number in execution.requests]
-            for request in filter(None, found):
+                requests = [self._waiting.get(number) for number in execution.requests]
+            for request in filter(None, requests):
                 self._queue.labels(request.service).observe((execution.decided - request.arrival) / NS_PER_S)
 
     def stream_changed(self, model: str, stream: int, change: StreamChange, reason: str, now: int) -> None:

@@ -119,12 +119,12 @@ class RequestTracker:
         """
         request, stream = part.request, part.live
         assert part.pipeline_run is not None
-        for each in part.pipeline_run.ready() if request.outcome is None else ():
+        for ready in part.pipeline_run.ready() if request.outcome is None else ():
             if request.outcome is None:
-                request.parts.append(each)
+                request.parts.append(ready)
                 if stream is not None:
-                    stream.flying = each
-                self.queue(each, now)
+                    stream.flying = ready
+                self.queue(ready, now)
         if stream is not None and stream.flying is None:
             self.lose(stream, 0, now)
 
@@ -236,7 +236,7 @@ class RequestTracker:
                     stream.flying = None
                     self.lose(stream, 0, now)
         if stream is not None:
-            behind = next((at for at, part in enumerate(stream.waiting) if part.request is request), None)
+            behind = next((position for position, part in enumerate(stream.waiting) if part.request is request), None)
             if behind is not None:
                 self.lose(stream, behind, now)
         return stream is not None and stream.next_chunk() < before

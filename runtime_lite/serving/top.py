@@ -109,21 +109,21 @@ def view(before: Reading, now: Reading) -> str:
 def _of_classes(before: Reading, now: Reading) -> str:
     rows = []
     for service in now.values_of("service", "slipway_requests_submitted_total"):
-        own = {"service": service}
-        done = _grown(before, now, "slipway_requests_ended_total", outcome="done", **own)
-        late = _grown(before, now, "slipway_requests_late_total", **own)
+        labels = {"service": service}
+        done = _grown(before, now, "slipway_requests_ended_total", outcome="done", **labels)
+        late = _grown(before, now, "slipway_requests_late_total", **labels)
         rows.append(
             (
                 service,
-                f"{now.sum('slipway_requests_live', **own):.0f}",
-                f"{_rate(before, now, 'slipway_requests_submitted_total', **own):.1f}",
-                f"{_rate(before, now, 'slipway_requests_ended_total', outcome='done', **own):.1f}",
-                f"{_rate(before, now, 'slipway_frames_total', **own):.1f}",
+                f"{now.sum('slipway_requests_live', **labels):.0f}",
+                f"{_rate(before, now, 'slipway_requests_submitted_total', **labels):.1f}",
+                f"{_rate(before, now, 'slipway_requests_ended_total', outcome='done', **labels):.1f}",
+                f"{_rate(before, now, 'slipway_frames_total', **labels):.1f}",
                 *(
-                    _percentile_ms(before, now, "slipway_request_latency_seconds", share, **own)
+                    _percentile_ms(before, now, "slipway_request_latency_seconds", share, **labels)
                     for share in (0.5, 0.99)
                 ),
-                _percentile_ms(before, now, "slipway_queue_seconds", 0.99, **own),
+                _percentile_ms(before, now, "slipway_queue_seconds", 0.99, **labels),
                 f"{late / done:.1%}" if done else "",
             )
         )
@@ -135,19 +135,19 @@ def _of_graphs(before: Reading, now: Reading) -> str:
     rows = []
     for model in now.values_of("model", "slipway_runs_total"):
         for graph in now.values_of("graph", "slipway_runs_total"):
-            own = {"model": model, "graph": graph}
-            runs = _grown(before, now, "slipway_run_rows_count", **own)
-            places = _grown(before, now, "slipway_places_total", **own)
-            padding = _grown(before, now, "slipway_places_total", kind="padding", **own)
-            if now.sum("slipway_runs_total", **own):
+            labels = {"model": model, "graph": graph}
+            runs = _grown(before, now, "slipway_run_rows_count", **labels)
+            places = _grown(before, now, "slipway_places_total", **labels)
+            padding = _grown(before, now, "slipway_places_total", kind="padding", **labels)
+            if now.sum("slipway_runs_total", **labels):
                 rows.append(
                     (
                         f"{model}.{graph}",
-                        f"{_rate(before, now, 'slipway_runs_total', **own):.1f}",
-                        f"{_grown(before, now, 'slipway_run_rows_sum', **own) / runs:.1f}" if runs else "",
+                        f"{_rate(before, now, 'slipway_runs_total', **labels):.1f}",
+                        f"{_grown(before, now, 'slipway_run_rows_sum', **labels) / runs:.1f}" if runs else "",
                         f"{padding / places:.1%}" if places else "",
-                        *(_percentile_ms(before, now, "slipway_run_seconds", share, **own) for share in (0.5, 0.99)),
-                        f"{_grown(before, now, 'slipway_run_cost_ratio_sum', **own) / runs:.2f}" if runs else "",
+                        *(_percentile_ms(before, now, "slipway_run_seconds", share, **labels) for share in (0.5, 0.99)),
+                        f"{_grown(before, now, 'slipway_run_cost_ratio_sum', **labels) / runs:.2f}" if runs else "",
                     )
                 )
     heads = ("graph", "runs/s", "rows", "padding", "p50 ms", "p99 ms", "time / plan")

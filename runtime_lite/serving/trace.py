@@ -78,7 +78,9 @@ class Trace:
         with self._lock:
             done, executions, changes = list(self._done), list(self._executions), list(self._changes)
         events = [_named("process_name", REQUESTS, 0, "requests"), _named("process_name", LANES, 0, "lanes")]
-        events += [_named("thread_name", LANES, lane, f"lane {lane}") for lane in {each.lane for each in executions}]
+        events += [
+            _named("thread_name", LANES, lane, f"lane {lane}") for lane in {execution.lane for execution in executions}
+        ]
         for execution in executions:
             events += _events_of_run(execution)
         for request, runs, responses, outcome, ended in done:
@@ -129,15 +131,15 @@ def _events_of_request(
     }
     begin, end_of_all = _bar(request, name, request.arrival, ended, about)
     yield begin
-    at = request.arrival
+    phase_start = request.arrival
     for run in runs:
         for part, end in (("queue", run.decided), ("batch", run.began), ("device", run.ended)):
-            yield from _bar(request, part, at, end, {"run": run.number})
-            at = end
+            yield from _bar(request, part, phase_start, end, {"run": run.number})
+            phase_start = end
         arrow = {"id": f"{request.number}-{run.number}", "cat": "run"}
         yield _event("s", "runs in", REQUESTS, 0, run.decided, **arrow)
         yield _event("f", "runs in", LANES, run.lane, run.decided, bp="e", **arrow)
-    yield from _bar(request, "answer" if runs else "queue", at, ended, {})
+    yield from _bar(request, "answer" if runs else "queue", phase_start, ended, {})
     for index, now in enumerate(responses):
         yield _event("n", f"response {index}", REQUESTS, 0, now, cat="request", id=request.number)
     yield end_of_all  # behind its parts: what ends at the same time ends in this order
