@@ -2,10 +2,8 @@
 
 import types
 
-import numpy as np
-
 from runtime_lite.calls.blocks import HOST
-from runtime_lite.executors.memory import bytes_of, memory_of
+from runtime_lite.executors.memory import Crossed, memory_of
 
 
 def test_an_executor_may_have_memory_of_its_own() -> None:
@@ -13,5 +11,5 @@ def test_an_executor_may_have_memory_of_its_own() -> None:
     assert memory_of(types.SimpleNamespace(memory=HOST)) is HOST
 
 
-def test_bytes_of_the_host_are_counted_alone() -> None:
-    assert bytes_of({"a": np.zeros((2, 3), np.float32), "b": object()}) == 24
+def test_bytes_are_counted_from_a_count_to_a_later_one() -> None:
+    assert Crossed(24, 7).since(Crossed(20, 7)) == Crossed(4, 0)
