@@ -22,7 +22,7 @@ from rich.table import Table
 
 from benchmarks import command
 from compiler.base.cache.store import StageCache
-from compiler.build.capture.original import Original
+from compiler.build.capture.original import original_of
 from compiler.build.report.progress import Progress
 from compiler.checker.check import check
 from compiler.graph import model as graphs
@@ -75,7 +75,7 @@ def recipe_graph(recipe: str, kept: Path | None = None) -> Lowered:
     name, spec = next(iter(loaded.recipe.graphs.items()))
     with tempfile.TemporaryDirectory() as scratch:
         cache, progress = StageCache(kept or Path(scratch)), Progress(Console(quiet=True))
-        lowered = Original(loaded, name, spec, cache, progress, with_data=False).start()
+        lowered = original_of(loaded, name, spec, cache, progress, with_data=False).start()
         for each in spec.passes:
             if each.name == PadAxes.name:
                 return lowered

@@ -40,8 +40,9 @@ from benchmarks.quantization import Calls, frozen, quantized_by_peer, task_metri
 from compiler.base.cache.store import StageCache, default_folder
 from compiler.base.pieces import write_files
 from compiler.base.records.timings import Ratio
-from compiler.build.capture.original import Original
-from compiler.build.lowering.lowering import Lowering
+from compiler.build.capture.original import Original, original_of
+from compiler.build.lowering.lowering import Lowering, lower
+from compiler.build.lowering.plan import plan_lowering
 from compiler.build.report.progress import Progress
 from compiler.build.verify.paired_rounds import Rounds
 from compiler.build.verify.speed import full_feeds
@@ -96,20 +97,20 @@ def main() -> None:
     console = Console(width=None if sys.stdout.isatty() else 160)
     loaded = load_recipe(options.recipe)
     name, spec = next(iter(loaded.recipe.graphs.items()))
-    original = Original(loaded, name, spec, StageCache(options.cache or default_folder()), Progress())
+    original = original_of(loaded, name, spec, StageCache(options.cache or default_folder()), Progress())
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         lowerings = {kind: _lowered(original, TARGETS[kind]()) for kind in ("onnx_static", "openvino")}
-        exact = lowerings["onnx_static"].exact()
+        exact = lowerings["onnx_static"].graph.exact
         contenders = {
-            FLOAT: _emitted(lowerings["onnx_static"].target.with_plan(()), exact, folder / "a", options.rows),
+            FLOAT: _emitted(lowerings["onnx_static"].plan.target.with_plan(()), exact, folder / "a", options.rows),
             "ONNX Runtime int8, ours": _emitted(
-                lowerings["onnx_static"].target, lowerings["onnx_static"].final(), folder / "b", options.rows
+                lowerings["onnx_static"].plan.target, lowerings["onnx_static"].graph.final, folder / "b", options.rows
             ),
             "OpenVINO float32": _emitted(TARGETS["openvino"](), exact, folder / "c", options.rows),
             "OpenVINO bfloat16": _emitted(Openvino(precision="bfloat16"), exact, folder / "d", options.rows),
             "OpenVINO int8, ours": _emitted(
-                lowerings["openvino"].target, lowerings["openvino"].final(), folder / "e", options.rows
+                lowerings["openvino"].plan.target, lowerings["openvino"].graph.final, folder / "e", options.rows
             ),
             "ONNX Runtime static": _from_file(exact, lambda rows: quantized_by_peer(exact, rows, folder)),
             "ONNX Runtime dynamic": _from_file(exact, lambda rows: _dynamic(exact, rows, folder)),
@@ -140,9 +141,7 @@ def _parse() -> argparse.Namespace:
 
 
 def _lowered(original: Original, target: Target) -> Lowering:
-    lowering = Lowering(original, target)
-    lowering.run()
-    return lowering
+    return lower(plan_lowering(original, target))
 
 
 def _emitted(target: Target, lowered: Lowered, folder: Path, rows: Sequence[int]) -> Contender:

@@ -24,8 +24,10 @@ from rich.table import Table
 from benchmarks import command
 from compiler.base.cache.store import StageCache, default_folder
 from compiler.base.pieces import write_files
-from compiler.build.capture.original import Original
-from compiler.build.lowering.lowering import Lowering
+from compiler.build.capture.original import original_of
+from compiler.build.lowering.emission import emit
+from compiler.build.lowering.lowering import lower
+from compiler.build.lowering.plan import plan_lowering
 from compiler.build.pipeline import check
 from compiler.build.report.progress import Progress
 from compiler.build.verify.precision_plan import Kept, audit, counts, planned_nodes
@@ -72,9 +74,9 @@ def graphs_of(recipes: Sequence[str]) -> Iterator[Graph]:
             raise DataError(f"{recipe}: expected a target of TensorRT's, got none", cure="correct --recipe")
         loaded = loaded.for_target(listed.index)
         for name, spec in loaded.recipe.graphs.items():
-            lowering = Lowering(Original(loaded, name, spec, cache, Progress()), listed.target)
-            lowering.run()
-            built = lowering.emit()
+            original = original_of(loaded, name, spec, cache, Progress())
+            lowering = lower(plan_lowering(original, listed.target))
+            built = emit(lowering)
             with tempfile.TemporaryDirectory() as folder:
                 write_files(Path(folder), built.files)
                 for each in built.artifacts:

@@ -32,8 +32,9 @@ from benchmarks.floor import Machine, Work, engine_of, work_of
 from compiler.base.cache.store import StageCache, default_folder
 from compiler.base.pieces import write_files
 from compiler.base.records.searches import pinned
-from compiler.build.capture.original import Original
-from compiler.build.lowering.lowering import Lowering
+from compiler.build.capture.original import original_of
+from compiler.build.lowering.lowering import Lowering, lower
+from compiler.build.lowering.plan import plan_lowering
 from compiler.build.pipeline import check
 from compiler.build.report.progress import Progress
 from compiler.build.search.greedy import Plan
@@ -133,15 +134,15 @@ def _written(options: argparse.Namespace, folder: Path) -> tuple[list[Contender]
             notes.append(f"{kind}: {absent}")
             continue
         lowering = _lowering(options, kind)
-        plans = _plans(lowering.target)
-        if lowering.searched is not None:
-            plans["what the search chose"] = lowering.searched.plan
-            notes.append(f"{kind}: {lowering.searched.machine}; {pinned([lowering.searched])}")
+        plans = _plans(lowering.plan.target)
+        if lowering.plan.searched is not None:
+            plans["what the search chose"] = lowering.plan.searched.plan
+            notes.append(f"{kind}: {lowering.plan.searched.machine}; {pinned([lowering.plan.searched])}")
         for labels, built in _built(lowering, plans):
             contenders.append(_write(built, labels, kind, folder / f"{len(contenders)}"))
-        for label, passes in _variants(lowering.original.passes) if options.passes else ():
+        for label, passes in _variants(lowering.plan.original.passes) if options.passes else ():
             other = _lowering(options, kind, passes)
-            built = other.target.emit(other.final(), _ends(other.buckets))
+            built = other.plan.target.emit(other.graph.final, _ends(other.plan.buckets))
             contenders.append(_write(built, (label,), kind, folder / f"{len(contenders)}"))
     if not contenders:
         raise DataError(f"expected a target that runs here, got {', '.join(notes)}", cure="name another one")
@@ -180,10 +181,8 @@ def _lowering(options: argparse.Namespace, kind: str, passes: Sequence[PassSpec]
         written = json.dumps([{each.name: dict(each.options)} for each in passes])
         loaded = load_recipe(options.recipe, [*changes, f"graphs.{name}.passes={written}"])
     target = check(loaded)[0].target
-    original = Original(loaded, name, loaded.recipe.graphs[name], StageCache(default_folder()), Progress())
-    lowering = Lowering(original, target)
-    lowering.run()
-    return lowering
+    original = original_of(loaded, name, loaded.recipe.graphs[name], StageCache(default_folder()), Progress())
+    return lower(plan_lowering(original, target))
 
 
 def _plans(target: Target) -> dict[str, Plan]:
@@ -198,13 +197,13 @@ def _plans(target: Target) -> dict[str, Plan]:
 
 def _built(lowering: Lowering, plans: Mapping[str, Plan]) -> Iterator[tuple[tuple[str, ...], Built]]:
     """The artefacts of every plan, each once, with the rows that it stands in; those before rounding first."""
-    target, buckets = lowering.target, _ends(lowering.buckets)
-    if any(each.made.lossy for each in lowering.plan):
-        exact = prepare_static(target, lowering.exact(), buckets, opens_rows=target.opens_rows)
+    target, buckets = lowering.plan.target, _ends(lowering.plan.buckets)
+    if any(each.made.lossy for each in lowering.plan.passes):
+        exact = prepare_static(target, lowering.graph.exact, buckets, opens_rows=target.opens_rows)
         quiet = [form.name for form in target.offers if not form.made.lossy]
         yield (BEFORE,), write_prepared(target.with_plan(()), exact)
         yield (BEFORE_FORMED,), write_prepared(target.with_plan(quiet), exact)
-    prepared = prepare_static(target, lowering.final(), buckets, opens_rows=target.opens_rows)
+    prepared = prepare_static(target, lowering.graph.final, buckets, opens_rows=target.opens_rows)
     rows: dict[Plan, list[str]] = {}
     for label, plan in plans.items():
         rows.setdefault(plan, []).append(label)

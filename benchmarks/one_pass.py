@@ -28,7 +28,7 @@ from rich.table import Table
 from benchmarks import command
 from benchmarks.floor import Machine, to_floor, work_of
 from compiler.base.cache.store import StageCache
-from compiler.build.capture.original import Original
+from compiler.build.capture.original import original_of
 from compiler.build.report.progress import Progress
 from compiler.errors import DataError
 from compiler.graph import model as graphs
@@ -56,7 +56,7 @@ def main() -> None:
     buckets = {axis: sizes.buckets[-1] for axis, sizes in spec.axes.items() if sizes.buckets}
     sizes = buckets | dict(_size(text) for text in options.size)
     with tempfile.TemporaryDirectory() as scratch:
-        original = Original(
+        original = original_of(
             loaded,
             name,
             spec,

@@ -32,7 +32,7 @@ from rich.table import Table
 
 from benchmarks import command
 from compiler.base.cache.store import StageCache
-from compiler.build.capture.original import Original
+from compiler.build.capture.original import original_of
 from compiler.build.report.progress import Progress
 from compiler.build.verify.gates.task import task_functions
 from compiler.calib.magnitudes import HALF_MAX, largest_magnitudes
@@ -81,7 +81,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         name, spec = next(iter(loaded.recipe.graphs.items()))
         cache = StageCache(options.cache or Path(scratch))
-        original = Original(loaded, name, spec, cache, Progress(Console(quiet=True)))
+        original = original_of(loaded, name, spec, cache, Progress(Console(quiet=True)))
         plain = dataclasses.replace(original.start(), calibration=original.calibration())
         passes = [make_pass(each.name, each.options, placements()) for each in spec.passes]
         for made in passes:

@@ -39,7 +39,7 @@ from rich.table import Table
 from benchmarks import command
 from benchmarks.floor import Machine, to_floor, work_of
 from compiler.base.cache.store import StageCache
-from compiler.build.capture.original import Original
+from compiler.build.capture.original import original_of
 from compiler.build.report.progress import Progress
 from compiler.build.verify.gates.task import task_functions
 from compiler.calib.watched_streams import noise_between
@@ -69,7 +69,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         name, spec = next(iter(loaded.recipe.graphs.items()))
         cache = StageCache(options.cache or Path(scratch))
-        original = Original(loaded, name, spec, cache, Progress(Console(quiet=True)))
+        original = original_of(loaded, name, spec, cache, Progress(Console(quiet=True)))
         plain = dataclasses.replace(original.start(), calibration=original.calibration())
         passes = [make_pass(each.name, each.options, placements()) for each in spec.passes]
         exact = plain

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import command
-from compiler.build.capture.original import Original
+from compiler.build.capture.original import original_of
 from compiler.build.report.progress import Progress
 from compiler.graph import model as graphs
 from compiler.graph.runners.instrumented import exposed
@@ -87,7 +87,7 @@ def captured(checkpoint: Path | None = None) -> Lowered:
     if checkpoint is not None:
         source = spec.source.model_copy(update={"checkpoint": str(checkpoint.absolute())})
         spec = spec.model_copy(update={"source": source})
-    return in_plain_form(Original(loaded, GRAPH, spec, None, Progress(Console(quiet=True)), with_data=False).start())
+    return in_plain_form(original_of(loaded, GRAPH, spec, None, Progress(Console(quiet=True)), with_data=False).start())
 
 
 def results_of(lowered: Lowered, projections: Sequence[str]) -> list[str]:

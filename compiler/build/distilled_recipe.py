@@ -24,7 +24,7 @@ from compiler.base.records.build_report import StageReport
 from compiler.build.capture.captured_graphs import hashes_of, source_files
 from compiler.build.capture.drawn_data import DrawnData
 from compiler.build.capture.equal_heads import STAGE
-from compiler.build.capture.original import Original
+from compiler.build.capture.original import original_of
 from compiler.build.report.progress import Progress, StageHandle
 from compiler.compression.batches import Batches, joined
 from compiler.compression.tied_weights import tied_weights
@@ -134,7 +134,7 @@ class _Distillation:
             from compiler.compression import training
 
         whole = self.given.model_copy(update={"derive_steps": None, "share_heads": None})
-        captured = Original(self.loaded, self.name, whole, self.cache, self.progress, with_data=False).start()
+        captured = original_of(self.loaded, self.name, whole, self.cache, self.progress, with_data=False).start()
         lowered = in_plain_form(dataclasses.replace(captured, model=graphs.clone(captured.model)))
         along = _axes_of_time(captured, self._time())
         sequences = [joined(stream, along) for stream in self.data.drawn("distillation")]

@@ -35,13 +35,13 @@ HALF = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 
 def measure_page_figures(lowering: Lowering) -> GraphFigures:
     """Measure the figures of one graph for the HTML page: run it and the original on some calls."""
-    final, original = lowering.final(), lowering.original
-    steps = original.steps(min(PASS_STEPS, lowering.gate.chained_steps))
+    plan, final, original = lowering.plan, lowering.graph.final, lowering.plan.original
+    steps = original.steps(min(PASS_STEPS, plan.gate.chained_steps))
     start = original.start()
     return GraphFigures(
-        lowering.name,
+        plan.name,
         boxes_of(final.model, lowering.precision),
-        worst_histograms(lowering.exact() if lowering.is_rounded else None, final, steps),
+        worst_histograms(lowering.graph.exact if plan.is_rounded else None, final, steps),
         OriginalCosts(
             sum(1 for _ in start.model.graph),
             sum(v.const_value.nbytes for v in start.model.graph.initializers.values() if v.const_value is not None),

@@ -13,21 +13,36 @@ from tempfile import TemporaryDirectory
 from compiler.base.cache.results import StageResults
 from compiler.base.cache.store import StageCache, default_folder
 from compiler.base.records.build_report import BuildReport
-from compiler.build.assembly import Assembly, source_files
+from compiler.build.assembly import (
+    assembly_of,
+    close,
+    emit_graphs,
+    finish_engines,
+    keep,
+    measure,
+    recall,
+    record_parts,
+    record_together,
+    replay,
+    source_files,
+    write_bundle,
+)
 from compiler.build.bundle.finish import SCRATCH
 from compiler.build.bundle.kept_bundle import KeptBundle, bundle_inputs, checkpoint_hashes, code_of_gates
 from compiler.build.bundle.staged_folder import check_bundle_or_nothing, check_folder, check_replaceable, staged
-from compiler.build.capture.original import Original
+from compiler.build.capture.original import Original, original_of
 from compiler.build.culprits.reproducer import check_reproducer, failure_folder, remove_reproducer
 from compiler.build.distilled_recipe import distilled_recipe
 from compiler.build.lowering.listed_passes import check_passes
 from compiler.build.lowering.listed_targets import ListedTarget, require_packages, targets_of_recipe
-from compiler.build.lowering.lowering import Lowering
+from compiler.build.lowering.lowering import Lowering, lower
+from compiler.build.lowering.plan import plan_lowering
 from compiler.build.measure_page_figures import measure_page_figures
 from compiler.build.report.build_record import BuildRecord, Several, write_reports
 from compiler.build.report.page_figures import GraphFigures
 from compiler.build.report.progress import Progress
 from compiler.build.verify.gates import promises
+from compiler.build.verify.gates.engine_layers import require_read
 from compiler.build.verify.gates.task import task_functions
 from compiler.build.verify.side_by_side import side_by_side
 from compiler.errors import InternalError, ToolchainAbsent, blamed
@@ -83,7 +98,7 @@ def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> Bu
             listed = _startable(loaded, options)
             ready = kept.enter_context(distilled_recipe(loaded, options.cache, progress))
             originals = [
-                Original(ready, name, spec, options.cache, progress) for name, spec in ready.recipe.graphs.items()
+                original_of(ready, name, spec, options.cache, progress) for name, spec in ready.recipe.graphs.items()
             ]
             if len(listed) > 1:
                 several = _build_several(ready, originals, listed, options, progress)
@@ -179,13 +194,12 @@ def _build(
         beside: lowerings of the same graphs for other targets; these are appended.
     """
     failures = failure_folder(options.out)
-    graphs = {original.name: Lowering(original, target, failures) for original in originals}
+    plans = [plan_lowering(original, target, failures) for original in originals]
     task = loaded.recipe.gates.task
-    if task is not None and not all(graph.is_known() for graph in graphs.values()):
+    if task is not None and not all(plan.is_known() for plan in plans):
         task_functions(loaded, task)  # a wrong name is answered before the passes run, not after
-    for graph in graphs.values():
-        graph.run(beside or ())
-        record.searches += [] if graph.searched is None else [graph.searched]
+    graphs = {plan.name: lower(plan, beside or ()) for plan in plans}
+    record.searches += [each.plan.searched for each in graphs.values() if each.plan.searched is not None]
     if beside is not None:
         beside += graphs.values()
     if not target.ships:
@@ -206,29 +220,26 @@ def _assemble(
     """Write the bundle: emit it from lowered graphs and run all gates, or restore it from an earlier build."""
     kept = _kept(loaded, options.cache, graphs)
     with staged(options.out, check_bundle_or_nothing) as folder, TemporaryDirectory(prefix=SCRATCH) as scratch:
-        bundle = Assembly(loaded, folder, Path(scratch) / "engines", graphs, progress, record)
+        assembly = assembly_of(loaded, folder, Path(scratch) / "engines", graphs, progress, record)
         if kept.entry is not None:
-            bundle.recall(kept)
+            assembly = recall(assembly, kept)
         else:
-            bundle.emit()
-            bundle.check("graphs")
-            bundle.write()
-            bundle.replay()
-            bundle.check("bundle")
-            bundle.record_together()
-            bundle.write()
-            bundle.measure()
-            bundle.keep(kept)
+            assembly = record_parts(emit_graphs(assembly).check("graphs"))
+            write_bundle(assembly)
+            assembly = record_together(replay(assembly).check("bundle"))
+            write_bundle(assembly)
+            measure(assembly)
+            keep(assembly, kept)
         if options.strict:
-            bundle.require_read_layers()
-        bundle.build_engines((options.cache.folder if options.cache is not None else default_folder()) / "timing")
-        bundle.close()
+            require_read(record.findings)
+        caches = options.cache.folder if options.cache is not None else default_folder()
+        close(finish_engines(assembly, caches / "timing"))
 
 
 def _kept(loaded: LoadedRecipe, cache: StageCache | None, graphs: Mapping[str, Lowering]) -> KeptBundle:
     first = next(iter(graphs.values()))
-    keys = {name: graph.target_key for name, graph in graphs.items()}
+    keys = {name: graph.plan.target_key for name, graph in graphs.items()}
     checkpoints = checkpoint_hashes(source_files(graphs))
-    inputs = bundle_inputs(loaded, first.original.surroundings, keys, checkpoints, first.target)
-    code = {name: named for graph in graphs.values() for name, named in graph.original.code().items()}
+    inputs = bundle_inputs(loaded, first.plan.original.surroundings, keys, checkpoints, first.plan.target)
+    code = {name: named for graph in graphs.values() for name, named in graph.plan.original.code().items()}
     return KeptBundle(StageResults(cache, loaded.path.parent), inputs, {**code, **code_of_gates(loaded)})

@@ -13,7 +13,7 @@ from unittest import mock
 from rich.console import Console
 
 from compiler.build.capture import torch_module
-from compiler.build.capture.original import Original
+from compiler.build.capture.original import original_of
 from compiler.build.pipeline import check
 from compiler.build.report.progress import Progress
 from compiler.errors import SlipwayError
@@ -46,7 +46,7 @@ def told(files: Mapping[str, str], folder: Path) -> str:
             loaded = load_recipe("mine.yaml")
             check(loaded)
             for name, spec in loaded.recipe.graphs.items():
-                Original(loaded, name, spec, None, Progress(Console(file=io.StringIO())))
+                original_of(loaded, name, spec, None, Progress(Console(file=io.StringIO())))
         except _ExportBegins:
             return EXPORTED
         except SlipwayError as error:

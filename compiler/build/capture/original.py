@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,11 +26,14 @@ from compiler.graph import model as graphs
 from compiler.graph.runners.mapped_weights import unload_weights
 from compiler.graph.runners.stream import OriginalCall, chained_steps
 from compiler.graph.stages import Feed, Lowered
+from compiler.recipe.gates import ParityGate, TaskGate
 from compiler.recipe.graph import Graph
-from compiler.recipe.load import LoadedRecipe
+from compiler.recipe.graph_parts import PassSpec
+from compiler.recipe.load import LoadedRecipe, RecipeLocation
 from compiler.recipe.stage_inputs import (
     CaptureInputs,
     LoweringInputs,
+    Surroundings,
     for_capture,
     for_data,
     for_lowering,
@@ -44,58 +47,42 @@ SPREAD = 12
 """Number of utterances that stand for all lengths; edge feeds have the shapes of the shortest of them."""
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class Original:
-    """One graph's source.
+    """One graph's source; `original_of` makes it from a recipe. Nothing is captured or run before it is asked for.
 
-    Args:
-        loaded: the recipe.
-        name: graph name.
-        spec: its record.
-        cache: results of earlier builds, or None.
+    Attributes:
+        location: paths and keys of the recipe.
+        name: the graph's name.
+        given: the graph's record at capture.
+        spec: the same with the states and sizes that follow from the capture.
+        passes: the passes that the recipe lists.
+        gate: its parity gate.
+        buckets: sizes by bucketed axis.
+        surroundings: what every stage depends on.
+        results: results of earlier builds.
+        data: the drawn streams, by purpose.
+        task: the task that passes may measure, None without calibration data.
+        task_files: SHA-256 digests of the files that the task names.
+        captured: the captured graphs.
         progress: shows the stages.
-        with_data: whether the verification streams are drawn; without them nothing can be compared.
     """
 
-    def __init__(
-        self,
-        loaded: LoadedRecipe,
-        name: str,
-        spec: Graph,
-        cache: StageCache | None,
-        progress: Progress,
-        *,
-        with_data: bool = True,
-    ) -> None:
-        recipe, spec = loaded.recipe, with_first_states(loaded.location, name, spec)
-        self.location, self.name, self.passes, self.progress = loaded.location, name, spec.passes, progress
-        self.given, self.spec, self.gate = for_capture(spec), for_lowering(spec), recipe.gates.parity[name]
-        self.buckets = {n: axis.buckets for n, axis in spec.axes.items() if axis.buckets is not None}
-        self.results = StageResults(cache, loaded.path.parent)
-        self.surroundings = surroundings_of(loaded)
-        self._steps: list[OriginalCall] = []
-        self.data = DrawnData(self.location, name, for_data(spec), self.results)
-        shortest = 1 if spec.has_utterances else self.gate.chained_steps
-        for purpose, feeds in recipe.data if with_data else ():
-            if feeds is not None and purpose != "distillation":  # what the checkpoint was made from, long before
-                least = shortest if purpose == "verification" else 0
-                self.data.draw(purpose, feeds, least, self.surroundings, progress)
-        self.task = task_for_lowering(recipe.task_of(name)) if "calibration" in self.data.digests else None
-        named = [] if self.task is None else locate_files(self.location, self.task.files, "gates", "task")
-        self.task_files = hashes_of(named)
-        inputs = CaptureInputs(self.surroundings, name, self.given, hashes_of(self.source_files()))
-        self.captured = CapturedGraphs(
-            self.location, inputs, self.results, progress, self.data.is_data, self._try_calls
-        )
-        if spec.derive_steps is not None:
-            self.spec = with_caches(self.spec, self.captured.models()[0], self.captured.certificate())
-
-    def _try_calls(self, trial: TrialCalls) -> None:
-        """Run the first calls of the longest verification stream, and check windows and gate against them."""
-        slots = {axis: spec.window for axis, spec in self.spec.caches.items() if spec.window is not None}
-        frames = trial.run(self.streams()[0] if "verification" in self.data.digests else (), slots)
-        for axis, step in frames.items():
-            if self.spec.first_call is None and not self.spec.padded and step > 0:
-                check_window(self.location, self.name, cache_axis(self.spec, axis, step), step, self.gate.chained_steps)
+    location: RecipeLocation
+    name: str
+    given: Graph
+    spec: Graph
+    passes: Sequence[PassSpec]
+    gate: ParityGate
+    buckets: Mapping[str, tuple[int, ...]]
+    surroundings: Surroundings
+    results: StageResults
+    data: DrawnData
+    task: TaskGate | None
+    task_files: tuple[str, ...]
+    captured: CapturedGraphs
+    progress: Progress
+    _called: list[OriginalCall] = dataclasses.field(default_factory=list, init=False, repr=False)
 
     def source_files(self) -> list[Path]:
         """Return checkpoints, ONNX files with their external weights, and files that the recipe names."""
@@ -176,10 +163,10 @@ class Original:
 
     def steps(self, count: int) -> list[OriginalCall]:
         """Return the original's first calls on the longest stream, or calls of utterances of all lengths."""
-        if len(self._steps) < count:
+        if len(self._called) < count:
             feeds = _spread(self.streams(), count) if self.spec.has_utterances else self.streams()[0]
-            self._steps = chained_steps(self.reference().run, feeds, count)
-        return self._steps[:count]
+            self._called[:] = chained_steps(self.reference().run, feeds, count)
+        return self._called[:count]
 
     @functools.cached_property
     def _edges(self) -> list[EdgeCase]:
@@ -199,3 +186,69 @@ def _spread(streams: Streams, count: int) -> list[Feed]:
     feeds = sorted((feed for stream in streams for feed in stream), key=lambda f: sum(a.size for a in f.values()))
     chosen = np.linspace(0, len(feeds) - 1, min(count, len(feeds))).astype(int)
     return [feeds[index] for index in dict.fromkeys(chosen.tolist())]
+
+
+def original_of(
+    loaded: LoadedRecipe,
+    name: str,
+    spec: Graph,
+    cache: StageCache | None,
+    progress: Progress,
+    *,
+    with_data: bool = True,
+) -> Original:
+    """Draw the data of a graph, and return its original; steps that are derived are captured for their states.
+
+    Args:
+        loaded: the recipe.
+        name: graph name.
+        spec: its record.
+        cache: results of earlier builds, or None.
+        progress: shows the stages.
+        with_data: whether the verification streams are drawn; without them nothing can be compared.
+
+    Raises:
+        SlipwayError: data, states or a derived step are refused; the message names the key.
+    """
+    location, gate, surroundings = loaded.location, loaded.recipe.gates.parity[name], surroundings_of(loaded)
+    spec = with_first_states(location, name, spec)
+    given, kept = for_capture(spec), for_lowering(spec)
+    results = StageResults(cache, loaded.path.parent)
+    data = DrawnData(location, name, for_data(spec), results)
+    shortest = 1 if spec.has_utterances else gate.chained_steps
+    for purpose, feeds in loaded.recipe.data if with_data else ():
+        if feeds is not None and purpose != "distillation":  # what the checkpoint was made from, long before
+            least = shortest if purpose == "verification" else 0
+            data.draw(purpose, feeds, least, surroundings, progress)
+    task = task_for_lowering(loaded.recipe.task_of(name)) if "calibration" in data.digests else None
+    named = [] if task is None else locate_files(location, task.files, "gates", "task")
+    inputs = CaptureInputs(surroundings, name, given, hashes_of(source_files(location, name, given)))
+    try_calls = functools.partial(_try_calls, location, name, kept, gate, data)
+    captured = CapturedGraphs(location, inputs, results, progress, data.is_data, try_calls)
+    return Original(
+        location=location,
+        name=name,
+        given=given,
+        spec=kept if spec.derive_steps is None else with_caches(kept, captured.models()[0], captured.certificate()),
+        passes=spec.passes,
+        gate=gate,
+        buckets={axis: sizes.buckets for axis, sizes in spec.axes.items() if sizes.buckets is not None},
+        surroundings=surroundings,
+        results=results,
+        data=data,
+        task=task,
+        task_files=hashes_of(named),
+        captured=captured,
+        progress=progress,
+    )
+
+
+def _try_calls(
+    location: RecipeLocation, name: str, spec: Graph, gate: ParityGate, data: DrawnData, trial: TrialCalls
+) -> None:
+    """Run the first calls of the longest verification stream, and check windows and gate against them."""
+    slots = {axis: cache.window for axis, cache in spec.caches.items() if cache.window is not None}
+    frames = trial.run(data.drawn("verification")[0] if "verification" in data.digests else (), slots)
+    for axis, step in frames.items():
+        if spec.first_call is None and not spec.padded and step > 0:
+            check_window(location, name, cache_axis(spec, axis, step), step, gate.chained_steps)

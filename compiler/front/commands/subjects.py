@@ -17,7 +17,7 @@ import onnx.reference
 from compiler.base.cache.store import StageCache
 from compiler.base.did_you_mean import did_you_mean
 from compiler.build.bundle.recipe_of import recipe_of
-from compiler.build.capture.original import Original
+from compiler.build.capture.original import original_of
 from compiler.build.report.progress import Progress
 from compiler.errors import RecipeError, SlipwayError
 from compiler.front.commands.example_feeds import shape_in, unanswered
@@ -240,7 +240,7 @@ def open_original(loaded: LoadedRecipe, graph: str | None, cache: StageCache | N
         cure = f"write {shown}:NAME; {did_you_mean(name or '', graphs)}"
         raise RecipeError(f"{shown}: expected the name of one of its graphs, got {got}", cure=cure)
     spec = graphs[name]
-    original = Original(loaded, name, spec, cache, progress, with_data=False)
+    original = original_of(loaded, name, spec, cache, progress, with_data=False)
     inputs = tuple(
         Tensor(each, tuple(dim if isinstance(dim, int) else expression(dim) for dim in given.shape), given.dtype)
         for each, given in spec.inputs.items()

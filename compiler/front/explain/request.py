@@ -10,7 +10,7 @@ from compiler.base.cache.store import StageCache
 from compiler.base.did_you_mean import did_you_mean
 from compiler.build.capture.initial_graph import step_frames
 from compiler.build.capture.onnx_source.onnx_file import read_onnx, require_runnable
-from compiler.build.capture.original import Original
+from compiler.build.capture.original import original_of
 from compiler.build.lowering.listed_passes import check_passes
 from compiler.build.report.progress import Progress
 from compiler.errors import Location, RecipeError
@@ -136,7 +136,7 @@ def from_recipe(
             f"{shown}: expected {PadAxes.name} among the passes of {graph}, got {', '.join(names)}",
             cure=f"add {PadAxes.name}, or drop the list of passes for the standard ones",
         )
-    original = Original(loaded, graph, spec, cache, progress, with_data=False)
+    original = original_of(loaded, graph, spec, cache, progress, with_data=False)
     return original.start(), tuple(
         make_pass(each.name, each.options, placements()) for each in spec.passes[: names.index(PadAxes.name) + 1]
     )

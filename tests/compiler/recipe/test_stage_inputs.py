@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compiler.build.capture.original import Original
+from compiler.build.capture.original import original_of
 from compiler.build.report.progress import Progress
 from compiler.errors import InternalError
 from compiler.recipe.gates import ParityGate, TaskGate
@@ -135,7 +135,7 @@ def test_no_stage_of_a_graph_has_the_recipe_in_reach(loaded: LoadedRecipe) -> No
     from rich.console import Console
 
     spec = loaded.recipe.graphs["net"]
-    original = Original(loaded, "net", spec, None, Progress(Console(quiet=True)), with_data=False)
+    original = original_of(loaded, "net", spec, None, Progress(Console(quiet=True)), with_data=False)
     held = [*vars(original).values(), *vars(original.data).values(), *vars(original.captured).values()]
     assert not any(isinstance(value, LoadedRecipe) or value is loaded.recipe or value is spec for value in held)
     assert type(original.location) is RecipeLocation and not hasattr(original.location, "recipe")

@@ -1,7 +1,7 @@
 """The gates: one file each, and one line here, in the order in which they run phase by phase and graph by graph."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compiler.base.records.findings import Finding
@@ -58,30 +58,36 @@ def promises(recipe: Recipe) -> list[Finding]:
 
 
 def run_gates(
-    phase: Phase, shipped: Shipped, progress: Progress, findings: list[Finding], receipts: dict[str, Any]
-) -> None:
-    """Run every wanted gate of a phase.
+    phase: Phase,
+    shipped: Shipped,
+    progress: Progress,
+    findings: list[Finding],
+    receipts: Mapping[str, Mapping[str, Any]],
+) -> dict[str, dict[str, Any]]:
+    """Run every wanted gate of a phase, and return the receipts of all phases up to it.
 
     Args:
         phase: phase of the build.
         shipped: graphs and bundle to check.
         progress: shows progress lines.
-        findings: list to which findings are added.
-        receipts: dictionary to which receipts are added, under the graph's name, or an empty one for the bundle.
+        findings: list to which findings are added, also where a later gate fails.
+        receipts: those of the phases before, under the graph's name, or an empty one for the bundle.
 
     Raises:
         GateFailed: a promise does not hold.
     """
     of_phase = [gate for gate in GATES if phase in gate.phases]
+    extended = {name: dict(receipt) for name, receipt in receipts.items()}
     for each_graph, group in itertools.groupby(of_phase, lambda gate: gate.each_graph):
         alike = list(group)
         for looked_at in shipped.alone() if each_graph else [shipped]:
             wanted = [gate for gate in alike if gate.is_wanted(shipped.loaded.recipe, looked_at)]
-            kept = receipts.setdefault(looked_at.name, {})
+            receipt = extended.setdefault(looked_at.name, {})
             for line, on_line in itertools.groupby(wanted, lambda gate: gate.line):
                 with progress.stage(looked_at.name, line) as handle:
-                    _run_line(list(on_line), looked_at, handle, findings, kept)
+                    _run_line(list(on_line), looked_at, handle, findings, receipt)
                 unload_weights()
+    return extended
 
 
 def _run_line(
@@ -89,15 +95,15 @@ def _run_line(
     shipped: Shipped,
     handle: StageHandle,
     findings: list[Finding],
-    receipts: dict[str, Any],
+    receipt: dict[str, Any],
 ) -> None:
-    """Run the gates that share a progress line."""
+    """Run the gates that share a progress line; their findings and the receipt are added to."""
     details, shown = [], dict[str, Any]()
     for gate in on_line:
         is_emitted = shipped.name in shipped.graphs and "graphs" in gate.phases
         checked = run_blaming(gate, shipped, handle.advance) if is_emitted else gate.run(shipped, handle.advance)
         findings += checked.findings
-        receipts.update(checked.receipt)
+        receipt.update(checked.receipt)
         details += [checked.detail] if checked.detail else []
         if checked.worst is not None:
             worst = checked.worst

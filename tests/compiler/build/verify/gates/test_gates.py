@@ -94,8 +94,8 @@ def bundle(tmp_path: Path) -> Shipped:
 def test_lines_findings_and_receipts(bundle: Shipped, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = (noted("a", stage="verify"), noted("b", stage="verify"), noted("c"), noted("d", phase="bundle"))
     monkeypatch.setattr(gates, "GATES", (*listed, noted("e", phase="bundle", each_graph=False)))
-    progress, findings, receipts = Progress(Console(file=io.StringIO())), list[Finding](), dict[str, Any]()
-    run_gates("graphs", bundle, progress, findings, receipts)
+    progress, findings = Progress(Console(file=io.StringIO())), list[Finding]()
+    receipts = run_gates("graphs", bundle, progress, findings, {})
     lines = [(stage.graph, stage.stage, stage.detail) for stage in progress.stages]
     assert lines == [
         (graph, *line) for graph in ("net", "head") for line in (("verify", "a seen; b seen"), ("c", "c seen"))
@@ -103,8 +103,9 @@ def test_lines_findings_and_receipts(bundle: Shipped, monkeypatch: pytest.Monkey
     assert [(each.gate, each.graph) for each in findings] == [
         (gate, graph) for graph in ("net", "head") for gate in "abc"
     ]
-    assert receipts == {graph: dict.fromkeys("abc", graph) for graph in ("net", "head")}
-    run_gates("bundle", bundle, progress, findings, receipts)
+    later = run_gates("bundle", bundle, progress, findings, receipts)
+    assert receipts == {graph: dict.fromkeys("abc", graph) for graph in ("net", "head")}  # the argument is not changed
+    receipts = later
     assert [receipts[name].get("d") for name in ("net", "head")] == ["net", "head"]
     assert receipts[""] == {"e": "whole"}
     assert progress.stages[-1].graph == ""
@@ -122,8 +123,8 @@ def test_what_held_before_a_failure_is_taken_down(bundle: Shipped, monkeypatch: 
 def test_a_graph_may_be_called_like_a_gate(bundle: Shipped, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gates, "GATES", (noted("task"), noted("task", phase="bundle", each_graph=False)))
     called = dict.fromkeys(("task", "net"), bundle.originals["net"])
-    shipped, receipts = dataclasses.replace(bundle, originals=called, graphs=bundle.graphs), dict[str, object]()
+    shipped, receipts = dataclasses.replace(bundle, originals=called, graphs=bundle.graphs), dict[str, dict[str, Any]]()
     phases: tuple[Phase, ...] = ("graphs", "bundle")
     for phase in phases:
-        run_gates(phase, shipped, Progress(Console(file=io.StringIO())), [], receipts)
+        receipts = run_gates(phase, shipped, Progress(Console(file=io.StringIO())), [], receipts)
     assert receipts == {"task": {"task": "task"}, "net": {"task": "net"}, "": {"task": "whole"}}
