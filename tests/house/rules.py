@@ -165,7 +165,7 @@ WINGS = (
     Wing("build", ("base", "graph", "proof", "states", "checker", "calib", "numerics", "rewriting", "passes", "recipe",
                    "targets", "compression"), RUNTIME,
          ("report", "verify", "bundle", "culprits", "capture", "search", "lowering", "distilled_recipe",
-          "measure_page_figures", "assembly", "pipeline")),
+          "measure_page_figures", "shipped_graphs", "assembly", "pipeline")),
     Wing("front", ("base", "graph", "proof", "states", "passes", "recipe", "targets", "build"), RUNTIME,
          ("commands", "doctor", "explain", "api", "front_door")),
 )  # fmt: skip
