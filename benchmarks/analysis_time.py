@@ -49,7 +49,7 @@ x{m} = LayerNormalization<axis = -1>(m{n}, gain, bias)
 
 
 def stack(nodes: int) -> Lowered:
-    """A graph of about so many nodes."""
+    """Return a graph of about this many nodes."""
     blocks = max(round(nodes / BLOCK.count("} = ")), 1)
     body = "".join(BLOCK.replace("{n}", str(n)).replace("{m}", str(n + 1)) for n in range(blocks))
     weights = f"float[{CHANNELS},{CHANNELS}] w, float[{CHANNELS},{CHANNELS},3] kernel, "
@@ -70,7 +70,7 @@ def stack(nodes: int) -> Lowered:
 
 
 def recipe_graph(recipe: str, kept: Path | None = None) -> Lowered:
-    """A recipe's first graph as its passes hand it to `pad_axes`; captured graphs lie where they are kept."""
+    """Return a recipe's first graph as the input of `pad_axes`; captured graphs are kept in the folder `kept`."""
     loaded = load_recipe(recipe)
     name, spec = next(iter(loaded.recipe.graphs.items()))
     with tempfile.TemporaryDirectory() as scratch:
@@ -84,7 +84,7 @@ def recipe_graph(recipe: str, kept: Path | None = None) -> Lowered:
 
 
 def measure(lowered: Lowered, *, replay: bool = False) -> tuple[int, float, float | None]:
-    """Nodes, seconds of the proof, and seconds of the checker where it is asked for."""
+    """Return the number of nodes, the seconds of the proof, and, if asked for, the seconds of the checker."""
     before = ir.serde.serialize_model(graphs.clone(lowered.model)) if replay else None
     nodes = len(list(lowered.model.graph))
     started = time.perf_counter()
@@ -130,7 +130,7 @@ WIDTH, HEIGHT, MARGIN = 640, 400, 60
 
 
 def picture(points: Sequence[tuple[int, float]], named: Sequence[tuple[str, int, float]]) -> str:
-    """Seconds over nodes on logarithmic axes, with the line of proportional growth through the first point."""
+    """Return an SVG of seconds over nodes on logarithmic axes, with the line of proportional growth."""
     every = [*points, *((nodes, seconds) for _, nodes, seconds in named)]
     low, high = min(n for n, _ in every), max(n for n, _ in every)
     least, most = min(s for _, s in every) / 1.5, max(s for _, s in every) * 1.5

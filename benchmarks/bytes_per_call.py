@@ -1,4 +1,4 @@
-"""What one call of a graph reads and writes, in bytes, by its file and the manifest alone: no machine, no time.
+"""Computes the bytes that one call of a graph reads and writes, from its file and the manifest alone.
 
 weights   all constants of the file, each once: those of a large graph are in no cache from one call to the next
 states    what is fed, and what comes back, in all rows
@@ -19,14 +19,14 @@ from runtime_lite.format.manifest import Graph, Tensor, bucket_name, static_shap
 
 @dataclasses.dataclass(frozen=True)
 class Moved:
-    """Bytes of one call.
+    """The bytes of one call.
 
     Attributes:
-        bucket: its sizes.
-        fed: states that go in.
-        returned: states that come out.
+        bucket: sizes of the bucket.
+        fed: states that the call reads.
+        returned: states that it returns.
         weights: constants.
-        values: what nodes read of each other and write.
+        values: inputs and outputs of nodes.
     """
 
     bucket: str
@@ -37,7 +37,7 @@ class Moved:
 
 
 def bytes_per_call(bundle: Path, graph: Graph) -> Iterator[Moved]:
-    """Of every bucket of a graph, in the order of the manifest.
+    """Yield the bytes of every bucket of a graph, in the order of the manifest.
 
     Args:
         bundle: folder of a bundle.

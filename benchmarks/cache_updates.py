@@ -31,7 +31,7 @@ IN_PLACE = {"next_keys": "keys", "next_values": "values"}
 
 @dataclasses.dataclass(frozen=True)
 class Way:
-    """One way.
+    """One way to add a frame to a cache and attend over it.
 
     Attributes:
         nodes: in ONNX text, of `query`, `keys`, `values`, `new_keys`, `new_values`, `mask`, `slot`, `place`, `length`.
@@ -87,7 +87,7 @@ WAYS = {
 
 
 def opened(way: Way, rows: int, groups: int, each: int) -> tuple[onnxruntime.InferenceSession, Any]:
-    """A session of one way, and its buffers."""
+    """Return a session of one way, and its buffers."""
     heads, cached = groups * each, f"float[{rows},{groups},{FRAMES},{CHANNELS}]"
     new = f"float[{rows},{groups},1,{CHANNELS}]"
     outputs = ["y", *(name for name in IN_PLACE if f"{name} =" in way.nodes or f"{name}," in way.nodes)]
@@ -128,7 +128,7 @@ def opened(way: Way, rows: int, groups: int, each: int) -> tuple[onnxruntime.Inf
 
 
 def measured(way: Way, rows: int, groups: int, each: int, calls: int) -> Sequence[float]:
-    """Microseconds of a call: the 10th, 50th and 90th percentile."""
+    """Return the 10th, 50th and 90th percentile of the microseconds of a call."""
     session, binding = opened(way, rows, groups, each)
     found = []
     for _ in range(calls):

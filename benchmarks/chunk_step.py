@@ -2,10 +2,10 @@
 
     python -m benchmarks.chunk_step --recipe full_cpu.yaml --bundle dist/streaming_asr-full_cpu
 
-Every contender is a process of its own, so that memory is its own; the parent asks them in turn, round after round,
-so that heat and other load hit all alike. All run the same step: one chunk on full windows. Ratios are per round; the
+Every contender is a process of its own, so that its memory can be measured. They run in turn, round after round, so
+that heat and other load affect all alike. All run the same step: one chunk with full windows. Ratios are per round; the
 table shows their median and their 10th and 90th percentile. The floor is that of the bundle's graph (`floor.py`): the
-larger of its arithmetic at the peak of this machine and its weights read once, both measured in the same run. A
+larger of its arithmetic at the peak of this machine and of one pass over its weights, both measured in the same run. A
 contender that fails is named in the table, and the exit code is 1.
 """
 
@@ -48,7 +48,7 @@ Step = Callable[[], Any]
 
 
 def main() -> None:
-    """Run the comparison for each thread count and print tables; `--json` keeps the numbers."""
+    """Run the comparison for each thread count and print tables; `--json` writes the numbers to a file."""
     options = _parse()
     load_recipe(options.recipe)
     command.graph_of_bundle(options.bundle, options.graph, streams=True)
@@ -85,7 +85,7 @@ def _parse() -> argparse.Namespace:
 
 
 def _export(recipe: str, scratch: str) -> float:
-    """Write the plain dynamic export that everybody starts from, in a child process; seconds it took."""
+    """Write the plain dynamic export that all contenders start from, in a child process; return its seconds."""
     started = time.perf_counter()
     child = multiprocessing.get_context("spawn").Process(target=_export_child, args=(recipe, scratch))
     child.start()
@@ -113,7 +113,7 @@ def _export_child(recipe: str, scratch: str) -> None:
 
 
 def _original(recipe: str) -> tuple[Any, list[Any], Any]:
-    """The recipe's module with its checkpoint, a feed on full caches, and the graph's record."""
+    """Return the recipe's module with its checkpoint, a feed with full caches, and the graph's record."""
     import torch
 
     from compiler.build.capture.torch_module import load_module
@@ -131,7 +131,7 @@ def _original(recipe: str) -> tuple[Any, list[Any], Any]:
 
 
 def _sizes(spec: Any) -> dict[str, int]:
-    """The axes of a graph's record in one step: full windows, one row."""
+    """Return the axis sizes of one step: full windows, one row."""
     return {name: axis.window or axis.fixed or 1 for name, axis in spec.axes.items()}
 
 
@@ -139,7 +139,7 @@ def _sizes(spec: Any) -> dict[str, int]:
 
 
 def eager(options: argparse.Namespace, scratch: str, threads: int) -> tuple[Step, int]:
-    """PyTorch as the model was handed over."""
+    """Return a step of the original PyTorch module."""
     import torch
 
     torch.set_num_threads(threads)
@@ -153,7 +153,7 @@ def eager(options: argparse.Namespace, scratch: str, threads: int) -> tuple[Step
 
 
 def compiled(options: argparse.Namespace, scratch: str, threads: int) -> tuple[Step, int]:
-    """`torch.compile` with default settings and static shapes."""
+    """Return a step with `torch.compile`, default settings and static shapes."""
     import torch
 
     torch.set_num_threads(threads)
@@ -168,7 +168,7 @@ def compiled(options: argparse.Namespace, scratch: str, threads: int) -> tuple[S
 
 
 def exported(options: argparse.Namespace, scratch: str, threads: int) -> tuple[Step, int]:
-    """The dynamic export under ONNX Runtime with all its optimisations."""
+    """Return a step of the dynamic export in ONNX Runtime with all its optimisations."""
     from compiler.graph.runners.session import open_session
 
     session = open_session(str(Path(scratch) / "dynamic.onnx"), optimize=True, threads=threads)
@@ -183,7 +183,7 @@ def exported(options: argparse.Namespace, scratch: str, threads: int) -> tuple[S
 
 
 def ours(options: argparse.Namespace, scratch: str, threads: int) -> tuple[Step, int]:
-    """The bundle's graph for one row, on full windows."""
+    """Return a step of the bundle's graph for one row, with full windows."""
     import runtime_lite
     from compiler.graph.runners.session import open_session
 
@@ -197,7 +197,7 @@ def ours(options: argparse.Namespace, scratch: str, threads: int) -> tuple[Step,
 
 
 def stream(options: argparse.Namespace, scratch: str, threads: int) -> tuple[Step, int]:
-    """The same through `runtime_lite`: checks, padding and state included."""
+    """Return the same step through `runtime_lite`, with its checks, padding and states."""
     import runtime_lite
 
     model = runtime_lite.Runtime(threads=threads).load(options.bundle)
@@ -224,7 +224,7 @@ CONTENDERS = {
 
 
 def _serve(name: str, options: argparse.Namespace, scratch: str, threads: int, pipe: Any) -> None:
-    """A contender's process: load, warm up, then time `CALLS` steps whenever asked."""
+    """Run a contender's process: load, warm up, then time `CALLS` steps at each request."""
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = str(threads)
     try:
@@ -248,13 +248,13 @@ def _serve(name: str, options: argparse.Namespace, scratch: str, threads: int, p
 
 
 def _peak_mb() -> float:
-    """Peak resident memory of this process; getrusage would count the parent that it was forked from."""
+    """Return the peak resident memory of this process; getrusage would include the parent's."""
     status = Path("/proc/self/status").read_text()
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024
 
 
 def _compare(options: argparse.Namespace, threads: int, scratch: str) -> dict[str, Any]:
-    """Rounds of all contenders in turn."""
+    """Run rounds of all contenders in turn and return the results."""
     context = multiprocessing.get_context("spawn")
     pipes: dict[str, multiprocessing.connection.Connection] = {}
     found: dict[str, Any] = {}
@@ -287,7 +287,7 @@ def _compare(options: argparse.Namespace, threads: int, scratch: str) -> dict[st
 
 
 def _work(bundle: Path, graph: str) -> Work:
-    """What a step of the bundle's smallest bucket cannot do without."""
+    """Return the arithmetic and the weights of a step of the bundle's smallest bucket."""
     import onnx_ir as ir
 
     import runtime_lite
@@ -324,7 +324,7 @@ def _table(options: argparse.Namespace, threads: int, found: dict[str, Any]) -> 
 
 
 def _spread(ratios: Sequence[float]) -> tuple[float, float, float]:
-    """10th percentile, median and 90th percentile."""
+    """Return the 10th percentile, the median and the 90th percentile."""
     if not ratios:
         return (0.0, 0.0, 0.0)
     low, middle, high = np.percentile(ratios, [10, 50, 90])

@@ -1,4 +1,4 @@
-"""How a benchmark runs as a command: what it is given is looked at first, and a mistake in it is a message."""
+"""Runs a benchmark as a command: arguments are checked first, and a mistake in them is one sentence."""
 
 import contextlib
 import sys
@@ -14,19 +14,19 @@ from runtime_lite.format.manifest import Graph
 
 
 class ContenderFailed(Exception):
-    """A contender raised what a comparison cannot go on without: no table stands for it, and the exit code is 1."""
+    """A contender failed that a comparison needs: no table is printed, and the exit code is 1."""
 
 
 @contextlib.contextmanager
 def contender(name: str, but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-    """Name the contender in what is raised inside of the block.
+    """Add the name of a contender to the errors that the block raises.
 
     Args:
-        name: of the contender.
-        but: what comes through as it is, as that it is not installed.
+        name: name of the contender.
+        but: types of errors that are raised unchanged, such as that it is not installed.
 
     Raises:
-        ContenderFailed: something else was raised.
+        ContenderFailed: any other error was raised.
     """
     try:
         yield
@@ -37,25 +37,25 @@ def contender(name: str, but: type[Exception] | tuple[()] = ()) -> Iterator[None
 
 
 def run(main: Callable[[], int | None]) -> NoReturn:
-    """End the process as a benchmark ends.
+    """Run a benchmark and end the process with its exit code.
 
-    The exit code is what `main` returns, or 0. Where what it was given is wrong, one sentence says so, with the exit
-    code that `build.py` has for it. What else is raised is a bug, in a contender or around it, and keeps its traceback.
+    The exit code is the result of `main`, or 0. A wrong argument or bundle ends in one sentence and the exit code that
+    `build.py` has for it. Any other error is a bug and shows its traceback.
     """
     sys.exit(exit_code_of(main, "interrupted, no numbers were kept", (RuntimeLiteError, SlipwayError)))
 
 
 def graph_of_bundle(folder: Path, name: str | None = None, *, streams: bool = False) -> Graph:
-    """Return a graph of a bundle, all of which has been checked.
+    """Check a bundle and return one of its graphs.
 
     Args:
-        folder: of the bundle.
-        name: of the graph; without one the bundle has one graph.
+        folder: folder of the bundle.
+        name: name of the graph; by default the only one.
         streams: whether the graph needs states.
 
     Raises:
-        BundleRefused: it is not there, or cannot be trusted.
-        BadInput: it is no folder, or has no such graph.
+        BundleRefused: it cannot be trusted or read.
+        BadInput: there is no folder, or it has no such graph.
     """
     with read_bundle(folder) as bundle:
         graphs = bundle.manifest.graphs

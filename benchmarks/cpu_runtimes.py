@@ -1,4 +1,4 @@
-"""Puts runtimes for CPUs side by side on one model: float32, bfloat16 and integers, ours and what others quantise.
+"""Compares runtimes for CPUs on one model: float32, bfloat16 and integers, quantised by this toolchain and by others.
 
     .venv/bin/python -m benchmarks.cpu_runtimes --recipe full_edge.yaml
     .venv/bin/python -m benchmarks.cpu_runtimes --recipe edge.yaml --task --nncf PYTHON   # of an environment with nncf
@@ -76,13 +76,13 @@ openvino.save_model(nncf_model, target, compress_to_fp16=False)
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    """One graph on one runtime.
+    """One graph in one runtime.
 
     Attributes:
-        lowered: knows its inputs, states and outputs.
-        opens: opens it for a number of rows.
-        machine: its runtime's rates.
-        work: of a call of so many rows; None where it is not counted.
+        lowered: the graph with its inputs, states and outputs.
+        opens: returns a session for a number of rows.
+        machine: rates of its runtime.
+        work: returns the work of a call of some rows; None if it is not counted.
     """
 
     lowered: Lowered
@@ -92,7 +92,7 @@ class Contender:
 
 
 def main() -> None:
-    """Compare, and print a table."""
+    """Run the comparison and print a table."""
     options = _parse()
     console = Console(width=None if sys.stdout.isatty() else 160)
     loaded = load_recipe(options.recipe)
@@ -145,7 +145,7 @@ def _lowered(original: Original, target: Target) -> Lowering:
 
 
 def _emitted(target: Target, lowered: Lowered, folder: Path, rows: Sequence[int]) -> Contender:
-    """What a target writes of a graph."""
+    """Return the contender of a graph as a target writes it."""
     built = target.emit(lowered, {str(lowered.batch_axis): tuple(rows)})
     write_files(folder, built.files)
     by_rows = {each.sizes[str(lowered.batch_axis)]: each for each in built.artifacts}
@@ -159,7 +159,7 @@ def _emitted(target: Target, lowered: Lowered, folder: Path, rows: Sequence[int]
 
 
 def _from_file(lowered: Lowered, make: Callable[[int], onnx.ModelProto]) -> Contender:
-    """A graph of a fixed number of rows, on ONNX Runtime."""
+    """Return a contender in ONNX Runtime, with one graph per number of rows."""
     made = functools.cache(make)
     return Contender(
         lowered,
@@ -177,7 +177,7 @@ def _dynamic(exact: Lowered, rows: int, folder: Path) -> onnx.ModelProto:
 
 
 def _by_nncf(exact: Lowered, python: Path, folder: Path) -> Contender:
-    """Quantised in another interpreter, for each number of rows."""
+    """Return a contender quantised by NNCF in another interpreter, for each number of rows."""
 
     def opens(rows: int) -> Session:
         source, target, listed = (folder / f"nncf{rows}{end}" for end in (".onnx", ".xml", ".json"))
@@ -196,7 +196,7 @@ def _by_nncf(exact: Lowered, python: Path, folder: Path) -> Contender:
 
 
 def _sqnr(right: Contender, other: Contender, streams: Sequence[Sequence[Feed]]) -> float | None:
-    """Of the worst data output, both carried call by call."""
+    """Return the SQNR of the worst data output, with states passed from call to call in both graphs."""
     names = right.lowered.data_outputs
     noise = {name: Noise() for name in names}
     sessions = right.opens(1), other.opens(1)
@@ -210,7 +210,7 @@ def _sqnr(right: Contender, other: Contender, streams: Sequence[Sequence[Feed]])
 
 
 def _figures(contenders: Mapping[str, Contender], rows: int, rounds: int) -> dict[str, tuple[Ratio, str]]:
-    """The time of a call of every contender over that of the first, round by round; and as a multiple of its floor."""
+    """Return the times of every contender relative to the first, per round, and as a multiple of its floor."""
     calls = []
     for label, each in contenders.items():
         with command.contender(label):

@@ -1,4 +1,4 @@
-"""Times one decode step of a large decoder against cached frames, heads merged or not, beside the bytes it must read.
+"""Times one decode step of a large decoder by cached frames, with and without merged heads, and its floor.
 
     python -m benchmarks.decoder_step --folder /tmp/decoder --write docs/decoder_step.svg
     python -m benchmarks.decoder_step --folder /tmp/decoder --layers 3 --coded
@@ -59,12 +59,12 @@ MOVING = frozenset({"Concat", "Gather", "GatherND", "Slice", "Split", "Transpose
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """A decoder.
+    """The sizes of a decoder.
 
     Attributes:
-        layers: of attention and a feed-forward part of four times the width.
-        width: of a frame.
-        heads: of queries.
+        layers: number of layers of attention and a feed-forward part of four times the width.
+        width: channels of a frame.
+        heads: heads of queries.
         groups: heads of keys and values.
     """
 
@@ -76,13 +76,13 @@ class Size:
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """A decoder, and what its step is like.
+    """A decoder and the form of its step.
 
     Attributes:
         size: the decoder.
         slots: frames that a cache holds.
-        appends: whether a step gives the new frames alone.
-        coded: whether caches are of 8-bit integers.
+        appends: whether a step returns the new frames alone.
+        coded: whether caches hold 8-bit integers.
     """
 
     size: Size
@@ -92,7 +92,7 @@ class Form:
 
     @property
     def entry_bytes(self) -> int:
-        """Of an entry of a cache."""
+        """Bytes of an entry of a cache."""
         return 1 if self.coded else 4
 
 
@@ -181,17 +181,17 @@ class _Writer:
 
 
 def whole_decoder(size: Size) -> ir.Model:
-    """The decoder over whole sequences."""
+    """Return the decoder over whole sequences."""
     return _Writer(size).model
 
 
 def lowered_step(model: ir.Model, slots: int, passes: Sequence[str]) -> Lowered:
-    """The steps of a decoder, lowered.
+    """Return the derived steps of a decoder, lowered by some passes.
 
     Args:
-        model: over whole sequences; changed.
+        model: the decoder over whole sequences; it is changed.
         slots: frames that a cache holds.
-        passes: by name, in order.
+        passes: names of the passes in order.
     """
     simplify_model(model)
     derived = derive(model, "time", "past", slots)
@@ -211,13 +211,13 @@ def lowered_step(model: ir.Model, slots: int, passes: Sequence[str]) -> Lowered:
 
 
 def passes_of(form: Form) -> list[str]:
-    """The passes that a recipe lists."""
+    """Return the passes that a recipe lists for a form."""
     names = [name for name in STANDARD_PASSES if name != "pack_states"]
     return [*names, "append_states", "simplify"] if form.appends else names
 
 
 def write_step(folder: Path, form: Form, rows: Sequence[int]) -> Path:
-    """The file of a step of one frame; kept where an earlier run has written it."""
+    """Return the file of a step of one frame; it is written unless an earlier run has written it."""
     size, how = form.size, f"{'_appended' if form.appends else ''}{'_coded' if form.coded else ''}"
     file = folder / f"{size.layers}x{size.width}_{size.heads}to{size.groups}_{form.slots}{how}" / "graphs"
     if not list(file.glob("*.onnx")):
@@ -231,13 +231,13 @@ def write_step(folder: Path, form: Form, rows: Sequence[int]) -> Path:
 
 
 def _drawn_tokens(slots: int) -> list[Feed]:
-    """A stream to choose grids by, no longer than a cache."""
+    """Return a stream to choose grids with, no longer than a cache."""
     tokens = np.random.default_rng(0).integers(0, LABELS, (min(24, slots), 1, 1))
     return [{"tokens": each, "time_length": np.ones(1, np.int64)} for each in tokens]
 
 
 class Contender:
-    """One graph with buffers for every number of rows: a step reads its states where the last one wrote them."""
+    """One graph with buffers for every number of rows; a step reads its states from the buffers of the last one."""
 
     def __init__(self, form: Form, file: Path, rows: Sequence[int], profile: str = "") -> None:
         self.form, self.size, self.slots = form, form.size, form.slots
@@ -251,7 +251,7 @@ class Contender:
         self.bindings = {count: self._bound(count) for count in rows}
 
     def _bound(self, rows: int) -> Any:
-        """Buffers, each an array that the graph reads or writes where it lies."""
+        """Bind the inputs and outputs of the graph to buffers."""
         random, binding = np.random.default_rng(1), self.session.io_binding()
         for given in self.session.get_inputs():
             shape = [each if isinstance(each, int) else rows for each in given.shape]
@@ -272,7 +272,7 @@ class Contender:
         return binding
 
     def step(self, rows: int) -> None:
-        """One step; new frames are written to the last slot of every row."""
+        """Run one step; new frames are written to the last slot of every row."""
         self.session.run_with_iobinding(self.bindings[rows])
         if self.form.appends:
             for given in self.session.get_inputs():
@@ -285,7 +285,7 @@ class Contender:
                     cache[row][(*place, self.slots - 1)] = new[row][(*place, 0)]
 
     def ms(self, rows: int) -> float:
-        """Milliseconds of a step, the median of some."""
+        """Return the median milliseconds of some steps."""
         self.step(rows)
         found = []
         for _ in range(CALLS):
@@ -296,26 +296,26 @@ class Contender:
 
     @property
     def weights(self) -> int:
-        """Numbers in the weights of all products."""
+        """Return the number of weights of all products."""
         size = self.size
         projected = size.width * (2 * size.width + 2 * size.groups * size.width // size.heads)
         return size.layers * (projected + 8 * size.width**2) + size.width * LABELS
 
     def work(self, rows: int) -> Work:
-        """Of a step: every weight and every cached frame takes part, and is read once."""
+        """Return the work of a step, in which every weight and every cached frame is read once."""
         attended = 2 * self.size.layers * self.slots * self.size.width
         return Work({"float32": rows * (self.weights + attended)}, 4 * self.weights + self.cache_bytes(rows))
 
     def cache_bytes(self, rows: int) -> int:
-        """Of all valid frames, read once per step."""
+        """Return the bytes of all valid frames, which a step reads once."""
         entries = rows * self.size.layers * 2 * self.slots * self.size.width * self.size.groups // self.size.heads
         return self.form.entry_bytes * entries
 
 
 def moved_bytes(form: Form, file: Path) -> int:
-    """Bytes that a step of one row writes by nodes that only move, where they write as much as a cache holds.
+    """Return the bytes that a step of one row writes in nodes that only copy at least a whole cache.
 
-    Where frames are appended, also the frame that is written to every cache.
+    If frames are appended, the frame that is written to every cache counts, too.
     """
     with tempfile.TemporaryDirectory() as folder:
         contender = Contender(form, file, [1], profile=str(Path(folder) / "step"))
@@ -329,7 +329,7 @@ def moved_bytes(form: Form, file: Path) -> int:
 
 
 def measured(contenders: Sequence[Contender], rows: Sequence[int], rounds: int) -> dict[str, list[float]]:
-    """Milliseconds by contender and rows, round by round."""
+    """Return milliseconds by contender and rows, round by round."""
     times: dict[str, list[float]] = {}
     for _ in range(rounds):
         for count in rows:
@@ -419,9 +419,9 @@ COLOURS = {16: "#d62728", 4: "#1f77b4"}
 
 
 def picture(found: dict[str, Any], sizes: Sequence[Size], slots: Sequence[int], rows: Sequence[int]) -> str:
-    """Milliseconds over cached frames, a panel for every number of rows; dashed: floors.
+    """Return an SVG of milliseconds over cached frames, with a panel per number of rows; floors are dashed.
 
-    Thin: caches that are given whole.
+    Thin lines are steps that return whole caches.
     """
     frames = sorted(slots)
     most = 1.1 * max(statistics.median(each) for each in found["ms"].values())

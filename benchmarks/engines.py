@@ -1,4 +1,4 @@
-"""Builds the engines of recipes with TensorRT-RTX, which needs no device: what they take, and what layers compute in.
+"""Builds the engines of recipes with TensorRT-RTX, which needs no device, and shows the types of their layers.
 
     python -m benchmarks.engines --recipe t4.yaml pc.yaml
     python -m benchmarks.engines --recipe pc.yaml --capabilities 7.5 8.6 8.9 12.0
@@ -46,13 +46,13 @@ MB = 1e6
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
-    """A graph as it ships.
+    """A graph as a bundle contains it.
 
     Attributes:
-        title: cells that name it: recipe, graph and sizes.
-        target: of the recipe.
-        folder: where its file lies.
-        emitted: the graph.
+        title: table cells with its recipe, name and sizes.
+        target: target of the recipe.
+        folder: folder of its file.
+        emitted: the graph as the target wrote it.
     """
 
     title: tuple[str, str]
@@ -62,7 +62,7 @@ class Graph:
 
 
 def graphs_of(recipes: Sequence[str]) -> Iterator[Graph]:
-    """The graphs of recipes, one after the other.
+    """Yield the graphs of recipes, one after the other.
 
     Raises:
         DataError: a recipe has no target of TensorRT's.
@@ -85,7 +85,7 @@ def graphs_of(recipes: Sequence[str]) -> Iterator[Graph]:
 
 
 def engine_of(graph: Graph, target: Target) -> TrialEngine | str:
-    """The engine that a target's builder makes of a graph, or why it makes none."""
+    """Return the engine that a target's builder makes of a graph, or the reason why it makes none."""
     with tempfile.TemporaryDirectory() as out:
         build = target.trial_builder(Path(out))
         assert build is not None
@@ -96,7 +96,7 @@ def engine_of(graph: Graph, target: Target) -> TrialEngine | str:
 
 
 def audit_row(graph: Graph) -> tuple[list[str], bool]:
-    """The cells of a graph's engine, and whether it computes as planned."""
+    """Return the cells of a graph's engine, and whether it computes as planned."""
     before = _seconds_of_children()
     engine = engine_of(graph, graph.target)
     if isinstance(engine, str):
@@ -111,13 +111,13 @@ def audit_row(graph: Graph) -> tuple[list[str], bool]:
 
 
 def _seconds_of_children() -> float:
-    """Computing time of the processes that have ended, in which builders run."""
+    """Return the computing time of ended child processes, in which builders run."""
     times = os.times()
     return times.children_user + times.children_system
 
 
 def shown(kept: Mapping[Kept, int] | None) -> str:
-    """Of one type, how many nodes compute in it, of those that are planned in it."""
+    """Return, for one type, the number of nodes that compute in it and of those planned in it, as text."""
     if kept is None:
         return "-"
     inside = f" + {kept[Kept.INSIDE]} inside" if kept[Kept.INSIDE] else ""
@@ -125,7 +125,7 @@ def shown(kept: Mapping[Kept, int] | None) -> str:
 
 
 def size_row(graph: Graph, capabilities: Sequence[str]) -> tuple[list[str], bool]:
-    """The cells of a graph's engines for each device and for all, and whether two of these are the same bytes."""
+    """Return the cells of a graph's engines for each device and for all, and whether two of these are equal."""
     sets = [*((one,) for one in capabilities), tuple(capabilities), tuple(capabilities)]
     engines = [engine_of(graph, TensorrtRtx(compute_capabilities=each)) for each in sets]
     sizes = [each.size_bytes / MB for each in engines if not isinstance(each, str)]
@@ -138,7 +138,7 @@ def size_row(graph: Graph, capabilities: Sequence[str]) -> tuple[list[str], bool
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Build and print; how many graphs are refused, compute otherwise than planned, or give other bytes."""
+    """Build the engines and print them; return the number of graphs that are refused or differ."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipe", nargs="+", required=True)
     parser.add_argument("--capabilities", nargs="+", help="compute capabilities to build for alone and together")

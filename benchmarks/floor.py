@@ -1,9 +1,9 @@
-"""The least time of a call on this machine: its arithmetic at the peak of its precision, or its weights read once.
+"""Computes the least time of a call on this machine: that of its arithmetic, or of reading its weights once.
 
-The larger of the two counts. Both rates are measured in the run that they are used in: the peak by large products in
-the engine that runs the call, float32 and 8-bit integers apart; the rate of reading by streaming a buffer that no cache
-holds. What a call reads and writes besides is left out, so no call is faster, but where its weights stay in a cache
-from one call to the next.
+The floor is the larger of the two. Both rates are measured in the same run: the peak of arithmetic by large products in
+the engine that runs the call, for float32 and 8-bit integers separately; the rate of reading by a pass over a buffer
+larger than all caches. Other reads and writes of a call are left out, so no call is faster, unless its weights stay in
+a cache from one call to the next.
 """
 
 import dataclasses
@@ -48,11 +48,11 @@ PRODUCTS: Mapping[Precision, str] = {
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What a call cannot do without.
+    """The arithmetic and the weights of a call.
 
     Attributes:
-        multiply_adds: by precision.
-        weight_bytes: of constants that are read whole, each once.
+        multiply_adds: number of multiply-adds by precision.
+        weight_bytes: bytes of the constants that are read whole, each counted once.
     """
 
     multiply_adds: Mapping[Precision, int]
@@ -60,38 +60,38 @@ class Work:
 
 
 class Machine:
-    """The rates of this machine, each measured when it is first asked for.
+    """The rates of this machine, each measured at its first use.
 
     Args:
-        threads: of a call.
-        opens: the engine.
+        threads: number of threads of a call.
+        opens: returns a session of the engine.
     """
 
     def __init__(self, threads: int = 1, opens: Open | None = None) -> None:
-        """Measure nothing yet."""
+        """Start without measurements."""
         self._threads, self._opens = threads, opens or onnx_runtime
         self._peaks: dict[Precision, float] = {}
 
     def peak(self, precision: Precision) -> float:
-        """Multiply-adds per second of the fastest large product."""
+        """Return the multiply-adds per second of the fastest large product."""
         if precision not in self._peaks:
             self._peaks[precision] = max(self._product_rate(precision, side) for side in SIDES)
         return self._peaks[precision]
 
     @functools.cached_property
     def bytes_per_s(self) -> float:
-        """Rate at which the threads together read a buffer that no cache holds."""
+        """Rate at which all threads together read a buffer larger than all caches."""
         count = max(LEAST_BUFFER, CACHES * largest_cache()) // 4 // self._threads
         parts = [np.ones(count, np.float32) for _ in range(self._threads)]
         return max(self._streamed(parts) for _ in range(CALLS))
 
     def floor_s(self, work: Work) -> float:
-        """The larger of arithmetic and reading, in seconds."""
+        """Return the larger of the times of arithmetic and of reading, in seconds."""
         arithmetic = sum(count / self.peak(kind) for kind, count in work.multiply_adds.items() if count)
         return max(arithmetic, work.weight_bytes / self.bytes_per_s)
 
     def told(self, work: Work) -> str:
-        """How the floor of a call comes about, in words."""
+        """Return a sentence on how the floor of a call is computed."""
         parts = [
             f"{count / 1e6:.0f} M multiply-adds in {kind} at {self.peak(kind) / 1e9:.0f} G/s"
             for kind, count in work.multiply_adds.items()
@@ -112,7 +112,7 @@ class Machine:
         return side**3 / max(min(times), 1e-9)
 
     def _streamed(self, parts: Sequence[np.ndarray]) -> float:
-        """Bytes per second of one pass, each part read by a thread of its own, in its computing time."""
+        """Return the bytes per second of one pass, with a thread per part, in its computing time."""
         times: list[float] = []
 
         def read(part: np.ndarray) -> None:
@@ -129,13 +129,13 @@ class Machine:
 
 
 def onnx_runtime(model: bytes, threads: int) -> Session:
-    """ONNX Runtime with all its optimisations."""
+    """Return a session of ONNX Runtime with all its optimisations."""
     session: Session = open_session(model, optimize=True, threads=threads)
     return session
 
 
 def engine_of(target: Target) -> Open:
-    """The engine that stands for the artefacts of a target, on one thread."""
+    """Return a function that opens the artefacts of a target on one thread."""
 
     def opens(model: bytes, threads: int) -> Session:
         assert threads == 1
@@ -148,7 +148,7 @@ def engine_of(target: Target) -> Open:
 
 
 def product(precision: Precision, side: int) -> bytes:
-    """A product of two squares, the right one constant."""
+    """Return a graph of the product of two square matrices, the right one constant."""
     random = np.random.default_rng(0)
     text = f"""<ir_version: 10, opset_import: ["" : 20]>
     product (float[{side},{side}] x, {"float" if precision == "float32" else "int8"}[{side},{side}] w) => (float y)
@@ -162,17 +162,17 @@ def product(precision: Precision, side: int) -> bytes:
 
 
 def largest_cache() -> int:
-    """Bytes of the largest cache of a core; 0 where the system does not say."""
+    """Return the bytes of the largest cache of a core; 0 if unknown."""
     sizes = [file.read_text().strip() for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
     return max((int(size[:-1]) * {"K": 2**10, "M": 2**20}[size[-1]] for size in sizes if size[-1] in "KM"), default=0)
 
 
 def work_of(model: ir.Model, sizes: Sizes) -> Work:
-    """The work of one call of a graph.
+    """Return the work of one call of a graph.
 
     Args:
-        model: its shapes are inferred.
-        sizes: of named axes; an axis that is not named counts once.
+        model: a graph, whose shapes are inferred.
+        sizes: sizes of axes by name; an axis without a size counts as 1.
     """
     graphs.infer_shapes(model)
     counts = _counted(model.graph, sizes)
@@ -181,7 +181,7 @@ def work_of(model: ir.Model, sizes: Sizes) -> Work:
 
 
 def _counted(nodes: Iterable[ir.Node], sizes: Sizes) -> dict[Precision, int]:
-    """Multiply-adds by precision; of two branches those of the one with fewer."""
+    """Return multiply-adds by precision; of two branches those of the one with fewer."""
     total: dict[Precision, int] = {"float32": 0, "int8": 0}
     for node in nodes:
         branches = [_counted(branch, sizes) for branch in _branches(node)]
@@ -200,7 +200,7 @@ def _branches(node: ir.Node) -> Iterator[ir.Graph]:
 
 
 def _precision_of(node: ir.Node) -> Precision:
-    """Integers where an operator takes them, or both operands were turned back from them, which engines multiply."""
+    """Return integers if an operator takes them, or both operands are dequantised, which engines fuse."""
     operands = [value for value in node.inputs[:2] if value is not None]
     turned = [value.producer() for value in operands]
     if all(made is not None and made.op_type == "DequantizeLinear" for made in turned):
@@ -210,10 +210,10 @@ def _precision_of(node: ir.Node) -> Precision:
 
 
 def _is_read_whole(value: ir.Value) -> bool:
-    """Whether some node reads all of a constant; rows that are looked up are few."""
+    """Return whether a node reads all of a constant; lookups read only a few rows."""
     return any(use.node.op_type != "Gather" or use.idx != 0 for use in value.uses())
 
 
 def to_floor(times: Sequence[float], floor: float) -> str:
-    """Times as multiples of a floor in the same unit: median (10th..90th percentile)."""
+    """Return times as multiples of a floor in the same unit: median (10th..90th percentile)."""
     return spread([each / floor for each in times])

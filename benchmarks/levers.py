@@ -1,4 +1,4 @@
-"""Times the forms of a target on a recipe's graph, lever by lever, in the smallest and the largest bucket.
+"""Times the variants of a target on a recipe's graph, one by one, in the smallest and the largest bucket.
 
     python -m benchmarks.levers --recipe full_edge.yaml --runs 5
     python -m benchmarks.levers --recipe full_edge.yaml --passes --search --target onnx_static openvino
@@ -64,12 +64,12 @@ BEFORE, BEFORE_FORMED = "before rounding, without forms", "before rounding, with
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    """One way to write the graph, as it lies in a folder.
+    """One way to write the graph, as files in a folder.
 
     Attributes:
-        labels: the rows of the table that it stands in.
+        labels: the rows of the table that show it.
         target: kind of target.
-        folder: where its files lie.
+        folder: folder of its files.
         files: its main file by bucket; beside each the feed of the bucket.
         works: multiply-adds by precision and bytes of weights, by bucket.
     """
@@ -83,7 +83,7 @@ class Contender:
 
 @dataclasses.dataclass(frozen=True)
 class Figures:
-    """Of one contender in one bucket and one run.
+    """Results of one contender in one bucket and one run.
 
     Attributes:
         ratios: of its time to that of the first contender, round by round.
@@ -126,7 +126,7 @@ def _parse() -> argparse.Namespace:
 
 
 def _written(options: argparse.Namespace, folder: Path) -> tuple[list[Contender], list[str]]:
-    """All contenders, the one that the others are compared with first, and what was said of targets and searches."""
+    """Return all contenders, the first one being the reference, and notes on targets and searches."""
     contenders, notes = list[Contender](), list[str]()
     for kind in options.target:
         absent = TARGETS[kind]().absent()
@@ -152,7 +152,7 @@ def _written(options: argparse.Namespace, folder: Path) -> tuple[list[Contender]
 
 
 def _variants(passes: Sequence[PassSpec]) -> Iterator[tuple[str, list[PassSpec]]]:
-    """The recipe's passes without one that serves speed alone, and with packed states, by the row of the table."""
+    """Yield the recipe's passes without one that serves speed alone, and with packed states, by row of the table."""
     for name in dict.fromkeys(each.name for each in passes if each.name in SERVE_SPEED):
         yield f"standard forms, without pass {name}", [each for each in passes if each.name != name]
     packed = [
@@ -163,12 +163,12 @@ def _variants(passes: Sequence[PassSpec]) -> Iterator[tuple[str, list[PassSpec]]
 
 
 def _lowering(options: argparse.Namespace, kind: str, passes: Sequence[PassSpec] | None = None) -> Lowering:
-    """The recipe's graph for a target, all passes run; with its forms searched for, where that is asked for.
+    """Return the recipe's graph for a target after all passes, with its searched variants if asked for.
 
     Args:
-        options: of the command.
-        kind: of target.
-        passes: in the place of the recipe's; then no forms are searched for.
+        options: options of the command.
+        kind: kind of target.
+        passes: passes to use in place of the recipe's; then no variants are searched for.
     """
     forms = ", forms: search" if options.search and passes is None else ""
     changes = [*options.set, f"targets.0={{kind: {kind}{forms}}}"]
@@ -186,7 +186,7 @@ def _lowering(options: argparse.Namespace, kind: str, passes: Sequence[PassSpec]
 
 
 def _plans(target: Target) -> dict[str, Plan]:
-    """The plans of the table by the row that they stand in."""
+    """Return the plans of the table by row."""
     names = [form.name for form in target.offers]
     plans: dict[str, Plan] = {NONE: ()}
     plans |= {f"{name} alone": (name,) for name in names}
@@ -196,7 +196,7 @@ def _plans(target: Target) -> dict[str, Plan]:
 
 
 def _built(lowering: Lowering, plans: Mapping[str, Plan]) -> Iterator[tuple[tuple[str, ...], Built]]:
-    """The artefacts of every plan, each once, with the rows that it stands in; those before rounding first."""
+    """Yield the artefacts of every plan once, with their rows of the table; unrounded graphs first."""
     target, buckets = lowering.plan.target, _ends(lowering.plan.buckets)
     if any(each.made.lossy for each in lowering.plan.passes):
         exact = prepare_static(target, lowering.graph.exact, buckets, opens_rows=target.opens_rows)
@@ -229,14 +229,14 @@ def _write(built: Built, labels: tuple[str, ...], kind: str, folder: Path) -> Co
 
 
 def _run(folder: Path, rounds: int) -> Run:
-    """What `_measured` gives, in a process of its own, whose messages are seen."""
+    """Return the result of `_measured`, run in a process of its own."""
     words = ("-m", "benchmarks.levers", "--measure", str(folder), "--rounds", str(rounds))
     done = subprocess.run([sys.executable, *words], stdout=subprocess.PIPE, text=True, check=True)
     return {bucket: [Figures(**each) for each in found] for bucket, found in json.loads(done.stdout).items()}
 
 
 def _measured(folder: Path, rounds: int) -> dict[str, list[dict[str, Any]]]:
-    """By bucket the figures of every contender, as JSON; all run in turns."""
+    """Return the results of every contender by bucket, as JSON; all run in turn."""
     contenders = [Contender(**each) for each in json.loads((folder / CONTENDERS).read_text())]
     found = {}
     sessions: dict[Path, Session] = {}
@@ -280,7 +280,7 @@ def _table(contenders: Sequence[Contender], runs: Sequence[Run]) -> Iterator[str
 
 
 def _figures(runs: Sequence[Figures]) -> str:
-    """The spread of the rounds of one run, or that of the medians of several; and the multiple of the floor."""
+    """Return the spread of the rounds of one run, or of the medians of several, and the multiple of the floor."""
     to_floor = statistics.median(run.to_floor for run in runs)
     if len(runs) == 1:
         found = ratio_of(runs[0].ratios)

@@ -1,4 +1,4 @@
-"""Measures what the buckets of a graph cost in memory: one session each, one session for all, bare and in the runtime.
+"""Measures the memory of the buckets of a graph: one session each, one session for all, bare and in the runtime.
 
     python -m benchmarks.memory dist/streaming_asr-full_cpu
 
@@ -42,12 +42,12 @@ Measure = Callable[[Path, Sequence[int]], object]
 
 @dataclasses.dataclass(frozen=True)
 class Taken:
-    """Memory of a process, in MB; at its end it is what was added since before it opened anything.
+    """Memory of a process in MB; the final value is what was added since it started.
 
     Attributes:
-        resident: in pages that it has in memory (RSS).
-        share: the same, pages that other processes have, too, in parts (Pss).
-        most: resident, at most so far.
+        resident: resident memory (RSS).
+        share: resident memory with shared pages divided among their processes (PSS).
+        most: peak of the resident memory.
     """
 
     resident: float
@@ -106,7 +106,7 @@ def _rows_of(bundle: Path) -> tuple[int, ...]:
 
 
 def of_all_buckets_mb(bundle: Path) -> dict[str, float]:
-    """MB resident with every bucket of a bundle open, by contender."""
+    """Return the resident MB with every bucket of a bundle open, by contender."""
     contenders = dict(_contenders(_rows_of(bundle)))
     return {
         name.partition(":")[0]: _taken(measure, bundle, rows)
@@ -116,7 +116,7 @@ def of_all_buckets_mb(bundle: Path) -> dict[str, float]:
 
 
 def _contenders(rows: Sequence[int]) -> Iterator[tuple[str, tuple[Measure, list[int]]]]:
-    """What is run, by name; `all buckets` follows what it is divided by."""
+    """Yield the contenders by name; `all buckets` follows those that it is divided by."""
     for name, measure in (
         ("sessions of fixed rows", _fixed),
         ("one session", _open),
@@ -128,7 +128,7 @@ def _contenders(rows: Sequence[int]) -> Iterator[tuple[str, tuple[Measure, list[
 
 
 def _taken(measure: Measure, bundle: Path, rows: Sequence[int]) -> float:
-    """MB resident beyond those before."""
+    """Return the resident MB added by a measure."""
     _, taken = _in_a_process(measure, bundle, rows)
     return taken.resident
 
@@ -158,19 +158,19 @@ def _now() -> Taken:
 
 
 def mb_of(file: str, key: str) -> float:
-    """What a file of this process below /proc says, in MB."""
+    """Return a value of a file of this process in /proc, in MB."""
     lines = Path("/proc/self", file).read_text(encoding="utf-8").splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith(f"{key}:"))) / 1024
 
 
 def _fixed(bundle: Path, rows: Sequence[int]) -> object:
-    """A bare session for each number of rows."""
+    """Open a bare session for each number of rows."""
     graph, file = _graph_of(bundle)
     return [_run(graph, _session(file, graph, count), [count]) for count in rows]
 
 
 def _open(bundle: Path, rows: Sequence[int]) -> object:
-    """One bare session for all of them."""
+    """Open one bare session for all numbers of rows."""
     graph, file = _graph_of(bundle)
     return _run(graph, _session(file, graph, None), rows)
 
@@ -188,7 +188,7 @@ def _runtime(bundle: Path, rows: Sequence[int]) -> object:
 
 
 def _warm(bundle: Path, rows: Sequence[int]) -> object:
-    """What `load(warm_up=True)` leaves behind of these buckets: nothing has been served yet."""
+    """Load the buckets with `load(warm_up=True)`; no request is served."""
     runtime = runtime_lite.Runtime()
     runner = runtime.load(bundle).runner()
     for artifact in reversed(runner.graph.artifacts):
@@ -202,7 +202,7 @@ def _warm(bundle: Path, rows: Sequence[int]) -> object:
 
 
 def _streams(bundle: Path, rows: Sequence[int]) -> object:
-    """So many open streams of the runtime, in one lane."""
+    """Open a number of streams of the runtime, in one lane."""
     runtime = runtime_lite.Runtime(workers=1)
     model = runtime.load(bundle, warm_up=True)
     graph = model.runner().graph
@@ -216,7 +216,7 @@ def _streams(bundle: Path, rows: Sequence[int]) -> object:
 
 
 def _state_mb(bundle: Path) -> float:
-    """The states of one stream."""
+    """Return the MB of the states of one stream."""
     graph, _ = _graph_of(bundle)
     sizes = {str(graph.batch_axis): 1}
     return sum(tensor_bytes(static_shape(state.shape, sizes), state.dtype) for state in graph.states) / 2**20
@@ -247,7 +247,7 @@ def _run(graph: Graph, session: onnxruntime.InferenceSession, rows: Sequence[int
 
 
 def _table(found: dict[str, list[Taken]]) -> Table:
-    """MB as median (least..most), and per round the ratios to the smallest and to the largest bucket alone."""
+    """Return a table of MB as median (least..most), and ratios to the smallest and largest bucket alone."""
     table = Table(box=None, pad_edge=False)
     for title in ("", "resident, MB", "share, MB", "at most, MB", "to the smallest alone", "to the largest alone"):
         table.add_column(title)
@@ -263,7 +263,7 @@ def _table(found: dict[str, list[Taken]]) -> Table:
 
 
 def _bytes_table(bundle: Path) -> Table:
-    """MB that one call of every bucket moves."""
+    """Return a table of the MB that one call of every bucket moves."""
     graph, _ = _graph_of(bundle)
     table = Table(box=None, pad_edge=False, title=f"{len(graph.states)} states; MB of one call", title_justify="left")
     for title in ("", "states fed", "states returned", "weights", "values between nodes"):

@@ -1,4 +1,4 @@
-"""Made-up traffic for `benchmarks.scheduling`: live chunks, autoregressive voices and utterances on one device.
+"""Synthetic traffic for `benchmarks.scheduling`: live chunks, autoregressive voices and utterances on one device.
 
 Costs are affine, in ms: a chunk 4 + 0.35 B, a step of a voice 8 + 0.08 B, an utterance 6.2 + 0.25 B x seconds. Every
 stream sends a chunk per 640 ms. A voice needs a frame per 80 ms: its next step can begin when the frame before begins
@@ -28,7 +28,7 @@ MEAN_UTTERANCE_S, VOICES_PER_S, MEAN_VOICE_FRAMES = 4.4, 3.0, 50
 
 
 def mixed_costs() -> CostTable:
-    """Return the table of all three models."""
+    """Return the cost table of all three models."""
     costs = CostTable()
     costs.add(CHUNKS, {rows: Spread.always(int((4 + 0.35 * rows) * MS)) for rows in ROWS})
     costs.add(STEPS, {rows: Spread.always(int((8 + 0.08 * rows) * MS)) for rows in ROWS})
@@ -39,12 +39,12 @@ def mixed_costs() -> CostTable:
 
 @dataclass(frozen=True)
 class Load:
-    """What comes in.
+    """The load of a simulation.
 
     Attributes:
         streams: live streams.
-        utterances_per_s: one rate, or one per equal part of the time.
-        seconds: how long it comes.
+        utterances_per_s: one rate, or one rate for each equal part of the time.
+        seconds: duration of the load.
         soft_ms: soft target of chunks.
     """
 
@@ -56,7 +56,7 @@ class Load:
 
 @dataclass
 class Outcome:
-    """What became of it; times in ms."""
+    """The results of a simulation; times in ms."""
 
     chunk_ms: list[float] = field(default_factory=list)
     first_ms: list[float] = field(default_factory=list)
@@ -77,16 +77,16 @@ class Outcome:
         return len(self.broken) / max(self.voices, 1)
 
     def audio_in_time(self, start: float = 0.0, end: float = 1e9) -> float:
-        """Seconds of audio answered in time, of what came between two times in s."""
+        """Return the seconds of audio answered in time that came between two times in s."""
         return sum(seconds for at, seconds in self.in_time if start * S <= at < end * S)
 
     def share_in_time(self, start: float = 0.0, end: float = 1e9) -> float:
-        """Part of the utterances answered in time, of those that came between two times in s."""
+        """Return the part of the utterances answered in time that came between two times in s."""
         offered = sum(start * S <= at < end * S for at, _ in self.offered)
         return sum(start * S <= at < end * S for at, _ in self.in_time) / max(offered, 1)
 
     def chunk_percentile_ms(self, percent: float) -> float:
-        """Percentile of the latency of chunks."""
+        """Return a percentile of the latency of chunks."""
         return float(np.percentile(self.chunk_ms, percent)) if self.chunk_ms else 0.0
 
 
@@ -94,13 +94,13 @@ class MixedTraffic:
     """The traffic of a load.
 
     Args:
-        load: what comes.
-        seed: of all that is random.
-        retries: how often a dropped or refused utterance comes again, as if new.
+        load: the load.
+        seed: seed of all random numbers.
+        retries: number of times that a dropped or refused utterance is sent again, as a new one.
     """
 
     def __init__(self, load: Load, seed: int, retries: int = 0) -> None:
-        """Draw what comes from outside."""
+        """Draw the tasks that do not follow from answers."""
         self.load = load
         self.outcome = Outcome()
         self.chunk = CHUNK._replace(soft_ms=load.soft_ms)
@@ -110,7 +110,7 @@ class MixedTraffic:
         self._frames: dict[int, int] = {}
 
     def arrivals(self) -> Iterator[Task]:
-        """Yield what comes from outside; the later steps of a voice follow from its frames."""
+        """Yield the drawn tasks; later steps of a voice follow from its frames."""
         yield from merge(self._chunks(), self._voices(), self._utterances(), key=lambda task: task.arrival)
 
     def _chunks(self) -> Iterator[Task]:
@@ -146,7 +146,7 @@ class MixedTraffic:
         return task_at(key, UTTERANCE, at, worth=seconds)
 
     def done(self, task: Task, now: int) -> Iterable[Task]:
-        """Note an answer; a frame lets the next step of its voice begin when it plays."""
+        """Record an answer; a frame of a voice allows its next step when it plays."""
         waited_ms = (now - task.arrival) / MS
         if task.key == CHUNKS:
             self.outcome.chunk_ms.append(waited_ms)
@@ -172,7 +172,7 @@ class MixedTraffic:
         return [task_at(STEPS, STEP, plays, stream=voice, worth=0.08)]
 
     def lost(self, task: Task, reason: str, now: int) -> Iterable[Task]:
-        """Note nothing, as what is offered is counted; a client that retries sends it again."""
+        """Return the utterance again if its client retries, as a new task."""
         tried = self._tried.pop(task, 0)
         if task.service != UTTERANCE or tried >= self._retries:
             return ()
@@ -182,6 +182,6 @@ class MixedTraffic:
 
 
 def real_costs(costs: CostTable, factor: float = 1.0) -> dict[tuple[Key, int], int]:
-    """Return what every run really takes: what a table says, times a factor."""
+    """Return the real duration of every run: that of the table times a factor."""
     keys: Sequence[Key] = (CHUNKS, STEPS, *OFFLINE.values())
     return {(key, rows): int(costs.cost(key, rows) * factor) for key in keys for rows in costs.row_buckets(key)}

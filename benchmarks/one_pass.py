@@ -114,7 +114,7 @@ def _size(text: str) -> tuple[str, int]:
 
 
 def _frozen(lowered: Lowered, sizes: Mapping[str, int]) -> Lowered:
-    """The graph at fixed sizes; a cache that padding left open is full."""
+    """Return the graph at fixed sizes; a cache axis that padding left open is full."""
     names = {str(name) for value in lowered.model.graph.inputs for dim in value.shape or () for name in [dim]}
     wanted = {cache.axis: cache.slots for cache in lowered.caches} | dict(sizes)
     kept = tuple((axis, size) for axis, size in wanted.items() if axis in names)
@@ -125,7 +125,7 @@ def _frozen(lowered: Lowered, sizes: Mapping[str, int]) -> Lowered:
 def _interleaved(
     graphs: Mapping[str, Lowered], sizes: Mapping[str, int], threads: int, rounds: int
 ) -> dict[str, list[float]]:
-    """Seconds per call, by graph and round."""
+    """Return seconds per call, by graph and round."""
     sessions, feeds = {}, {}
     for label, graph in graphs.items():
         with command.contender(label):
@@ -152,7 +152,7 @@ def _session(lowered: Lowered, threads: int) -> onnxruntime.InferenceSession:
 
 
 def _full_feeds(lowered: Lowered, sizes: Mapping[str, int]) -> dict[str, Any]:
-    """Random numbers, ones for masks, and the number of slots for lengths."""
+    """Return random numbers as feeds, ones for masks, and the number of slots for lengths."""
     rng = np.random.default_rng(0)
     full = {each.length_input: sizes[each.axis] for each in lowered.padded_axes}
     full |= {cache.length_input: cache.slots for cache in lowered.caches}

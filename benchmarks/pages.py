@@ -1,4 +1,4 @@
-"""Measures what large pages under the weights save of a step, and what memory they take.
+"""Measures the time that large pages for weights save per step, and the memory that they take.
 
     python -m benchmarks.pages dist/streaming_asr-full_cpu
 
@@ -34,12 +34,12 @@ CONTENDERS = ("bare session", "runtime_lite")
 
 
 class Figures(NamedTuple):
-    """Of one process.
+    """Results of one process.
 
     Attributes:
-        opened_ms: from the file to the end of the first step.
-        step_ms: median.
-        resident_mb: behind all steps.
+        opened_ms: time from opening the file to the end of the first step, in ms.
+        step_ms: median time of a step, in ms.
+        resident_mb: resident memory after all steps, in MB.
     """
 
     opened_ms: float
@@ -64,7 +64,7 @@ def main() -> None:
 def measured(
     bundle: Path, name: str | None, sizes: Mapping[str, int], rounds: int, calls: int
 ) -> dict[tuple[str, bool], list[Figures]]:
-    """Figures of every contender, without and with large pages, by round."""
+    """Return the results of every contender, without and with large pages, by round."""
     found: dict[tuple[str, bool], list[Figures]] = {(each, on): [] for each in CONTENDERS for on in (False, True)}
     for _ in range(rounds):
         for (each, is_on), figures in found.items():

@@ -15,7 +15,7 @@ LARGEST = ROWS[-1]
 
 @dataclass(frozen=True)
 class Windows:
-    """How long batches of a model gather, in ms, and rows at most of an utterance batch."""
+    """Times for which batches of a model gather, in ms, and the largest number of rows of an utterance batch."""
 
     steps_ms: float
     chunks_ms: float
@@ -23,7 +23,7 @@ class Windows:
     offline_cap: int = LARGEST
 
     def of(self, key: Key) -> tuple[int, int]:
-        """Window in ns and rows at most of a key."""
+        """Return the window in ns and the largest number of rows of a key."""
         if key == CHUNKS:
             return int(self.chunks_ms * NS_PER_MS), LARGEST
         if key == STEPS:
@@ -38,11 +38,11 @@ SWEEP = tuple(
 
 
 class PlainScheduler:
-    """What all have in common: one lane, a queue per group, batches from the front of a queue, a timeout in the queue.
+    """Base of plain schedulers: one lane, a queue per group, batches from the front of a queue, and a timeout.
 
     Args:
-        costs: for the expected cost of runs only.
-        windows: see there.
+        costs: cost table, for the expected cost of runs only.
+        windows: times for which batches gather.
     """
 
     def __init__(self, costs: CostTable, windows: Windows) -> None:
@@ -53,11 +53,11 @@ class PlainScheduler:
         self._running: Run | None = None
 
     def group(self, key: Key) -> object:
-        """Return what has a queue of its own."""
+        """Return the group of a key; each group has a queue."""
         return key
 
     def order(self, ready: Sequence[object]) -> object:
-        """Return which of the groups that may run does."""
+        """Return the group that runs next among those that can."""
         raise NotImplementedError
 
     def submit(self, task: Task, now: int) -> str | None:
@@ -88,7 +88,7 @@ class PlainScheduler:
         return Decision(self._running, dropped, None)
 
     def _batch(self, queue: deque[Task], now: int) -> Run:
-        """Take tasks from the front until the batch is full or the shape changes."""
+        """Take tasks from the front of a queue until the batch is full or the shape changes."""
         key = queue[0].key
         _, most = self._windows.of(key)
         tasks: list[Task] = []
@@ -98,12 +98,12 @@ class PlainScheduler:
         return Run(key, rows, tasks, now, self._costs.cost(key, rows))
 
     def oldest(self, groups: Iterable[object]) -> object:
-        """Return the group whose head came first."""
+        """Return the group whose first task came first."""
         return min(groups, key=lambda group: self._queues[group][0].arrival)
 
 
 class Fifo(PlainScheduler):
-    """A queue per model; the oldest head runs."""
+    """A queue per model; the queue with the oldest first task runs."""
 
     def __init__(self, costs: CostTable) -> None:
         """Start empty; batches gather for 5 ms."""
@@ -117,7 +117,7 @@ class Fifo(PlainScheduler):
 
 
 class RoundRobin(PlainScheduler):
-    """A queue per key, each in turn."""
+    """A queue per key; each runs in turn."""
 
     def __init__(self, costs: CostTable) -> None:
         """Start empty; chunks gather for 80 ms, utterances run in eights."""
@@ -133,7 +133,7 @@ class RoundRobin(PlainScheduler):
 
 
 class Strict(PlainScheduler):
-    """A queue per key; chunks before steps before utterances, of which the oldest head runs."""
+    """A queue per key; chunks run before steps before utterances, the oldest first task first."""
 
     def order(self, ready: Sequence[object]) -> object:
         ranks: Mapping[object, int] = {CHUNKS: 0, STEPS: 1}

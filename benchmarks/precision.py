@@ -1,4 +1,4 @@
-"""Which nodes stay in float32: the chosen ones beside a threshold on values and beside a prefix found by bisection.
+"""Compares choices of float32 nodes: by this toolchain, by a threshold on values, and by a prefix found by bisection.
 
     python -m benchmarks.precision --recipe shifted_t4.yaml --task
     python -m benchmarks.precision --recipe full_cpu.yaml \
@@ -56,14 +56,14 @@ THRESHOLD = 512.0
 
 @dataclasses.dataclass
 class Contender:
-    """One way to choose.
+    """One way to choose float32 nodes.
 
     Attributes:
-        name: of the row.
-        lowered: the typed graph.
-        float32: nodes that stay.
-        seconds: of the search.
-        runs: over all calibration data.
+        name: name of the row.
+        lowered: the graph with its types.
+        float32: nodes that stay in float32.
+        seconds: duration of the search.
+        runs: number of runs over all calibration data.
     """
 
     name: str
@@ -121,7 +121,7 @@ def _parse() -> argparse.Namespace:
 
 
 def _contenders(plain: Lowered, lower: LowerPrecision, console: Console) -> Iterator[Contender]:
-    """Each typed graph, when it is found."""
+    """Yield each typed graph as soon as it is found."""
     assert plain.calibration is not None
     streams = plain.calibration.streams
     nodes = [node for node in plain.model.graph if touches_float(node)]
@@ -162,7 +162,7 @@ def _exceeds(node: ir.Node, magnitudes: dict[str, float]) -> bool:
 
 
 def _by_prefix(plain: Lowered, names: list[str], states: set[str], goal: float) -> Contender:
-    """Bisection over how many nodes stay, counted from the first; states stay if any node does."""
+    """Find by bisection how many of the first nodes must stay in float32; states stay if any node does."""
     assert plain.calibration is not None
     started, runs = time.perf_counter(), 0
     low, high = 0, len(names)
@@ -185,7 +185,7 @@ def _timed(name: str, search: Callable[[], Any]) -> Contender:
 
 
 def _task(loaded: LoadedRecipe, lowered: Lowered) -> dict[str, Any]:
-    """The task's metric over all recordings."""
+    """Return the task's metric over all recordings."""
     gate = loaded.recipe.gates.task
     assert gate is not None, "the recipe has no task gate"
     functions = task_functions(loaded, gate)

@@ -1,4 +1,4 @@
-"""Puts 8-bit integers side by side: the passes of a recipe, scales per token, and what onnxruntime.quantization makes.
+"""Compares 8-bit integers: the passes of a recipe, scales per token, and onnxruntime.quantization.
 
     python -m benchmarks.quantization --recipe edge.yaml --task
     python -m benchmarks.quantization --recipe full_edge.yaml --rows 1 16
@@ -119,7 +119,7 @@ def _parse() -> argparse.Namespace:
 
 
 def _contenders(exact: Lowered, static: QuantizeStatic) -> Iterator[tuple[str, Lowered, float]]:
-    """Each quantised graph, and the seconds that it took."""
+    """Yield each quantised graph and the seconds that it took."""
 
     def copy(**changes: Any) -> Lowered:
         return dataclasses.replace(exact, model=graphs.clone(exact.model), **changes)
@@ -136,7 +136,7 @@ def _contenders(exact: Lowered, static: QuantizeStatic) -> Iterator[tuple[str, L
 
 
 class _RandomStates:
-    """The calibration features, each call beside full caches of normal random numbers."""
+    """The calibration features, each call with full caches of normal random numbers."""
 
     def __init__(self, exact: Lowered) -> None:
         assert exact.calibration is not None
@@ -173,14 +173,14 @@ class _Nothing:
 
 
 def frozen(lowered: Lowered, rows: int) -> onnx.ModelProto:
-    """The graph for a fixed number of rows."""
+    """Return the graph for a fixed number of rows."""
     copy = dataclasses.replace(lowered, model=graphs.clone(lowered.model))
     sizes = () if lowered.batch_axis is None else ((lowered.batch_axis, rows),)
     return ir.serde.serialize_model(FreezeAxes(sizes).apply(copy).lowered.model)
 
 
 class Calls(peer.CalibrationDataReader):  # type: ignore[misc]
-    """Chained calls over the calibration streams, as the graph takes them."""
+    """Chained calls over the calibration streams, in the form that the graph takes."""
 
     def __init__(self, exact: Lowered, rows: int) -> None:
         assert exact.calibration is not None
@@ -199,7 +199,7 @@ class Calls(peer.CalibrationDataReader):  # type: ignore[misc]
 
 
 def quantized_by_peer(exact: Lowered, rows: int, scratch: Path) -> onnx.ModelProto:
-    """The float32 graph as `onnxruntime.quantization` quantises it."""
+    """Return the float32 graph quantised by `onnxruntime.quantization`."""
     source, made = scratch / f"float{rows}.onnx", scratch / f"peer{rows}.onnx"
     onnx.save(frozen(exact, rows), source)
     calls = Calls(exact, rows)
@@ -210,7 +210,7 @@ def quantized_by_peer(exact: Lowered, rows: int, scratch: Path) -> onnx.ModelPro
 
 
 def _carried(exact: Lowered, model: onnx.ModelProto) -> Lowered:
-    """The same record around another graph."""
+    """Return the same record with another graph."""
     return dataclasses.replace(exact, model=ir.from_proto(model), row_axes=())
 
 
@@ -224,7 +224,7 @@ def _task(loaded: LoadedRecipe, lowered: Lowered) -> dict[str, Any]:
 
 
 def task_metric(loaded: LoadedRecipe, lowered: Lowered, session: Session) -> Any:
-    """The task's metric over all recordings, each decoded alone from what a session of one row says."""
+    """Return the task's metric over all recordings, each decoded alone with a session of one row."""
     gate = loaded.recipe.gates.task
     if gate is None:
         raise RecipeError(f"{loaded.where('gates')}: expected `task`, got none", cure="leave --task out")
@@ -241,7 +241,7 @@ def task_metric(loaded: LoadedRecipe, lowered: Lowered, session: Session) -> Any
 def _timed(
     exact: Lowered, models: Mapping[str, onnx.ModelProto], rows: int, rounds: int
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Per contender: milliseconds, and ratios per round to float32 and to the other side."""
+    """Yield milliseconds per contender, and ratios per round to float32 and to the other side."""
     sessions: dict[str, onnxruntime.InferenceSession] = {}
     calls, machine = dict.fromkeys(models, 1), Machine()
     for label, model in models.items():

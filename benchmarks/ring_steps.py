@@ -1,4 +1,4 @@
-"""Times a push of a stream whose window is replaced by every call, and of the same model with a ring.
+"""Times a push of a stream whose window every call replaces, and of the same model with a ring.
 
     python -m benchmarks.ring_steps
 
@@ -41,7 +41,7 @@ LAYER = """
 
 
 def model_of(slots: int, layers: int, width: int) -> Lowered:
-    """The step as capture hands it on."""
+    """Return the step in the form after capture."""
     random = np.random.default_rng(0)
     shapes = {f"w{which}_{i}": (width, width) for i in range(layers) for which in "qkv"}
     shapes |= {f"wu_{i}": (width, 2 * width) for i in range(layers)}
@@ -76,7 +76,7 @@ def _weights(weights: Mapping[str, Array]) -> str:
 def times_of(
     streams: Mapping[str, Stream], feed: Mapping[str, Array], fill: int, rounds: int
 ) -> dict[str, list[float]]:
-    """CPU milliseconds of each push by stream, in turns, after pushes that fill the caches."""
+    """Return CPU milliseconds of each push by stream, in turn, after pushes that fill the caches."""
     found: dict[str, list[float]] = {name: [] for name in streams}
     for number in range(fill + rounds):
         for name, stream in streams.items():
@@ -88,7 +88,7 @@ def times_of(
 
 
 def measured(slots: int, layers: int, width: int, rows: int, rounds: int) -> dict[str, list[float]]:
-    """Milliseconds of each push with a window and with a ring, as many of both."""
+    """Return milliseconds of each push with a window and with a ring, equally many of both."""
     kinds: dict[str, Sequence[str]] = {"window": ("simplify",), "ring": ("overwrite_states", "simplify")}
     feed = {"x_0": np.random.default_rng(1).standard_normal((rows, STEP, width)).astype(np.float32)}
     with tempfile.TemporaryDirectory() as folder, Runtime() as runtime:

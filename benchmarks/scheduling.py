@@ -64,7 +64,7 @@ POLICIES: tuple[tuple[str, Policy], ...] = (
 
 
 def main() -> None:
-    """Print the tables asked for."""
+    """Print the requested tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one seed, 6 s of traffic, 4 settings of strict priority")
     parser.add_argument("--seconds", type=float, help="of traffic")
@@ -91,7 +91,7 @@ def main() -> None:
 def play(
     make: Make, load: Load, seed: int, *, factor: float = 1.0, retries: int = 0, costs: CostTable | None = None
 ) -> Outcome:
-    """Run a load through a scheduler; runs take what the table says, times a factor."""
+    """Run a load through a scheduler; runs take the time of the table times a factor."""
     costs = mixed_costs() if costs is None else costs
     real = real_costs(mixed_costs(), factor)
     traffic = MixedTraffic(load, seed, retries)
@@ -104,22 +104,22 @@ def play(
 
 
 def ours(policy: Policy = SETTLED) -> Make:
-    """Return what makes the scheduler with a policy."""
+    """Return a function that makes the scheduler with a policy."""
     return lambda costs: Scheduler(costs, policy=policy)
 
 
 def strict(windows: Windows) -> Make:
-    """Return what makes strict priority with some windows."""
+    """Return a function that makes strict priority with some windows."""
     return lambda costs: Strict(costs, windows)
 
 
 def mean(outcomes: Sequence[Outcome], figure: Callable[[Outcome], float]) -> float:
-    """Mean over seeds."""
+    """Return the mean of a figure over seeds."""
     return sum(map(figure, outcomes)) / len(outcomes)
 
 
 def tune(load: Load, seeds: Sequence[int], sweep: Sequence[Windows]) -> tuple[Windows, list[Outcome]]:
-    """Return the setting of strict priority with the most audio in time, of those that keep chunks and voices well."""
+    """Return the strict-priority setting with the most audio in time among those without late chunks and voices."""
 
     def quality(found: tuple[Windows, list[Outcome]]) -> tuple[bool, float]:
         well = mean(found[1], lambda o: o.late) < 0.005 and mean(found[1], lambda o: o.gaps) < 0.005
@@ -164,7 +164,7 @@ def _in_time_of(outcome: Outcome, above: float, upto: float) -> float:
 
 
 def mixed_table(seeds: Sequence[int], seconds: float, sweep: Sequence[Windows]) -> Table:
-    """All rules on all loads."""
+    """Return a table of all rules on all loads."""
     table = Table(*COLUMNS, title="mixed traffic")
     for streams, rate in LOADS:
         load = Load(streams, (rate,), seconds)
@@ -187,7 +187,7 @@ def mixed_table(seeds: Sequence[int], seconds: float, sweep: Sequence[Windows]) 
 
 
 def policy_table(seeds: Sequence[int], seconds: float) -> Table:
-    """One choice changed at a time."""
+    """Return a table with one setting of the scheduler changed at a time."""
     table = Table(*COLUMNS, title="choices")
     for streams, rate in LOADS:
         load = Load(streams, (rate,), seconds)
@@ -203,7 +203,7 @@ FULL_PER_S = 340.0
 
 
 def overload_table(seeds: Sequence[int], seconds: float) -> Table:
-    """A sweep of loads, each as long as the others, and the time to normal after the last change: the worst of seeds.
+    """Return a table of rising and falling loads, and of the time until answers are in time again.
 
     The parts of a seed are compared with its own best one; their audio is the mean over seeds.
     """
@@ -239,7 +239,7 @@ def _normal_after_s(outcome: Outcome, since_s: float) -> float:
 
 
 def cost_table(seeds: Sequence[int], seconds: float) -> Table:
-    """Real costs away from the table, learnt while running, against a table that was right from the start."""
+    """Return a table of real costs that differ from the table and are learnt while running."""
     table = Table("load", "real / table", "table", "late", "in time", "audio s/s", "answered too late")
     for streams, rate in ((400, 240.0), (200, 300.0)):
         for factor in (0.7, 1.0, 1.5, 2.0):
@@ -266,7 +266,7 @@ def _scaled(factor: float) -> CostTable:
 
 
 def decide_table(rounds: int) -> Table:
-    """Microseconds of submit, decide and finished; median and 90th percentile."""
+    """Return a table of microseconds of submit, decide and finished: median and 90th percentile."""
     table = Table("queued besides", "submit", "decide", "finished", "sum p50", "sum p90", title="microseconds")
     cases: list[tuple[str, ServiceClass, int | None, int]] = [
         ("nothing; a single request", INTERACTIVE, None, 0),

@@ -1,4 +1,4 @@
-"""What merging the heads of the trained voice loses, by method, on sentences that nothing was fitted to.
+"""Measures the loss of merging heads of the trained voice, by method, on sentences that no method was fitted to.
 
     python -m benchmarks.shared_heads --recordings RECORDINGS
     python -m benchmarks.shared_heads --recordings RECORDINGS --distilled distilled.safetensors
@@ -43,11 +43,11 @@ METHODS = ("mean", "rotated_mean", "optimal")
 
 @dataclasses.dataclass(frozen=True)
 class Sentence:
-    """One sentence whose codes are known.
+    """One sentence with known codes.
 
     Attributes:
-        feed: text and codes, of one row.
-        following: the code behind each place, int64 [time]; `train_speech.IGNORED` where it does not count.
+        feed: text and codes of one row.
+        following: the code after each position, int64 [time]; `train_speech.IGNORED` where it does not count.
     """
 
     feed: Feed
@@ -56,12 +56,12 @@ class Sentence:
 
 @dataclasses.dataclass(frozen=True)
 class Judged:
-    """What a graph gives on all sentences.
+    """The results of a graph on all sentences.
 
     Attributes:
         nats: mean negative log-likelihood of a code.
         hits: share of codes that are the likeliest.
-        errors: of the attentions' results, layer by layer.
+        errors: errors of the attentions' results by layer.
     """
 
     nats: float
@@ -70,7 +70,7 @@ class Judged:
 
 
 def behind_prompts(spoken: Sequence[train_speech.Spoken]) -> list[Sentence]:
-    """Sentences, each behind the shipped prompt of its voice."""
+    """Return sentences, each after the shipped prompt of its voice."""
     trained = speak.original_codec()
     prompts = [speak.encode_prompt(trained, prompt.of_voice(voice)) for voice in recordings.VOICES]
     found = []
@@ -81,7 +81,7 @@ def behind_prompts(spoken: Sequence[train_speech.Spoken]) -> list[Sentence]:
 
 
 def captured(checkpoint: Path | None = None) -> Lowered:
-    """The speech model over whole sequences, ready to be merged; with the weights of a checkpoint, or its own."""
+    """Return the speech model over whole sequences, with its own weights or those of a checkpoint."""
     loaded = load_recipe(RECIPE)
     spec = loaded.recipe.graphs[GRAPH].model_copy(update={"derive_steps": None})
     if checkpoint is not None:
@@ -91,7 +91,7 @@ def captured(checkpoint: Path | None = None) -> Lowered:
 
 
 def results_of(lowered: Lowered, projections: Sequence[str]) -> list[str]:
-    """The values that the projections behind attention give, in a graph whose heads were merged or not."""
+    """Return the outputs of the projections after attention, in a graph with or without merged heads."""
     values = {str(node.name): str(node.outputs[0].name) for node in lowered.model.graph}
     return [values.get(f"{name}_merged_node", values.get(name, "")) for name in projections]
 
@@ -99,13 +99,13 @@ def results_of(lowered: Lowered, projections: Sequence[str]) -> list[str]:
 def judged(
     lowered: Lowered, projections: Sequence[str], right: Sequence[Sequence[Array]], on: Sequence[Sentence]
 ) -> Judged:
-    """Run the sentences.
+    """Run the sentences and return the results.
 
     Args:
         lowered: the graph.
-        projections: the nodes behind the original's attentions.
-        right: what they give in the original, by sentence.
-        on: the sentences.
+        projections: the nodes after the original's attentions.
+        right: their outputs in the original, by sentence.
+        on: the sentences to run.
     """
     nats, hits = [], []
     squares = np.zeros((2, len(projections)))
@@ -122,14 +122,14 @@ def judged(
 
 
 def _calls(lowered: Lowered, projections: Sequence[str], on: Sequence[Sentence]) -> list[list[Array]]:
-    """Scores, and what the projections give, by sentence."""
+    """Return scores and the outputs of the projections, by sentence."""
     names = results_of(lowered, projections)
     session = session_of(exposed(lowered, names).model)
     return [session.run(["scores", *names], dict(sentence.feed)) for sentence in on]
 
 
 def merged(lowered: Lowered, groups: int, method: str, *, refit: bool) -> Lowered:
-    """A copy whose heads share."""
+    """Return a copy with shared heads."""
     copy = dataclasses.replace(lowered, model=graphs.clone(lowered.model))
     return make_pass("merge_kv_heads", {"groups": groups, "method": method, "refit": refit}).apply(copy).lowered
 
@@ -163,7 +163,7 @@ def main() -> None:
 
 
 def projections_of(lowered: Lowered) -> list[str]:
-    """The nodes behind the attentions."""
+    """Return the nodes after the attentions."""
     return [str(each.output.name) for each in find_attentions(lowered.model).attentions]
 
 

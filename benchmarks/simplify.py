@@ -1,4 +1,4 @@
-"""Weighs `simplify` against onnxsim and onnxscript's optimizer: nodes, time, source lines, bits on edge inputs.
+"""Compares `simplify` with onnxsim and onnxscript's optimizer: nodes, time, source lines, bits on edge inputs.
 
     .venv/bin/python -m pip install onnxsim==0.8.1        # left out of the comparison where it is missing
     .venv/bin/python -m benchmarks.simplify
@@ -32,19 +32,19 @@ Contender = Callable[[ir.Model], ir.Model]
 
 
 def ours(model: ir.Model) -> ir.Model:
-    """`simplify`."""
+    """Apply `simplify`."""
     simplify_model(model)
     return model
 
 
 def optimizer(model: ir.Model) -> ir.Model:
-    """The optimizer of onnxscript."""
+    """Apply the optimizer of onnxscript."""
     onnxscript.optimizer.optimize(model)
     return model
 
 
 def onnxsim(model: ir.Model) -> ir.Model:
-    """The package onnxsim, without its own comparison with random inputs."""
+    """Apply the package onnxsim, without its own comparison on random inputs."""
     module = importlib.import_module("onnxsim")
     simple, _ = module.simplify(onnx.load_model_from_string(graphs.serialized(_shaped(model))), check_n=0)
     restored: ir.Model = ir.from_proto(simple)
@@ -52,13 +52,13 @@ def onnxsim(model: ir.Model) -> ir.Model:
 
 
 def _shaped(model: ir.Model) -> ir.Model:
-    """With shapes, which it asks of every output."""
+    """Add the shapes that onnxsim requires of every output."""
     graphs.infer_shapes(model)
     return model
 
 
 def edge_cases(contender: Contender) -> tuple[int, int]:
-    """How many edge cases give other bits, and how many do not run."""
+    """Return the numbers of edge cases with other bits, and of those that do not run."""
     wrong = failed = 0
     for text in CASES.values():
         model = parse(text)
@@ -77,7 +77,7 @@ def edge_cases(contender: Contender) -> tuple[int, int]:
 
 
 def stack(nodes: int) -> ir.Model:
-    """A chain of so many nodes."""
+    """Return a chain of this many nodes."""
     body = "".join(
         f"a{at} = MatMul(x{at}, w)  b{at} = Add(a{at}, c)  d{at} = Identity(b{at})  e{at} = Mul(d{at}, k)"
         f"  x{at + 1} = Relu(e{at})\n"

@@ -1,4 +1,4 @@
-"""Builds a cache-aware Conformer as its authors export it, from a recipe of the README's form, and says what it took.
+"""Builds a cache-aware Conformer as its authors export it, from a recipe of the README's form, and reports the times.
 
     python -m benchmarks.streaming_conformer --layers 12 --out bundle
     python -m benchmarks.streaming_conformer --layers 12 --bundle bundle --rows 1 4 16
@@ -74,7 +74,7 @@ class RelativeAttention(nn.Module):
     def forward(
         self, x: torch.Tensor, positions: torch.Tensor, cache: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """X [1, n, width], positions [1, cached + n, width], cache [1, heads, cached, 2 * size]."""
+        """Take x [1, n, width], positions [1, cached + n, width], cache [1, heads, cached, 2 * size]."""
         rows = x.size(0)
         query = self.query(x).view(rows, -1, HEADS, self.size)
         key = self.key(x).view(rows, -1, HEADS, self.size).transpose(1, 2)
@@ -101,7 +101,7 @@ class ConvolutionModule(nn.Module):
         self.after = nn.Conv1d(WIDTH, WIDTH, 1)
 
     def forward(self, x: torch.Tensor, cache: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """X [1, n, width], cache [1, width, kernel - 1]."""
+        """Take x [1, n, width] and a cache [1, width, kernel - 1]."""
         x = torch.cat((cache, x.transpose(1, 2)), dim=2)
         new_cache = x[:, :, -(KERNEL - 1) :]
         x = self.depthwise(nn.functional.glu(self.before(x), dim=1))
@@ -123,7 +123,7 @@ class Layer(nn.Module):
     def forward(
         self, x: torch.Tensor, positions: torch.Tensor, attention_cache: torch.Tensor, convolution_cache: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """X [1, n, width]; the caches of this layer."""
+        """Take x [1, n, width] and the caches of this layer."""
         x = x + 0.5 * self.halves[0](self.norms[0](x))
         heard, attention_cache = self.attention(self.norms[1](x), positions, attention_cache)
         x = x + heard
@@ -175,18 +175,18 @@ class StreamingConformer(nn.Module):
 
 
 def build(layers: int = 12) -> nn.Module:
-    """The Conformer with random weights."""
+    """Return the Conformer with random weights."""
     torch.manual_seed(0)
     return StreamingConformer(layers)
 
 
 def build_of_two() -> nn.Module:
-    """The same of two layers."""
+    """Return the same model with two layers."""
     return build(2)
 
 
 def streams(calls: int = CALLS, *, seed: int = 0) -> Iterator[list[dict[str, np.ndarray]]]:
-    """Two streams of different features; chunks overlap as the subsampling needs them."""
+    """Yield two streams of different features; chunks overlap as the subsampling needs it."""
     random = np.random.default_rng(seed)
     for _ in range(2):
         heard = random.standard_normal((1, 4 * CHUNK * calls + 3, MELS), dtype=np.float32)
@@ -200,17 +200,17 @@ def streams(calls: int = CALLS, *, seed: int = 0) -> Iterator[list[dict[str, np.
 
 
 def calibration() -> Iterator[list[dict[str, np.ndarray]]]:
-    """Streams of their own for calibration."""
+    """Yield other streams for calibration."""
     return streams(CALLS, seed=1)
 
 
 def recipe(layers: int, steps: int, *, int8: bool = False) -> dict[str, Any]:
-    """The recipe: inputs, states and axes, and what the model has in the place of the batch.
+    """Return the recipe: inputs, states, axes, and the model's axis of rows.
 
     Args:
-        layers: of the model, 2 or 12.
-        steps: chained calls that are compared; those beyond one stream for drift.
-        int8: whether it ends in 8-bit integers.
+        layers: number of layers, 2 or 12.
+        steps: number of chained calls that are compared; those beyond one stream measure drift.
+        int8: whether it computes in 8-bit integers.
     """
     parity: dict[str, Any] = {"max_abs": LIMIT, "chained_steps": min(steps, CALLS)}
     if steps > CALLS:
@@ -253,7 +253,7 @@ def recipe(layers: int, steps: int, *, int8: bool = False) -> dict[str, Any]:
 
 
 def furthest(folder: Path, layers: int, calls: int, rows: int, threads: int) -> dict[str, float]:
-    """How far a bucket of a bundle is from the model's own PyTorch loop, over all calls, relative to values above 1.
+    """Return the largest errors of a bucket relative to the model's own PyTorch loop, over all calls.
 
     Every row runs the same stream, each a call later than the row before, so that rows of all ages share a run.
 
@@ -261,8 +261,8 @@ def furthest(folder: Path, layers: int, calls: int, rows: int, threads: int) -> 
         folder: the bundle.
         layers: of the model.
         calls: chained calls of the first row.
-        rows: of the bucket.
-        threads: that one run may use.
+        rows: number of rows of the bucket.
+        threads: number of threads of one run.
 
     Returns:
         By output and state the largest difference; without states in whose place others are carried.
@@ -291,7 +291,7 @@ def furthest(folder: Path, layers: int, calls: int, rows: int, threads: int) -> 
 
 
 def _stacked(values: Mapping[str, np.ndarray], name: str) -> np.ndarray | None:
-    """An output of one row, or the states of all layers as the model stacks them; None where others are carried."""
+    """Return an output of one row, or the states of all layers stacked as in the model; None for other states."""
     if name in values:
         found: np.ndarray = values[name][0]
         return found
@@ -301,7 +301,7 @@ def _stacked(values: Mapping[str, np.ndarray], name: str) -> np.ndarray | None:
 
 
 def export(layers: int, path: Path) -> None:
-    """Write the plain dynamic export that everybody starts from."""
+    """Write the plain dynamic export that all contenders start from."""
     model = build(layers) if layers > 2 else build_of_two()
     attention = torch.zeros(layers, HEADS, WINDOW, 2 * WIDTH // HEADS)
     given = (torch.zeros(1, FRAMES, MELS), torch.tensor(0), attention, torch.zeros(layers, 1, WIDTH, KERNEL - 1))
@@ -316,7 +316,7 @@ def export(layers: int, path: Path) -> None:
 
 
 def _torch_loop(model: nn.Module, feeds: Sequence[dict[str, np.ndarray]]) -> Iterator[dict[str, np.ndarray]]:
-    """What the model answers call after call, its caches fed back by hand."""
+    """Yield the model's outputs call after call, with its caches passed on by hand."""
     torch.set_num_threads(1)
     layers = len(model.eval().layers)  # type: ignore[arg-type]
     attention = torch.zeros(layers, HEADS, 0, 2 * WIDTH // HEADS)
@@ -333,7 +333,7 @@ def _torch_loop(model: nn.Module, feeds: Sequence[dict[str, np.ndarray]]) -> Ite
 
 
 def _build(options: argparse.Namespace, folder: Path) -> int:
-    """Build it and print the time of every stage; the exit code of the build."""
+    """Build the bundle and print the time of every stage; return the exit code of the build."""
     written, report = folder / "streaming_conformer.yaml", folder / "report.json"
     written.write_text(yaml.safe_dump(recipe(options.layers, options.steps, int8=options.int8), sort_keys=False))
     places = ["--out", str(options.out or folder / "bundle"), "--no-cache", "--report", str(report)]
@@ -348,7 +348,7 @@ def _build(options: argparse.Namespace, folder: Path) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build the model, or compare a bundle of it; the exit code of the build, 1 where a bundle is too far off."""
+    """Build the model, or compare a bundle of it; return the exit code, 1 if a bundle is too far off."""
     parser = argparse.ArgumentParser(description="Build of a cache-aware Conformer, stage by stage, and its calls.")
     parser.add_argument("--layers", type=int, choices=(2, 12), default=12)
     parser.add_argument("--steps", type=int, default=1000, help="chained calls that are compared")

@@ -1,4 +1,4 @@
-"""How a long command of an example ends: a file or a program that is missing is a message, and so is Ctrl-C."""
+"""Ends a long command of an example: a missing file or program, or Ctrl-C, is one sentence and an exit code."""
 
 import sys
 from collections.abc import Callable
@@ -8,9 +8,9 @@ from runtime_lite.ending import exit_code_of
 
 
 def run(main: Callable[[], None]) -> NoReturn:
-    """End the process as `main` ended: with an exit code of `build.py`, and one sentence if that is not 0.
+    """Run `main` and end the process with an exit code of `build.py`, and one sentence if it is not 0.
 
     Args:
-        main: raises OSError where a file or a program that it needs is not there, or cannot be written.
+        main: raises OSError if a file or program that it needs is missing, or a file cannot be written.
     """
     sys.exit(exit_code_of(main, "interrupted; repeat the command to go on"))

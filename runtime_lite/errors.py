@@ -3,11 +3,11 @@
     the caller   BadInput        2   a feed, an argument, or the use of something closed
     the bundle   BundleRefused   2   truncated, altered, hostile, or of a version this runtime does not read
     numerics     GateFailed      4   `verify` measured more than the recorded tolerance
-    the machine  EngineAbsent    5   the engine is not built, or what runs it is not here
-    the machine  ExecutorFailed  5   what runs the graph crashed, hung or ran out of memory
-    the load     Overloaded      5   refused when it came in: what is queued already takes too long
-    the load     Dropped         5   let go of before it was done, for the reason that it carries
-    the caller   Cancelled       2   its caller took it back
+    the machine  EngineAbsent    5   the engine is not built, or its device or library is missing
+    the machine  ExecutorFailed  5   the backend crashed, hung or ran out of memory
+    the load     Overloaded      5   refused when it came in: the queued work takes too long
+    the load     Dropped         5   dropped before it was done; the error has the reason
+    the caller   Cancelled       2   cancelled by its caller
     ours         InternalError   1   a bug of runtime_lite
 
 Messages are one sentence: `<where>: expected <E>, got <G>; <what to do>`.

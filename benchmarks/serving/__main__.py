@@ -1,4 +1,4 @@
-"""What serving costs and gives: the runtime beside ONNX Runtime alone and beside a real Triton server, in one run.
+"""Measures the cost and throughput of serving: the runtime beside ONNX Runtime alone and a real Triton server.
 
     python -m benchmarks.serving --quick
     python -m benchmarks.serving --bundle dist/streaming_asr-cpu --offline dist/offline_asr-offline_cpu
@@ -39,7 +39,7 @@ Rows = list[dict[str, Any]]
 
 
 def main() -> None:
-    """Measure what is asked for, print tables, and keep the numbers with `--json`."""
+    """Run the requested measurements, print tables, and write the numbers with `--json`."""
     options = _parse()
     if options.bundle is not None:
         command.graph_of_bundle(options.bundle, options.graph, streams=True)
@@ -124,7 +124,7 @@ Size = TypeVar("Size")
 
 
 def _of(options: argparse.Namespace, whole: Size, quick: Size, shortest: Size) -> Size:
-    """How much is measured: everything, few rounds, or only whether it runs."""
+    """Return the amount to measure: everything, few rounds, or just a test that it runs."""
     return shortest if options.shortest else quick if options.quick else whole
 
 

@@ -19,10 +19,10 @@ IN_FLIGHT = 64
 
 
 def measure_against_triton(cache: Path, rounds: int, calls: int) -> list[dict[str, Any]]:
-    """Both in turns; ratios are ours to Triton's.
+    """Measure both in turn; ratios are ours to Triton's.
 
     Raises:
-        Absent: there is no server on this machine.
+        Absent: there is no Triton server on this machine.
     """
     feed = {"x": np.zeros((1, WIDTH), np.float32)}
     with tempfile.TemporaryDirectory() as scratch, Runtime() as runtime, triton(cache) as client:
@@ -53,7 +53,7 @@ def measure_against_triton(cache: Path, rounds: int, calls: int) -> list[dict[st
 
 
 def submitted_per_s(model: Model, feed: dict[str, Array], in_flight: int, count: int) -> float:
-    """Requests per second of one caller with so many on their way at once."""
+    """Return requests per second of one caller with `in_flight` requests at a time."""
     waiting: deque[Any] = deque()
     start = time.perf_counter()
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""Steps of several streams in one run of a bare session, for servers that know nothing of ours but the file."""
+"""Steps of several streams in one run of a bare session, for servers that use nothing of the runtime."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ class BareSteps:
 
     Args:
         file: an ONNX file whose rows are open.
-        states: outputs that are fed back, by input.
+        states: names of state outputs by input.
     """
 
     def __init__(self, file: Path, states: Mapping[str, str]) -> None:
@@ -27,7 +27,7 @@ class BareSteps:
         self._states = states
 
     def run(self, rows: Sequence[Feeds]) -> list[dict[str, np.ndarray]]:
-        """Run every input of some streams, one row each, as they are; return the states of each behind it."""
+        """Run every input of some streams, one row each; return the next states of each."""
         given = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
         answers = dict(zip(self._outputs, self._session.run(self._outputs, given), strict=True))
         return [

@@ -1,4 +1,4 @@
-"""Rows per second and per second of computing when each stream sends its next chunk as soon as it has an answer.
+"""Measures rows per second if each stream sends its next chunk as soon as it has an answer.
 
 Contenders (`contenders.py`) take turns, each on a server that has just started. One thread sends for all streams of a
 contender; its computing time counts, as does that of a contender's other processes. The first quarter of a turn, in
@@ -31,7 +31,7 @@ ANSWER_S = 60.0
 
 
 class Figures(NamedTuple):
-    """Of one turn of one contender."""
+    """Results of one turn of one contender."""
 
     rows_per_s: float
     rows_per_cpu_s: float
@@ -42,15 +42,15 @@ class Figures(NamedTuple):
 def measure_closed_loop(
     path: Path, name: str, lanes: int, rounds: int, seconds: float, counts: Sequence[int] = STREAMS
 ) -> list[dict[str, Any]]:
-    """Throughput and latency by number of streams and contender; ratios are to the queue, round by round.
+    """Return throughput and latency by number of streams and contender; ratios are to the queue.
 
     Args:
         path: bundle.
         name: graph with states, whose file leaves rows open.
         lanes: runs at once, of one thread each, for all contenders.
-        rounds: turns.
-        seconds: of each.
-        counts: of streams.
+        rounds: number of turns.
+        seconds: duration of each turn.
+        counts: numbers of streams.
     """
     found = []
     with costs_as_served(path, lanes) as measured, contenders(measured, name, lanes) as (there, absent):
@@ -83,20 +83,20 @@ def _row(streams: int, contender: str, turns: Mapping[str, Sequence[Figures]]) -
 
 
 class _Heard(Ends):
-    """Ends that wake whoever sends."""
+    """Ends of requests that wake the sender."""
 
     def __init__(self) -> None:
-        """Start with nothing heard."""
+        """Start without ends."""
         super().__init__()
         self.answered: queue.SimpleQueue[tuple[int, Outcome]] = queue.SimpleQueue()
 
     def ended(self, request: Request, outcome: Outcome, reason: str, now: int) -> None:
-        """Hand on which request it is."""
+        """Pass on the number of the request."""
         self.answered.put((request.number, outcome))
 
 
 class _Sender:
-    """A stream of chunks, one on its way at a time; behind the last recorded one it begins anew."""
+    """A stream with one chunk in flight at a time; after the last recorded chunk it starts again."""
 
     def __init__(self, server: Server) -> None:
         self._open_stream, self._feeds = server.source.open_stream, server.source.feeds
@@ -104,7 +104,7 @@ class _Sender:
         self._at = self.sent = 0
 
     def send(self) -> int:
-        """Send the next chunk; return its number."""
+        """Send the next chunk and return its number."""
         if self._stream is None or self._at == CHUNKS:
             self.close()
             assert self._open_stream is not None, "streams"
@@ -120,15 +120,15 @@ class _Sender:
 
 
 class _Loop:
-    """Streams that go round."""
+    """Streams that send without end."""
 
     def __init__(self, server: Server, heard: _Heard, streams: int) -> None:
-        """Send the first chunk of each."""
+        """Send the first chunk of each stream."""
         self._heard, self.senders = heard, [_Sender(server) for _ in range(streams)]
         self._on_way = {sender.send(): sender for sender in self.senders}
 
     def run(self, until: float) -> list[float]:
-        """Send a chunk for each answer up to some time of `time.perf_counter`; return what chunks took, in ms.
+        """Send a chunk after each answer until a time of `time.perf_counter`; return the latencies in ms.
 
         Raises:
             RuntimeError: a chunk has no answer.
@@ -153,7 +153,7 @@ def _turn(name: str, contender: Contender, streams: int, seconds: float) -> Figu
 
 
 def figures_of(contender: Contender, streams: int, seconds: float) -> Figures:
-    """One turn.
+    """Run one turn and return its results.
 
     Raises:
         RuntimeError: a chunk has no answer.

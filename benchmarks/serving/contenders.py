@@ -1,4 +1,4 @@
-"""Servers of live streams beside each other: the runtime, the simplest ones, and a public one where it is installed.
+"""Servers of live streams to compare: the runtime, simple ones, and a public one if it is installed.
 
 The others are an asyncio queue that collects for 5 ms, at most 16 rows, a bare loop of one row a run, and mosec with
 the window of the queue. All are fed what the runtime would feed, recorded before, and answer with nothing. Every server
@@ -37,11 +37,11 @@ OURS, QUEUE, LOOP, MOSEC = "runtime_lite", "queue", "bare loop", "mosec"
 
 
 class Server(NamedTuple):
-    """A server that runs.
+    """A running server.
 
     Attributes:
-        source: of streams on it.
-        drain: returns when everything that was sent has ended; nothing is sent behind it.
+        source: source of streams on it.
+        drain: returns when all chunks have been answered; none may be sent after it.
     """
 
     source: Source
@@ -52,8 +52,8 @@ class Contender(NamedTuple):
     """A kind of server.
 
     Attributes:
-        start: starts one, which tells `Ends` of every chunk and ends with the block.
-        others_s: computing time so far of its other processes, in seconds.
+        start: starts a server, which notifies `Ends` of every chunk and ends with the block.
+        others_s: returns the computing time of its other processes so far, in seconds.
     """
 
     start: Callable[[Ends], AbstractContextManager[Server]]
@@ -62,7 +62,7 @@ class Contender(NamedTuple):
 
 @contextlib.contextmanager
 def contenders(path: Path, name: str, lanes: int) -> Iterator[tuple[dict[str, Contender], dict[str, str]]]:
-    """All contenders, ours first; and why others are not there, by name.
+    """Yield all contenders, ours first, and the reasons why others are missing, by name.
 
     Args:
         path: bundle.
@@ -109,12 +109,12 @@ def contenders(path: Path, name: str, lanes: int) -> Iterator[tuple[dict[str, Co
 
 
 def rows_of_absent(like: Mapping[str, Any], absent: Mapping[str, str]) -> list[dict[str, Any]]:
-    """A row, empty but for the reason, for each contender that is not there; with the columns of another row."""
+    """Return a row with the reason for each missing contender, with the columns of another row."""
     return [dict.fromkeys(like, "") | {"contender": f"{each}: {why}"} for each, why in absent.items()]
 
 
 def recorded(path: Path, name: str) -> tuple[list[Feeds], Feeds]:
-    """What the runtime feeds to a stream of one row, call by call, without states; and the states it begins with."""
+    """Return the feeds of the runtime for a stream of one row, without states, and its initial states."""
     with _runner(path, name) as (runner, recorder, feeds):
         state = runner.initial_state(1)
         for at in range(CHUNKS):

@@ -1,4 +1,4 @@
-"""What it costs streams at work when the process of their executor is killed: how soon it is known and made good."""
+"""Measures how soon streams recover if the process of their executor is killed."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ Feed = Mapping[str, Array]
 
 
 class _Speaker:
-    """A stream that pushes chunk after chunk; one whose run failed is pushed again, from the state before it."""
+    """A stream that pushes chunk after chunk; a chunk whose run failed is pushed again."""
 
     def __init__(self, model: Model, name: str, feeds: Sequence[Feed], stop: threading.Event) -> None:
         self.outputs: list[Feed] = []
@@ -55,7 +55,7 @@ class _Speaker:
         """Wait for the last chunk.
 
         Raises:
-            Whatever ended the stream early.
+            The error that ended the stream early.
         """
         self._thread.join()
         if self.fault is not None:
@@ -65,13 +65,13 @@ class _Speaker:
 
 
 def measure_crash(path: Path, name: str, lanes: int, kills: int) -> list[dict[str, Any]]:
-    """Kill the process in the middle of its work, again and again; a row per measure.
+    """Kill the process during runs, again and again; return a row per measure.
 
     Args:
         path: bundle.
         name: graph with states.
         lanes: runs at once.
-        kills: how often.
+        kills: number of kills.
     """
     before = children(os.getpid())
     stop = threading.Event()
@@ -104,12 +104,12 @@ def measure_crash(path: Path, name: str, lanes: int, kills: int) -> list[dict[st
 
 
 def _from(feeds: Sequence[Feed], start: int) -> list[Feed]:
-    """The same feeds, beginning with another one."""
+    """Return the feeds, starting with another one."""
     return [feeds[(start + at) % len(feeds)] for at in range(len(feeds))]
 
 
 def _kill(speakers: Sequence[_Speaker], before: set[int]) -> int:
-    """Kill the process once all streams are at work; when it was killed."""
+    """Kill the process once all streams have runs; return the time of the kill."""
     _wait_for_answers(speakers)
     at = time.monotonic_ns()
     for child in children(os.getpid()) - before:
@@ -131,19 +131,19 @@ def _answers(speakers: Sequence[_Speaker]) -> int:
 
 
 def _times_ms(runs: Sequence[Execution], killed: int) -> tuple[float, float]:
-    """From a kill until the first run is known to have failed, and until the next one has ended well."""
+    """Return the time from a kill to the first known failure, and to the next successful run, in ms."""
     known = min(run.ended for run in runs if run.fault is not None and run.ended >= killed)
     again = min(run.ended for run in runs if run.fault is None and run.began >= known)
     return (known - killed) / 1e6, (again - killed) / 1e6
 
 
 def _repeated(runs: Sequence[Execution]) -> int:
-    """Chunks of several streams in one run that failed, answered when its parts were run again."""
+    """Return the number of chunks whose shared run failed and that were answered by repeated parts."""
     return sum(run.rows for run in runs if run.retry and run.fault is None)
 
 
 def _deviation(path: Path, name: str, speakers: Sequence[_Speaker]) -> float:
-    """Of all outputs from those of the same chunks through a stream alone, at most, to the largest of the output."""
+    """Return the largest error of the outputs relative to the same chunks through a stream alone."""
     worst = 0.0
     with Runtime() as runtime:
         model = runtime.load(path)

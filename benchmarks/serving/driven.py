@@ -1,4 +1,4 @@
-"""The runtime as a contender: one of its own, driven by recorded requests that are sent at their time."""
+"""The runtime as a contender: a runtime that gets recorded requests at their times."""
 
 import contextlib
 import time
@@ -22,16 +22,16 @@ def serve(
     drain_s: float,
     wait: Callable[[float], object] = time.sleep,
 ) -> tuple[list[Served], Ends]:
-    """Drive a runtime with requests of one kind; return what became of them, and what it did.
+    """Send requests of one kind to a runtime; return how they ended, and its runs.
 
     Args:
         path: bundle.
         lanes: runs at once, of one thread each.
-        arrivals: in the order of time.
-        kind: of all of them.
-        source_of: where they come from, of a model that is warm.
-        drain_s: for so long what is on its way may take behind the last arrival.
-        wait: for seconds.
+        arrivals: planned requests in the order of time.
+        kind: kind of all of them.
+        source_of: returns their source for a warm model.
+        drain_s: seconds that requests may take after the last arrival.
+        wait: waits for a number of seconds.
 
     Raises:
         RuntimeError: a run has failed: then there are no figures.
@@ -44,7 +44,7 @@ def serve(
 
 @contextlib.contextmanager
 def running(path: Path, lanes: int, ends: Ends) -> Iterator[tuple[Runtime, Model]]:
-    """A runtime that tells of every request, and its model, which is warm.
+    """Yield a runtime with an observer of every request, and its warm model.
 
     Raises:
         RuntimeError: a run has failed: then there are no figures.
@@ -59,15 +59,15 @@ def running(path: Path, lanes: int, ends: Ends) -> Iterator[tuple[Runtime, Model
 def serve_streams(
     path: Path, name: str, lanes: int, traffic: Traffic, seed: int, service: ServiceClass, *, announced: bool = False
 ) -> tuple[list[Served], Ends]:
-    """Drive a runtime with live streams of the chunks that travel with a bundle.
+    """Send live streams of a bundle's golden chunks to a runtime.
 
     Args:
         path: bundle.
         name: graph with states.
         lanes: runs at once, of one thread each.
-        traffic: streams alone.
-        seed: of their arrivals.
-        service: class of the chunks.
+        traffic: traffic of streams only.
+        seed: seed of their arrivals.
+        service: service class of the chunks.
         announced: whether streams are opened with their period, and so may be refused.
     """
     period_ms = traffic.period_s * 1e3 if announced else None
@@ -82,7 +82,7 @@ def serve_streams(
 
 
 def live_streams(model: Model, name: str, service: ServiceClass, period_ms: float | None = None) -> Source:
-    """Streams of a graph with states, of the recorded chunks."""
+    """Return a source of streams of a graph with states, with its recorded chunks."""
     return Source(
         recorded_feeds(model, name),
         lambda feeds: model.submit(feeds, name),

@@ -1,7 +1,7 @@
-"""Rows per second of a streaming graph when there is always more to do, beside bare loops over every bucket of rows.
+"""Measures rows per second of a streaming graph under full load, beside bare loops over every bucket of rows.
 
-Streams are served as work without a clock. Beside them stand streams of live chunks: their soft target of 160 ms comes
-before throughput, so where this many wait nearly as long, small batches answer some in time and the others wait.
+Streams are served as work without time limits. Streams of live chunks are measured, too: their soft target of 160 ms
+has priority over throughput, so that small batches answer some in time and the others wait.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ STREAMS_PER_ROW = 4
 
 
 def measure_full_load(path: Path, name: str, lanes: int, rounds: int, seconds: float) -> list[dict[str, Any]]:
-    """Rows per second, and how long chunks take; ratios are to the best bare loop.
+    """Return rows per second and latencies of chunks; ratios are to the best bare loop.
 
     A lane's time for a run is compared with the floor of its bucket, in the runtime with that of the cheapest bucket.
     Costs are measured before, as a full server has them: those of a build beside other work make batches small.
@@ -89,7 +89,7 @@ def _percentile(times_ms: list[float] | None, percent: int) -> str:
 
 
 def _bare(name: str, graph: Graph, executor: Executor, artifact: Artifact, lanes: int, seconds: float) -> Measure:
-    """Loops of one bucket, as many as lanes, that do nothing but run, each into arrays that it has from the start."""
+    """Return a measure of loops of one bucket, one per lane, that only run, with arrays allocated before."""
     fed = full_feed(name, graph, artifact)
 
     def measure() -> float:
@@ -131,15 +131,15 @@ def pushed_per_s(
     service: ServiceClass = BULK,
     took_ms: list[float] | None = None,
 ) -> float:
-    """Chunks per second of so many streams, each of which pushes the next one as soon as the one before is answered.
+    """Return chunks per second of streams that each push the next chunk after an answer.
 
     Args:
         model: a loaded model.
         name: graph with states.
-        streams: open at once.
-        seconds: for so long chunks are sent.
-        service: their class.
-        took_ms: gets what each chunk took until its answer was read; answers are read in the order of the chunks.
+        streams: number of open streams.
+        seconds: time for which chunks are sent.
+        service: service class of the chunks.
+        took_ms: collects the time of each chunk until its answer was read; answers are read in the order of the chunks.
     """
     feeds = recorded_feeds(model, name)
     with contextlib.ExitStack() as open_streams:

@@ -1,4 +1,4 @@
-"""How soon chunks of live streams are answered below full load, and what a row costs: beside the simplest servers.
+"""Measures the latency of chunks of live streams below full load, and the cost of a row, beside simple servers.
 
 Capacity is what the queue (`contenders.py`) answers when more than it can carry comes. Loads are parts of it;
 contenders take turns. Computing time is the whole process's from the first chunk to the last answer, that of the sender
@@ -29,7 +29,7 @@ LOADS = (0.25, 0.5, 0.75, 0.9)
 
 
 class Figures(NamedTuple):
-    """Of one turn of one contender."""
+    """Results of one turn of one contender."""
 
     p50_ms: float
     p99_ms: float
@@ -40,7 +40,7 @@ class Figures(NamedTuple):
 def measure_latency(
     path: Path, name: str, lanes: int, period_s: float, rounds: int, seconds: float, loads: Sequence[float] = LOADS
 ) -> list[dict[str, Any]]:
-    """Latency and computing time by load and contender; ratios are to the better of the two others, round by round.
+    """Return latency and computing time by load and contender; ratios are to the better of the other two.
 
     Args:
         path: bundle.
@@ -65,7 +65,7 @@ def measure_latency(
 
 
 def _floor_s(path: Path, name: str) -> float:
-    """The least computing time of a row, in the largest run of the queue."""
+    """Return the least computing time of a row, in the largest run of the queue."""
     with read_bundle(path) as bundle:
         graph = bundle.manifest.graphs[name]
     sizes = {**graph.artifacts[0].sizes, str(graph.batch_axis): MOST}
@@ -98,7 +98,7 @@ def _row(
 
 
 def _figures(name: str, contender: Contender, traffic: Traffic, seeds: Iterator[int]) -> Figures:
-    """One turn, of arrivals with the next seed."""
+    """Run one turn, with arrivals of the next seed."""
     before_s = contender.others_s()
     with command.contender(name):
         served, ends = _served(contender, traffic, next(seeds))
@@ -111,14 +111,14 @@ def _figures(name: str, contender: Contender, traffic: Traffic, seeds: Iterator[
 
 
 def _served(contender: Contender, traffic: Traffic, seed: int) -> tuple[Sequence[Served], Ends]:
-    """What became of every chunk that was sent at its time."""
+    """Return how every chunk ended that was sent at its time."""
     ends = Ends()
     with contender.start(ends) as server:
         return drive(arrivals_of(traffic, seed), {"stream": server.source}, server.drain, ends), ends
 
 
 def _capacity(queue: Contender, period_s: float, seconds: float) -> float:
-    """Chunks per second of the queue when twice as many come as it carries, of as many streams as it carries.
+    """Return the chunks per second of the queue if twice as many come as it carries.
 
     How many it carries is found with few streams first, whose states stay in the caches of the processor.
     """
@@ -127,5 +127,6 @@ def _capacity(queue: Contender, period_s: float, seconds: float) -> float:
 
 
 def _answered_per_s(queue: Contender, traffic: Traffic) -> float:
+    """Return the answered chunks per second."""
     served, _ = _served(queue, traffic, 0)
     return len(served) / (max(each.ended for each in served) / 1e9)

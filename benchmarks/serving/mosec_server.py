@@ -1,8 +1,8 @@
-"""One mosec server of streams, a process of its own: one worker that holds the states of the streams it is sent.
+"""A mosec server of streams in a process of its own, with one worker that keeps the states of its streams.
 
     python -m benchmarks.serving.mosec_server --port 8000
 
-Where its settings lie, `SETTINGS_VARIABLE` of the environment says, as mosec starts workers by itself.
+The environment variable `SETTINGS_VARIABLE` has the path of its settings, because mosec starts the workers.
 """
 
 from mosec import Server, Worker
@@ -11,7 +11,7 @@ from benchmarks.serving.mosec_streams import HeldStreams
 
 
 class StreamSteps(Worker):  # type: ignore[misc, unused-ignore]
-    """Runs the next chunk of as many streams as mosec has gathered."""
+    """Runs the next chunk of all streams that mosec has gathered."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class StreamSteps(Worker):  # type: ignore[misc, unused-ignore]
         return data
 
     def forward(self, data: list[bytes]) -> list[bytes]:
-        """Answers are empty, as those of the other servers."""
+        """Run the chunks; answers are empty, as those of the other servers."""
         self._streams.step(data)
         return [b""] * len(data)
 

@@ -45,7 +45,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def mosec(
     file: Path, states: Mapping[str, str], initial: Feeds, call: Feeds, lanes: int, most: int, window_s: float
 ) -> Iterator["MosecServers"]:
-    """Servers that have answered a first request, and end with the block.
+    """Yield servers that have answered a first request; they end with the block.
 
     Args:
         file: an ONNX file whose rows are open.
@@ -76,7 +76,7 @@ def mosec(
 def write_settings(
     folder: Path, file: Path, states: Mapping[str, str], initial: Feeds, call: Feeds, most: int, window_s: float
 ) -> None:
-    """Write what a server is to know, as `mosec` takes it."""
+    """Write the settings of a server, with the arguments of `mosec`."""
     inputs = [(name, array.dtype.str, array.shape) for name, array in call.items()]
     settings: dict[str, Any] = {"file": str(file.absolute()), "states": dict(states), "inputs": inputs}
     settings |= {"most": most, "window_ms": round(1e3 * window_s)}
@@ -85,7 +85,7 @@ def write_settings(
 
 
 class HeldStreams:
-    """The streams of one worker: what each carries, by number.
+    """The streams of one worker: the states of each, by number.
 
     A request is a stream's number, whether it begins, and one row of each input that is no state, one after the other.
     """
@@ -101,7 +101,7 @@ class HeldStreams:
 
     @staticmethod
     def settings() -> dict[str, Any]:
-        """What `write_settings` wrote."""
+        """Return the settings that `write_settings` wrote."""
         read: dict[str, Any] = json.loads(Path(os.environ[SETTINGS_VARIABLE], "settings.json").read_text())
         return read
 
@@ -125,8 +125,8 @@ class MosecServers:
     """Running servers.
 
     Args:
-        folder: of the settings, and of what the servers say.
-        lanes: how many.
+        folder: folder of the settings and of the servers' output.
+        lanes: number of servers.
     """
 
     def __init__(self, folder: Path, lanes: int) -> None:
@@ -146,7 +146,7 @@ class MosecServers:
                 self._processes.append(subprocess.Popen(command, env=surroundings, stdout=log, stderr=log))
 
     def warm(self, call: Feeds) -> None:
-        """Wait until each has answered.
+        """Wait until each server has answered.
 
         Raises:
             RuntimeError: one does not.
@@ -168,7 +168,7 @@ class MosecServers:
         return sum(_cpu_of_tree(process.pid) for process in self._processes)
 
     def close(self) -> None:
-        """End them."""
+        """End the servers."""
         for process in self._processes:
             process.terminate()
         for process in self._processes:
@@ -180,11 +180,11 @@ class MosecServers:
 
 
 class MosecStreams:
-    """A client: streams over the servers, each with a connection of its own and one chunk on its way.
+    """A client with streams on the servers, each with its own connection and one chunk in flight.
 
     Args:
-        servers: that run.
-        ends: hears of every chunk.
+        servers: the running servers.
+        ends: notified of every chunk.
     """
 
     def __init__(self, servers: MosecServers, ends: Ends) -> None:
@@ -200,7 +200,7 @@ class MosecStreams:
         self._thread.start()
 
     def open_stream(self) -> "MosecStream":
-        """Begin a stream; numbers of those that have ended are given again."""
+        """Start a stream; numbers of ended streams are used again."""
         if self._free:
             number = self._free.pop()
         else:
@@ -209,20 +209,20 @@ class MosecStreams:
         return MosecStream(self, number, self._servers.ports[number % len(self._servers.ports)])
 
     def submit(self, stream: "MosecStream", feeds: Feeds) -> Number:
-        """Send a chunk behind those of its stream."""
+        """Send a chunk after those of its stream."""
         self._submitted += 1
         self._loop.call_soon_threadsafe(self._arrived, stream, self._submitted, feeds)
         return Number(self._submitted)
 
     def closed(self, stream: "MosecStream") -> None:
-        """A stream has ended, and everything of it has been answered."""
+        """Record that a stream has ended and all its chunks have been answered."""
         self._free.append(stream.number)
 
     def drain(self) -> None:
-        """Wait for everything, and stop.
+        """Wait for all answers, and stop.
 
         Raises:
-            BaseException: what a request has failed with.
+            BaseException: the error of a request.
         """
         while self._answered < self._submitted and self._fault is None:
             time.sleep(0.005)
@@ -234,7 +234,7 @@ class MosecStreams:
             raise self._fault
 
     async def _let_go(self) -> None:
-        """End what a fault has left, and every connection."""
+        """Close all streams and connections after an error."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -256,7 +256,7 @@ class MosecStreams:
             self._fault = task.exception()
 
     async def _send(self, stream: "MosecStream") -> None:
-        """Everything that waits of a stream, one after the other."""
+        """Send all waiting chunks of a stream, one after the other."""
         while stream.waiting:
             number, feeds = stream.waiting[0]
             await stream.ask(feeds)
@@ -267,20 +267,20 @@ class MosecStreams:
 
 
 class MosecStream:
-    """A stream: its number on its server, its connection, and the chunks that wait for the one before."""
+    """A stream: its number on its server, its connection, and its waiting chunks."""
 
     def __init__(self, client: MosecStreams, number: int, port: int) -> None:
-        """Start with nothing on its way."""
+        """Start without chunks."""
         self.number, self.waiting = number, deque[tuple[int, Feeds]]()
         self._client, self._port, self._begun = client, port, False
         self._connection: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     def submit(self, feeds: Feeds) -> Number:
-        """Send a chunk: every input of one row that is no state."""
+        """Send a chunk: one row of every input that is no state."""
         return self._client.submit(self, feeds)
 
     def close(self) -> None:
-        """Let its number go to another stream."""
+        """Release its number for another stream."""
         self._client.closed(self)
 
     async def ask(self, feeds: Feeds) -> None:
@@ -297,7 +297,7 @@ class MosecStream:
 
 
 def body_of(stream: int, *, begins: bool, feeds: Feeds) -> bytes:
-    """What a request carries."""
+    """Return the body of a request."""
     return b"".join([HEADER.pack(stream, begins), *(np.ascontiguousarray(array).tobytes() for array in feeds.values())])
 
 
@@ -311,7 +311,7 @@ async def _asked_once(port: int, body: bytes) -> None:
 
 
 async def _exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes) -> None:
-    """One request and its answer over a connection that stays open.
+    """Send one request and read its answer over an open connection.
 
     Raises:
         RuntimeError: the answer is no success.
@@ -333,7 +333,7 @@ def _free_port() -> int:
 
 
 def _cpu_of_tree(root: int) -> float:
-    """Computing time of a process and of all below it, in seconds."""
+    """Return the computing time of a process and its descendants, in seconds."""
     parents, times = dict[int, int](), dict[int, float]()
     for file in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Bundles whose graphs do nothing, so that all that is left is the runtime."""
+"""Bundles whose graphs do nothing, so that only the runtime's own time remains."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ no_op (float[{n},{w}] x, float[{n},{w}] past) => (float[{n},{w}] y, float[{n},{w
 
 
 def write_no_op(folder: Path, *, width: int, stream: bool) -> Path:
-    """Write a bundle of one graph `no_op` over rows of so many numbers, with a state of the same size or without."""
+    """Write a bundle of one graph `no_op` over rows of `width` numbers, with a state of that size or without."""
     shape = ("batch", width)
     states = (State("past", "past", "next", shape, "float32", 0.0, None, None, ()),) if stream else ()
     graph = Graph(

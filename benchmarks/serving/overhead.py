@@ -1,4 +1,4 @@
-"""What a call costs besides the model: of a graph that does nothing, in this process and in a child."""
+"""Measures the overhead of a call with a graph that does nothing, in this process and in a child."""
 
 import tempfile
 from collections.abc import Callable
@@ -17,7 +17,7 @@ WIDTHS = (4, 65536)
 
 
 def measure_overhead(rounds: int, calls: int) -> list[dict[str, Any]]:
-    """Microseconds of one call by contender, and how much more than ONNX Runtime alone; a row for each."""
+    """Return microseconds of a call by contender, and the difference to ONNX Runtime alone, one row each."""
     return [row for width in WIDTHS for row in _of_width(width, rounds, calls)]
 
 
@@ -62,7 +62,7 @@ def _of_width(width: int, rounds: int, calls: int) -> list[dict[str, Any]]:
 
 
 def bare_session(path: Path) -> Any:
-    """ONNX Runtime alone, with the options that the runtime gives it."""
+    """Return a session of ONNX Runtime with the options that the runtime uses."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.add_session_config_entry("session.force_spinning_stop", "1")

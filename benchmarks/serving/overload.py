@@ -1,4 +1,4 @@
-"""Single requests with a deadline, up to three times what a machine answers, and back: goodput, and when it is normal.
+"""Measures requests with a deadline under up to three times the capacity, and the time until answers are in time again.
 
 Capacity is measured right before, in the same form: what is answered in time when too much comes. Answers count when
 they are given: a queue that fills while a load grows is no goodput of that time. The loads follow each other, round
@@ -38,7 +38,7 @@ CALIBRATING = 1.5
 
 
 def measure_overload(path: Path, name: str, lanes: int, rounds: int, seconds: float) -> list[dict[str, Any]]:
-    """Goodput by part of the traffic, and what else became of its requests; ratios are round by round.
+    """Return the goodput by part of the traffic, and how its requests ended; ratios are per round.
 
     Args:
         path: bundle.
@@ -70,13 +70,13 @@ def measure_overload(path: Path, name: str, lanes: int, rounds: int, seconds: fl
 
 
 class _Requests:
-    """Serves single requests at random times, in a runtime of its own each time."""
+    """Serves single requests at random times, each time in a new runtime."""
 
     def __init__(self, path: Path, name: str, lanes: int) -> None:
         self._path, self._name, self._lanes = path, name, lanes
 
     def serve(self, per_s: Sequence[float], seconds: float) -> list[Served]:
-        """What became of requests at some rates, one after the other."""
+        """Return how requests at some rates, one after the other, ended."""
 
         def source_of(model: Model) -> Source:
             feeds = recorded_feeds(model, self._name)
@@ -106,7 +106,7 @@ def _in_time_per_s(served: Sequence[Served], at: int, seconds: float) -> float:
 
 
 def _ends(found: Sequence[Sequence[Served]], at: int, seconds: float) -> dict[str, Any]:
-    """How many requests of a part were refused, dropped, and answered late in all rounds; and how late some were."""
+    """Return how many requests of a part were refused, dropped and late in all rounds, and how late."""
     begin, end = at * seconds * NS_PER_S, (at + 1) * seconds * NS_PER_S
     part = [each for served in found for each in served if begin <= each.arrival.at < end]
     kinds: dict[str, Callable[[Served], bool]] = {
@@ -121,6 +121,6 @@ def _ends(found: Sequence[Sequence[Served]], at: int, seconds: float) -> dict[st
 
 
 def _normal_after_s(served: Sequence[Served], since_s: float) -> float:
-    """How long after a time the last request came that was not answered in time."""
+    """Return how long after a time the last request came that was not answered in time."""
     missed = [each.arrival.at / NS_PER_S - since_s for each in served if not _is_in_time(each)]
     return max(0.0, *missed, 0.0)

@@ -1,6 +1,7 @@
-"""The simplest server of streams: an asyncio queue in front of ONNX Runtime, which knows nothing of ours but the file.
+"""A simple server of streams: an asyncio queue in front of ONNX Runtime, which uses nothing of the runtime.
 
-Rows are collected for some milliseconds, at most so many, and run as they are; with one row at most it is a bare loop.
+Rows are collected for some milliseconds, up to a largest number, and run without padding; with one row it is a bare
+loop.
 """
 
 import asyncio
@@ -19,37 +20,37 @@ from runtime_lite.serving.events import Request
 
 
 class Number(NamedTuple):
-    """A request on its way."""
+    """A submitted request."""
 
     number: int
 
 
 class QueuedStream:
-    """A stream: what it carries, and the chunks that wait for the one before."""
+    """A stream: its states and its waiting chunks."""
 
     def __init__(self, queue: "PlainQueue", states: dict[str, Array]) -> None:
-        """Start with nothing on its way."""
+        """Start without chunks."""
         self.states, self.waiting = states, deque[tuple[int, Feeds]]()
         self._queue = queue
 
     def submit(self, feeds: Feeds) -> Number:
-        """Send a chunk: every input of one row that is no state."""
+        """Send a chunk: one row of every input that is no state."""
         return self._queue.submit(self, feeds)
 
     def close(self) -> None: ...
 
 
 class PlainQueue:
-    """A queue, as many tasks that collect as lanes, and a thread for each.
+    """A queue with one collecting task and one thread per lane.
 
     Args:
         file: an ONNX file whose rows are open.
         states: outputs that are fed back, by input.
-        initial: what a stream begins with, by input, one row each.
+        initial: initial states of a stream by input, one row each.
         lanes: runs at once, of one thread each.
         most: rows of a run.
         window_s: from the first row of a run until it starts, unless it is full.
-        ends: hears of every chunk.
+        ends: notified of every chunk.
     """
 
     def __init__(
@@ -73,17 +74,17 @@ class PlainQueue:
         self._thread.start()
 
     def open_stream(self) -> QueuedStream:
-        """Begin a stream."""
+        """Open a stream."""
         return QueuedStream(self, dict(self._initial))
 
     def submit(self, stream: QueuedStream, feeds: Feeds) -> Number:
-        """Queue a chunk behind those of its stream."""
+        """Queue a chunk after those of its stream."""
         self._submitted += 1
         self._loop.call_soon_threadsafe(self._arrived, stream, self._submitted, feeds)
         return Number(self._submitted)
 
     def drain(self) -> None:
-        """Wait for everything, and stop.
+        """Wait for all answers, and stop.
 
         Raises:
             Exception: a run has failed.
@@ -119,7 +120,7 @@ class PlainQueue:
             self._settle(batch)
 
     def _run(self, batch: list[QueuedStream]) -> None:
-        """One run of the next chunk of each stream."""
+        """Run the next chunk of each stream together."""
         after = self._steps.run([stream.states | dict(stream.waiting[0][1]) for stream in batch])
         for stream, states in zip(batch, after, strict=True):
             stream.states = states

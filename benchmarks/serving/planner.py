@@ -1,4 +1,4 @@
-"""Whether the planner is right: the streams that it says this machine carries, and those that it carries.
+"""Compares the streams that the planner promises on this machine with those that it can really serve.
 
 A chunk is late that is answered after the next one came. What is planned is let in, and no chunk of it is late; what is
 measured is the limit, where at most 1 % are: one late chunk would say more about the neighbours of this machine than
@@ -40,15 +40,15 @@ RUNS = 20
 def measure_planner(
     path: Path, name: str, lanes: int, period_ms: float, rounds: int, seconds: float
 ) -> list[dict[str, Any]]:
-    """Streams planned and measured.
+    """Return the numbers of streams planned and measured.
 
     Args:
         path: bundle.
         name: graph with states.
         lanes: runs at once, of one thread each.
-        period_ms: from chunk to chunk.
-        rounds: searches.
-        seconds: of each trial, planned and real.
+        period_ms: milliseconds between two chunks.
+        rounds: number of searches.
+        seconds: duration of each trial, planned and real.
     """
     planned: list[float] = []
     limit: list[float] = []
@@ -81,7 +81,7 @@ def measure_planner(
 
 
 def served_costs(path: Path, name: str, lanes: int) -> Measured:
-    """What runs of a graph cost a full server now."""
+    """Return the current costs of runs of a graph on a full server."""
     timings = [timing for timing in bench_served(path, 1, lanes, RUNS) if timing.graph == name]
     costs = {timing.bucket: Cost(1, timing.p50_ms, timing.p95_ms, timing.p99_ms) for timing in timings}
     with read_bundle(path) as bundle:
@@ -90,7 +90,7 @@ def served_costs(path: Path, name: str, lanes: int) -> Measured:
 
 @contextlib.contextmanager
 def costs_as_served(path: Path, lanes: int, runs: int = 100) -> Iterator[Path]:
-    """Copy a bundle, with the costs that so many runs of each bucket have on a full server now."""
+    """Yield a copy of a bundle with the current costs of runs on a full server."""
     with tempfile.TemporaryDirectory() as folder:
         measured = Path(shutil.copytree(path, Path(folder, path.name)))
         main(["bench", str(measured), "--workers", str(lanes), "--runs", str(runs), "--update-costs"])
@@ -98,7 +98,7 @@ def costs_as_served(path: Path, lanes: int, runs: int = 100) -> Iterator[Path]:
 
 
 def machine_of(tables: Sequence[Measured], lanes: int) -> Machine:
-    """The machine of costs that were measured several times: the median of each percentile."""
+    """Return a machine of costs measured several times, with the median of each percentile."""
 
     def median_of(key: Key, rows: int) -> Spread:
         return Spread(*(int(median(times)) for times in zip(*(table[key][rows] for table in tables), strict=True)))
@@ -107,23 +107,23 @@ def machine_of(tables: Sequence[Measured], lanes: int) -> Machine:
 
 
 def work_of(machine: Machine, period_ms: float, seconds: float) -> Work:
-    """Streams of all keys of a machine; a chunk is late when the next one comes."""
+    """Return the work of streams of all keys; a chunk is late when the next one comes."""
     period = int(period_ms * NS_PER_MS)
     return Work(tuple(machine.costs), (), period, period, service_of(period_ms), seconds=seconds)
 
 
 def service_of(period_ms: float) -> ServiceClass:
-    """The class of chunks that are late when the next one comes; half of that is left for the run itself."""
+    """Return a class of chunks that are late when the next one comes; half of the period is left for the run."""
     return CHUNK._replace(soft_ms=period_ms / 2)
 
 
 def late_share(served: list[Served], period_s: float) -> float:
-    """Part of the chunks that were not answered before the next one came."""
+    """Return the part of the chunks that were not answered before the next one came."""
     return float(np.mean([each.outcome != "done" or each.latency_ms > period_s * 1e3 for each in served]))
 
 
 def most_carried(late_of: Callable[[int], float], about: int) -> int:
-    """The most streams at the limit, from half to one and a half times a number, by halving."""
+    """Return the most streams at the limit, found by bisection from half to one and a half of a number."""
     low, high = round(0.5 / STEP) - 1, round(1.5 / STEP) + 1
     while high - low > 1:
         middle = (low + high) // 2

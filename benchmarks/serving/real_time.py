@@ -1,4 +1,4 @@
-"""How many live streams are carried without one late chunk: the runtime beside ONNX Runtime called directly."""
+"""Measures how many live streams are served without a late chunk: the runtime beside direct calls of ONNX Runtime."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ Trial = Callable[[int], Sequence[Served]]
 
 
 def measure_real_time(path: Path, name: str, lanes: int, period_s: float, seconds: float) -> list[dict[str, Any]]:
-    """Streams carried by contender: the most with which no chunk was answered after the next one came.
+    """Return the most streams by contender with which every chunk was answered before the next one came.
 
     Args:
         path: bundle.
@@ -69,7 +69,7 @@ def measure_real_time(path: Path, name: str, lanes: int, period_s: float, second
 
 
 def most_in_time(trial: Trial, period_s: float, about: int) -> int:
-    """The most streams with no late chunk, searched from half of a number on; one late trial is tried once more."""
+    """Return the most streams without a late chunk, searched from half of `about` on; late trials are repeated."""
 
     def holds(streams: int) -> bool:
         return any(all(_in_time(each, period_s) for each in trial(streams)) for _ in range(2))
@@ -92,7 +92,7 @@ class _Number(NamedTuple):
 
 
 class _Sessions:
-    """Sessions of one row, warm: one for all streams, or one each, which the next stream has when one has ended."""
+    """Warm sessions of one row: one for all streams, or one per stream, which later streams use again."""
 
     def __init__(self, bundle: Bundle, name: str, *, shared: bool) -> None:
         self._bundle, self._name, self._shared = bundle, name, shared
@@ -101,18 +101,18 @@ class _Sessions:
         self._idle: list[GraphRunner] = []
 
     def reserve(self, streams: int) -> None:
-        """Open what so many streams need, and some for those that begin while others end, as a server would."""
+        """Open the sessions of some streams, and a few for streams that start while others end."""
         while len(self._opened) < (1 if self._shared else streams + max(streams // 10, 4)):
             self._idle.append(self._open())
 
     def take(self) -> GraphRunner:
-        """The session of a new stream."""
+        """Return the session of a new stream."""
         if self._shared:
             return self._opened[0]
         return self._idle.pop() if self._idle else self._open()
 
     def give_back(self, runner: GraphRunner) -> None:
-        """A stream has ended."""
+        """Take back the session of an ended stream."""
         self._idle.append(runner)
 
     def _open(self) -> GraphRunner:
@@ -128,7 +128,7 @@ class _Sessions:
 
 
 class _DirectStream:
-    """A stream that threads of a pool step by calling a session; its chunks keep their order."""
+    """A stream whose steps call a session on threads of a pool; its chunks keep their order."""
 
     def __init__(self, direct: "_Direct", sessions: _Sessions) -> None:
         self._direct, self._sessions = direct, sessions
@@ -148,7 +148,7 @@ class _DirectStream:
 
 
 class _Direct:
-    """A first-come pool of threads, which tells when each piece of work has ended."""
+    """A first-come pool of threads, which notifies of the end of each call."""
 
     def __init__(self, lanes: int, ends: Ends) -> None:
         self._pool = ThreadPoolExecutor(lanes)
@@ -168,12 +168,12 @@ class _Direct:
         return _Number(number)
 
     def drain(self) -> None:
-        """Wait for everything."""
+        """Wait for all calls."""
         self._pool.shutdown()
 
 
 def _direct(path: Path, name: str, lanes: int, traffic: Traffic, sessions: _Sessions) -> Sequence[Served]:
-    """Every chunk alone."""
+    """Run every chunk alone."""
     ends = Ends()
     direct = _Direct(lanes, ends)
     with Runtime() as runtime:
@@ -184,5 +184,5 @@ def _direct(path: Path, name: str, lanes: int, traffic: Traffic, sessions: _Sess
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))

@@ -1,4 +1,4 @@
-"""What a runtime feeds to a graph, for contenders that are to be fed the same."""
+"""Records the feeds of the runtime to a graph, for contenders that get the same ones."""
 
 from collections.abc import Mapping
 
@@ -12,14 +12,14 @@ from runtime_lite.format.manifest import Artifact, Graph
 
 
 class Recorder:
-    """An executor that keeps every call's inputs.
+    """An executor that records the inputs of every call.
 
     Args:
-        executor: runs the calls; without one nothing runs, and outputs hold what their memory held.
+        executor: runs the calls; without one nothing runs, and outputs are undefined.
     """
 
     def __init__(self, executor: Executor | None) -> None:
-        """Begin with nothing fed."""
+        """Start without records."""
         self._executor = executor
         self.fed: list[dict[str, Array]] = []
 
@@ -34,7 +34,7 @@ class Recorder:
 
 
 def full_feed(name: str, graph: Graph, artifact: Artifact) -> dict[str, Array]:
-    """Every input of a bucket that is full: all rows in use, each as long as the bucket, its caches full."""
+    """Return every input of a full bucket: all rows in use, each as long as the bucket, caches full."""
     recorder = Recorder(None)
     bucket_call(GraphRunner(name, graph, recorder, check_finite=False), artifact)()
     return recorder.fed[-1]

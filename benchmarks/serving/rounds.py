@@ -1,4 +1,4 @@
-"""Contenders in turns, and their ratios with spread."""
+"""Runs contenders in turn, and computes ratios with their spread."""
 
 import statistics
 import time
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def times_us(call: Callable[[], object], count: int) -> list[float]:
-    """Microseconds of calls one after the other."""
+    """Return the microseconds of consecutive calls."""
     found = []
     for _ in range(count):
         start = time.perf_counter_ns()
@@ -22,7 +22,7 @@ Measured = TypeVar("Measured")
 
 
 def in_turns(measures: Mapping[str, Callable[[], Measured]], rounds: int) -> dict[str, list[Measured]]:
-    """What each contender measures, round after round."""
+    """Return the results of each contender, measured round after round."""
     found: dict[str, list[Measured]] = {name: [] for name in measures}
     for _ in range(rounds):
         for name, measure in measures.items():
@@ -31,11 +31,11 @@ def in_turns(measures: Mapping[str, Callable[[], Measured]], rounds: int) -> dic
 
 
 def spread(values: Sequence[float], digits: int = 2) -> str:
-    """Median, with the 10th and 90th percentile."""
+    """Return the median with the 10th and 90th percentile, as text."""
     low, high = np.percentile(values, (10, 90))
     return f"{statistics.median(values):.{digits}f} ({low:.{digits}f}..{high:.{digits}f})"
 
 
 def ratios(values: Sequence[float], to: Sequence[float]) -> list[float]:
-    """Round by round."""
+    """Return the ratios per round."""
     return [value / other for value, other in zip(values, to, strict=True)]

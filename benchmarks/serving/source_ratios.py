@@ -1,4 +1,4 @@
-"""The ratios that the source system reports, on this machine: batches, a pool, states for recomputation, weights.
+"""Measures, on this machine, the ratios that the source system reports: batches, a pool, states, shared weights.
 
 Theirs, on an inference chip: batches give about 20 % more, a pool of sessions brings 249 ms to 30 ms at 400 streams,
 the middle frame comes after 10 ms instead of 1200 at 128 streams, and one model in place of several takes 52.8 % of the
@@ -34,7 +34,7 @@ Row = dict[str, Any]
 def measure_source_ratios(
     path: Path, offline: Path | None, name: str, lanes: int, period_s: float, rounds: int, seconds: float
 ) -> list[Row]:
-    """A row for each ratio.
+    """Return a row for each ratio.
 
     Args:
         path: bundle of the trained recogniser.
@@ -55,7 +55,7 @@ def measure_source_ratios(
 
 
 def _row(ratio: str, source: str, unit: str, found: dict[str, list[float]], digits: int = 1) -> Row:
-    """Both contenders and their ratio; what the source system does comes first."""
+    """Return a row with both contenders and their ratio, the source system's own first."""
     (theirs, with_it), (plain, without) = found.items()
     return {
         "ratio": ratio,
@@ -67,7 +67,7 @@ def _row(ratio: str, source: str, unit: str, found: dict[str, list[float]], digi
 
 
 def _batches(path: Path, name: str, lanes: int, rounds: int, seconds: float) -> Row:
-    """Full load of many streams, and of as many as lanes: then every run has one row."""
+    """Measure the full load of many streams, and of one stream per lane, where every run has one row."""
     with Runtime(workers=lanes) as runtime:
         model = runtime.load(path, warm_up=True)
         many = STREAMS_PER_ROW * model.bundle.manifest.graphs[name].row_buckets[-1]
@@ -82,7 +82,7 @@ def _batches(path: Path, name: str, lanes: int, rounds: int, seconds: float) -> 
 
 
 def _pool(path: Path, name: str, lanes: int, period_s: float, rounds: int, seconds: float) -> Row:
-    """Median latency of live streams that are too many for one lane, with one and with all of them."""
+    """Measure the median latency of live streams that are too many for one lane, with one lane and with all."""
     with Runtime() as runtime:
         model = runtime.load(path, warm_up=True)
         many = STREAMS_PER_ROW * model.bundle.manifest.graphs[name].row_buckets[-1]
@@ -103,7 +103,7 @@ def _latency_ms(path: Path, name: str, lanes: int, traffic: Traffic) -> Callable
 
 
 def _median_ms(path: Path, lanes: int, traffic: Traffic, source_of: Callable[[Model], Source]) -> float:
-    """Median latency of the chunks of live streams behind the first of each."""
+    """Return the median latency of the chunks of live streams after the first of each."""
     served, _ = serve(path, lanes, arrivals_of(traffic, 0), "stream", source_of, 20 * traffic.seconds)
     return float(np.median([each.latency_ms for each in served if each.arrival.item]))
 
@@ -125,7 +125,7 @@ class _Recomputing:
 def _middle_chunks(
     path: Path, offline: Path, name: str, lanes: int, period_s: float, rounds: int, seconds: float
 ) -> Row:
-    """Median latency of chunks of live streams as long as the longest bucket, with states and by recomputation."""
+    """Measure the median latency of chunks with states and by recomputation, of the longest streams."""
     with Runtime() as runtime:
         longest = max(sizes["time"] for sizes in _sizes(runtime.load(offline)))
     chunks = len(range(CALL_FRAMES, longest + 1, HOP_FRAMES))
@@ -146,7 +146,7 @@ def _middle_chunks(
 
 
 def _states(path: Path, offline: Path, name: str, rounds: int) -> list[Row]:
-    """An utterance answered chunk by chunk: by steps with states, and by all of it so far, again and again."""
+    """Measure an utterance answered chunk by chunk: by steps with states, and by recomputation."""
     with Runtime() as runtime:
         step, whole = (runtime.load(each, warm_up=True) for each in (path, offline))
         longest = max(sizes["time"] for sizes in _sizes(whole))
@@ -186,7 +186,7 @@ def _ms(call: Callable[[dict[str, Array]], object], frames: Array) -> float:
 
 
 def _weights(path: Path, rounds: int) -> Row:
-    """Memory with every bucket open: one session for all, and one each, as bare sessions."""
+    """Measure the memory with every bucket open: one session for all, and bare sessions, one each."""
     found: dict[str, list[float]] = {"runtime_lite": [], "sessions of fixed rows": []}
     for _ in range(rounds):
         megabytes = of_all_buckets_mb(path)

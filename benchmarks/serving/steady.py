@@ -1,6 +1,6 @@
-"""Nine tenths of the streams that the planner promises, for minutes: no chunk is to be late.
+"""Serves nine tenths of the streams that the planner promises for minutes; no chunk may be late.
 
-The planner and the runtime go by the same cost table, which is measured for a minute right before, in a copy of the
+The planner and the runtime use the same cost table, which is measured for a minute right before, in a copy of the
 bundle.
 """
 
@@ -27,14 +27,14 @@ COST_RUNS = 1000
 
 
 def measure_steady(path: Path, name: str, lanes: int, period_ms: float, seconds: float) -> list[dict[str, Any]]:
-    """What became of the chunks.
+    """Return how the chunks ended.
 
     Args:
         path: bundle directory.
         name: graph with states.
         lanes: runs at once, of one thread each.
         period_ms: from chunk to chunk; a chunk is late that is answered after the next one came.
-        seconds: for how long.
+        seconds: duration.
     """
     with costs_as_served(path, lanes, COST_RUNS) as measured:
         with read_bundle(measured) as bundle:

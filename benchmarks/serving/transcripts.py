@@ -1,7 +1,8 @@
-"""Transcripts of many streams in company: of mixed lengths, starts and priorities, beside neighbours full of NaN.
+"""Compares transcripts of many streams served together with those of each stream alone.
 
-Every stream has its place in one seeded plan. Some take chunks back and go on from a snapshot, some are closed in the
-middle, some are fed NaN. The text of each must be that of the same chunks through a stream alone.
+A seeded plan sets the lengths, starts and priorities of all streams. Some cancel chunks and continue from a snapshot,
+some are closed in the middle, some are fed NaN. The text of each must equal that of the same chunks through a stream
+alone.
 """
 
 import asyncio
@@ -31,12 +32,12 @@ class Planned(NamedTuple):
     """One stream of the plan.
 
     Attributes:
-        kind: how it behaves.
-        recording: which one it speaks.
-        chunks: how many of its chunks.
-        after: how many chunks of all streams are answered before it starts.
-        priority: of its chunks.
-        ahead: chunks that it keeps on their way.
+        kind: kind of behaviour.
+        recording: number of its recording.
+        chunks: number of chunks of the recording that it sends.
+        after: number of answered chunks of all streams after which it starts.
+        priority: priority of its chunks.
+        ahead: number of chunks that it keeps in flight.
     """
 
     kind: Kind
@@ -48,12 +49,12 @@ class Planned(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """What became of a stream.
+    """The results of a stream.
 
     Attributes:
-        planned: what it was.
-        alone: its text when nobody else is there.
-        together: its text in company.
+        planned: its plan.
+        alone: its text if it is served alone.
+        together: its text if it is served with others.
         deviation: of its logits from those alone, at most, to the largest of them; 0 for what is full of NaN.
     """
 
@@ -64,7 +65,7 @@ class Heard(NamedTuple):
 
 
 def measure_transcripts(path: Path, lanes: int, streams: int) -> list[dict[str, Any]]:
-    """How many transcripts are those of each stream alone, by kind; a row for each.
+    """Return how many transcripts equal those of each stream alone, one row per kind.
 
     Args:
         path: bundle of the trained recogniser.
@@ -89,12 +90,12 @@ def measure_transcripts(path: Path, lanes: int, streams: int) -> list[dict[str, 
 
 
 def plan_of(streams: int, lengths: Sequence[int], seed: int) -> list[Planned]:
-    """The plan: equal seeds give equal ones.
+    """Return the plan; equal seeds give equal plans.
 
     Args:
-        streams: how many.
-        lengths: chunks of every recording.
-        seed: of what is drawn.
+        streams: number of streams.
+        lengths: number of chunks of every recording.
+        seed: seed of all random numbers.
     """
     drawn = random.Random(seed)
     found = []
@@ -113,7 +114,7 @@ def heard_in_company(path: Path, lanes: int, streams: int, seed: int) -> list[He
         path: bundle of the trained recogniser.
         lanes: runs at once.
         streams: how many there are.
-        seed: of the plan.
+        seed: seed of the plan.
     """
     spoken = [recording.chunks for recording in itertools.islice(recordings(), streams)]
     plan = plan_of(streams, [len(chunks) for chunks in spoken], seed)
@@ -148,7 +149,7 @@ def _compared(planned: Planned, got: Sequence[Feed], alone: Sequence[Feed]) -> H
 
 
 class _Progress:
-    """Counts the answers of all streams; whoever waits for a number of them is woken."""
+    """Counts the answers of all streams, and wakes those that wait for a number of them."""
 
     def __init__(self) -> None:
         self._answers = 0
@@ -165,7 +166,7 @@ class _Progress:
         await event.wait()
 
     def over(self) -> None:
-        """No more answers come: let everyone start."""
+        """Let all waiting streams start, as no more answers come."""
         self._answers = 2**62
         self._ring()
 
@@ -197,7 +198,7 @@ async def _all_of(
 async def _speak(
     stream: Stream, planned: Planned, chunks: Sequence[Feed], progress: _Progress, drawn: random.Random
 ) -> list[Feed]:
-    """One stream, with so many chunks on their way as it keeps ahead."""
+    """Run one stream, with as many chunks in flight as it keeps ahead."""
     heard: list[Feed] = []
     for some in _in_groups(chunks, planned.ahead):
         if planned.kind == "takes back" and drawn.random() < 0.5:
@@ -220,7 +221,7 @@ def _full_of_nan(feed: Feed) -> Feed:
 
 
 async def _take_back(stream: Stream, chunks: Sequence[Feed]) -> None:
-    """Let a chunk count and take back those behind it, queued or running; then go back to where the stream was."""
+    """Let one chunk run, cancel those behind it, and restore the stream's state from before."""
     before = stream.snapshot()
     first, *others = [stream.submit(chunk) for chunk in chunks]
     await first

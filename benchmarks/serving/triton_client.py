@@ -1,4 +1,4 @@
-"""Asks a Triton server over gRPC; runs in the server's own environment, told what to do line by line by `serving.py`.
+"""Sends requests to a Triton server over gRPC; runs in the server's environment and reads commands line by line.
 
 python triton_client.py PORT      # lines `trip COUNT` and `flight COUNT REQUESTS` on standard input, JSON on output
 """
@@ -35,7 +35,7 @@ def main(port: str) -> None:
 
 
 def round_trips(client: Any, given: Any, count: int) -> list[float]:
-    """Microseconds of requests one after the other."""
+    """Return the microseconds of consecutive requests."""
     times = []
     for _ in range(count):
         start = time.perf_counter_ns()
@@ -45,7 +45,7 @@ def round_trips(client: Any, given: Any, count: int) -> list[float]:
 
 
 def in_flight(client: Any, given: Any, width: int, count: int) -> float:
-    """Requests per second with so many on their way at once."""
+    """Return the requests per second with `width` requests at a time."""
     answers: queue.SimpleQueue[object] = queue.SimpleQueue()
 
     def send() -> None:

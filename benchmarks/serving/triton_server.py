@@ -51,14 +51,14 @@ class TritonPythonModel:
 
 
 class Absent(Exception):
-    """There is no such server on this machine; the text says why."""
+    """There is no such server on this machine; the message has the reason."""
 
 
 def environment(cache: Path) -> Path:
-    """The interpreter of the environment with server and client, made if it is not there.
+    """Return the interpreter of the environment with server and client, which is created if it does not exist.
 
     Raises:
-        Absent: the wheel does not come, or not for this machine.
+        Absent: the wheel cannot be installed on this machine.
     """
     folder = cache / "triton"
     python = folder / "bin" / "python"
@@ -81,11 +81,11 @@ def environment(cache: Path) -> Path:
 
 
 class Server(NamedTuple):
-    """A server that runs.
+    """A running server.
 
     Attributes:
-        process: of it.
-        python: interpreter of its environment, which has a client too.
+        process: its process.
+        python: interpreter of its environment, which has a client, too.
         grpc: port on this machine.
     """
 
@@ -96,13 +96,13 @@ class Server(NamedTuple):
 
 @contextlib.contextmanager
 def serving(cache: Path, models: Path, name: str, *options: str) -> Iterator[Server]:
-    """A server of a folder of models; it ends with the block.
+    """Yield a server of a folder of models; it ends with the block.
 
     Args:
-        cache: where its environment is kept.
+        cache: folder of its environment.
         models: a model repository.
-        name: a model in it that is to be ready first.
-        options: further ones of the server.
+        name: a model in it to wait for.
+        options: further options of the server.
 
     Raises:
         Absent: it cannot be had, or does not start.
@@ -138,7 +138,7 @@ def serving(cache: Path, models: Path, name: str, *options: str) -> Iterator[Ser
 
 @contextlib.contextmanager
 def triton(cache: Path) -> Iterator["TritonClient"]:
-    """A server with the echo model, and a client of it in another process; both end with the block.
+    """Yield a client in another process of a server with the echo model; both end with the block.
 
     Raises:
         Absent: it cannot be had, or does not start.
@@ -153,7 +153,7 @@ def triton(cache: Path) -> Iterator["TritonClient"]:
 
 
 def _copy_backend(folder: Path, packages: Path) -> None:
-    """The Python backend, with the stub of this Python beside it."""
+    """Copy the Python backend, with the stub of this Python beside it."""
     home = packages / "pytriton/tritonserver"
     shutil.copytree(home / "backends/python", folder, ignore=shutil.ignore_patterns("__pycache__"))
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -182,18 +182,18 @@ class TritonClient:
     """The client in its own process."""
 
     def __init__(self, python: Path, port: int) -> None:
-        """Start it and wait for its first answer."""
+        """Start the process and wait for its first answer."""
         command = [str(python), str(Path(__file__).with_name("triton_client.py")), str(port)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self._answer() == "ready"
 
     def round_trips_us(self, count: int) -> list[float]:
-        """Times of requests one after the other."""
+        """Return the microseconds of consecutive requests."""
         times: list[float] = self._ask("trip", count)
         return times
 
     def requests_per_s(self, in_flight: int, count: int) -> float:
-        """With so many requests on their way at once."""
+        """Return the requests per second with `in_flight` requests at a time."""
         return float(self._ask("flight", in_flight, count))
 
     def _ask(self, *words: object) -> Any:
@@ -213,5 +213,5 @@ class TritonClient:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it."""
+        """End the process."""
         self._process.communicate()

@@ -1,6 +1,6 @@
-"""One step of a decoder with attention: keys and values of earlier tokens come in, and go out one token longer.
+"""One step of a decoder with attention: it takes keys and values of earlier tokens, and returns them with one more.
 
-Random weights: this shows structure, and says nothing.
+The weights are random: the example shows the structure only.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ LABELS, WIDTH, HEADS = 30, 64, 4
 
 
 class TokenDecoder(nn.Module):
-    """One layer; the caches grow with every call, nothing is arranged for a window of fixed size."""
+    """One layer with caches that grow at every call; nothing in it is prepared for a window of a fixed size."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class TokenDecoder(nn.Module):
     def forward(
         self, tokens: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Tokens [batch, 1], caches [batch, 4, cached, 16]; scores [batch, 1, 30] and the caches, one token longer."""
+        """Take tokens [batch, 1] and caches [batch, 4, cached, 16]; return scores [batch, 1, 30] and longer caches."""
         x = self.embed(tokens)
         y = self.norm(x)
         keys = torch.cat([keys, self.heads(self.key(y))], dim=2)
@@ -35,18 +35,18 @@ class TokenDecoder(nn.Module):
 
     @staticmethod
     def heads(x: torch.Tensor) -> torch.Tensor:
-        """Width into heads: [batch, tokens, 64] -> [batch, 4, tokens, 16]."""
+        """Split the width into heads: [batch, tokens, 64] to [batch, 4, tokens, 16]."""
         return x.reshape(*x.shape[:2], HEADS, WIDTH // HEADS).transpose(1, 2)
 
 
 def build() -> nn.Module:
-    """The recipe's factory."""
+    """Return the model; the recipe names this factory."""
     torch.manual_seed(0)
     return TokenDecoder()
 
 
 def verification() -> Iterator[list[dict[str, np.ndarray]]]:
-    """Streams of tokens, longer than the window of the recipe, so that its overflow is tested as well."""
+    """Yield streams of tokens that are longer than the recipe's window, so that its overflow is tested, too."""
     random = np.random.default_rng(0)
     while True:
         yield [{"tokens": random.integers(0, LABELS, (1, 1))} for _ in range(40)]

@@ -1,4 +1,4 @@
-"""Greedy decoding: each token is the best one after those before it; the runtime keeps keys and values."""
+"""Greedy decoding: each token is the likeliest one after those before it; the runtime keeps keys and values."""
 
 import numpy as np
 

@@ -1,7 +1,7 @@
-"""Whether two ways of speaking say the same: their codes, the scores behind every code, their sound.
+"""Compares two ways of speaking the same sentences: their codes, the scores of every code, and their sound.
 
-Scores are compared as long as both have said the same codes. Where the codes part, the lead of the code that the
-original took over the one that was taken says whether it was a near tie: both lay closer than the scores differ.
+Scores are compared up to the first code that differs. At that step, the original's scores show whether it was a near
+tie: whether the two codes are closer than the scores of the two ways differ.
 """
 
 import dataclasses
@@ -17,14 +17,14 @@ NEAREST = 3
 
 @dataclasses.dataclass
 class Said:
-    """What one way of speaking has said, sentence by sentence.
+    """The output of one way of speaking, sentence by sentence.
 
     Attributes:
         codes: first codebook, int64 [time].
-        scores: from which each code was taken, and the boundary behind them, float32 [513] each.
-        samples: float32 [time * 320].
+        scores: the scores of each code and of the final boundary, float32 [513] each.
+        samples: the waveform, float32 [time * 320].
         first_s: seconds from text to the first sound.
-        factors: seconds that speaking took per second of sound.
+        factors: seconds of computation per second of sound.
     """
 
     codes: list[generation.Codes] = dataclasses.field(default_factory=list)
@@ -34,7 +34,7 @@ class Said:
     factors: list[float] = dataclasses.field(default_factory=list)
 
     def hearing(self, pick: generation.Pick) -> generation.Pick:
-        """A pick that keeps the scores of one more sentence."""
+        """Return a pick that also records the scores of one more sentence."""
         heard: list[generation.Scores] = []
         self.scores.append(heard)
 
@@ -46,7 +46,7 @@ class Said:
 
 
 def compared(original: Said, bundle: Said) -> Iterator[str]:
-    """How a bundle's codes, scores, sound and times stand beside the original's."""
+    """Yield lines that compare a bundle's codes, scores, sound and times with the original's."""
     pairs = list(zip(original.codes, bundle.codes, strict=True))
     parted = [_parted(ours, theirs) for ours, theirs in pairs]
     same = [at for at, step in enumerate(parted) if step is None]
@@ -80,7 +80,7 @@ def compared(original: Said, bundle: Said) -> Iterator[str]:
 
 
 def _parted(ours: generation.Codes, theirs: generation.Codes) -> int | None:
-    """The first step at which two sentences differ; None where they do not."""
+    """Return the first step at which two sentences differ; None if they do not."""
     if np.array_equal(ours, theirs):
         return None
     shared = np.flatnonzero(ours[: len(theirs)] != theirs[: len(ours)])
@@ -88,13 +88,13 @@ def _parted(ours: generation.Codes, theirs: generation.Codes) -> int | None:
 
 
 def _lead(scores: generation.Scores) -> float:
-    """How far the largest score lies above the next."""
+    """Return the difference of the two largest scores."""
     second, first = np.partition(scores, -2)[-2:]
     return float(first - second)
 
 
 def _told(original: Said, bundle: Said, at: int, step: int) -> str:
-    """What the original's scores say of the code that the bundle took instead."""
+    """Return a sentence on the original's scores of the bundle's first different code."""
     if not original.scores or step >= len(original.scores[at]):
         return ""
     scores, taken = original.scores[at][step], [*bundle.codes[at].tolist(), generation.BOUNDARY][step]
@@ -102,6 +102,6 @@ def _told(original: Said, bundle: Said, at: int, step: int) -> str:
 
 
 def _spread(values: list[float], form: str) -> str:
-    """Median, smallest and largest."""
+    """Return median, smallest and largest value as text."""
     low, middle, high = np.quantile(values, [0.0, 0.5, 1.0])
     return f"{middle:{form}} ({low:{form}}..{high:{form}})"

@@ -13,11 +13,11 @@ Trained = TypeVar("Trained", bound=nn.Module)
 
 
 def load(model: Trained, path: Path) -> Trained:
-    """Give a model its trained weights.
+    """Load trained weights into a model.
 
     Args:
-        model: as it was built for training.
-        path: what `train_codec.py` or `train_speech.py` wrote, float32, named as `state_dict` names its tensors.
+        model: a model as it was built for training.
+        path: a file of `train_codec.py` or `train_speech.py`: float32 tensors with the names of `state_dict`.
 
     Returns:
         The same model, in evaluation mode.

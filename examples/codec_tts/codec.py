@@ -4,8 +4,8 @@
         -> 4 residual codebooks of 512 entries: codes [batch, time, 4], one frame per 20 ms (50 Hz, 1.8 kbit/s)
         -> causal ConvNeXt blocks -> pitch, and gains of a pulse train and of noise -> waveform [batch, time * 320]
 
-The decoder looks back only: a code frame is heard 10 ms after its own place, when the overlap with its neighbour is
-complete. Nothing in it was arranged for deployment; it takes all frames of an utterance at once.
+The decoder reads earlier frames only: the sound of a code frame is complete 10 ms after its position, when the overlap
+with the next one is added. Nothing in it is prepared for deployment; it takes all frames of an utterance at once.
 
 Sources: residual quantisers with a random number of codebooks in training (Zeghidour et al. 2021, arXiv 2107.03312);
 ConvNeXt blocks and an inverse Fourier transform in place of upsampling (Siuzdak 2023, arXiv 2306.00814); a harmonic
@@ -50,9 +50,9 @@ class Config:
         width: hidden channels of encoder and decoder.
         blocks: ConvNeXt blocks in each of them.
         kernel: taps of their depthwise convolutions.
-        latent: channels of what is quantised.
+        latent: channels of the quantised latents.
         codebooks: residual codebooks.
-        entries: entries of each.
+        entries: entries of each codebook.
     """
 
     width: int = 128
@@ -64,20 +64,20 @@ class Config:
 
 
 def fourier_basis(window: int) -> Tensor:
-    """Real and imaginary parts of the transform of `window` samples: float32 [window, 2 * (window / 2 + 1)]."""
+    """Return real and imaginary parts of a Fourier transform: float32 [window, 2 * (window / 2 + 1)]."""
     angles = torch.arange(window)[:, None] * torch.arange(window // 2 + 1) % window * (2 * math.pi / window)
     return torch.cat([angles.cos(), -angles.sin()], dim=1)
 
 
 def inverse_basis(window: int) -> Tensor:
-    """The inverse of `fourier_basis`: float32 [2 * (window / 2 + 1), window]."""
+    """Return the inverse of `fourier_basis`: float32 [2 * (window / 2 + 1), window]."""
     weights = torch.full((window // 2 + 1, 1), 2.0 / window)
     weights[0] = weights[-1] = 1.0 / window
     return fourier_basis(window).T * weights.repeat(2, 1)
 
 
 def mel_matrix(bins: int, window: int) -> Tensor:
-    """Triangular filters, evenly spaced on the mel scale (2595 log10(1 + f / 700)): float32 [window / 2 + 1, bins]."""
+    """Return triangular filters, evenly spaced on the mel scale: float32 [window / 2 + 1, bins]."""
     highest = 2595.0 * math.log10(1.0 + SAMPLE_RATE_HZ / 2 / 700.0)
     edges = 700.0 * (10.0 ** (torch.linspace(0.0, highest, bins + 2) / 2595.0) - 1.0)
     places = torch.linspace(0.0, SAMPLE_RATE_HZ / 2, window // 2 + 1)[:, None]
@@ -87,7 +87,7 @@ def mel_matrix(bins: int, window: int) -> Tensor:
 
 
 class ConvNextBlock(nn.Module):
-    """One ConvNeXt block over [batch, time, width]; a causal one sees earlier frames only."""
+    """One ConvNeXt block over [batch, time, width]; a causal one reads earlier frames only."""
 
     def __init__(self, config: Config, *, causal: bool) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class ConvNextBlock(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Waveform to latents; sees the whole utterance."""
+    """Encodes a waveform as latents; reads the whole utterance."""
 
     basis: Tensor
     mel: Tensor
@@ -120,7 +120,7 @@ class Encoder(nn.Module):
         self.leave = nn.Linear(config.width, config.latent)
 
     def forward(self, waveform: Tensor) -> Tensor:
-        """Waveform [batch, time * 320]; latents [batch, time, latent]."""
+        """Encode a waveform [batch, time * 320] as latents [batch, time, latent]."""
         around = (ENCODER_WINDOW - HOP) // 2
         padded = functional.pad(waveform, (around, around))[:, None]
         real, imaginary = functional.conv1d(padded, self.basis, stride=HOP).transpose(1, 2).chunk(2, dim=-1)
@@ -133,7 +133,7 @@ class Encoder(nn.Module):
 
 
 class Quantiser(nn.Module):
-    """Residual codebooks [codebooks, entries, latent]: each names what the ones before it left over."""
+    """Residual codebooks [codebooks, entries, latent]: each encodes the remainder of those before it."""
 
     tables: Tensor
 
@@ -142,16 +142,16 @@ class Quantiser(nn.Module):
         self.register_buffer("tables", torch.randn(config.codebooks, config.entries, config.latent))
 
     def scores(self, residual: Tensor, book: int) -> Tensor:
-        """How near each entry of one codebook is, highest the nearest: residual [..., latent]; [..., entries]."""
+        """Return a score per entry of a codebook, highest for the nearest: [..., latent] to [..., entries]."""
         table = self.tables[book]
         return residual @ table.T - 0.5 * table.square().sum(dim=-1)
 
     def nearest(self, residual: Tensor, book: int) -> Tensor:
-        """The nearest entry of one codebook: residual [..., latent]; int64 [...]."""
+        """Return the index of the nearest entry of a codebook: [..., latent] to int64 [...]."""
         return self.scores(residual, book).argmax(dim=-1)
 
     def forward(self, latents: Tensor) -> Tensor:
-        """Latents [batch, time, latent]; codes int64 [batch, time, codebooks]."""
+        """Quantise latents [batch, time, latent] to codes int64 [batch, time, codebooks]."""
         codes = []
         for book, table in enumerate(self.tables):
             codes.append(self.nearest(latents, book))
@@ -159,13 +159,13 @@ class Quantiser(nn.Module):
         return torch.stack(codes, dim=-1)
 
     def look_up(self, codes: Tensor) -> Tensor:
-        """Codes [batch, time, 1 to codebooks]; the sum of their entries [batch, time, latent]."""
+        """Return the sum of the entries of codes [batch, time, 1 to codebooks]: [batch, time, latent]."""
         looked_up = [functional.embedding(codes[..., book], self.tables[book]) for book in range(codes.shape[-1])]
         return torch.stack(looked_up).sum(dim=0)
 
 
 class Decoder(nn.Module):
-    """Latents and noise to the waveform; every value depends on earlier frames and its own only."""
+    """Decodes latents and noise to a waveform; every frame depends on earlier frames and itself only."""
 
     forward_basis: Tensor
     backward_basis: Tensor
@@ -181,7 +181,7 @@ class Decoder(nn.Module):
         self.leave = nn.Linear(config.width, 2 * (2 * BINS + 1))
 
     def controls(self, latents: Tensor) -> tuple[Tensor, Tensor]:
-        """What steers the sound.
+        """Return the pitch and the gains that control the sound.
 
         Args:
             latents: [batch, time, latent].
@@ -198,12 +198,12 @@ class Decoder(nn.Module):
         return octaves, halves[..., 1:].clamp(max=8.0) - 4.0
 
     def forward(self, latents: Tensor, noise: Tensor) -> Tensor:
-        """Latents [batch, time, latent], noise [batch, time, 320]; the waveform [batch, time * 320]."""
+        """Decode latents [batch, time, latent] and noise [batch, time, 320] to a waveform [batch, time * 320]."""
         octaves, gains = self.controls(latents)
         return self.sound(octaves, gains, noise)
 
     def sound(self, octaves: Tensor, gains: Tensor, noise: Tensor) -> Tensor:
-        """Filter pulses and noise: from what `controls` gives to the waveform [batch, time * 320]."""
+        """Filter pulses and noise by the results of `controls`; return the waveform [batch, time * 320]."""
         advance = NEUTRAL_HZ / SAMPLE_RATE_HZ * torch.exp2(octaves)[..., None]
         turns = (advance * HOP).cumsum(dim=1) - advance * HOP + advance * torch.arange(HOP)
         sharpness = (PULSE_HZ / SAMPLE_RATE_HZ / advance).square()
@@ -215,17 +215,17 @@ class Decoder(nn.Module):
         return (ended_before(ended) + begun).flatten(1)
 
     def spectra(self, pieces: Tensor) -> Tensor:
-        """Spectra of every piece of 160 samples with the one before it: [batch, n, 160] to [batch, n, 2 * 161]."""
+        """Return the spectrum of every piece of 160 samples joined with the one before: [batch, n, 2 * 161]."""
         return torch.cat([ended_before(pieces), pieces], dim=-1) @ self.forward_basis
 
 
 def ended_before(pieces: Tensor) -> Tensor:
-    """Each piece's predecessor, zeros before the first: [batch, n, width], same shape."""
+    """Return the predecessor of each piece, zeros before the first: [batch, n, width], same shape."""
     return functional.pad(pieces, (0, 0, 1, 0))[:, :-1]
 
 
 class Codec(nn.Module):
-    """The whole codec; `forward` is the way of training, from waveform to waveform."""
+    """The whole codec; `forward` is the training form, from waveform to waveform."""
 
     def __init__(self, config: Config | None = None) -> None:
         super().__init__()
@@ -235,12 +235,12 @@ class Codec(nn.Module):
         self.decoder = Decoder(self.config)
 
     def encode(self, waveform: Tensor) -> Tensor:
-        """Waveform [batch, time * 320], 16 kHz; codes int64 [batch, time, codebooks]."""
+        """Encode a waveform [batch, time * 320] of 16 kHz as codes int64 [batch, time, codebooks]."""
         codes: Tensor = self.quantiser(self.encoder(waveform))
         return codes
 
     def decode(self, codes: Tensor, noise: Tensor) -> Tensor:
-        """Codes [batch, time, 1 to codebooks], noise [batch, time, 320]; waveform [batch, time * 320]."""
+        """Decode codes [batch, time, 1 to codebooks] and noise [batch, time, 320] to a waveform [batch, time * 320]."""
         waveform: Tensor = self.decoder(self.quantiser.look_up(codes), noise)
         return waveform
 

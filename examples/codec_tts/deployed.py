@@ -1,4 +1,4 @@
-"""The codec's parts of a bundle that speaks, and feeds to verify it: what `tts_ar.yaml` names."""
+"""The codec's parts for a bundle that speaks, and feeds to verify it; `tts_ar.yaml` names them."""
 
 import itertools
 from collections.abc import Iterator
@@ -16,47 +16,47 @@ LONGEST_PIECE = 32
 
 
 class VoiceEncoder(nn.Module):
-    """Prompt audio to how near each entry of the first codebook is, so that whoever calls takes the nearest."""
+    """Scores the entries of the first codebook for prompt audio; callers take the nearest entry."""
 
     def __init__(self, trained: codec.Codec) -> None:
         super().__init__()
         self.encoder, self.quantiser = trained.encoder, trained.quantiser
 
     def forward(self, waveform: Tensor) -> Tensor:
-        """Waveform [batch, 8000] of 16 kHz; scores [batch, 25, 512]."""
+        """Take a waveform [batch, 8000] of 16 kHz; return scores [batch, 25, 512]."""
         scores: Tensor = self.quantiser.scores(self.encoder(waveform), 0)
         return scores
 
 
 class CodecDecoder(nn.Module):
-    """Codes to the waveform, from the first codebook on."""
+    """Decodes codes of the first codebook to a waveform."""
 
     def __init__(self, trained: codec.Codec) -> None:
         super().__init__()
         self.trained = trained
 
     def forward(self, codes: Tensor, noise: Tensor) -> Tensor:
-        """Codes int64 [batch, time, 1], noise [batch, time, 320]; waveform [batch, time * 320]."""
+        """Decode codes int64 [batch, time, 1] and noise [batch, time, 320] to a waveform [batch, time * 320]."""
         return self.trained.decode(codes, noise)
 
 
 def build_voice() -> nn.Module:
-    """The recipe's factory of the prompt's encoder."""
+    """Return the prompt encoder; the recipe names this factory."""
     return VoiceEncoder(speak.original_codec())
 
 
 def build_decoder() -> nn.Module:
-    """The recipe's factory of the codec's decoder."""
+    """Return the codec's decoder; the recipe names this factory."""
     return CodecDecoder(speak.original_codec())
 
 
 def prompts() -> Iterator[list[Feed]]:
-    """For the prompt's encoder: the shipped voices, each at several levels."""
+    """Yield feeds of the prompt encoder: the shipped voices, each at several levels."""
     yield from _prompts_at_levels(1)
 
 
 def calibration_prompts() -> Iterator[list[Feed]]:
-    """The same voices at other levels."""
+    """Yield feeds of the prompt encoder: the same voices at other levels."""
     yield from _prompts_at_levels(6)
 
 
@@ -67,17 +67,17 @@ def _prompts_at_levels(seed: int) -> Iterator[list[Feed]]:
 
 
 def verification() -> Iterator[list[Feed]]:
-    """For the speech model: text and a prompt in one call, then codes of speech, one or a few per call."""
+    """Yield streams of the speech model: text and a prompt in one call, then codes, one or a few per call."""
     yield from _sentences_in_steps(2, "development")
 
 
 def calibration() -> Iterator[list[Feed]]:
-    """Other sentences and codes in the same form."""
+    """Yield streams of the same form with other sentences and codes."""
     yield from _sentences_in_steps(4, "training")
 
 
 def distillation() -> Iterator[list[Feed]]:
-    """For the speech model whose heads share: training sentences behind prompts of their voices, in pieces.
+    """Yield streams to distil shared heads with: training sentences after prompts of their voices, in pieces.
 
     A few of the codes are replaced, as in training.
     """
@@ -104,18 +104,18 @@ def _sentences_in_steps(seed: int, side: text.Side) -> Iterator[list[Feed]]:
 
 
 def _spoken_codes() -> generation.Codes:
-    """First-codebook codes of the shipped prompts, 2 s of speech."""
+    """Return the first-codebook codes of the shipped prompts, 2 s of speech."""
     trained = speak.original_codec()
     return np.concatenate([speak.encode_prompt(trained, prompt.of_voice(voice)) for voice in recordings.VOICES])
 
 
 def spoken() -> Iterator[list[Feed]]:
-    """For the codec's decoder: pieces of the prompts, one behind the other, and noise."""
+    """Yield streams of the codec's decoder: consecutive pieces of the prompts, and noise."""
     yield from _pieces_of_speech(3)
 
 
 def calibration_spoken() -> Iterator[list[Feed]]:
-    """Other pieces of them, and other noise."""
+    """Yield streams of other pieces of the prompts, and other noise."""
     yield from _pieces_of_speech(7)
 
 

@@ -1,15 +1,15 @@
-"""Judge what the original models say on held-out sentences, beside the recordings and the codec alone.
+"""Measures the speech of the original models on held-out sentences, beside the recordings and the codec alone.
 
     python -m examples.codec_tts.evaluate --recordings FOLDER --count 128
     python -m examples.codec_tts.evaluate --recordings FOLDER --side development --count 32 --temperature 0.8 --seed 3
     python -m examples.codec_tts.evaluate --recordings FOLDER --bundle dist/tts_ar
 
-One row per way of speaking: espeak-ng itself, the codec with all codebooks and with the first, the speech model. Every
-row is judged on the same sentences in the same voices. `heard as` is the share of sentences whose timbre is nearest to
-that of the prompt's voice, `alike` the similarity to it; the timbres are those of the recordings. With a bundle, the
-rows end with how far its program, run freely from the prompt's sound to the sentence's, is from the original's: how
-many sentences have the same codes, how far scores and sound are apart, which steps are near ties, and its times on
-one thread.
+The table has one row per way of speaking: espeak-ng itself, the codec with all codebooks and with the first, the speech
+model. Every row is measured on the same sentences in the same voices. `heard as` is the share of sentences whose timbre
+is nearest to that of the prompt's voice, `alike` the similarity to it; the timbres are those of the recordings. With a
+bundle, the output ends with a comparison of the bundle and the original, both run from the prompt's sound to the
+sentence's: the number of sentences with equal codes, the differences of scores and sound, the near ties, and the
+bundle's times on one thread.
 """
 
 import argparse
@@ -42,7 +42,7 @@ Speak = Callable[[recordings.Recording], judges.Samples]
 
 
 def through_codec(trained: codec.Codec, books: int) -> Speak:
-    """Speaks by encoding the recording and decoding its first codebooks."""
+    """Return a function that encodes a recording and decodes its first codebooks."""
 
     def resynthesise(recording: recordings.Recording) -> judges.Samples:
         with torch.inference_mode():
@@ -55,13 +55,13 @@ def through_codec(trained: codec.Codec, books: int) -> Speak:
 def by_model(
     trained: codec.Codec, model: speech_model.SpeechModel, pick: Callable[[], generation.Pick], said: agreement.Said
 ) -> Speak:
-    """Speaks the recording's sentence with the prompt of its voice.
+    """Return a function that speaks a recording's sentence with the prompt of its voice.
 
     Args:
         trained: the codec.
         model: the speech model.
         pick: makes what takes codes, anew for every sentence.
-        said: gets codes, scores and sound.
+        said: collects codes, scores and sound.
 
     Returns:
         What speaks.
@@ -78,12 +78,12 @@ def by_model(
 
 
 def by_bundle(speaker: say.Speaker, pick: Callable[[], generation.Pick], said: agreement.Said) -> Speak:
-    """Speaks through a bundle, the prompt's encoder included, as `say` does.
+    """Return a function that speaks with a bundle, including the prompt encoder, as `say` does.
 
     Args:
         speaker: the bundle.
         pick: makes what takes codes, anew for every sentence.
-        said: gets codes, scores, sound and times.
+        said: collects codes, scores, sound and times.
 
     Returns:
         What speaks.
@@ -103,10 +103,10 @@ def by_bundle(speaker: say.Speaker, pick: Callable[[], generation.Pick], said: a
 
 
 def judge(name: str, spoken: Sequence[judges.Samples], truth: Sequence[recordings.Recording]) -> str:
-    """One row of the table.
+    """Return one row of the table.
 
     Args:
-        name: what speaks.
+        name: name of the way of speaking.
         spoken: float32 [samples] per sentence.
         truth: the recordings of the same sentences, of all voices.
 
@@ -133,7 +133,7 @@ def judge(name: str, spoken: Sequence[judges.Samples], truth: Sequence[recording
 
 
 def write(folder: Path, way: str, spoken: Sequence[judges.Samples]) -> None:
-    """Write what was said: `000-espeak-ng.wav`, `000-bundle.wav`, `001-espeak-ng.wav`, ..."""
+    """Write the spoken sentences: `000-espeak-ng.wav`, `000-bundle.wav`, `001-espeak-ng.wav`, ..."""
     folder.mkdir(parents=True, exist_ok=True)
     for at, samples in enumerate(spoken):
         name = "-".join(way.replace(",", "").split())

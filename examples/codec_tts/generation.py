@@ -1,6 +1,6 @@
-"""Codes one after the other: which code follows from its scores, when a sentence ends, and the noise it is heard with.
+"""Generates codes one after the other: picks each code by its scores, ends the sentence, and draws the noise.
 
-The same for the original models and for a bundle of them: whoever speaks says how the next scores are found.
+The original models and a bundle of them use the same code; the caller passes a function that returns the next scores.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,12 +30,12 @@ Pick = Callable[[Scores], int]
 
 
 def greedy(scores: Scores) -> int:
-    """The likeliest code; the first of equals."""
+    """Return the likeliest code; of equal ones the first."""
     return int(scores.argmax())
 
 
 def sampling(temperature: float, seed: int) -> Pick:
-    """Draws codes at a temperature; one draw of the generator per code.
+    """Return a function that draws codes at a temperature, with one random number per code.
 
     Args:
         temperature: above 0; the scores are divided by it.
@@ -62,17 +62,17 @@ def sampling(temperature: float, seed: int) -> Pick:
 
 
 def picking(temperature: float | None, seed: int) -> Pick:
-    """As a command line says it: `greedy` without a temperature, else `sampling`."""
+    """Return `greedy` without a temperature, else `sampling`."""
     return greedy if temperature is None else sampling(temperature, seed)
 
 
 def generate(first: Scores, following: Callable[[int], Scores], pick: Pick) -> Iterator[int]:
-    """Speak one sentence in codes.
+    """Generate the codes of one sentence.
 
     Args:
-        first: scores behind text, prompt and boundary, float32 [513].
-        following: takes a code to the scores behind it.
-        pick: `greedy`, or what `sampling` gives.
+        first: scores after text, prompt and boundary, float32 [513].
+        following: takes a code and returns the scores after it.
+        pick: `greedy`, or the result of `sampling`.
 
     Yields:
         Codes of the first codebook, without boundaries; at most `LONGEST_FRAMES`.
@@ -87,5 +87,5 @@ def generate(first: Scores, following: Callable[[int], Scores], pick: Pick) -> I
 
 
 def noise(frames: int, seed: int) -> npt.NDArray[np.float32]:
-    """What consonants are made of: standard normal float32 [frames, 320]; a longer one begins with the shorter ones."""
+    """Return the noise for consonants: normal float32 [frames, 320]; a longer one begins with the shorter ones."""
     return np.random.default_rng(seed).standard_normal((frames, CODE_SAMPLES), dtype=np.float32)

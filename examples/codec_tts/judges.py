@@ -1,7 +1,7 @@
-"""Judges of spoken sentences: the trained recogniser's words, mel distance, duration, and whose voice it is.
+"""Measures of spoken sentences: word error rate of the recogniser, mel distance, duration, and likeness of the voice.
 
-All of them work on waveforms at 16 kHz, whoever made them; recordings of espeak-ng are judged by the same rules, which
-says what the judges themselves get wrong.
+All of them work on waveforms at 16 kHz from any source; the same measures of espeak-ng's own recordings show the error
+of the measures themselves.
 """
 
 import dataclasses
@@ -27,14 +27,14 @@ Samples = npt.NDArray[np.float32]
 
 
 class Recogniser:
-    """The recogniser of examples/streaming_asr on whole sentences, greedy."""
+    """The recogniser of examples/streaming_asr on whole sentences, with greedy decoding."""
 
     def __init__(self) -> None:
         self.model = evaluate.load()
         self.tokens = text.read_tokens()
 
     def transcribe(self, samples: Samples) -> str:
-        """Words of a sentence: float32 [samples], 16 kHz."""
+        """Return the words of a sentence, float32 [samples] of 16 kHz."""
         silence = np.zeros(int(SILENCE_S * features.SAMPLE_RATE_HZ), np.float32)
         padded = features.pad_to_chunks(np.concatenate([silence, prompt.levelled(samples), silence]))
         with torch.inference_mode():
@@ -43,13 +43,13 @@ class Recogniser:
 
 
 def mel(samples: Samples) -> npt.NDArray[np.float32]:
-    """Log-mel frames of a levelled sentence, float32 [frames, 80]; what is far below the loudest is cut off."""
+    """Return log-mel frames of a levelled sentence, float32 [frames, 80], clipped far below the loudest value."""
     frames = features.log_mel(prompt.levelled(samples))
     return np.asarray(np.maximum(frames, frames.max(initial=-100.0) - FLOOR), np.float32)
 
 
 def mel_distance(ours: Samples, theirs: Samples) -> float:
-    """Mean distance of log-mel values along the best alignment in time.
+    """Return the mean distance of log-mel values along the best alignment in time.
 
     Args:
         ours: float32 [samples].
@@ -78,7 +78,7 @@ def mel_distance(ours: Samples, theirs: Samples) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Timbre:
-    """What stays of a voice when the words are averaged away.
+    """Features of a voice that do not depend on the words.
 
     Attributes:
         spectrum: mean log-mel values of loud frames, less their mean, float64 [80].
@@ -90,7 +90,7 @@ class Timbre:
 
 
 def timbre(sentences: Sequence[Samples]) -> Timbre:
-    """The timbre of one speaker's sentences, each float32 [samples], a multiple of 160 long."""
+    """Return the timbre of one speaker's sentences, each float32 [samples], a multiple of 160 long."""
     frames = np.concatenate([features.log_mel(prompt.levelled(each)) for each in sentences]).astype(np.float64)
     levels = frames.mean(axis=1)
     spectrum = frames[levels >= levels.max(initial=-np.inf) - LOUD].mean(axis=0)
@@ -100,7 +100,7 @@ def timbre(sentences: Sequence[Samples]) -> Timbre:
 
 
 def similarity(ours: Timbre, theirs: Timbre, everyone: Timbre) -> float:
-    """How alike two timbres are beside the mean of all voices.
+    """Return the similarity of two timbres relative to the mean of all voices.
 
     Args:
         ours: one speaker.
@@ -119,7 +119,7 @@ def similarity(ours: Timbre, theirs: Timbre, everyone: Timbre) -> float:
 
 
 def mean_timbre(timbres: Sequence[Timbre]) -> Timbre:
-    """The mean of some timbres."""
+    """Return the mean of some timbres."""
     return Timbre(
         np.mean([each.spectrum for each in timbres], axis=0), float(np.mean([each.octave for each in timbres]))
     )

@@ -27,7 +27,7 @@ Samples = npt.NDArray[np.float32]
 
 
 def track(samples: Samples) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-    """Pitch of every 10 ms.
+    """Return the pitch of every 10 ms.
 
     Args:
         samples: float32 [samples], 16 kHz, a multiple of 160.

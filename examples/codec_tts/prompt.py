@@ -1,4 +1,4 @@
-"""The voice that is to speak: half a second of it, shipped or recorded."""
+"""The prompt of a voice: half a second of speech, shipped or recorded."""
 
 from pathlib import Path
 
@@ -20,12 +20,12 @@ Samples = npt.NDArray[np.float32]
 
 
 def levelled(samples: Samples) -> Samples:
-    """The same with the loudest sample at `LOUDEST`; silence stays."""
+    """Scale samples so that the loudest is at `LOUDEST`; silence is unchanged."""
     return np.asarray(samples * (LOUDEST / max(float(np.abs(samples).max(initial=0.0)), 1e-5)), np.float32)
 
 
 def of_voice(voice: str) -> Path:
-    """The shipped recording of a voice."""
+    """Return the path of the shipped recording of a voice."""
     return FOLDER / f"{voice}.flac"
 
 
@@ -33,7 +33,7 @@ def read(path: Path) -> Samples:
     """Read a prompt.
 
     Args:
-        path: WAV or FLAC file of half a second or more; what comes later is not heard.
+        path: WAV or FLAC file of half a second or more; the rest is ignored.
 
     Returns:
         float32 [8000], 16 kHz, levelled.

@@ -1,4 +1,4 @@
-"""Let espeak-ng speak the sentences in four voices, and keep the recordings in one file per side.
+"""Speaks the sentences with espeak-ng in four voices, and writes the recordings to one file per side.
 
     python -m examples.codec_tts.recordings --output FOLDER
 
@@ -54,18 +54,18 @@ class Recording:
 
     @property
     def waveform(self) -> npt.NDArray[np.float32]:
-        """The samples as float32 in [-1, 1]."""
+        """Return the samples as float32 in [-1, 1]."""
         return np.asarray(self.samples / 32768, np.float32)
 
 
 def trim(samples: synthesize.Samples) -> synthesize.Samples:
-    """Cut silence at both ends and pad to whole codec frames.
+    """Remove silence at both ends and pad to whole codec frames.
 
     Args:
         samples: float32 [samples], 16 kHz.
 
     Returns:
-        float32 [a multiple of 320]: 40 ms before the first loud sample to 40 ms behind the last.
+        float32 [a multiple of 320]: from 40 ms before the first loud sample to 40 ms after the last.
     """
     loud = np.flatnonzero(np.abs(samples) > QUIET)
     margin = int(MARGIN_S * features.SAMPLE_RATE_HZ)
@@ -75,7 +75,7 @@ def trim(samples: synthesize.Samples) -> synthesize.Samples:
 
 
 def record(sentence: str, voice: int) -> Recording:
-    """Speak one sentence.
+    """Speak one sentence and return the recording.
 
     Args:
         sentence: what to say.
@@ -94,7 +94,7 @@ def record(sentence: str, voice: int) -> Recording:
 
 
 def write(path: Path, recordings: list[Recording]) -> None:
-    """Write recordings to one `.npz` file, or leave none behind."""
+    """Write recordings to one `.npz` file; on an error no file is left."""
     partial = path.with_suffix(".partial.npz")
     np.savez(
         partial,
@@ -108,7 +108,7 @@ def write(path: Path, recordings: list[Recording]) -> None:
 
 
 def read(path: Path) -> list[Recording]:
-    """Read what `write` wrote.
+    """Read a file that `write` wrote.
 
     Args:
         path: the file.
@@ -132,7 +132,7 @@ def read(path: Path) -> list[Recording]:
 
 
 def write_prompts(folder: Path) -> None:
-    """Write half a second of every voice, `VOICE.flac`: the middle of `PROMPT_SENTENCE`."""
+    """Write half a second of every voice to `VOICE.flac`: the middle of `PROMPT_SENTENCE`."""
     folder.mkdir(parents=True, exist_ok=True)
     for index, voice in enumerate(VOICES):
         spoken = record(PROMPT_SENTENCE, index).samples

@@ -1,10 +1,11 @@
-"""Speak a sentence with a bundle: text and a voice's prompt to codes, and codes to sound as they come.
+"""Speaks a sentence with a bundle: text and a voice's prompt to codes, and codes to sound as they come.
 
     python build.py --recipe tts_ar.yaml
     python -m examples.codec_tts.say dist/tts_ar "turn left and report speed" --voice f2 -o out.wav
 
-Needs no PyTorch. Takes the words, voices and options of `speak`, and draws the same codes for the same seed. Ends with
-the real-time factor and the time to the first sound. A mistake of the caller is one sentence and exit code 2.
+It needs no PyTorch. It takes the words, voices and options of `speak`, and draws the same codes for the same seed. At
+the end it prints the real-time factor and the time to the first sound. A mistake of the caller ends in one sentence and
+exit code 2.
 """
 
 import argparse
@@ -30,7 +31,7 @@ PACKET_CODES = 25
 
 @dataclasses.dataclass(frozen=True)
 class Spoken:
-    """One sentence as a bundle has spoken it.
+    """One sentence spoken by a bundle.
 
     Attributes:
         codes: first codebook, int64 [time].
@@ -46,7 +47,7 @@ class Spoken:
 
     @property
     def factor(self) -> float:
-        """Seconds that speaking took per second of sound, infinite for none."""
+        """Seconds of computation per second of sound, infinite without sound."""
         seconds = len(self.samples) / prompt.SAMPLE_RATE_HZ
         return self.elapsed_s / seconds if seconds else math.inf
 
@@ -86,11 +87,11 @@ class Speaker:
         return Spoken(np.array(said, np.int64), np.concatenate(packets), first_s, elapsed_s)
 
     def encode_prompt(self, samples: prompt.Samples) -> generation.Codes:
-        """First-codebook codes of a prompt, int64 [25]; samples float32 [8000] from `prompt.read`."""
+        """Return the first-codebook codes of a prompt, int64 [25]; samples float32 [8000] from `prompt.read`."""
         return np.asarray(self.model.run({"waveform": samples[None]}, "voice")["scores"][0].argmax(-1), np.int64)
 
     def codes(self, letters: list[int], voice: generation.Codes, pick: generation.Pick) -> Iterator[int]:
-        """Speak one sentence in codes, one call each.
+        """Yield the codes of one sentence, one per call of the model.
 
         Args:
             letters: from `sentences.encode`.
@@ -110,16 +111,16 @@ class Speaker:
             yield from generation.generate(following(*heard), following, pick)
 
     def sound(self, codes: Iterator[int], seed: int = 0) -> Iterator[prompt.Samples]:
-        """Codes to a waveform, packet by packet.
+        """Decode codes to a waveform, packet by packet.
 
-        The decoder looks back only, so that a packet is the end of what all codes so far sound like.
+        The decoder reads earlier frames only, so that a packet is the end of the waveform of all codes so far.
 
         Args:
-            codes: of the first codebook.
-            seed: of the noise in consonants.
+            codes: codes of the first codebook.
+            seed: seed of the noise in consonants.
 
         Yields:
-            float32 [codes * 320], 16 kHz: of 5 codes, then of 25, at last of what is left.
+            float32 [codes * 320], 16 kHz: of 5 codes, then of 25, finally of the remaining ones.
         """
         noise = generation.noise(generation.LONGEST_FRAMES, seed)
         given: list[int] = []

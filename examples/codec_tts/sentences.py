@@ -1,4 +1,4 @@
-"""What the voice can say: short commands of 26 words, all of them words of the recogniser that judges it.
+"""The sentences of the voice: short commands of 26 words, all of them words of the recogniser that measures it.
 
 A share of the sentences are random word sequences, so that word order alone predicts little. Every sentence belongs to
 training, to development or to the test by a checksum of its own text, as in the recogniser's language.
@@ -47,11 +47,11 @@ def _draw_sentence(chance: random.Random) -> str:
 
 
 def draw_sentences(seed: int, side: text.Side) -> Iterator[str]:
-    """Endless random sentences of one side.
+    """Yield random sentences of one side, without end.
 
     Args:
         seed: equal seeds give equal sentences.
-        side: whose sentences.
+        side: side of the sentences.
 
     Yields:
         Words of `VOCABULARY`, joined by single spaces.
@@ -64,7 +64,7 @@ def draw_sentences(seed: int, side: text.Side) -> Iterator[str]:
 
 
 def encode(sentence: str) -> list[int]:
-    """Spell a sentence with the text tokens, one space before and one behind.
+    """Convert a sentence to text tokens, with one space before and one after it.
 
     Args:
         sentence: words of `VOCABULARY`, joined by single spaces.

@@ -1,10 +1,10 @@
-"""Speak a sentence with the original models: text and a voice's prompt to codes, codes to a waveform.
+"""Speaks a sentence with the original models: text and a voice's prompt to codes, codes to a waveform.
 
     python -m examples.codec_tts.speak "turn left and report speed" --voice f2 -o out.wav
 
-`--voice` names a prompt that is shipped, `--prompt` is a recording of your own: half a second of speech, WAV or FLAC.
-Every code costs a call over the whole sequence: no cache. Without `--temperature` the likeliest code is taken; with
-it, codes are drawn, and equal seeds draw equal codes. A mistake of the caller is one sentence and exit code 2.
+`--voice` names a shipped prompt, `--prompt` is a recording of your own: half a second of speech, WAV or FLAC. There is
+no cache: every code takes a call over the whole sequence. Without `--temperature` the likeliest code is taken; with it,
+codes are drawn, and equal seeds draw equal codes. A mistake of the caller ends in one sentence and exit code 2.
 """
 
 import argparse
@@ -22,25 +22,25 @@ Samples = prompt.Samples
 
 
 def original_speech() -> speech_model.SpeechModel:
-    """The trained speech model."""
+    """Return the trained speech model."""
     return checkpoint.load(speech_model.build(), checkpoint.SPEECH_PATH)
 
 
 def original_codec() -> codec.Codec:
-    """The trained codec."""
+    """Return the trained codec."""
     return checkpoint.load(codec.Codec(), checkpoint.CODEC_PATH)
 
 
 def generate(
     model: speech_model.SpeechModel, letters: list[int], voice: generation.Codes, pick: generation.Pick
 ) -> generation.Codes:
-    """Speak one sentence in codes; every code costs a call over all of them.
+    """Return the codes of one sentence; every code takes a call over all codes before it.
 
     Args:
-        model: in evaluation mode.
+        model: the model in evaluation mode.
         letters: from `sentences.encode`.
         voice: int64 [25], the prompt in first-codebook codes.
-        pick: `generation.greedy`, or what `generation.sampling` gives.
+        pick: `generation.greedy`, or the result of `generation.sampling`.
 
     Returns:
         int64 [time], first codebook, without boundaries.
@@ -59,12 +59,12 @@ def generate(
 
 
 def sound(trained: codec.Codec, codes: generation.Codes, seed: int = 0) -> Samples:
-    """Codes to a waveform.
+    """Decode codes to a waveform.
 
     Args:
         trained: the codec.
         codes: int64 [time] of the first codebook, or [time, codebooks].
-        seed: of the noise in consonants.
+        seed: seed of the noise in consonants.
 
     Returns:
         float32 [time * 320], 16 kHz.
@@ -76,11 +76,11 @@ def sound(trained: codec.Codec, codes: generation.Codes, seed: int = 0) -> Sampl
 
 
 def encode_prompt(trained: codec.Codec, path: Path) -> generation.Codes:
-    """First-codebook codes of a prompt.
+    """Return the first-codebook codes of a prompt.
 
     Args:
         trained: the codec.
-        path: a recording as `prompt.read` takes it.
+        path: a recording that `prompt.read` can read.
 
     Returns:
         int64 [25].

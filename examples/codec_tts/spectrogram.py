@@ -1,9 +1,9 @@
-"""Draw spectrograms of WAV files, one above the other, into a PNG.
+"""Draws spectrograms of WAV files, one above the other, into a PNG.
 
     python -m examples.codec_tts.spectrogram espeak-ng.wav bundle.wav -o spoken.png
 
-Time goes to the right, 5 ms per column; frequencies from 0 at the bottom to 8 kHz; bright is loud, and black what lies
-70 dB below the loudest of its file. A shorter file ends in black.
+Time goes to the right, 5 ms per column; frequencies go up from 0 to 8 kHz; bright is loud, and black is 70 dB below the
+loudest value of the file. A shorter file ends in black.
 """
 
 import argparse
@@ -29,13 +29,13 @@ Picture = npt.NDArray[np.uint8]
 
 
 def spectrogram(samples: prompt.Samples) -> Picture:
-    """Levels of a sentence.
+    """Return the levels of a sentence as a picture.
 
     Args:
         samples: float32 [samples], 16 kHz.
 
     Returns:
-        uint8 [257, columns], highest frequencies first: 255 the loudest, 0 what lies 70 dB below.
+        uint8 [257, columns], highest frequencies first: 255 for the loudest value, 0 for 70 dB below it.
     """
     padded = np.pad(samples.astype(np.float64), WINDOW // 2)
     pieces = np.lib.stride_tricks.sliding_window_view(padded, WINDOW)[::HOP]
@@ -45,7 +45,7 @@ def spectrogram(samples: prompt.Samples) -> Picture:
 
 
 def stacked(pictures: list[Picture]) -> Picture:
-    """Pictures of one height one above the other, the shorter ones filled up with black."""
+    """Join pictures of one height one above the other; shorter ones are padded with black."""
     columns = max(each.shape[1] for each in pictures)
     gap = np.full((GAP, columns), 255, np.uint8)
     rows = [part for each in pictures for part in (gap, np.pad(each, ((0, 0), (0, columns - each.shape[1]))))]
@@ -53,7 +53,7 @@ def stacked(pictures: list[Picture]) -> Picture:
 
 
 def png(picture: Picture) -> bytes:
-    """A grey picture uint8 [rows, columns] as PNG (ISO/IEC 15948): header, one compressed block of rows, end."""
+    """Return a grey picture uint8 [rows, columns] as PNG (ISO/IEC 15948): header, one compressed block, end."""
     rows, columns = picture.shape
     lines = np.pad(picture, ((0, 0), (1, 0))).tobytes()  # a 0 in front of every row: it is written as it is
     header = struct.pack(">IIBBBBB", columns, rows, 8, 0, 0, 0, 0)

@@ -50,14 +50,14 @@ FULL = Config(layers=12, width=1024, heads=16, feed_forward=4096)
 
 
 def turn(x: Tensor, angles: Tensor) -> Tensor:
-    """Rotary positions: the pairs of [batch, heads, n, size] turned by angles [n, size / 2]."""
+    """Apply rotary positions: rotate the pairs of [batch, heads, n, size] by angles [n, size / 2]."""
     first, second = x.chunk(2, dim=-1)
     cos, sin = angles.cos(), angles.sin()
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
 
 
 class Layer(nn.Module):
-    """Attention and a feed-forward part, each behind a norm."""
+    """Attention and a feed-forward part, each after a norm."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Layer(nn.Module):
         self.narrow = nn.Linear(config.feed_forward, config.width)
 
     def forward(self, x: Tensor, angles: Tensor, seen: Tensor) -> Tensor:
-        """Sequence [batch, n, width], angles [n, size / 2], what may be seen bool [n, n]; the same shape."""
+        """Take a sequence [batch, n, width], angles [n, size / 2] and a mask bool [n, n]; return the same shape."""
         y = self.before(x)
         queries, keys, values = (self.split(part(y)) for part in (self.query, self.key, self.value))
         attended = functional.scaled_dot_product_attention(turn(queries, angles), turn(keys, angles), values, seen)
@@ -77,12 +77,12 @@ class Layer(nn.Module):
         return x + fed
 
     def split(self, x: Tensor) -> Tensor:
-        """Width into heads: [batch, n, width] -> [batch, heads, n, size]."""
+        """Split the width into heads: [batch, n, width] to [batch, heads, n, size]."""
         return x.reshape(*x.shape[:2], self.heads, -1).transpose(1, 2)
 
 
 class SpeechModel(nn.Module):
-    """The model; every call is given the whole text and all codes so far."""
+    """The model; every call takes the whole text and all codes so far."""
 
     rates: Tensor
 
@@ -96,7 +96,7 @@ class SpeechModel(nn.Module):
         self.norm, self.scores = nn.LayerNorm(config.width), nn.Linear(config.width, ENTRIES + 1)
 
     def forward(self, text: Tensor, codes: Tensor) -> Tensor:
-        """Scores of the code behind every place of `codes`.
+        """Return the scores of the code after every position of `codes`.
 
         Args:
             text: int64 [batch, letters], from `sentences.encode`.
@@ -118,11 +118,11 @@ class SpeechModel(nn.Module):
 
 
 def build() -> SpeechModel:
-    """The trained model."""
+    """Return the trained model."""
     return SpeechModel(SMALL)
 
 
 def build_full() -> SpeechModel:
-    """The large configuration with fixed random weights, for structure and speed."""
+    """Return the large configuration with fixed random weights, to show structure and speed."""
     torch.manual_seed(0)
     return SpeechModel(FULL)

@@ -1,4 +1,4 @@
-"""The training sentences in first-codebook codes, as they are shipped: what a model is trained on again by a recipe.
+"""The training sentences as first-codebook codes, shipped for recipes that train the model again.
 
     python -m examples.codec_tts.spoken_codes --recordings RECORDINGS
 
@@ -17,7 +17,7 @@ PATH = Path(__file__).with_name("spoken_codes.npz")
 
 
 def write(path: Path, spoken: list[train_speech.Spoken]) -> None:
-    """Write sentences, whole or not at all."""
+    """Write sentences to a file; on an error no file is left."""
     partial = path.with_suffix(".partial.npz")
     np.savez_compressed(
         partial,
@@ -31,7 +31,7 @@ def write(path: Path, spoken: list[train_speech.Spoken]) -> None:
 
 
 def read(path: Path = PATH) -> list[train_speech.Spoken]:
-    """Read what `write` wrote.
+    """Read a file that `write` wrote.
 
     Raises:
         FileNotFoundError: if there is no such file.

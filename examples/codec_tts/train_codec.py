@@ -1,4 +1,4 @@
-"""Train the codec on recordings within a given time, and write `codec.safetensors`.
+"""Trains the codec on recordings within a given time, and writes `codec.safetensors`.
 
     python -m examples.codec_tts.recordings --output FOLDER
     python -m examples.codec_tts.train_codec --recordings FOLDER --budget-minutes 40
@@ -38,7 +38,7 @@ LEAST_USE = 0.05
 
 
 class LearningCodec(nn.Module):
-    """The codec with what only training needs: running means of its codebooks, and the losses."""
+    """The codec with the parts that only training needs: running means of its codebooks, and the losses."""
 
     counts: Tensor
     sums: Tensor
@@ -52,15 +52,15 @@ class LearningCodec(nn.Module):
         self.register_buffer("mel", codec.mel_matrix(codec.MEL_BINS, RESOLUTIONS[-1]), persistent=False)
 
     def quantise(self, latents: Tensor, books: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Quantise, let the codebooks follow, and pass gradients straight through.
+        """Quantise latents, update the codebooks, and pass gradients straight through.
 
         Args:
             latents: [batch, time, latent].
-            books: int64 [batch], how many codebooks each row is decoded from.
+            books: int64 [batch], number of codebooks that each row is decoded from.
             generator: for the replacement of unused entries.
 
         Returns:
-            What the decoder gets, [batch, time, latent], and the distance of the latents to it.
+            The decoder's input [batch, time, latent], and the distance of the latents to it.
         """
         residual, kept = latents.detach(), torch.zeros_like(latents)
         for book in range(len(self.codec.quantiser.tables)):
@@ -73,7 +73,7 @@ class LearningCodec(nn.Module):
         return latents + (kept - latents).detach(), functional.mse_loss(latents, kept)
 
     def follow(self, residual: Tensor, codes: Tensor, book: int, generator: torch.Generator) -> None:
-        """Move one codebook towards what was assigned to it: residual [n, latent], codes [n]."""
+        """Move the entries of one codebook towards the residuals assigned to them: residual [n, latent], codes [n]."""
         table, counts, sums = self.codec.quantiser.tables[book], self.counts[book], self.sums[book]
         chosen = functional.one_hot(codes, len(table)).to(residual.dtype)
         counts.mul_(DECAY).add_(chosen.sum(dim=0), alpha=1 - DECAY)
@@ -85,7 +85,7 @@ class LearningCodec(nn.Module):
         sums.copy_(torch.where(used[:, None], sums, table * 2 * LEAST_USE))
 
     def losses(self, waveform: Tensor, octaves: Tensor, books: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        """Every part of the loss, each a scalar.
+        """Return the parts of the loss, each a scalar.
 
         Args:
             waveform: [batch, time * 320].
@@ -119,7 +119,7 @@ WEIGHTS = {"mel": 1.0, "spectra": 0.5, "pitch": 2.0, "commitment": 0.25}
 
 
 def magnitudes(waveform: Tensor) -> list[Tensor]:
-    """Magnitudes at each resolution: [batch, bins, frames]."""
+    """Return the magnitudes at each resolution: [batch, bins, frames]."""
     spectra = (
         torch.stft(waveform, size, size // 4, window=torch.hann_window(size), return_complex=True)
         for size in RESOLUTIONS
@@ -128,12 +128,12 @@ def magnitudes(waveform: Tensor) -> list[Tensor]:
 
 
 def log_mel(magnitude: Tensor, mel: Tensor) -> Tensor:
-    """Natural logarithms of mel magnitudes: [batch, bins, frames] to [batch, frames, 80]."""
+    """Return natural logarithms of mel magnitudes: [batch, bins, frames] to [batch, frames, 80]."""
     return (magnitude.transpose(1, 2) @ mel + FLOOR).log()
 
 
 def draw(training: list[recordings.Recording], batch: int, generator: np.random.Generator) -> tuple[Tensor, Tensor]:
-    """Random crops of 1 s: waveforms [batch, 16000] and octaves [batch, 100]."""
+    """Return random crops of 1 s: waveforms [batch, 16000] and octaves [batch, 100]."""
     waveforms = np.zeros((batch, CROP_FRAMES * generation.CODE_SAMPLES), np.float32)
     octaves = np.zeros((batch, 2 * CROP_FRAMES), np.float32)
     for row in range(batch):
@@ -148,7 +148,7 @@ def draw(training: list[recordings.Recording], batch: int, generator: np.random.
 
 
 def validate(learning: LearningCodec, development: list[recordings.Recording]) -> dict[str, float]:
-    """Mean losses over whole development recordings, decoded from the first codebook and from all."""
+    """Return mean losses over whole development recordings, decoded from the first codebook and from all."""
     learning.eval()
     found: dict[str, float] = {}
     with torch.inference_mode():
@@ -176,8 +176,8 @@ def train(
 
     Args:
         training: recordings to learn from.
-        development: recordings whose losses are shown.
-        options: how.
+        development: recordings whose losses are printed.
+        options: options of the training.
         path: checkpoint to write, float32, named as `Codec.state_dict` names its tensors; the run's state lies beside
             it as `NAME.state`.
     """

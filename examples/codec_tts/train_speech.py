@@ -1,4 +1,4 @@
-"""Train the speech model on the codec's first codebook within a given time, and write `speech.safetensors`.
+"""Trains the speech model on the codec's first codebook within a given time, and writes `speech.safetensors`.
 
     python -m examples.codec_tts.train_speech --recordings FOLDER --codec codec.safetensors --budget-minutes 40
 
@@ -49,13 +49,13 @@ class Spoken:
 
 
 def encode_all(trained: codec.Codec, spoken: list[recordings.Recording]) -> list[Codes]:
-    """All codes of every recording: int64 [time, codebooks] each."""
+    """Return all codes of every recording: int64 [time, codebooks] each."""
     with torch.inference_mode():
         return [trained.encode(torch.from_numpy(each.waveform)[None])[0].numpy() for each in spoken]
 
 
 def read_spoken(trained: codec.Codec, path: Path) -> list[Spoken]:
-    """Recordings as the speech model takes them; those too short for a prompt are left out."""
+    """Return recordings in the form that the speech model takes; those too short for a prompt are left out."""
     found = recordings.read(path)
     pairs = zip(found, encode_all(trained, found), strict=True)
     return [
@@ -66,10 +66,10 @@ def read_spoken(trained: codec.Codec, path: Path) -> list[Spoken]:
 
 
 def join(rows: list[Spoken], prompts: list[Codes]) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows of equally many letters as one batch.
+    """Join rows with equal numbers of letters to one batch.
 
     Args:
-        rows: what is said.
+        rows: the sentences.
         prompts: [`PROMPT_FRAMES`] codes of each row's voice.
 
     Returns:
@@ -103,20 +103,20 @@ class SentenceBatches:
             self.of_voice[each.voice].append(each)
 
     def draw(self, size: int, chance: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """One batch as `join` gives it: the length of a random sentence, then sentences of that length."""
+        """Return one batch, as `join` does: the length of a random sentence, then sentences of that length."""
         alike = self.of_length[len(self.spoken[chance.integers(len(self.spoken))].letters)]
         rows = [alike[at] for at in chance.integers(len(alike), size=size)]
         return join(rows, [self.prompt(row.voice, chance) for row in rows])
 
     def prompt(self, voice: int, chance: np.random.Generator) -> Codes:
-        """Half a second of any recording of a voice."""
+        """Return half a second of a random recording of a voice."""
         source = self.of_voice[voice][chance.integers(len(self.of_voice[voice]))].codes
         start = chance.integers(len(source) - generation.PROMPT_FRAMES + 1)
         return source[start : start + generation.PROMPT_FRAMES]
 
 
 def nats_per_code(scores: Tensor, following: Tensor) -> Tensor:
-    """Mean negative log-likelihood of the codes that count: scores [batch, time, 513], following [batch, time]."""
+    """Return the mean negative log-likelihood of the codes that count: scores [batch, time, 513]."""
     return functional.cross_entropy(scores.flatten(0, 1), following.flatten(), ignore_index=IGNORED)
 
 
@@ -127,7 +127,7 @@ def disturb(codes: Tensor, chance: np.random.Generator) -> Tensor:
 
 
 def validate(model: speech_model.SpeechModel, development: SentenceBatches) -> tuple[float, float]:
-    """Mean negative log-likelihood of a code, and share of codes that are the likeliest, over development batches."""
+    """Return the mean negative log-likelihood of a code and the share of likeliest codes, over development batches."""
     model.eval()
     losses, hits = [], []
     with torch.inference_mode():
@@ -141,7 +141,7 @@ def validate(model: speech_model.SpeechModel, development: SentenceBatches) -> t
 
 
 def begin(trained: codec.Codec, seed: int) -> speech_model.SpeechModel:
-    """The model before the first update."""
+    """Return the model before the first update."""
     torch.manual_seed(seed)
     model = speech_model.build()
     table = trained.quantiser.tables[0]
@@ -162,9 +162,9 @@ def train(
 
     Args:
         training: sentences to learn from.
-        development: sentences whose likelihood is shown.
-        trained: the codec whose codes they are.
-        options: how.
+        development: sentences whose likelihood is printed.
+        trained: the codec of these codes.
+        options: options of the training.
         path: checkpoint to write, float32, named as `SpeechModel.state_dict` names its tensors; the run's state lies
             beside it as `NAME.state`.
     """

@@ -1,7 +1,7 @@
-"""A training run within a given time that can be stopped and goes on: its loop, its learning rate, its state.
+"""A training run within a given time that can be stopped and resumed: its loop, learning rate and state.
 
-Random draws depend on the step alone, and the state holds weights, moments of the optimiser, steps and seconds spent:
-a run that was stopped goes on as if nothing had happened.
+Random draws depend only on the step, and the state holds weights, moments of the optimiser, steps and seconds spent, so
+that a stopped run continues as if it had not been stopped.
 """
 
 import dataclasses
@@ -28,11 +28,11 @@ FORGETTING = 0.02
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How to train.
+    """Options of a training run.
 
     Attributes:
         budget_s: wall-clock seconds.
-        seed: of weights and of all draws.
+        seed: seed of weights and of all random draws.
         batch: examples per update.
         peak_rate: highest learning rate.
         warm_up_steps: updates in which the rate rises.
@@ -49,11 +49,11 @@ class Options:
 
 @dataclasses.dataclass
 class RunPosition:
-    """How far a run is.
+    """Progress of a run.
 
     Attributes:
-        step: updates made.
-        spent_s: seconds of training behind them, over all legs.
+        step: number of updates.
+        spent_s: seconds of training so far, over all legs.
     """
 
     step: int = 0
@@ -62,11 +62,11 @@ class RunPosition:
 
 @dataclasses.dataclass(frozen=True)
 class LossParts:
-    """What one update goes by.
+    """The loss of one update.
 
     Attributes:
-        total: the scalar that falls.
-        parts: its parts by name, to be shown.
+        total: the scalar that is minimised.
+        parts: its parts by name, for printing.
     """
 
     total: Tensor
@@ -74,13 +74,13 @@ class LossParts:
 
 
 def save(path: Path, module: torch.nn.Module, optimizer: torch.optim.AdamW, progress: RunPosition) -> None:
-    """Write where the run stands, whole or not at all.
+    """Write the state of a run; on an error no file is left.
 
     Args:
         path: the file.
-        module: what is trained, buffers of training included.
+        module: the module in training, with its buffers.
         optimizer: its optimiser.
-        progress: how far it is.
+        progress: its progress.
     """
     tensors = {f"module.{name}": value.contiguous() for name, value in module.state_dict().items()}
     for index, state in optimizer.state_dict()["state"].items():
@@ -92,7 +92,7 @@ def save(path: Path, module: torch.nn.Module, optimizer: torch.optim.AdamW, prog
 
 
 def load(path: Path, module: torch.nn.Module, optimizer: torch.optim.AdamW) -> RunPosition:
-    """Go on from a file that `save` wrote; a run whose file is not there starts anew.
+    """Resume a run from a file of `save`; without the file the run starts anew.
 
     Args:
         path: the file.
@@ -100,7 +100,7 @@ def load(path: Path, module: torch.nn.Module, optimizer: torch.optim.AdamW) -> R
         optimizer: takes the moments; made from the same parameters in the same order.
 
     Returns:
-        How far the run is.
+        The progress of the run.
     """
     if not path.is_file():
         return RunPosition()
@@ -118,7 +118,7 @@ def load(path: Path, module: torch.nn.Module, optimizer: torch.optim.AdamW) -> R
 
 
 def rate(options: Options, progress: RunPosition) -> float:
-    """Learning rate of the next update: a linear rise by steps, under a cosine fall to 2 % of the peak by the clock."""
+    """Return the learning rate of the next update: a linear rise by steps, then a cosine fall by the clock to 2 %."""
     fall = max(0.5 * (1.0 + math.cos(math.pi * min(progress.spent_s / options.budget_s, 1.0))), 0.02)
     return options.peak_rate * min(fall, (progress.step + 1) / options.warm_up_steps)
 
@@ -133,11 +133,11 @@ def run(
     """Train until the budget is spent.
 
     Args:
-        module: what is trained, in training mode.
-        losses: of one batch, which it draws from the generator it is given.
-        keep: writes the checkpoint and says how good it is; called now and then, and at the end.
+        module: the module to train, in training mode.
+        losses: draws a batch with the generator and returns its losses.
+        keep: writes the checkpoint and returns a text on its quality; called now and then, and at the end.
         options: how.
-        state: file from which the run goes on.
+        state: file of the run's state, to resume from.
     """
     optimizer = torch.optim.AdamW(module.parameters(), betas=(0.9, 0.98), weight_decay=0.01)
     progress = load(state, module, optimizer)

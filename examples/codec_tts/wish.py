@@ -1,4 +1,4 @@
-"""What is to be said, and how: the arguments that the original's command and the bundle's command share."""
+"""A sentence to speak, and its options: the arguments that the original's and the bundle's commands share."""
 
 import argparse
 import dataclasses
@@ -9,12 +9,12 @@ from examples.codec_tts import generation, prompt, recordings, sentences
 
 @dataclasses.dataclass(frozen=True)
 class Wish:
-    """One sentence.
+    """One sentence to speak.
 
     Attributes:
         letters: from `sentences.encode`.
         prompt: recording of the voice.
-        pick: which code is taken.
+        pick: chooses a code by its scores.
         output: WAV file to write.
     """
 
@@ -25,7 +25,7 @@ class Wish:
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
-    """The arguments of a command that speaks."""
+    """Add the arguments of a command that speaks to its parser."""
     parser.add_argument("sentence", help=f"of the words: {' '.join(sentences.VOCABULARY)}")
     parser.add_argument("--voice", choices=recordings.VOICES, default=recordings.VOICES[0])
     parser.add_argument("--prompt", type=Path, help="half a second of another voice; the model knows four")
@@ -35,10 +35,10 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def of(arguments: argparse.Namespace) -> Wish:
-    """What a command line asks for.
+    """Return the sentence and options of a command line.
 
     Args:
-        arguments: with those of `add_to`.
+        arguments: parsed arguments, including those of `add_to`.
 
     Raises:
         ValueError: a word is not in the vocabulary, or the temperature is not above 0.

@@ -1,4 +1,4 @@
-"""Greedy decoding: a prompt in one call, then one token per call; the runtime keeps the caches that were derived."""
+"""Greedy decoding: a prompt in one call, then one token per call; the runtime keeps the derived caches."""
 
 import numpy as np
 

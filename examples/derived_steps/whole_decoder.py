@@ -1,6 +1,6 @@
-"""A decoder as it is trained: attention over the whole sequence under a causal mask, rotary positions, no caches.
+"""A decoder in its training form: attention over the whole sequence with a causal mask, rotary positions, no caches.
 
-Random weights: this shows structure, and says nothing.
+The weights are random: the example shows the structure only.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ FRAMES = 40
 
 
 class Layer(nn.Module):
-    """Attention of four heads over keys and values of two, and a feed-forward part."""
+    """Attention of four heads of queries over two heads of keys and values, and a feed-forward part."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Layer(nn.Module):
         self.wide, self.narrow = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
 
     def forward(self, x: torch.Tensor, turned: torch.Tensor, future: torch.Tensor) -> torch.Tensor:
-        """Frames [batch, time, 64] with angles [time, 8] and what may not be seen [time, time]; the same shape."""
+        """Take frames [batch, time, 64], angles [time, 8] and a mask [time, time]; return the same shape as frames."""
         y = self.before(x)
         queries, keys = (turn(self.heads(part(y)), turned) for part in (self.query, self.key))
         values = self.heads(self.value(y))
@@ -37,19 +37,19 @@ class Layer(nn.Module):
 
     @staticmethod
     def heads(x: torch.Tensor) -> torch.Tensor:
-        """Width into heads: [batch, time, heads * 16] -> [batch, heads, time, 16]."""
+        """Split the width into heads: [batch, time, heads * 16] to [batch, heads, time, 16]."""
         return x.reshape(*x.shape[:2], -1, WIDTH // HEADS).transpose(1, 2)
 
 
 def turn(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
-    """Rotary positions: pairs of [batch, heads, time, 16] turned by angles [time, 8]."""
+    """Apply rotary positions: rotate pairs of [batch, heads, time, 16] by angles [time, 8]."""
     first, second = x.chunk(2, -1)
     cos, sin = angles.cos(), angles.sin()
     return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
 
 
 class WholeDecoder(nn.Module):
-    """Two layers; every call is given the whole sequence."""
+    """Two layers; every call takes the whole sequence."""
 
     rates: torch.Tensor
 
@@ -61,7 +61,7 @@ class WholeDecoder(nn.Module):
         self.register_buffer("rates", 100.0 ** (-torch.arange(8) / 8))
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Tokens [batch, time]; for every place the scores of the next token, [batch, time, 30]."""
+        """Take tokens [batch, time]; return the scores of the token after every position, [batch, time, 30]."""
         places = torch.arange(tokens.shape[1])
         angles, future = places[:, None] * self.rates, places > places[:, None]
         x = self.embed(tokens)
@@ -72,13 +72,13 @@ class WholeDecoder(nn.Module):
 
 
 def build() -> nn.Module:
-    """The recipe's factory."""
+    """Return the model; the recipe names this factory."""
     torch.manual_seed(0)
     return WholeDecoder()
 
 
 def verification() -> Iterator[list[dict[str, np.ndarray]]]:
-    """Streams: a prompt of some tokens, then one token per call."""
+    """Yield streams: a prompt of some tokens, then one token per call."""
     random = np.random.default_rng(0)
     while True:
         lengths = [int(random.integers(2, 9)), *([1] * (FRAMES - 9))]

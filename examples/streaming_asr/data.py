@@ -1,7 +1,7 @@
-"""Recordings as streams of feeds: for calibration, for choices, for verification, and the whole test set for the task.
+"""Recordings as streams of feeds, for calibration, for choices, for verification, and for the task's metric.
 
 A *stream* is a list of feeds, one per chunk, in order; a feed is `{"features": float32 [1, 67, 80]}`. Caches are not
-part of a feed: whoever runs a stream carries them from call to call.
+part of a feed; the code that runs a stream passes them from call to call.
 """
 
 import csv
@@ -41,8 +41,8 @@ class Entry:
     Attributes:
         file: name of the audio file, in the manifest's folder.
         seconds: length of the recording.
-        voice: espeak-ng voice that speaks.
-        text: what is said, words separated by single spaces.
+        voice: name of the espeak-ng voice.
+        text: the spoken words, separated by single spaces.
     """
 
     file: str
@@ -58,7 +58,7 @@ class Recording:
     Attributes:
         name: file name without its ending, such as "long-003".
         chunks: its stream, one feed per chunk.
-        reference: what is said.
+        reference: the spoken words.
     """
 
     name: str
@@ -70,8 +70,8 @@ def write_manifest(folder: Path, entries: list[Entry]) -> None:
     """Write `transcripts.tsv`: a header line, then one line per recording.
 
     Args:
-        folder: where the recordings are.
-        entries: in the order to keep.
+        folder: the folder of the recordings.
+        entries: the entries in order.
     """
     with (folder / MANIFEST_NAME).open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file, delimiter="\t", lineterminator="\n")
@@ -103,7 +103,7 @@ def read_manifest(folder: Path = TESTSET_FOLDER) -> list[Entry]:
 
 
 def read_stream(path: Path) -> list[Feed]:
-    """The stream of one recording.
+    """Return the stream of one recording.
 
     Args:
         path: audio file at 16 kHz with one channel.
@@ -124,7 +124,7 @@ def read_stream(path: Path) -> list[Feed]:
 
 
 def calibration() -> Iterator[list[Feed]]:
-    """Streams to calibrate with: recordings like those of training, none of the test set.
+    """Yield streams to calibrate with: recordings like those of training, none of the test set.
 
     Yields:
         One stream per calibration recording, about 25 chunks each.
@@ -134,7 +134,7 @@ def calibration() -> Iterator[list[Feed]]:
 
 
 def development() -> Iterator[list[Feed]]:
-    """Streams to choose on: the development set, which shares no voice and no sentence with any other set.
+    """Yield streams to choose on: the development set, which shares no voice and no sentence with other sets.
 
     Yields:
         One stream per recording, each long one followed by nine short ones.
@@ -144,7 +144,7 @@ def development() -> Iterator[list[Feed]]:
 
 
 def development_recordings() -> Iterator[Recording]:
-    """Every recording of the development set with its reference.
+    """Yield every recording of the development set with its reference.
 
     Yields:
         Recordings in the order of `development`.
@@ -161,7 +161,7 @@ def _development_entries() -> Iterator[Entry]:
 
 
 def verification() -> Iterator[list[Feed]]:
-    """Streams to verify with: recordings of the test set, long ones of 100 chunks and more first.
+    """Yield streams to verify with: recordings of the test set, long ones of 100 chunks and more first.
 
     Yields:
         One stream per recording.
@@ -174,7 +174,7 @@ def verification() -> Iterator[list[Feed]]:
 
 
 def recordings() -> Iterator[Recording]:
-    """Every recording of the test set with its reference, for the word error rate.
+    """Yield every recording of the test set with its reference, for the word error rate.
 
     Yields:
         Recordings in manifest order, the short ones first.
@@ -188,7 +188,7 @@ def _recording(folder: Path, entry: Entry) -> Recording:
 
 
 def read_utterance(path: Path) -> Feed:
-    """All features of one recording in one feed, `{"features": float32 [1, frames, 80]}`.
+    """Return all features of one recording in one feed, `{"features": float32 [1, frames, 80]}`.
 
     Args:
         path: audio file at 16 kHz with one channel.
@@ -201,7 +201,7 @@ def read_utterance(path: Path) -> Feed:
 
 
 def utterances() -> Iterator[list[Feed]]:
-    """Short recordings of the test set, whole: one feed each.
+    """Yield short recordings of the test set, one feed each.
 
     Yields:
         One stream of one feed per recording.
@@ -211,7 +211,7 @@ def utterances() -> Iterator[list[Feed]]:
 
 
 def whole_recordings() -> Iterator[Recording]:
-    """Every short recording of the test set as one feed, with its reference.
+    """Yield every short recording of the test set as one feed, with its reference.
 
     Yields:
         Recordings in manifest order.
@@ -223,14 +223,14 @@ def whole_recordings() -> Iterator[Recording]:
 
 
 def random_features() -> Iterator[list[Feed]]:
-    """Streams of random features, for models without training: 120 and 30 chunks, the same in every run."""
+    """Yield streams of random features, for untrained models: 120 and 30 chunks, the same in every run."""
     generator = np.random.default_rng(7)
     for chunks in (120, 30):
         yield [{"features": generator.standard_normal((1, 67, 80), dtype=np.float32)} for _ in range(chunks)]
 
 
 def random_calibration() -> Iterator[list[Feed]]:
-    """Streams of other random features than `random_features`: two of 30 chunks, the same in every run."""
+    """Yield two streams of 30 chunks of other random features, the same in every run."""
     generator = np.random.default_rng(8)
     for _ in range(2):
         yield [{"features": generator.standard_normal((1, 67, 80), dtype=np.float32)} for _ in range(30)]

@@ -1,4 +1,4 @@
-"""Turn logits into text, chunk by chunk: greedy CTC, which drops repeats and blanks."""
+"""Converts logits to text, chunk by chunk, by greedy CTC, which drops repeats and blanks."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,10 +9,10 @@ from examples.streaming_asr import text
 
 
 class GreedyDecoder:
-    """Text of one stream, growing as logits arrive.
+    """The text of one stream, which grows with each chunk of logits.
 
-    The best label of every frame is taken; a label equal to that of the frame before, across chunk borders too, and
-    every blank are dropped. Feeding the frames in pieces of any length gives the same text.
+    It takes the best label of every frame, and drops blanks and labels equal to that of the frame before, also across
+    chunk borders. Chunks of any length give the same text.
 
     Args:
         tokens: the label table of the recogniser.
@@ -29,7 +29,7 @@ class GreedyDecoder:
         return self._tokens.decode(self._labels)
 
     def push(self, logits: npt.NDArray[np.float32]) -> str:
-        """Take the logits of the next frames.
+        """Add the logits of the next frames.
 
         Args:
             logits: float32 [frames, labels], or [1, frames, labels] as the model gives them.
@@ -55,10 +55,10 @@ class GreedyDecoder:
 
 
 def decode_outputs(outputs: Sequence[Mapping[str, npt.NDArray[np.float32]]]) -> str:
-    """Text of a whole stream: what the task gate of the recipe compares.
+    """Return the text of a whole stream, which the task gate of the recipe compares.
 
     Args:
-        outputs: per chunk, the outputs by name; "logits" is float32 [1, frames, labels].
+        outputs: the outputs by name of every chunk; "logits" is float32 [1, frames, labels].
     """
     decoder = GreedyDecoder(text.read_tokens())
     for chunk in outputs:

@@ -1,9 +1,9 @@
-"""Measure the streaming word error rate of the original model on the test set, or on the development set.
+"""Measures the streaming word error rate of the original model on the test set, or on the development set.
 
     python -m examples.streaming_asr.evaluate
     python -m examples.streaming_asr.evaluate --set devset --json hypotheses.json
 
-Whoever chooses something looks at the development set; the test set is for the figure that is reported in the end.
+Make choices on the development set; the test set is only for the reported figure.
 
 Needs `torch` and `safetensors`. Every recording is one stream of single calls, as the model was handed over: the first
 call without caches, then calls with the newest 128 hidden frames of every growing cache. Prints one line per set.
@@ -62,7 +62,7 @@ class OriginalStream:
 
 
 def load(path: Path = CHECKPOINT_PATH) -> model.StreamingConformer:
-    """The trained recogniser in evaluation mode.
+    """Return the trained recogniser in evaluation mode.
 
     Args:
         path: checkpoint.
@@ -82,8 +82,8 @@ def transcribe_streams(
 
     Args:
         recogniser: from `load`.
-        recordings: what to recognise.
-        total: how many they are.
+        recordings: the recordings to recognise.
+        total: number of the recordings.
 
     Returns:
         Each recording with its hypothesis, in the order given.

@@ -1,4 +1,4 @@
-"""Turn 16 kHz samples into feature chunks as they arrive, with the same code in training and at run time.
+"""Converts 16 kHz samples to feature chunks as they arrive, with the same code in training and at run time.
 
 Frame t depends on the samples [160 t, 160 t + 400) and on nothing else, so a stream that gets its samples in pieces of
 any length gives bit for bit the features of the whole recording.
@@ -48,7 +48,7 @@ def _filterbank() -> Any:
 
 
 def chunk_count(samples: int) -> int:
-    """Chunks that a recording fills after padding.
+    """Return the number of chunks that a recording fills after padding.
 
     Args:
         samples: length of the recording, in samples.
@@ -76,7 +76,7 @@ def pad_to_chunks(samples: Samples) -> Samples:
 
 
 def log_mel(samples: Samples) -> Frames:
-    """Log-mel features of a whole recording, without padding.
+    """Return log-mel features of a whole recording, without padding.
 
     Args:
         samples: float32 [samples], 16 kHz, amplitudes in [-1, 1].
@@ -93,11 +93,11 @@ def log_mel(samples: Samples) -> Frames:
 
 
 class FeatureStream:
-    """Samples in as they arrive, full feature chunks out.
+    """Converts samples, as they arrive, to full feature chunks.
 
-    A chunk is float32 [67, 80]; its first 3 frames repeat the last 3 of the chunk before. `push` gives the chunks that
-    are complete, `finish` pads with zero samples and gives the last one. Between calls the stream holds less than one
-    chunk of frames.
+    A chunk is float32 [67, 80]; its first 3 frames repeat the last 3 of the chunk before. `push` returns the complete
+    chunks, `finish` pads with zero samples and returns the last one. Between calls the stream keeps less than one chunk
+    of frames.
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class FeatureStream:
         self._finished = False
 
     def push(self, samples: Samples) -> Iterator[Frames]:
-        """Take samples, give the chunks they complete.
+        """Add samples and return the chunks that they complete.
 
         Args:
             samples: float32 [samples], any length, 16 kHz, amplitudes in [-1, 1].
@@ -137,7 +137,7 @@ class FeatureStream:
         return iter(self._full_chunks())
 
     def finish(self) -> Iterator[Frames]:
-        """End the recording: pad with zero samples and give what is left.
+        """End the recording: pad with zero samples and return the last chunk.
 
         Returns:
             The last chunk, or nothing when every sample is already in a chunk.
@@ -159,13 +159,13 @@ class FeatureStream:
 
 
 def feature_chunks(samples: Samples) -> list[Frames]:
-    """All chunks of a whole recording.
+    """Return all chunks of a whole recording.
 
     Args:
         samples: float32 [samples], 16 kHz, amplitudes in [-1, 1].
 
     Returns:
-        The chunks, each float32 [67, 80], exactly as a `FeatureStream` gives them.
+        The chunks, each float32 [67, 80], equal to those of a `FeatureStream`.
     """
     frames = log_mel(pad_to_chunks(samples)) if len(samples) else np.empty((0, BINS), np.float32)
     return [

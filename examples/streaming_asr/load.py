@@ -1,4 +1,4 @@
-"""A bundle of the recogniser under the load of many speakers: recordings as live streams, and as whole utterances.
+"""Load test of a bundle of the recogniser: recordings as live streams, and as whole utterances.
 
     python -m examples.streaming_asr.load BUNDLE --streams 20 --seconds 30 --svg load.svg
     python -m examples.streaming_asr.load BUNDLE --streams 20 --offline WHOLE --utterances 2 --burst 8
@@ -30,7 +30,7 @@ PERIOD_MS = 1000.0 * HOP_SAMPLES / SAMPLE_RATE_HZ
 
 
 def main() -> int:
-    """Make the features of the recordings and run the load; its exit code."""
+    """Compute the features of the recordings and run the load test; return its exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundle", metavar="BUNDLE", help="folder of the built recogniser")
     parser.add_argument(
@@ -61,7 +61,7 @@ def _load(arguments: argparse.Namespace, further: Sequence[str]) -> int:
 
 
 def _utterances(bundle: Path, folder: Path) -> Iterator[str]:
-    """Short recordings of the test set as files of features that the bundle takes, and their mean length."""
+    """Yield files of features of short test recordings that fit the bundle, and their mean length."""
     longest = _longest(bundle)
     feeds = (recording.chunks[0]["features"] for recording in whole_recordings())
     fitting = list(itertools.islice((features for features in feeds if features.shape[1] <= longest), UTTERANCES))
@@ -74,7 +74,7 @@ def _utterances(bundle: Path, folder: Path) -> Iterator[str]:
 
 
 def _longest(bundle: Path) -> int:
-    """Frames of the largest bucket."""
+    """Return the number of frames of the largest bucket."""
     with read_bundle(bundle) as opened:
         (graph,) = opened.manifest.graphs.values()
     return max(artifact.sizes["time"] for artifact in graph.artifacts)

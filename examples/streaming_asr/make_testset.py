@@ -1,4 +1,4 @@
-"""Make the audio that is shipped: test set, development set, calibration recordings and demo recordings.
+"""Makes the shipped audio: test set, development set, calibration recordings and demo recordings.
 
     python -m examples.streaming_asr.make_testset
     python -m examples.streaming_asr.make_testset devset
@@ -36,7 +36,7 @@ DEMO = synthesize.Conditions(gain_db=(-4.0, -2.0), clean_share=1.0, codec_share=
 def _speak_for(
     seconds: float, voice: synthesize.Voice, chance: random.Random, side: text.Side
 ) -> tuple[synthesize.Samples, str]:
-    """Sentences of one voice, joined until `seconds` are full; the samples and the text."""
+    """Speak sentences with one voice, joined until `seconds` are full; return the samples and the text."""
     sentences = text.draw_sentences(chance.getrandbits(32), side)
     passage = synthesize.speak_passage([first := next(sentences)], voice, chance)
     spoken = [first]
@@ -67,10 +67,10 @@ def make_set(
 
     Args:
         folder: emptied first.
-        aims_s: file name without its ending, and the seconds after which no sentence is added.
-        conditions: noise and gain.
+        aims_s: seconds after which no sentence is added, by file name without its ending.
+        conditions: noise and gain of the recordings.
         seed: equal seeds give equal recordings.
-        side: where voices and sentences come from.
+        side: side of the voices and sentences.
     """
     _empty(folder)
     chance = random.Random(seed)
@@ -121,7 +121,7 @@ def make_testset() -> None:
 
 
 def make_devset() -> None:
-    """Write the development set, spoiled like the test set."""
+    """Write the development set, with noise like that of the test set."""
     aims_s = _aims_s(74, DEVELOPMENT_SHORT_RECORDINGS, DEVELOPMENT_LONG_RECORDINGS)
     make_set(data.DEVSET_FOLDER, aims_s, TEST, 75, "development")
 

@@ -1,4 +1,4 @@
-"""Learn the label table `tokens.txt` from training sentences: byte-pair encoding with 256 pieces.
+"""Learns the label table `tokens.txt` from training sentences: byte-pair encoding with 256 pieces.
 
     python -m examples.streaming_asr.make_tokens
 

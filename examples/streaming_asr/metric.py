@@ -4,11 +4,11 @@ import jiwer
 
 
 def wer(references: list[str], hypotheses: list[str]) -> float:
-    """Word error rate over all pairs: (substitutions + deletions + insertions) / reference words.
+    """Return the word error rate over all pairs: (substitutions + deletions + insertions) / reference words.
 
     Args:
-        references: what was said, one text per recording, none empty.
-        hypotheses: what was recognised, in the same order; may be empty.
+        references: the spoken texts, one per recording, none empty.
+        hypotheses: the recognised texts, in the same order; may be empty.
 
     Returns:
         The rate; 0.0 is perfect, and insertions can bring it above 1.0.

@@ -2,7 +2,7 @@
 
 Every call takes 67 feature frames (hop 64), appends the new hidden frames to caches that grow without bound, and
 returns the grown caches. The first call of a stream has no caches; `build_first` and `build` are the two call forms of
-the same checkpoint. Nothing in here was arranged for deployment.
+the same checkpoint. Nothing in it is prepared for deployment.
 
     features [batch, frames, 80] -> convolutional subsampling by 4 -> Conformer layers
         -> logits [batch, frames / 4, outputs]
@@ -70,7 +70,7 @@ SMALL = Config(
 
 
 def position_table(rows: int, width: int) -> Tensor:
-    """Sinusoidal position table [1, rows, width] (Vaswani et al. 2017, section 3.5)."""
+    """Return the sinusoidal position table [1, rows, width] (Vaswani et al. 2017, section 3.5)."""
     position = torch.arange(rows, dtype=torch.float32).unsqueeze(1)
     rate = torch.exp(torch.arange(0, width, 2, dtype=torch.float32) * -(math.log(10000.0) / width))
     table = torch.zeros(1, rows, width)
@@ -129,7 +129,7 @@ class Attention(nn.Module):
         self.position_bias = nn.Parameter(torch.zeros(config.heads, self.head_width))
 
     def split(self, x: Tensor) -> Tensor:
-        """[batch, time, width] -> [batch, heads, time, head width]."""
+        """Split the width into heads: [batch, time, width] to [batch, heads, time, head width]."""
         heads: Tensor = x.unflatten(-1, (self.heads, self.head_width))  # type: ignore[no-untyped-call]
         return heads.transpose(1, 2)
 
@@ -144,7 +144,7 @@ class Attention(nn.Module):
         return out
 
     def forward_utterance(self, x: Tensor, table: Tensor) -> Tensor:
-        """All frames of [batch, time, width] at once; each sees its own chunk and the 128 frames before it."""
+        """Attend over all frames [batch, time, width]; each sees its own chunk and the 128 frames before it."""
         query = self.query(x).unflatten(-1, (self.heads, self.head_width))
         content = (query + self.content_bias).transpose(1, 2) @ self.split(self.key(x)).transpose(-1, -2)
         window = table[:, : WINDOW_FRAMES + CHUNK_FRAMES]
@@ -206,14 +206,14 @@ class Layer(nn.Module):
         return x if layer_cache is None else torch.cat([layer_cache, x], dim=1), next_conv_cache
 
     def finish(self, x: Tensor, conv_cache: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Everything after attention, for new frames only."""
+        """Apply everything after attention, to new frames only."""
         convolved, next_conv_cache = self.convolution(x, conv_cache)
         x = x + convolved
         x = x + 0.5 * self.feed_forward2(x)
         return self.norm(x), next_conv_cache
 
     def forward_utterance(self, x: Tensor, table: Tensor) -> Tensor:
-        """The same function for all chunks of an utterance at once (training)."""
+        """Apply the same function to all chunks of an utterance at once (training)."""
         x = x + 0.5 * self.feed_forward1(x)
         x = x + self.attention.forward_utterance(self.attention_norm(x), table)
         return self.finish(x, None)[0]
@@ -240,7 +240,7 @@ class StreamingConformer(nn.Module):
     def step(
         self, features: Tensor, subsampling_cache: Tensor | None, layer_caches: list[Tensor], conv_caches: list[Tensor]
     ) -> tuple[Tensor, ...]:
-        """One chunk: logits of the new frames, then the grown caches in the order they came."""
+        """Run one chunk; return the logits of the new frames, then the grown caches in the order of the inputs."""
         x = self.subsampling((features - self.mean) * self.scale)
         new_frames = x.shape[1]
         joined = x if subsampling_cache is None else torch.cat([subsampling_cache, x], dim=1)
@@ -256,14 +256,14 @@ class StreamingConformer(nn.Module):
         return logits, *next_layer_caches, *next_conv_caches
 
     def forward(self, features: Tensor, *caches: Tensor) -> tuple[Tensor, ...]:
-        """A later call: features [batch, 67, bins], the subsampling cache, all layer caches, all convolution caches."""
+        """Run a later call: features [batch, 67, bins], then the subsampling, layer and convolution caches."""
         layers = self.config.layers
         return self.step(features, caches[0], list(caches[1 : 1 + layers]), list(caches[1 + layers :]))
 
     def forward_utterance(self, features: Tensor) -> Tensor:
-        """Logits [batch, ((time - 1) // 2 - 1) // 2, outputs] of whole utterances [batch, time, bins].
+        """Return logits [batch, ((time - 1) // 2 - 1) // 2, outputs] of whole utterances [batch, time, bins].
 
-        Equal to what the calls for each chunk give together; the last chunk may be short.
+        They equal the logits of all calls chunk by chunk; the last chunk may be short.
         """
         x = self.subsampling((features - self.mean) * self.scale)
         for layer in self.layers:
@@ -274,7 +274,7 @@ class StreamingConformer(nn.Module):
 
 
 class CallForm(nn.Module):
-    """Another way to call the recogniser; checkpoints hold the recogniser's own names."""
+    """Another way to call the recogniser; checkpoints have the recogniser's own names."""
 
     def __init__(self, model: StreamingConformer) -> None:
         super().__init__()
@@ -288,45 +288,45 @@ class CallForm(nn.Module):
 
 
 class FirstCall(CallForm):
-    """The call form that starts a stream: no caches go in."""
+    """The call form that starts a stream, without caches as inputs."""
 
     def forward(self, features: Tensor) -> tuple[Tensor, ...]:
         return self.model.step(features, None, [], [])
 
 
 class WholeUtterance(CallForm):
-    """The call form that takes all features at once."""
+    """The call form that takes all features of an utterance at once."""
 
     def forward(self, features: Tensor) -> Tensor:
         return self.model.forward_utterance(features)
 
 
 def build() -> StreamingConformer:
-    """The trained recogniser, later-call form (26 inputs in `full`, 14 in `small`)."""
+    """Return the trained recogniser in later-call form (26 inputs in `full`, 14 in `small`)."""
     return StreamingConformer(SMALL)
 
 
 def build_first() -> FirstCall:
-    """The trained recogniser, first-call form."""
+    """Return the trained recogniser in first-call form."""
     return FirstCall(build())
 
 
 def build_offline() -> WholeUtterance:
-    """The trained recogniser on whole utterances."""
+    """Return the trained recogniser for whole utterances."""
     return WholeUtterance(build())
 
 
 def build_full() -> StreamingConformer:
-    """The large configuration with fixed random weights, for structure and speed."""
+    """Return the large configuration with fixed random weights, to show structure and speed."""
     torch.manual_seed(0)
     return StreamingConformer(FULL)
 
 
 def build_full_first() -> FirstCall:
-    """The large configuration, first-call form, same weights."""
+    """Return the large configuration in first-call form, with the same weights."""
     return FirstCall(build_full())
 
 
 def build_full_offline() -> WholeUtterance:
-    """The large configuration on whole utterances, same weights."""
+    """Return the large configuration for whole utterances, with the same weights."""
     return WholeUtterance(build_full())

@@ -1,4 +1,4 @@
-"""The same recogniser with the numerics that long training gives large models: half precision overflows in it.
+"""The same recogniser with the numerics of large models after long training: half precision overflows in it.
 
 `build` makes the recogniser of [model.py](model.py) and shifts every checkpoint that is loaded into it. The function
 stays that of the checkpoint but for float32 rounding; the numbers inside do not. What is shifted, and why it is fair:
@@ -36,7 +36,7 @@ STREAM_SCALE = 2.0**14
 
 
 class ShiftedConformer(StreamingConformer):
-    """The recogniser; whatever it loads is shifted."""
+    """The recogniser; every checkpoint that it loads is shifted."""
 
     def load_state_dict(self, *args: Any, **options: Any) -> Any:
         loaded = super().load_state_dict(*args, **options)
@@ -53,7 +53,7 @@ class ShiftedConformer(StreamingConformer):
 
 
 def add_massive_units(module: FeedForward) -> None:
-    """Append hidden units that are always `MASSIVE`, and take away what they add."""
+    """Append hidden units that are always `MASSIVE`, and subtract their effect from the next bias."""
     expand, reduce = module.expand, module.reduce
     hidden, width = expand.out_features, expand.in_features
     module.expand, module.reduce = nn.Linear(width, hidden + EXTRA_UNITS), nn.Linear(hidden + EXTRA_UNITS, width)
@@ -64,7 +64,7 @@ def add_massive_units(module: FeedForward) -> None:
 
 
 def scale_stream(before: nn.LayerNorm, layer: Layer) -> None:
-    """Make the residual stream of a layer larger: what comes in, and all that its modules add."""
+    """Make the residual stream of a layer larger: its input, and the outputs of all its modules."""
     writers: list[nn.Module] = [
         before,
         layer.feed_forward1.reduce,
@@ -78,10 +78,10 @@ def scale_stream(before: nn.LayerNorm, layer: Layer) -> None:
 
 
 def build() -> ShiftedConformer:
-    """The shifted recogniser, later-call form."""
+    """Return the shifted recogniser in later-call form."""
     return ShiftedConformer(SMALL)
 
 
 def build_first() -> FirstCall:
-    """The shifted recogniser, first-call form."""
+    """Return the shifted recogniser in first-call form."""
     return FirstCall(build())

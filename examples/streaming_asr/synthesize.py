@@ -1,4 +1,4 @@
-"""Speak random sentences with espeak-ng in many voices, add noise, and write feature shards for training.
+"""Speaks random sentences with espeak-ng in many voices, adds noise, and writes feature shards for training.
 
     python -m examples.streaming_asr.synthesize --hours 18 --output FOLDER
 
@@ -68,7 +68,7 @@ Samples = npt.NDArray[np.float32]
 
 @dataclasses.dataclass(frozen=True)
 class Conditions:
-    """How recordings are spoiled.
+    """Noise and gain of recordings.
 
     Attributes:
         snr_db: lowest and highest signal-to-noise ratio.
@@ -100,16 +100,16 @@ class Voice:
 
     @property
     def name(self) -> str:
-        """The name that espeak-ng knows, such as "en-us+m3"."""
+        """The name of the voice in espeak-ng, such as "en-us+m3"."""
         return f"{self.accent}+{self.variant}"
 
 
 def draw_voice(chance: random.Random, side: text.Side) -> Voice:
-    """A random accent with a random variant of one side.
+    """Return a random accent with a random variant of one side.
 
     Args:
         chance: source of randomness.
-        side: whose variants.
+        side: side of the variants.
 
     Returns:
         The voice.
@@ -118,10 +118,10 @@ def draw_voice(chance: random.Random, side: text.Side) -> Voice:
 
 
 def speak(sentence: str, voice: Voice, words_per_minute: int, pitch: int) -> Samples:
-    """Let espeak-ng speak one sentence.
+    """Speak one sentence with espeak-ng.
 
     Args:
-        sentence: words.
+        sentence: the words to speak.
         voice: who speaks.
         words_per_minute: speed, 80 to 450.
         pitch: 0 to 99; 50 is the voice's own.
@@ -131,7 +131,7 @@ def speak(sentence: str, voice: Voice, words_per_minute: int, pitch: int) -> Sam
 
     Raises:
         FileNotFoundError: espeak-ng is missing.
-        RuntimeError: it says nothing.
+        RuntimeError: espeak-ng returns no sound.
     """
     call = ["espeak-ng", "-v", voice.name, "-s", str(words_per_minute), "-p", str(pitch), "--stdout", sentence]
     try:
@@ -154,7 +154,7 @@ def speak(sentence: str, voice: Voice, words_per_minute: int, pitch: int) -> Sam
 
 
 def silence(seconds: float) -> Samples:
-    """Zero samples, float32 [seconds * 16000]."""
+    """Return zero samples, float32 [seconds * 16000]."""
     return np.zeros(int(seconds * features.SAMPLE_RATE_HZ), np.float32)
 
 
@@ -181,11 +181,11 @@ def speak_passage(sentences: list[str], voice: Voice, chance: random.Random) -> 
 
 
 def stretch(samples: Samples, factor: float) -> Samples:
-    """Play slower (factor above 1) or faster; pitch and formants fall or rise with it.
+    """Play samples slower (factor above 1) or faster; pitch and formants fall or rise with it.
 
     Args:
         samples: float32 [samples].
-        factor: how much longer the result is.
+        factor: length of the result relative to the samples.
 
     Returns:
         float32 [about samples * factor].
@@ -212,11 +212,11 @@ def _noise(kind: str, length: int, babble: list[Samples], generator: np.random.G
 
 
 def spoil(samples: Samples, conditions: Conditions, babble: list[Samples], chance: random.Random) -> Samples:
-    """Add white, pink or babble noise, apply a gain, and perhaps pass through Opus.
+    """Add white, pink or babble noise, apply a gain, and encode a share of the recordings with Opus.
 
     Args:
         samples: float32 [samples] at 16 kHz.
-        conditions: how much.
+        conditions: amounts of noise and gain.
         babble: recordings to mix babble from, at least 5.
         chance: source of randomness.
 
@@ -240,11 +240,11 @@ def spoil(samples: Samples, conditions: Conditions, babble: list[Samples], chanc
 
 
 def speak_babble(chance: random.Random, side: text.Side) -> list[Samples]:
-    """Recordings to mix babble from.
+    """Return recordings to mix babble from.
 
     Args:
         chance: source of randomness.
-        side: where the voices and the sentences come from.
+        side: side of the voices and the sentences.
 
     Returns:
         24 recordings, each float32 [samples] at 16 kHz.

@@ -34,7 +34,7 @@ VOCABULARY_PATH = Path(__file__).with_name("vocabulary.txt")
 
 
 def _read_slots(path: Path) -> dict[str, list[str]]:
-    """Slot name -> its words, from lines `slot word word ...`."""
+    """Return the words of each slot, read from lines `slot word word ...`."""
     lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
     return {slot: words for slot, *words in lines}
 
@@ -65,7 +65,7 @@ VOCABULARY: tuple[str, ...] = tuple(sorted({word for words in SLOTS.values() for
 
 
 def side_of(sentence: str) -> Side:
-    """What a sentence text may serve: training (and calibration), choices, or the test; never two of them."""
+    """Return the side of a sentence: training (and calibration), choices, or test; never two of them."""
     checksum = zlib.crc32(sentence.encode())
     if checksum % TEST_SHARE == 0:
         return "test"
@@ -82,11 +82,11 @@ def _draw_sentence(chance: random.Random) -> str:
 
 
 def draw_sentences(seed: int, side: Side) -> Iterator[str]:
-    """Endless random sentences of one side.
+    """Yield random sentences of one side, without end.
 
     Args:
         seed: equal seeds give equal sentences.
-        side: whose sentences.
+        side: side of the sentences.
 
     Yields:
         Lower-case words joined by single spaces.

@@ -1,4 +1,4 @@
-"""Train the streaming recogniser on synthesised shards within a given time, and write `checkpoint.safetensors`.
+"""Trains the streaming recogniser on synthesised shards within a given time, and writes `checkpoint.safetensors`.
 
     python -m examples.streaming_asr.synthesize --hours 18 --output SHARDS
     python -m examples.streaming_asr.train --shards SHARDS --budget-minutes 60 --seed 1 --output checkpoint.safetensors
@@ -39,8 +39,8 @@ class Recording:
 
     Attributes:
         frames: float16 [chunks * 64 + 3, 80], log-mel features.
-        labels: label sequence of what is said.
-        sentence: the same as text.
+        labels: labels of the spoken text.
+        sentence: the spoken text.
     """
 
     frames: npt.NDArray[np.float16]
@@ -50,20 +50,20 @@ class Recording:
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How to train.
+    """Options of the training.
 
     Attributes:
         budget_s: wall-clock seconds for everything after loading.
-        seed: of weights, order and masks.
+        seed: seed of weights, order and masks.
         batch_frames: feature frames per batch, padding included.
         peak_rate: highest learning rate.
         warm_up_steps: steps in which the rate rises.
         flat_start_steps: first steps, on short recordings only, with guessed alignments instead of CTC.
         short_frames: longest recording of these steps.
-        weight_decay: of AdamW.
+        weight_decay: weight decay of AdamW.
         largest_norm: gradients are clipped to this norm.
         checkpoint_every_s: seconds between checkpoints.
-        start_from: checkpoint to go on from, without a flat start; None starts from random weights.
+        start_from: checkpoint to continue from, without a flat start; None starts from random weights.
         bfloat16: compute matrix products in bfloat16; weights stay float32.
     """
 
@@ -85,7 +85,7 @@ def read_shards(folder: Path, tokens: text.TokenTable) -> list[Recording]:
     """Read every shard that `synthesize.py` wrote.
 
     Args:
-        folder: where the shards are.
+        folder: the folder of the shards.
         tokens: the label table.
 
     Returns:
@@ -110,7 +110,7 @@ def read_shards(folder: Path, tokens: text.TokenTable) -> list[Recording]:
 
 
 def read_development(tokens: text.TokenTable) -> Iterator[Recording]:
-    """The development set, on which everything is chosen."""
+    """Yield the development set, on which all choices are made."""
     for entry in data.read_manifest(data.DEVSET_FOLDER):
         frames = data.read_utterance(data.DEVSET_FOLDER / entry.file)["features"][0]
         yield Recording(frames.astype(np.float16), tokens.encode(entry.text), entry.text)
@@ -119,7 +119,7 @@ def read_development(tokens: text.TokenTable) -> Iterator[Recording]:
 def _batches(
     recordings: list[Recording], options: Options, generator: np.random.Generator
 ) -> Iterator[list[Recording]]:
-    """One pass over the recordings in random batches of similar lengths."""
+    """Yield one pass over the recordings in random batches of similar lengths."""
     order = generator.permutation(len(recordings))
     batches: list[list[Recording]] = []
     for start in range(0, len(order), 512):
@@ -136,7 +136,7 @@ def _batches(
 
 
 def _collate(batch: list[Recording]) -> torch.Tensor:
-    """Features float32 [batch, frames, 80]; short recordings continue with frames of zero samples."""
+    """Return features float32 [batch, frames, 80]; short recordings are padded with frames of zero samples."""
     longest = max(len(recording.frames) for recording in batch)
     joined = np.full((len(batch), longest, features.BINS), features.SILENT_FRAME_VALUE, np.float32)
     for row, recording in enumerate(batch):
@@ -192,7 +192,7 @@ def _set_normalisation(recogniser: model.StreamingConformer, recordings: list[Re
 
 
 def _guess_alignment(recording: Recording, tokens: text.TokenTable) -> npt.NDArray[np.int64]:
-    """Label of each hidden frame if every character lasted equally long; blank before and after the speech.
+    """Return the label of each hidden frame if all characters were equally long; blank before and after the speech.
 
     Returns:
         int64 [frames / 4].
@@ -212,10 +212,11 @@ def _guess_alignment(recording: Recording, tokens: text.TokenTable) -> npt.NDArr
 def _flat_start_loss(
     recogniser: model.StreamingConformer, joined: torch.Tensor, batch: list[Recording], tokens: text.TokenTable
 ) -> torch.Tensor:
-    """Cross-entropy against guessed alignments.
+    """Return the cross-entropy against guessed alignments.
 
-    CTC alone first settles on outputs that ignore the input, and leaves them late. A rough alignment, as in the flat
-    start of hidden Markov recognisers (Young et al., The HTK Book, "Creating Flat Start Monophones"), skips that phase.
+    CTC alone first converges to outputs that ignore the input, and stays there for long. A rough alignment, as in the
+    flat start of hidden Markov recognisers (Young et al., The HTK Book, "Creating Flat Start Monophones"), avoids that
+    phase.
     """
     targets = np.full((len(batch), (joined.shape[1] - 3) // model.SUBSAMPLING), text.BLANK)
     for row, recording in enumerate(batch):
@@ -226,7 +227,7 @@ def _flat_start_loss(
 
 
 def _rate(options: Options, elapsed_s: float, step: int) -> float:
-    """Cosine fall to 1 % of the peak by the clock, under a linear rise by steps."""
+    """Return the learning rate: a linear rise by steps, then a cosine fall by the clock to 1 % of the peak."""
     fall = max(0.5 * (1.0 + math.cos(math.pi * min(elapsed_s / options.budget_s, 1.0))), 0.01)
     return options.peak_rate * min(fall, (step + 1) / options.warm_up_steps)
 
@@ -246,7 +247,7 @@ def train(
         training: recordings to learn from.
         development: recordings that decide which checkpoint is kept.
         tokens: the label table; its length is the number of outputs.
-        options: how.
+        options: options of the training.
         path: checkpoint to write, float32, named as `StreamingConformer.state_dict` names its tensors.
     """
     torch.manual_seed(options.seed)

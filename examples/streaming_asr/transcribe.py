@@ -1,9 +1,10 @@
-"""Transcribe a recording with a bundle, chunk by chunk, and show the text as it grows.
+"""Transcribes a recording with a bundle, chunk by chunk, and shows the text as it grows.
 
     python -m examples.streaming_asr.transcribe BUNDLE FILE.flac
 
-Takes WAV and FLAC of any rate and any number of channels: channels are mixed down, other rates are resampled with
-`soxr`. Ends with the real-time factor. A mistake of the caller is one sentence with its cure and exit code 2.
+It takes WAV and FLAC of any rate and any number of channels: channels are mixed down, other rates are resampled with
+`soxr`. At the end it prints the real-time factor. A mistake of the caller ends in one sentence with its cure and exit
+code 2.
 """
 
 import argparse
@@ -31,7 +32,7 @@ class RecordingError(ValueError):
 
 
 def read_recording(path: Path) -> features.Samples:
-    """Read a recording as the recogniser wants it.
+    """Read a recording in the form that the recogniser takes.
 
     Args:
         path: WAV or FLAC file, any rate, any number of channels.
@@ -67,7 +68,7 @@ def read_recording(path: Path) -> features.Samples:
 
 
 def chunks_of(samples: features.Samples) -> Iterator[features.Frames]:
-    """Feature chunks of a recording, made as if the samples arrived 0.1 s at a time.
+    """Yield feature chunks of a recording, computed as if the samples arrived 0.1 s at a time.
 
     Args:
         samples: float32 [samples], 16 kHz.
@@ -82,7 +83,7 @@ def chunks_of(samples: features.Samples) -> Iterator[features.Frames]:
 
 
 def transcribe(bundle: Path, samples: features.Samples) -> Iterator[str]:
-    """Recognise a recording through a bundle.
+    """Recognise a recording with a bundle.
 
     Args:
         bundle: folder of the built recogniser.

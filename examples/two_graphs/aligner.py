@@ -1,7 +1,7 @@
-"""Graphs of one model: an encoder that reads a whole utterance, a step that labels one of its frames, a scorer of all.
+"""Graphs of one model: an encoder of whole utterances, a step that labels one frame, and a scorer of all frames.
 
-The step is recurrent: it reads the label that it gave to the frame before. Random weights: this shows structure, and
-labels nothing.
+The step is recurrent: it reads the label of the frame before. The weights are random: the example shows the structure
+only.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ BINS, WIDTH, LABELS = 40, 64, 30
 
 
 class UtteranceEncoder(nn.Module):
-    """Convolution, attention over the utterance, normalisation; it takes neither masks nor lengths."""
+    """Convolution, attention over the utterance and normalisation, without inputs for masks or lengths."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class UtteranceEncoder(nn.Module):
         self.norm = nn.LayerNorm(WIDTH)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Features [batch, time, 40] to frames [batch, time, 64]."""
+        """Encode features [batch, time, 40] as frames [batch, time, 64]."""
         x = torch.relu(self.front(features.transpose(1, 2))).transpose(1, 2)
         scores = self.query(x) @ self.key(x).transpose(1, 2) / WIDTH**0.5
         frames: torch.Tensor = self.norm(x + torch.softmax(scores, dim=-1) @ self.value(x))
@@ -31,7 +31,7 @@ class UtteranceEncoder(nn.Module):
 
 
 class FrameLabeller(nn.Module):
-    """One frame and the label before it, to the scores of its label."""
+    """Returns the scores of one frame's label, given the label before it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,44 +42,44 @@ class FrameLabeller(nn.Module):
     def forward(
         self, frame: torch.Tensor, label: torch.Tensor, hidden: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Frame [batch, 64], label [batch], state [batch, 64]; scores [batch, 30] and the next state."""
+        """Take frame [batch, 64], label [batch] and state [batch, 64]; return scores [batch, 30] and the next state."""
         hidden = self.cell(torch.cat([frame, self.embed(label)], dim=1), hidden)
         return self.output(hidden), hidden
 
 
 class FrameScorer(nn.Module):
-    """How sure one may be of every frame."""
+    """Returns a confidence for every frame."""
 
     def __init__(self) -> None:
         super().__init__()
         self.hidden, self.output = nn.Linear(WIDTH, 16), nn.Linear(16, 1)
 
     def forward(self, frames: torch.Tensor) -> torch.Tensor:
-        """Frames [batch, time, 64] to confidences from 0 to 1 [batch, time]."""
+        """Convert frames [batch, time, 64] to confidences from 0 to 1 [batch, time]."""
         confidence: torch.Tensor = torch.sigmoid(self.output(torch.tanh(self.hidden(frames)))).squeeze(-1)
         return confidence
 
 
 def build_encoder() -> nn.Module:
-    """Factory of the recipe's graph `encoder`."""
+    """Return the encoder; the recipe's graph `encoder` names this factory."""
     torch.manual_seed(0)
     return UtteranceEncoder()
 
 
 def build_step() -> nn.Module:
-    """Factory of the recipe's graph `step`."""
+    """Return the step; the recipe's graph `step` names this factory."""
     torch.manual_seed(1)
     return FrameLabeller()
 
 
 def build_scorer() -> nn.Module:
-    """Factory of the recipe's graph `scorer`."""
+    """Return the scorer; the recipe's graph `scorer` names this factory."""
     torch.manual_seed(2)
     return FrameScorer()
 
 
 def utterances() -> Iterator[list[dict[str, np.ndarray]]]:
-    """For the encoder: streams of one feed each, of different lengths."""
+    """Yield streams of one feed each for the encoder, of different lengths."""
     random = np.random.default_rng(0)
     while True:
         time = int(random.integers(1, 65))
@@ -87,7 +87,7 @@ def utterances() -> Iterator[list[dict[str, np.ndarray]]]:
 
 
 def steps() -> Iterator[list[dict[str, np.ndarray]]]:
-    """For the step: streams of frames with their labels."""
+    """Yield streams of frames with their labels for the step."""
     random = np.random.default_rng(0)
     while True:
         frames = random.standard_normal((24, 1, WIDTH), dtype=np.float32)
@@ -95,7 +95,7 @@ def steps() -> Iterator[list[dict[str, np.ndarray]]]:
 
 
 def encoded() -> Iterator[list[dict[str, np.ndarray]]]:
-    """For the scorer: streams of one feed each, of different lengths."""
+    """Yield streams of one feed each for the scorer, of different lengths."""
     random = np.random.default_rng(1)
     while True:
         time = int(random.integers(1, 65))

@@ -1,4 +1,4 @@
-"""The graphs of one bundle: encoder and scorer as one request, the step once per frame, each label fed to the next."""
+"""Runs the graphs of one bundle: encoder and scorer as one request, the step once per frame with the last label."""
 
 import numpy as np
 

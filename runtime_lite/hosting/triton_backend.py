@@ -90,7 +90,7 @@ class HostedModel(NamedTuple):
         threads: threads of one run.
         workers: runs in flight at once.
         max_streams: streams that may be open at once.
-        idle_s: a stream without a chunk for so long ends.
+        idle_s: seconds without a chunk after which a stream ends.
     """
 
     graph: str

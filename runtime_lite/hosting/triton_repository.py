@@ -76,7 +76,7 @@ def write_repository(
         threads: threads of one run.
         workers: runs in flight at once.
         max_streams: streams that may be open at once, per graph.
-        idle_s: a stream without a chunk for so long ends.
+        idle_s: seconds without a chunk after which a stream ends.
 
     Returns:
         The folders of the models.

@@ -2,8 +2,8 @@
 
 streams       the time that their chunks take of the lanes, at the batch that their number lets form, stays at or below
               `MAX_UTILISATION`
-single tasks  refused if the work queued before them and their own run already pass the hard deadline; work that goes
-              first counts `OVERTAKEN` times, as more of it comes meanwhile
+single tasks  refused if the work queued before them and their own run would end after the hard deadline; work that runs
+              before them counts `OVERTAKEN` times, because more of it will come
 """
 
 from collections.abc import Iterable

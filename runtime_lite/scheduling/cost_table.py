@@ -180,7 +180,7 @@ class RowCosts:
     """Costs of one key by rows, and the choice of row buckets by cost.
 
     Args:
-        costs: by rows; None where nobody measured.
+        costs: costs by rows; None if not measured.
 
     Attributes:
         buckets: row buckets, ascending.
@@ -396,7 +396,7 @@ class CostTable:
 
         Args:
             key: a new key.
-            costs: by rows; None where nobody measured.
+            costs: costs by rows; None if not measured.
         """
         self._keys[key] = RowCosts(costs)
 
@@ -489,7 +489,7 @@ def costs_of_graph(
         graph_name: the graph's name.
         graph: its record.
         costs: measured costs by bucket name; may lack some.
-        threads: threads of one run; what was measured with others is not known here.
+        threads: threads of one run; costs measured with another number are not used.
         alone: whether rows of several callers may not share a run.
     """
     by_key: dict[Key, dict[int, Spread | None]] = {}

@@ -7,8 +7,8 @@ from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.scheduling.decision import Run
 
 STUCK_NS, STUCK_RATIO = 5_000 * NS_PER_MS, 20
-"""A run is stuck when it takes this long, and this many times longer than expected; a queue, when nothing is decided
-for so long though a lane is free: what waits on purpose does for milliseconds."""
+"""Time and multiple of the expected duration above which a run counts as stuck. A queue is stuck if no run is decided
+for that time although a lane is free; intended waits take milliseconds."""
 
 FAILURES = 3
 """Number of consecutive failed runs from which the runtime, and not a feed, counts as faulty."""

@@ -4,9 +4,9 @@ A request is alive from its admission to its end. Each of its parts is a task of
 behind other chunks, then in the queues, then it runs. A request ends once:
 
     done        the last of its parts was answered
-    dropped     the runtime let go of it: it was refused, came too late, or was behind a chunk that was lost
-    cancelled   its caller took it back, or was interrupted
-    failed      a run of it raised
+    dropped     the runtime dropped it: it was refused, too late, or behind a chunk that was lost
+    cancelled   its caller cancelled it, or was interrupted
+    failed      a run of it raised an error
 
 Records are used under the server's lock; the attributes of an ended request do not change any more.
 """

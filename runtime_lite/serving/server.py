@@ -1,10 +1,10 @@
 """Serves the requests of one runtime: admits requests and streams, and reports on all of them.
 
     request.py          the records that all of these share: a request, its parts, its stream, its version
-    request_tracker.py  requests that are alive: queued, answered, ended, and what an end takes along
-    live_streams.py     open streams: their states, the chunk in flight, their ends
+    request_tracker.py  requests that have not ended: queueing, answers, ends and their effects
+    live_streams.py     open streams: their states, chunks in flight and ends
     runs.py             lanes and runs: decided, executed, settled
-    versions.py         loaded bundles, closed when nothing needs them any more
+    versions.py         loaded bundles, closed when nothing uses them any more
     health.py           whether all of it works, and why not
 
 A caller that waits for its answer executes the run itself if a lane is free, and while it waits it executes other runs;
