@@ -107,9 +107,15 @@ def _absent(expected: str, got: str) -> EngineAbsent:
 
 
 class Cuda(Protocol):
-    """One device. Pointers and streams are integers; everything is freed by its owner, the last first."""
+    """One device. Pointers and streams are integers; everything is freed by its owner, the last first.
+
+    Attributes:
+        name: of the provider.
+        captures: whether `capture` is there.
+    """
 
     name: str
+    captures: bool
 
     def active(self) -> contextlib.AbstractContextManager[None]:
         """Make the device current in this thread, around everything else."""
@@ -173,8 +179,20 @@ class Cuda(Protocol):
         """Time between the moments of two events, both passed."""
         ...
 
+    def capture(self, stream: int, work: Callable[[], None]) -> int:
+        """A graph of what some work queues, which is recorded and not done; no device memory may be reserved in it."""
+        ...
+
+    def launch(self, graph: int, stream: int) -> None:
+        """Queue what a graph holds, at the addresses that it was captured with."""
+        ...
+
+    def free_graph(self, graph: int) -> None:
+        """Free a graph."""
+        ...
+
     def close(self) -> None:
-        """Free the streams, events and pinned buffers that are left, and leave the device; outside of `active`."""
+        """Free graphs, streams, events and pinned buffers that are left, and leave the device; outside of `active`."""
         ...
 
 
@@ -232,6 +250,7 @@ class CudaPython:
     """cuda-python, 12.8 or later, on the primary context."""
 
     name = "cuda-python"
+    captures = True
 
     def __init__(self) -> None:
         """Import the bindings and take the first device."""
@@ -241,6 +260,7 @@ class CudaPython:
         self._native = _native_handle()
         self._streams: dict[int, Any] = {}
         self._events: dict[int, Any] = {}
+        self._graphs: dict[int, Any] = {}
         self._pinned: dict[int, tuple[Array, Any]] = {}
         self._check(runtime.cudaSetDevice(0))
 
@@ -308,8 +328,35 @@ class CudaPython:
     def elapsed_ms(self, first: int, second: int) -> float:
         return float(self._check(self._cuda.cudaEventElapsedTime(self._events[first], self._events[second])))
 
+    def capture(self, stream: int, work: Callable[[], None]) -> int:
+        queue, modes = self._streams[stream], self._cuda.cudaStreamCaptureMode
+        # other threads may reserve memory meanwhile
+        self._check(self._cuda.cudaStreamBeginCapture(queue, modes.cudaStreamCaptureModeThreadLocal))
+        try:
+            work()
+        except BaseException:
+            error, graph = self._cuda.cudaStreamEndCapture(queue)
+            if error == self._cuda.cudaError_t.cudaSuccess:
+                self._cuda.cudaGraphDestroy(graph)
+            raise
+        graph = self._check(self._cuda.cudaStreamEndCapture(queue))
+        try:
+            made = self._check(self._cuda.cudaGraphInstantiate(graph, 0))
+        finally:
+            self._cuda.cudaGraphDestroy(graph)
+        self._graphs[id(made)] = made
+        return id(made)
+
+    def launch(self, graph: int, stream: int) -> None:
+        self._check(self._cuda.cudaGraphLaunch(self._graphs[graph], self._streams[stream]))
+
+    def free_graph(self, graph: int) -> None:
+        self._check(self._cuda.cudaGraphExecDestroy(self._graphs.pop(graph)))
+
     def close(self) -> None:
         with self.active():
+            for graph in reversed(list(self._graphs)):
+                self.free_graph(graph)
             for event in reversed(list(self._events)):
                 self.free_event(event)
             for stream in reversed(list(self._streams)):
@@ -339,6 +386,7 @@ class PyCuda:
     """pycuda on the primary context, which it shares with TensorRT; pushed and popped per thread."""
 
     name = "pycuda"
+    captures = False
 
     def __init__(self) -> None:
         """Import the library and retain the primary context of the first device."""
@@ -420,6 +468,15 @@ class PyCuda:
     def elapsed_ms(self, first: int, second: int) -> float:
         return float(self._events[first].time_till(self._events[second]))
 
+    def capture(self, stream: int, work: Callable[[], None]) -> int:
+        raise _no_graphs()
+
+    def launch(self, graph: int, stream: int) -> None:
+        raise _no_graphs()
+
+    def free_graph(self, graph: int) -> None:
+        raise _no_graphs()
+
     def close(self) -> None:
         if self._closed:
             return
@@ -429,6 +486,10 @@ class PyCuda:
             self._streams.clear()
             self._pinned.clear()
         self._context.detach()  # inside of `active` it would take the context off the stack that `pop` looks at
+
+
+def _no_graphs() -> InternalError:
+    return InternalError("pycuda: expected no CUDA graph, got one; install cuda-python")
 
 
 PROVIDERS: tuple[type[CudaPython] | type[PyCuda], ...] = (CudaPython, PyCuda)

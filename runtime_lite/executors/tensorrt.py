@@ -3,9 +3,11 @@
 One engine per artifact (bucket), opened at its first use from the bytes whose hash was checked. Before the first one is
 opened here a process of its own has opened it, so that a driver or a version that does not fit is a sentence and no
 crash. Runs follow each other. States that lie on the device are read and written there; everything else is copied from
-the caller's arrays and into them.
+the caller's arrays and into them. Runs at the same addresses are launched as CUDA graphs, unless the environment says
+`RUNTIME_LITE_CUDA_GRAPHS=0`; pycuda has none.
 """
 
+import os
 import threading
 from collections.abc import Mapping
 from types import ModuleType
@@ -17,6 +19,7 @@ from runtime_lite.errors import FRONT_DOOR, BundleRefused, EngineAbsent, show
 from runtime_lite.executors.cuda import Cuda, Device, DeviceArray, open_cuda, probe
 from runtime_lite.executors.device_memory import DeviceMemory
 from runtime_lite.executors.tensorrt_engine import (
+    GRAPHS_SWITCH,
     EngineTensor,
     HostCode,
     OpenedEngine,
@@ -152,7 +155,8 @@ class TensorrtExecutor:
         assert self._cuda is not None
         opened = self._with_kernels(open_engine(self._trt, content, self._host_code, where), content)
         _check_signature(where, opened.tensors, self._graph, artifact)
-        return StaticEngine(self._cuda, opened, self.memory.stream)
+        captures = self._cuda.captures and os.environ.get(GRAPHS_SWITCH) != "0"
+        return StaticEngine(self._cuda, opened, self.memory.stream, captures)
 
     def _with_kernels(self, opened: OpenedEngine, content: bytes) -> OpenedEngine:
         """The engine as contexts are made of it."""

@@ -14,6 +14,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,13 @@ REASON_CHARACTERS = 300
 
 OPEN_S = 600.0
 """Longer than the largest engine takes to load from a slow disk."""
+
+MOST_GRAPHS = 8
+"""CUDA graphs of an engine that are kept, each for the addresses of one call. Streams that go on together take turns
+between two blocks of states; of others, as many sets of addresses are worth the memory that their graphs take."""
+
+GRAPHS_SWITCH = "RUNTIME_LITE_CUDA_GRAPHS"
+"""The variable of the environment that says `0` for no CUDA graphs."""
 
 LAYERS_HEAD = "Layers:"
 """How the message begins that lists the layers of an engine."""
@@ -219,19 +227,26 @@ class StaticEngine:
     to it, goes through buffers of both sides, which are reserved when a tensor is first taken or given so; what lies on
     the device already is read and written there.
 
+    With CUDA graphs the second run at the same addresses is captured, and it and later ones at these addresses are
+    launched as one. A graph is never launched at other addresses than it was captured with: a run at others is queued
+    as the first was, and the graphs that were used longest ago are dropped.
+
     Args:
         cuda: the device, active in this thread.
         opened: the engine.
         stream: the queue of all work; None for one of its own.
+        captures: whether runs are captured as CUDA graphs.
 
     Raises:
         InternalError: the library refuses a context or a shape; nothing stays reserved.
     """
 
-    def __init__(self, cuda: Cuda, opened: OpenedEngine, stream: int | None = None) -> None:
+    def __init__(self, cuda: Cuda, opened: OpenedEngine, stream: int | None = None, captures: bool = False) -> None:
         """Make the context, and what measures a run."""
-        self._cuda, self._opened = cuda, opened
+        self._cuda, self._opened, self._captures = cuda, opened, captures
         self._addresses: dict[str, int] = {}
+        self._graphs: dict[tuple[int, ...], int] = {}
+        self._plain = deque[tuple[int, ...]](maxlen=MOST_GRAPHS)
         self._staged: dict[str, tuple[int, Array]] = {}
         self._given: list[str] = []
         with contextlib.ExitStack() as owned:
@@ -286,26 +301,63 @@ class StaticEngine:
         """Queue copies and work of one run, and do not wait; what an earlier run logged is forgotten."""
         self._opened.logger.errors.clear()
         self._given = []
+        addresses = list[int]()
         for tensor in self._opened.tensors:
             lies = feeds[tensor.name] if tensor.is_input else places.get(tensor.name)
             if isinstance(lies, DeviceArray):
-                self._set_address(tensor.name, lies.address)
+                addresses.append(lies.address)
                 continue
             pointer, array = self._stage(tensor)
-            self._set_address(tensor.name, pointer)
+            addresses.append(pointer)
             if lies is None:
                 self._given.append(tensor.name)
             else:
                 np.copyto(array, lies, casting="no")
                 self._cuda.copy_to_device(pointer, array, self._stream)
         self._cuda.record(self._before, self._stream)
-        accepted = self._context.execute_async_v3(self._stream)
-        self._opened.require(accepted, "the run to be queued", "a refusal")
+        self._start(tuple(addresses))
         self._cuda.record(self._after, self._stream)
         for name in self._given:
             pointer, array = self._staged[name]
             self._cuda.copy_to_host(array, pointer, self._stream)
         self._require_silence()
+
+    def _start(self, addresses: tuple[int, ...]) -> None:
+        """Queue the work of a run whose tensors lie at some addresses, in the engine's order."""
+        graph = self._graphs.pop(addresses, None)
+        if graph is None and addresses in self._plain:
+            graph = self._captured(addresses)
+        if graph is not None:
+            self._graphs[addresses] = graph  # behind all others: the first was used longest ago
+            self._cuda.launch(graph, self._stream)
+            return
+        self._set_addresses(addresses)
+        self._enqueue()
+        if self._captures:
+            self._plain.append(addresses)
+
+    def _captured(self, addresses: tuple[int, ...]) -> int:
+        """A graph of the work at some addresses; it takes the place of another where there are too many."""
+        self._set_addresses(addresses)
+        try:
+            graph = self._cuda.capture(self._stream, self._enqueue)
+        except InternalError as error:
+            raise InternalError(
+                f"{self._opened.where}: expected its work as a CUDA graph, got none ({error}); set {GRAPHS_SWITCH}=0 "
+                "in the environment to run without"
+            ) from error
+        self._plain.remove(addresses)
+        if len(self._graphs) == MOST_GRAPHS:
+            self._cuda.free_graph(self._graphs.pop(next(iter(self._graphs))))
+        return graph
+
+    def _enqueue(self) -> None:
+        accepted = self._context.execute_async_v3(self._stream)
+        self._opened.require(accepted, "the run to be queued", "a refusal")
+
+    def _set_addresses(self, addresses: tuple[int, ...]) -> None:
+        for tensor, address in zip(self._opened.tensors, addresses, strict=True):
+            self._set_address(tensor.name, address)
 
     def _set_address(self, name: str, address: int) -> None:
         if self._addresses.get(name) != address:
@@ -322,6 +374,8 @@ class StaticEngine:
 
     def close(self) -> None:
         """Drop the context and free the buffers, in reverse order; a second call does nothing."""
+        while self._graphs:
+            self._cuda.free_graph(self._graphs.popitem()[1])
         self._context = None
         self._addresses.clear()
         self._staged.clear()

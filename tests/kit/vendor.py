@@ -10,6 +10,7 @@ import enum
 import io
 import json
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -71,15 +72,28 @@ class Handle(int):
     """A stream or event of cuda-python, which converts to int."""
 
 
+CAPTURES: dict[int, list[Callable[[], None]]] = {}
+"""What is recorded of queues that are being captured, by their number; nothing of it is done."""
+
+
+class GraphOfCuda:
+    """What a queue was given while it was captured: calls with the addresses that they had then."""
+
+    def __init__(self, calls: list[Callable[[], None]]) -> None:
+        self.calls = calls
+
+
 class Error(enum.Enum):
     cudaSuccess = 0  # noqa: N815  (as the vendor writes it)
     cudaErrorMemoryAllocation = 2  # noqa: N815
+    cudaErrorStreamCaptureInvalidated = 901  # noqa: N815
 
 
 class CudaRuntime(types.ModuleType):
     """`cuda.bindings.runtime`: every call returns a tuple with the error first."""
 
     cudaError_t = Error  # noqa: N815
+    cudaStreamCaptureMode = enum.Enum("cudaStreamCaptureMode", "cudaStreamCaptureModeThreadLocal")  # noqa: N815
     cudaMemcpyKind = enum.Enum(  # noqa: N815
         "cudaMemcpyKind", "cudaMemcpyHostToDevice cudaMemcpyDeviceToHost cudaMemcpyDeviceToDevice"
     )
@@ -88,11 +102,13 @@ class CudaRuntime(types.ModuleType):
         super().__init__("cuda.bindings.runtime")
         self.memory, self.fail = memory, set[str]()
         self.host: dict[int, Array] = {}
-        self.live: list[Handle] = []
+        self.live: list[Any] = []
         self.count = 7
 
     def __getattribute__(self, name: str) -> Any:
         if name.startswith("cuda") and name in object.__getattribute__(self, "fail"):
+            if name == "cudaStreamEndCapture":  # a queue is captured no longer, whatever the answer
+                return lambda stream: (Error.cudaErrorStreamCaptureInvalidated, CAPTURES.pop(int(stream)) and None)
             return lambda *_: (Error.cudaErrorMemoryAllocation, None)
         return object.__getattribute__(self, name)
 
@@ -100,6 +116,7 @@ class CudaRuntime(types.ModuleType):
         return (Error.cudaSuccess,)
 
     def cudaMalloc(self, size: int) -> tuple[Any, ...]:  # noqa: N802
+        assert not CAPTURES, "memory is reserved while a queue is captured"
         return Error.cudaSuccess, self.memory.alloc(size)
 
     def cudaFree(self, pointer: int) -> tuple[Any, ...]:  # noqa: N802
@@ -141,10 +158,33 @@ class CudaRuntime(types.ModuleType):
         return (Error.cudaSuccess,)
 
     cudaStreamCreate = cudaEventCreate = _made  # noqa: N815
-    cudaStreamDestroy = cudaEventDestroy = _dropped  # noqa: N815
+    cudaStreamDestroy = cudaEventDestroy = cudaGraphDestroy = cudaGraphExecDestroy = _dropped  # noqa: N815
+
+    def cudaStreamBeginCapture(self, stream: Any, mode: Any) -> tuple[Any, ...]:  # noqa: N802
+        assert stream in self.live
+        assert isinstance(mode, self.cudaStreamCaptureMode)
+        CAPTURES[int(stream)] = []
+        return (Error.cudaSuccess,)
+
+    def cudaStreamEndCapture(self, stream: Any) -> tuple[Any, ...]:  # noqa: N802
+        self.live.append(GraphOfCuda(CAPTURES.pop(int(stream))))
+        return Error.cudaSuccess, self.live[-1]
+
+    def cudaGraphInstantiate(self, graph: GraphOfCuda, flags: int) -> tuple[Any, ...]:  # noqa: N802
+        self.live.append(GraphOfCuda(graph.calls))
+        return Error.cudaSuccess, self.live[-1]
+
+    def cudaGraphLaunch(self, graph: GraphOfCuda, stream: Any) -> tuple[Any, ...]:  # noqa: N802
+        assert graph in self.live
+        assert stream in self.live
+        self.memory.log.append("launch")
+        for call in graph.calls:
+            call()
+        return (Error.cudaSuccess,)
 
     def cudaStreamSynchronize(self, stream: Any) -> tuple[Any, ...]:  # noqa: N802
         assert stream in self.live
+        assert int(stream) not in CAPTURES
         return (Error.cudaSuccess,)
 
     def cudaEventRecord(self, event: Any, stream: Any) -> tuple[Any, ...]:  # noqa: N802
@@ -518,7 +558,16 @@ class ExecutionContext:
         return []
 
     def execute_async_v3(self, stream_handle: int) -> bool:
+        addresses = dict(self.addresses)
+        if stream_handle in CAPTURES:
+            CAPTURES[stream_handle].append(lambda: self._compute(addresses))
+            return True
         MEMORY.log.append("enqueue")
+        self._compute(addresses)
+        return True
+
+    def _compute(self, addresses: dict[str, int]) -> None:
+        """Read inputs and write outputs at some addresses."""
         if self.session is None or self.refits != self.engine.refits:
             self.refits = self.engine.refits
             model = base64.b64decode(self.engine.content["model"])
@@ -528,11 +577,10 @@ class ExecutionContext:
             if tensor["input"]:
                 kind = np.dtype(NUMPY_NAMES[tensor["type"]])
                 size = int(np.prod(tensor["shape"])) * kind.itemsize
-                feeds[name] = np.frombuffer(MEMORY.read(self.addresses[name], size), kind).reshape(tensor["shape"])
+                feeds[name] = np.frombuffer(MEMORY.read(addresses[name], size), kind).reshape(tensor["shape"])
         outputs = [name for name, tensor in self.engine.tensors.items() if not tensor["input"]]
         for name, array in zip(outputs, self.session.run(outputs, feeds), strict=True):
-            MEMORY.write(self.addresses[name], np.ascontiguousarray(array).tobytes())
-        return True
+            MEMORY.write(addresses[name], np.ascontiguousarray(array).tobytes())
 
 
 class WeightsPrototype:

@@ -13,6 +13,7 @@ from runtime_lite.calls.graph_runner import GraphRunner
 from runtime_lite.calls.state import StreamState, copy_of_state
 from runtime_lite.executors.cuda import CudaPython
 from runtime_lite.executors.device_memory import DeviceMemory
+from runtime_lite.executors.tensorrt_engine import GRAPHS_SWITCH
 from runtime_lite.format.arrays import Array
 from runtime_lite.serving.trace import Trace
 from tests.kit import vendor
@@ -21,7 +22,19 @@ from tests.runtime_lite.engines import use_doubles, write_engine_bundle
 from tests.runtime_lite.in_place_graph import TIMES, WRITTEN_IN_PLACE, write_in_place_bundle
 
 STREAMS = 16
-FAULTS = ("cudaMalloc", "cudaMemcpyAsync", "cudaMemcpy2DAsync", "cudaStreamSynchronize", "cudaMallocHost")
+FAULTS = {
+    "cudaMalloc": 10,
+    "cudaMallocHost": 1,
+    "cudaMemcpyAsync": 10,
+    "cudaMemcpy2DAsync": 10,
+    "cudaEventRecord": 10,
+    "cudaStreamSynchronize": 10,
+    "cudaStreamBeginCapture": 3,
+    "cudaStreamEndCapture": 3,
+    "cudaGraphInstantiate": 3,
+    "cudaGraphLaunch": 10,
+}
+"""Calls of CUDA that may fail, and how often a test meets them at least."""
 IN_PLACE = {kind.update: kind for kind in WRITTEN_IN_PLACE}
 CALL_BYTES = {
     "streaming": (4 * STEP * WIDTH + 8 + 4 * (WINDOW + STEP), 4 * STEP * WIDTH),  # chunk, length, mask; answer
@@ -167,7 +180,21 @@ def test_bytes_that_cross_are_in_the_trace_and_in_times_of_a_device_alone(
     assert "bytes" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("switch", ["1", "0"])
+def test_runs_of_streams_that_go_on_are_launched_as_graphs_unless_the_environment_forbids_it(
+    pair: Pair, switch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(GRAPHS_SWITCH, switch)
+    pair.streams = [pair.opened() for _ in range(4)]
+    vendor.MEMORY.log.clear()
+    for _ in range(10):
+        pair.step([0, 1, 2, 3], 1 if pair.has_time else None)
+    launched = vendor.MEMORY.log.count("launch")
+    assert launched >= 4 if switch == "1" else launched == 0
+    pair.compare()
+
+
+@pytest.mark.parametrize("fault", list(FAULTS))
 def test_a_fault_of_the_device_changes_no_stream(pair: Pair, cuda: Any, fault: str) -> None:
     failed = 0
     for call in range(150):
@@ -182,7 +209,7 @@ def test_a_fault_of_the_device_changes_no_stream(pair: Pair, cuda: Any, fault: s
         finally:
             cuda.fail.clear()
     pair.compare()
-    assert failed > (0 if fault == "cudaMallocHost" else 10), "staging is reserved once"
+    assert failed >= FAULTS[fault]
 
 
 def test_a_snapshot_crosses_and_goes_on_elsewhere(pair: Pair) -> None:

@@ -15,7 +15,7 @@ import pytest
 from runtime_lite.errors import EngineAbsent, InternalError
 from runtime_lite.executors.cuda import CudaPython, Device, PyCuda, open_cuda, probe, signal_name
 from tests.kit.placeholder import shared_library
-from tests.kit.vendor import DRIVER_CODE, CudaRuntime, Memory, PyCudaDriver
+from tests.kit.vendor import CAPTURES, DRIVER_CODE, CudaRuntime, Memory, PyCudaDriver
 
 X86_LINUX = pytest.mark.skipif(
     (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="the driver's double is x86-64 machine code"
@@ -88,6 +88,33 @@ def test_moments_are_measured_between_events_that_are_used_again(cuda: Any) -> N
             cuda.record(second, stream)
             assert cuda.elapsed_ms(first, second) == 0.25
     cuda.close()
+
+
+def test_what_is_captured_is_done_when_it_is_launched(cuda: Any) -> None:
+    with cuda.active():
+        stream, done = cuda.stream(), list[str]()
+        if not cuda.captures:
+            for method, arguments in (
+                (cuda.capture, (stream, None)),
+                (cuda.launch, (1, stream)),
+                (cuda.free_graph, (1,)),
+            ):
+                with pytest.raises(InternalError, match="expected no CUDA graph"):
+                    method(*arguments)
+            cuda.free_stream(stream)
+            return
+        graph = cuda.capture(stream, lambda: CAPTURES[stream].append(lambda: done.append("work")))
+        assert done == []
+        for _ in range(2):
+            cuda.launch(graph, stream)
+        assert done == ["work", "work"]
+        cuda.free_graph(graph)
+        with pytest.raises(ZeroDivisionError):
+            cuda.capture(stream, lambda: done.append(str(1 // 0)))
+        assert not CAPTURES
+        cuda.capture(stream, lambda: None)
+    cuda.close()
+    assert cuda._cuda.live == []
 
 
 def test_empty_arrays_are_no_error(cuda: Any) -> None:

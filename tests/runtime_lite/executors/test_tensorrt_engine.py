@@ -12,8 +12,9 @@ import pytest
 
 from runtime_lite.errors import EngineAbsent, InternalError
 from runtime_lite.executors import tensorrt_engine
-from runtime_lite.executors.cuda import CudaPython
+from runtime_lite.executors.cuda import Array, CudaPython, DeviceArray
 from runtime_lite.executors.tensorrt_engine import (
+    MOST_GRAPHS,
     NEEDED_NAMES,
     HostCode,
     StaticEngine,
@@ -38,8 +39,11 @@ def library(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     return use_doubles(monkeypatch)
 
 
-def opened(library: Any, content: bytes = ENGINE, cuda: CudaPython | None = None) -> StaticEngine:
-    return StaticEngine(cuda or CudaPython(), open_engine(library, content, HostCode.LIBRARY, "b: e.plan"))
+def opened(
+    library: Any, content: bytes = ENGINE, cuda: CudaPython | None = None, *, captures: bool = False
+) -> StaticEngine:
+    found = open_engine(library, content, HostCode.LIBRARY, "b: e.plan")
+    return StaticEngine(cuda or CudaPython(), found, captures=captures)
 
 
 def test_feeds_go_in_and_outputs_come_out_as_arrays_of_their_own(library: Any) -> None:
@@ -130,6 +134,107 @@ def test_contexts_of_one_engine_are_queued_beside_each_other(library: Any) -> No
     assert vendor.MEMORY.log.count("enqueue") == 2, "neither has waited"
     np.testing.assert_array_equal(first.answer()[0]["y"], 2 * FEEDS["x"])
     np.testing.assert_array_equal(second.answer()[0]["y"], 2 * FEEDS["x"] + 2)
+
+
+class OnDevice:
+    """Arrays of the device, each in bytes of its own."""
+
+    def __init__(self, cuda: CudaPython) -> None:
+        self.cuda, self.pointers = cuda, list[int]()
+
+    def array(self, values: Array) -> DeviceArray:
+        self.pointers.append(self.cuda.alloc(values.nbytes))
+        vendor.MEMORY.write(self.pointers[-1], values.tobytes())
+        return DeviceArray(None, self.pointers[-1], values)
+
+    def free(self) -> None:
+        while self.pointers:
+            self.cuda.free(self.pointers.pop())
+
+
+def values_of(array: DeviceArray) -> Array:
+    return np.frombuffer(vendor.MEMORY.read(array.address, array.nbytes), array.dtype).reshape(array.shape)
+
+
+def test_the_second_run_at_the_same_addresses_is_captured_and_later_ones_launch_it(library: Any) -> None:
+    cuda = CudaPython()
+    engine = opened(library, cuda=cuda, captures=True)
+    vendor.MEMORY.log.clear()
+    for number in range(4):
+        outputs, _ = engine.run({**FEEDS, "x": FEEDS["x"] + number})
+        np.testing.assert_array_equal(outputs["y"], 2 * (FEEDS["x"] + number))
+    assert (vendor.MEMORY.log.count("enqueue"), vendor.MEMORY.log.count("launch")) == (1, 3)
+    engine.close()
+    assert cuda._cuda.live == []
+
+
+def test_no_run_is_captured_unless_that_is_wanted(library: Any) -> None:
+    engine = opened(library)
+    vendor.MEMORY.log.clear()
+    for _ in range(3):
+        engine.run(FEEDS)
+    assert (vendor.MEMORY.log.count("enqueue"), vendor.MEMORY.log.count("launch")) == (3, 0)
+
+
+@pytest.mark.parametrize("changed", ["x", "y"])
+def test_a_graph_is_not_launched_at_other_addresses(changed: str, library: Any) -> None:
+    """Whichever of them changes, the run reads and writes where it is told, and nothing else is written."""
+    cuda = CudaPython()
+    engine, arrays = opened(library, cuda=cuda, captures=True), OnDevice(cuda)
+    x, y = arrays.array(FEEDS["x"]), arrays.array(np.zeros((2, 3), np.float16))
+    for _ in range(3):
+        engine.run({**FEEDS, "x": x}, {"y": y})
+    there = arrays.array(FEEDS["x"] + 5 if changed == "x" else np.zeros((2, 3), np.float16))
+    x, second = (there, y) if changed == "x" else (x, there)
+    vendor.MEMORY.log.clear()
+    engine.run({**FEEDS, "x": x}, {"y": second})
+    assert (vendor.MEMORY.log.count("enqueue"), vendor.MEMORY.log.count("launch")) == (1, 0)
+    np.testing.assert_array_equal(values_of(second), 2 * values_of(x))
+    vendor.MEMORY.write(x.address, (FEEDS["x"] + 7).tobytes())
+    for _ in range(2):
+        engine.run({**FEEDS, "x": x}, {"y": second})
+    np.testing.assert_array_equal(values_of(second), 2 * FEEDS["x"] + 14)
+    assert vendor.MEMORY.log.count("launch") == 2
+    arrays.free()
+
+
+def test_graphs_that_were_used_longest_ago_are_dropped(library: Any) -> None:
+    cuda = CudaPython()
+    engine, arrays = opened(library, cuda=cuda, captures=True), OnDevice(cuda)
+    places = [arrays.array(np.zeros((2, 3), np.float16)) for _ in range(MOST_GRAPHS + 1)]
+    for place in places:
+        for _ in range(2):
+            engine.run(FEEDS, {"y": place})
+        engine.run(FEEDS, {"y": places[0]})  # the first is used all the time
+    kept = [each for each in cuda._cuda.live if isinstance(each, vendor.GraphOfCuda)]
+    assert len(kept) == len(engine._graphs) == MOST_GRAPHS
+    vendor.MEMORY.log.clear()
+    engine.run(FEEDS, {"y": places[0]})
+    engine.run(FEEDS, {"y": places[1]})
+    assert (vendor.MEMORY.log.count("launch"), vendor.MEMORY.log.count("enqueue")) == (1, 1)
+    engine.close()
+    arrays.free()
+    assert cuda._cuda.live == []
+
+
+@pytest.mark.parametrize("fault", ["cudaStreamBeginCapture", "cudaStreamEndCapture", "cudaGraphInstantiate", "refusal"])
+def test_a_run_that_cannot_be_captured_says_how_to_do_without(
+    fault: str, library: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuda = CudaPython()
+    engine = opened(library, cuda=cuda, captures=True)
+    engine.run(FEEDS)
+    with monkeypatch.context() as patched:
+        if fault == "refusal":
+            patched.setattr(vendor.ExecutionContext, "execute_async_v3", lambda *_: False)
+        cuda._cuda.fail.add(fault)
+        with pytest.raises(InternalError, match=r"expected its work as a CUDA graph, got none .*CUDA_GRAPHS=0 in the"):
+            engine.run(FEEDS)
+    cuda._cuda.fail.clear()
+    for _ in range(2):
+        np.testing.assert_array_equal(engine.run(FEEDS)[0]["y"], 2 * FEEDS["x"])
+    engine.close()
+    assert cuda._cuda.live == []
 
 
 def test_feeds_of_another_type_are_not_converted(library: Any) -> None:
