@@ -238,8 +238,11 @@ def _count(number: int, thing: str) -> str:
 
 def _doctor(options: argparse.Namespace) -> int:
     from compiler.build.report.progress import standard_console
-    from compiler.front.doctor import diagnose, diagnosis_tables
+    from compiler.front.doctor import diagnose, diagnosis_tables, install_toolchain
 
+    if options.install is not None:
+        install_toolchain(options.install, lambda line: print(line, flush=True))
+        return 0
     for table in diagnosis_tables(diagnose()):
         standard_console().print(table)
     return 0

@@ -5,10 +5,13 @@ from compiler.targets.base import Target
 from compiler.targets.null import Null
 from compiler.targets.onnx_static import OnnxStatic
 from compiler.targets.openvino.target import Openvino
+from compiler.targets.qnn.target import Qnn
 from compiler.targets.tensorrt.rtx_target import TensorrtRtx
 from compiler.targets.tensorrt.target import Tensorrt
 
-TARGETS: dict[str, type[Target]] = {each.name: each for each in (Null, OnnxStatic, Openvino, Tensorrt, TensorrtRtx)}
+TARGETS: dict[str, type[Target]] = {
+    each.name: each for each in (Null, OnnxStatic, Openvino, Qnn, Tensorrt, TensorrtRtx)
+}
 
 
 def placements() -> dict[str, Placement]:

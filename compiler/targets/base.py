@@ -15,6 +15,7 @@ from compiler.graph.stages import Lowered, Pass
 from compiler.numerics.quantization.placement import Placement
 from compiler.passes.fold_chunk_lengths import FoldChunkLengths
 from compiler.passes.freeze_axes import FreezeAxes
+from compiler.targets.environment import Environment
 from compiler.targets.formed_graphs import VariantOutcome
 from compiler.targets.forms import SEARCH, STANDARD, Choice, Variant, names_of, require_known
 from compiler.targets.weights_file import WeightsFile
@@ -154,6 +155,14 @@ class Part:
     is_needed: bool = True
 
 
+def part_of(environment: Environment) -> Part:
+    """Return the environment of a vendor's toolchain as a part of its target."""
+    fault = environment.fault()
+    if fault:
+        return Part("toolchain", fault, f"`{environment.install}`")
+    return Part("toolchain", f"{environment.version}, {environment.folder}")
+
+
 def missing(parts: Iterable[Part]) -> str | None:
     """Return what is wrong with the first needed part that has a fault; None where all are right."""
     return next((part.found for part in parts if part.cure and part.is_needed), None)
@@ -164,6 +173,7 @@ class Target(abc.ABC):
     """A named frozen record; options are its fields, and every one has a default.
 
     Attributes:
+        environment: where the vendor's toolchain needs packages of its own, the environment that has them.
         offers: its variants, in the order in which they run.
         opens_rows: whether one file may serve all numbers of rows.
         forms: which of them are on.
@@ -184,6 +194,7 @@ class Target(abc.ABC):
     pass_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {"pack_states": {"most": None}}
     placement: ClassVar[Placement | None] = None
     trial: ClassVar[str] = ""
+    environment: ClassVar[Environment | None] = None
     offers: ClassVar[tuple[Variant, ...]] = ()
     opens_rows: ClassVar[bool] = False
 
@@ -284,7 +295,7 @@ class Target(abc.ABC):
 
         Raises no error of Slipway: a part describes its own fault.
         """
-        return ()
+        return () if self.environment is None else (part_of(self.environment),)
 
     def absent(self) -> str | None:
         """Return why the vendor's compiler cannot run here; None where it can, or where the target has none."""

@@ -380,6 +380,11 @@ def test_doctor_lists_targets_and_versions(capsys: pytest.CaptureFixture[str]) -
     assert "onnxruntime" in out
 
 
+def test_doctor_installs_no_toolchain_that_it_does_not_know(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "doctor", "--install", "abacus")
+    assert (code, "expected the name of a toolchain, got 'abacus'" in err) == (2, True)
+
+
 # As a process
 
 STALLING_PIPELINE = """

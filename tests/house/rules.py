@@ -301,6 +301,7 @@ def import_cycles(root: Path) -> list[str]:
 VENDOR = frozenset(
     {
         "cuda",
+        "onnxruntime_qnn",
         "openvino",
         "prometheus_client",
         "pycuda",

@@ -91,7 +91,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_bundle(_command(commands, "finish", "run the vendor compiler on the machine that has it", "dist/mine-t4"))
     _add_diff(_command(commands, "diff", "say in what two bundles differ", "dist/mine-monday dist/mine-tuesday"))
     _add_check(_command(commands, "check", "check a recipe, without capturing anything", "mine.yaml"))
-    _command(commands, "doctor", "say which targets work on this machine", "")
+    _add_doctor(_command(commands, "doctor", "say which targets work on this machine", ""))
     _add_explain(
         _command(
             commands, "explain", "say why padding a graph is proved or refused", "model.onnx --axis time --batch batch"
@@ -188,6 +188,14 @@ def _add_changes_behind(parser: argparse.ArgumentParser) -> None:
 def _add_check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("checked", metavar="NAME_OR_PATH", help="a file, or a name found in recipes/")
     _add_changes_behind(parser)
+
+
+def _add_doctor(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--install",
+        metavar="NAME",
+        help="install a vendor's toolchain in an environment of its own; its licence and size are named first",
+    )
 
 
 def _add_explain(parser: argparse.ArgumentParser) -> None:

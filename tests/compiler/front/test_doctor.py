@@ -3,13 +3,16 @@
 import dataclasses
 import importlib.metadata
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from compiler.front.doctor import TargetState, diagnose, diagnosis_tables
+from compiler.errors import RecipeError
+from compiler.front.doctor import TargetState, diagnose, diagnosis_tables, environments, install_toolchain
 from compiler.targets import TARGETS
 from compiler.targets.base import Part, Target
+from tests.kit.stand_in_environment import environment_in, stand_in_for
 
 
 def version_without_onnxruntime(package: str) -> str:
@@ -31,7 +34,7 @@ def test_absent_package_is_named_by_the_target_that_needs_it() -> None:
     assert diagnosis.versions["onnxruntime"] is None
     parts = sum(len(state.parts) for state in diagnosis.targets)
     rows = [table.row_count for table in diagnosis_tables(diagnosis)]
-    assert rows == [len(TARGETS), parts, len(diagnosis.versions)]
+    assert rows == [len(TARGETS), parts, len(diagnosis.toolchains), len(diagnosis.versions)]
 
 
 def asked(monkeypatch: pytest.MonkeyPatch, *parts: Part) -> TargetState:
@@ -56,7 +59,7 @@ def test_engines_are_built_here_where_no_part_has_a_cure(
     cures: tuple[str, ...], shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = asked(monkeypatch, *(Part("part", "found", cure) for cure in cures))
-    targets, parts, _ = diagnosis_tables(dataclasses.replace(diagnose(), targets=(state,)))
+    targets, parts, *_ = diagnosis_tables(dataclasses.replace(diagnose(), targets=(state,)))
     assert [list(column.cells) for column in targets.columns] == [["unknown"], ["yes"], [shown], [""]]
     assert parts.row_count == len(cures)
 
@@ -69,3 +72,32 @@ def test_the_command_is_shown_as_it_is_to_be_typed(monkeypatch: pytest.MonkeyPat
     for table in diagnosis_tables(dataclasses.replace(diagnose(), targets=(state,))):
         console.print(table)
     assert cure in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def toolchain_row(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The cells of the one toolchain."""
+    table = diagnosis_tables(dataclasses.replace(diagnose(), toolchains=(environments()["vendor"],)))[2]
+    return [str(cell) for column in table.columns for cell in column.cells]
+
+
+def test_a_toolchain_is_listed_with_its_licence_and_installed_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLIPWAY_TOOLCHAINS", str(tmp_path / "toolchains"))
+    environment = environment_in(tmp_path / "vendor")
+    kind = type("Unknown", (TARGETS["null"],), {"name": "unknown", "environment": environment})
+    monkeypatch.setitem(TARGETS, "unknown", kind)
+    told = ["vendor 1.0", "terms of the vendor", "3 MB to fetch, 7 MB on disk", "compiles nothing"]
+    assert toolchain_row(monkeypatch) == ["vendor", f"no: {environment.install}", *told]
+    assert kind().absent() == environment.fault()
+    stand_in_for(environment, tmp_path)
+    assert toolchain_row(monkeypatch) == ["vendor", "yes", *told]
+    assert kind().absent() is None
+    said = list[str]()
+    install_toolchain("vendor", said.append)
+    assert said == [f"vendor: vendor 1.0 is installed in {environment.folder}"]
+
+
+def test_a_toolchain_that_nobody_knows_is_answered_with_the_nearest_name() -> None:
+    with pytest.raises(RecipeError, match=r"doctor --install: expected the name of a toolchain, got 'onn'; .*'qnn'"):
+        install_toolchain("onn", print)
