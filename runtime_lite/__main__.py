@@ -166,6 +166,7 @@ def _verify(options: argparse.Namespace) -> None:
     with Runtime(threads=options.threads) as runtime:
         model = runtime.load(options.bundle, options.executors, options.allow_host_code)
         print(f"{len(model.bundle.manifest.files)} files: size and sha256 as listed")
+        _tell_simulated(model)
         comparisons = list(verify_model(model))
     rows = [
         (
@@ -187,6 +188,13 @@ def _verify(options: argparse.Namespace) -> None:
             f"{options.bundle}: expected {worst.output!r} of graph {worst.graph!r} ({worst.bucket}) within "
             f"{worst.limit:.3g}, got {worst.max_abs_error:.3g}; do not use the bundle on this machine, rebuild it here"
         )
+
+
+def _tell_simulated(model: Model) -> None:
+    """Print which graphs no device executes."""
+    if model.simulated:
+        names = ", ".join(model.simulated)
+        print(f"{names}: executed in the vendor's simulator, on no device; times are the simulator's")
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -226,6 +234,7 @@ def _bench(options: argparse.Namespace) -> None:
     if options.workers is None:
         with Runtime(threads=options.threads) as runtime:
             model = runtime.load(options.bundle, allow_host_code=options.allow_host_code)
+            _tell_simulated(model)
             timings = list(bench_model(model, options.runs, options.warm_up))
         print(f"{options.threads} threads, {options.runs} runs after {options.warm_up}; times in ms")
     else:

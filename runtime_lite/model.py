@@ -16,7 +16,7 @@ from runtime_lite.calls.feeds import Feed, RowLengths
 from runtime_lite.calls.graph_runner import GraphRunner
 from runtime_lite.calls.pipeline import Pipeline, Runnable
 from runtime_lite.errors import BadInput, show
-from runtime_lite.executors.executor import ExecutorFactory
+from runtime_lite.executors.executor import ExecutorFactory, is_simulated
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.checked_json import refuse
 from runtime_lite.format.graph_contract import check_contracts
@@ -251,6 +251,12 @@ class Model:
         """Return the runner of the named graph; by default, of the only one."""
         self._check_open()
         return self._runner(self._version, graph)
+
+    @property
+    def simulated(self) -> tuple[str, ...]:
+        """Return the names of the graphs that a vendor's simulator executes in the place of a device."""
+        self._check_open()
+        return tuple(name for name in self.bundle.manifest.graphs if is_simulated(self.runner(name).executor))
 
     def asked(self, graph: str | None = None) -> Runnable:
         """Return the runner of a request: the named graph, by default the wired graphs together, or the only graph."""

@@ -133,8 +133,8 @@ def diagnosis_tables(diagnosis: Diagnosis) -> tuple[Table, Table, Table, Table]:
     for column in ("name", "installed", "version", "licence", "size", "on this machine it"):
         toolchains.add_column(column, overflow="fold")
     for each in diagnosis.toolchains:
-        state = f"no: {each.install}" if each.fault() else "yes"
-        toolchains.add_row(*map(escape, (each.name, state, each.version, each.licence, each.size, each.verifies)))
+        is_here = f"no: {each.install}" if each.fault() else "yes"
+        toolchains.add_row(*map(escape, (each.name, is_here, each.version, each.licence, each.size, each.verifies)))
     versions = Table(title=diagnosis.machine, title_justify="left", box=None, pad_edge=False)
     for column in ("package", "version"):
         versions.add_column(column)

@@ -21,6 +21,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import numpy as np
 
@@ -60,6 +61,9 @@ import importlib, json, sys
 sys.path[:] = json.loads(sys.argv[1])
 importlib.import_module(sys.argv[2]).serve(sys.argv[3])
 """
+
+_CHILD_ELSEWHERE = _CHILD.replace("sys.path[:] =", "sys.path +=")
+"""In another environment, whose packages come first: they are those that its executor needs."""
 
 
 def in_child(
@@ -114,14 +118,25 @@ class ChildExecutor:
         executors: `module:function` of the factory of the executor in the child.
         limit_s: seconds after which a run counts as hung.
         open_s: seconds in addition, for the start and for the first run of a bucket.
+        python: an interpreter with packages of its own, this runtime not among them; None for this one.
 
     Raises:
         BundleRefused, EngineAbsent, InternalError: the executor raised it when it was made.
         ExecutorFailed: the process did not start.
     """
 
-    def __init__(self, bundle: Bundle, name: str, threads: int, executors: str, limit_s: float, open_s: float) -> None:
+    def __init__(
+        self,
+        bundle: Bundle,
+        name: str,
+        threads: int,
+        executors: str,
+        limit_s: float,
+        open_s: float,
+        python: Path | None = None,
+    ) -> None:
         """Start the process and wait until it is ready."""
+        self._python = python
         self._graph: Graph = bundle.manifest.graphs[name]
         self._where = f"{bundle.path}: graph {name!r}"
         self._bundle = bundle
@@ -218,7 +233,7 @@ class ChildExecutor:
             ExecutorFailed: the system gives no more processes or descriptors.
         """
         with self._named():
-            return _Child(self._order._replace(held=self._bundle.fileno()))
+            return _Child(self._order._replace(held=self._bundle.fileno()), self._python)
 
     @contextlib.contextmanager
     def _named(self) -> Iterator[None]:
@@ -281,7 +296,7 @@ os.register_at_fork(
 class _Child:
     """One process and the lanes to it; whether it can run graphs is known once it is ready."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: Order, python: Path | None) -> None:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.ready = False
         self.warm: set[str] = set()
@@ -289,7 +304,7 @@ class _Child:
         self._ended: str | None = None
         with theirs, _starting, _closed_on_error(self.control):
             text = json.dumps(order._replace(control=theirs.fileno()))
-            command = [sys.executable, "-c", _CHILD, json.dumps(sys.path), Order.__module__, text]
+            command = [*_start_of(python), Order.__module__, text]
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -345,6 +360,13 @@ class _Child:
         self.control.close()
         while self.free_lanes:
             self.free_lanes.pop().close()
+
+
+def _start_of(python: Path | None) -> list[str]:
+    """Return the command that starts an interpreter in which this runtime can be imported."""
+    if python is None:
+        return [sys.executable, "-c", _CHILD, json.dumps(sys.path)]
+    return [str(python), "-E", "-s", "-c", _CHILD_ELSEWHERE, json.dumps([str(Path(__file__).parents[2])])]
 
 
 @contextlib.contextmanager

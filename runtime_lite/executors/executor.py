@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from runtime_lite.errors import FRONT_DOOR, EngineAbsent, show
+from runtime_lite.executors import qnn
 from runtime_lite.executors.openvino import OpenvinoExecutor
 from runtime_lite.executors.tensorrt import TensorrtExecutor
 from runtime_lite.executors.tensorrt_rtx import TensorrtRtxExecutor
@@ -15,7 +16,8 @@ from runtime_lite.format.reader import Bundle
 class Executor(Protocol):
     """Runs the buckets of one graph, several at the same time; feeds are checked and padded before.
 
-    An executor with an attribute `memory` (`memory.py`) can read and write states there: the caller may then pass
+    An executor that computes in a vendor's simulator in the place of the device has an attribute `simulates`, which is
+    true. An executor with an attribute `memory` (`memory.py`) can read and write states there: the caller may then pass
     buffers of that memory as inputs and outputs of role state. All other arrays are those of the host.
     """
 
@@ -35,6 +37,11 @@ class Executor(Protocol):
     def close(self) -> None:
         """Release all resources."""
         ...
+
+
+def is_simulated(executor: object) -> bool:
+    """Whether an executor computes in a vendor's simulator: its numbers are those of the device, its times are not."""
+    return bool(getattr(executor, "simulates", False))
 
 
 ExecutorFactory = Callable[[Bundle, str, int], Executor]
@@ -61,7 +68,24 @@ def _tensorrt(bundle: Bundle, name: str, threads: int, allow_host_code: bool) ->
     return TensorrtExecutor(bundle, name, allow_host_code)
 
 
+def _qnn(bundle: Bundle, name: str, threads: int, allow_host_code: bool) -> Executor:
+    """Return the device's executor where its provider is installed, else that of the simulator.
+
+    Raises:
+        EngineAbsent: this machine has neither.
+    """
+    if qnn.has_provider():
+        return qnn.QnnExecutor(bundle, name, threads)
+    python = qnn.toolchain_python()
+    if not python.exists():
+        raise qnn.absent(f"{bundle.path}: graph {name!r}")
+    found = importlib.import_module("runtime_lite.executors.simulator")  # it has executors of this module
+    made: Executor = found.SimulatorExecutor(bundle, name, threads, f"{qnn.__name__}:QnnExecutor", python)
+    return made
+
+
 EXECUTORS: Mapping[str, Callable[[Bundle, str, int, bool], Executor]] = {
+    "qnn": _qnn,
     "tensorrt": _tensorrt,
     "tensorrt_rtx": _tensorrt_rtx,
 }

@@ -94,6 +94,10 @@ class RatioRow:
     high: float
 
 
+SIMULATED = "artefact executed in the vendor's simulator"
+"""What is said of engines that the vendor's simulator has executed in the place of the device."""
+
+
 @dataclasses.dataclass(frozen=True)
 class EngineRow:
     """What came of the vendor's compiler for one graph.
@@ -102,22 +106,22 @@ class EngineRow:
         graph: graph name.
         status: `built` or `not built`: whether the bundle holds engines.
         reason: why it holds none, or why nobody has run them.
-        reached: how far its engines were looked at: `linted` by rules of ours alone, `built` by a vendor's builder, or
-            `run` on a device and compared.
+        reached: how far its engines were looked at: `linted` by rules of ours alone, `built` by a vendor's builder,
+            `simulated`, that is executed in the vendor's simulator and compared, or `run` on a device and compared.
         by: for `built` which builder, for what; for `linted` why no builder, where one could be had.
     """
 
     graph: str
     status: str
     reason: str = ""
-    reached: Literal["linted", "built", "run"] = "linted"
+    reached: Literal["linted", "built", "simulated", "run"] = "linted"
     by: str = ""
 
     @property
     def words(self) -> str:
         """Say in words how thoroughly the graph's engines were checked."""
         linted = f"linted, not built ({self.by})" if self.by else "linted, not built"
-        return {"linted": linted, "built": self.by, "run": "built and run"}[self.reached]
+        return {"linted": linted, "built": self.by, "simulated": SIMULATED, "run": "built and run"}[self.reached]
 
 
 @dataclasses.dataclass(frozen=True)

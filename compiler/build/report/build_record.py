@@ -124,8 +124,11 @@ def write_reports(
 
 def _held(engines: Sequence[EngineRow]) -> str:
     """Return the verdict that all gates hold, limited to the graphs where their engines have not been run."""
-    least = min(engines, key=lambda row: ("linted", "built", "run").index(row.reached), default=None)
-    return HELD if least is None or least.reached == "run" else f"{HELD} for the graphs; engines {least.words}"
+    order = ("linted", "built", "simulated", "run")
+    least = min(engines, key=lambda row: order.index(row.reached), default=None)
+    if least is None or least.reached == "run":
+        return HELD
+    return f"{HELD}; {least.words}" if least.reached == "simulated" else f"{HELD} for the graphs; engines {least.words}"
 
 
 def _findings_of(error: GateFailed) -> tuple[Finding, ...]:

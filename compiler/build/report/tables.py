@@ -106,7 +106,8 @@ def _engine_table(report: BuildReport) -> Table | None:
     for row in report.engines:
         is_built = row.status == "built"
         state = row.status if is_built else row.status.upper()
-        speed = "see above" if row.reached == "run" else f"not measured: engine not {'run' if is_built else 'built'}"
+        unknown = "a simulator's time" if row.reached == "simulated" else f"engine not {'run' if is_built else 'built'}"
+        speed = "see above" if row.reached == "run" else f"not measured: {unknown}"
         table.add_row(escape(row.graph), state, escape(row.words), speed, escape(row.reason))
     return table if report.engines else None
 

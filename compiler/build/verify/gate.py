@@ -146,6 +146,7 @@ class Shipped:
         open: opens what stands for an artefact, by the path of its main file.
         executors: opens the bundle's graphs for the runtime.
         speed: times of calls, once they are measured.
+        simulated: whether the executors are those of a vendor's simulator, which takes seconds for a call.
         name: the graph that is looked at; empty for the whole.
     """
 
@@ -156,6 +157,7 @@ class Shipped:
     open: Callable[[Path], Session]
     executors: ExecutorFactory
     speed: tuple[SpeedRow, ...] = ()
+    simulated: bool = False
     name: str = ""
 
     def alone(self) -> "list[Shipped]":

@@ -58,7 +58,7 @@ def check_invariance(runner: Runner, feeds: Sequence[Feed]) -> Invariance:
         full = runner.full_feed(feed)
         clean = runner.step(feed)
         for mix in _mixes(batch, position):
-            changed = _changed(runner, full, clean, active, mix)
+            changed = changed_output(runner, full, clean, active, mix)
             if changed is not None:
                 raise GateFailed(
                     f"expected {changed} unchanged by {_seen(runner, full, clean, active)} in padded places, "
@@ -85,8 +85,21 @@ def _mixes(batch: int, position: int) -> list[list[str]]:
     return [[labels[(turn + row) % len(labels)] for row in range(batch)] for turn in turns]
 
 
-def _changed(runner: Runner, full: Feed, clean: Mapping[str, Array], active: Array, mix: Sequence[str]) -> str | None:
-    """Return the first output that changes by a bit where each row's padding holds its poison of `mix`; else None."""
+def changed_output(
+    runner: Runner, full: Feed, clean: Mapping[str, Array], active: Array, mix: Sequence[str]
+) -> str | None:
+    """Return the first output that changes by a bit where each row's padding holds its poison; None where none does.
+
+    Args:
+        runner: runner of the artefact.
+        full: every input of the call.
+        clean: its outputs by name.
+        active: which rows are in use, bool [rows].
+        mix: a name in `POISONS` per row.
+
+    Raises:
+        Refused: the call ends where a row's padding holds its poison.
+    """
     spoiled = poisoned(runner.lowered, full, active, [POISONS[label] for label in mix])
     try:
         results = runner.session.run(list(clean), spoiled)
@@ -115,7 +128,7 @@ def _ended(lowered: Lowered, told: str) -> Refused:
 
 def _seen(runner: Runner, full: Feed, clean: Mapping[str, Array], active: Array) -> str:
     """Return the poison that changes outputs when all rows hold it; a mix where none does."""
-    alone = (label for label in POISONS if _changed(runner, full, clean, active, [label] * len(active)))
+    alone = (label for label in POISONS if changed_output(runner, full, clean, active, [label] * len(active)))
     return next(alone, "a mix of contents")
 
 

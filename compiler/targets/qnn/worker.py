@@ -5,10 +5,11 @@
                                "programs": [{"graph": FILE, "engine": FILE}]}   -> engines/*.onnx, built.json
 
 An engine is an ONNX file of one node that holds the context for the SoC. Every node has to be on the device: where the
-provider takes one not, `built.json` names it, with the graph file, and there are no engines.
+provider leaves one to the CPU, `built.json` names it, with the graph file, which has no engine.
 """
 
 import contextlib
+import io
 import json
 import os
 import pathlib
@@ -16,7 +17,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 ABSENT = 5
 
@@ -30,8 +31,26 @@ NODE = re.compile(r"\{ name: (.*?), type: (\S+) \}")
 LOG_LINE = re.compile(r"\[E:\w+:[^\]]*\] (.*)")
 
 
-def start() -> tuple[Any, Any, list[Any]]:
-    """Load the provider; return ONNX Runtime, the provider's package and its devices."""
+class Provider(NamedTuple):
+    """The provider, loaded: a process loads it once at most.
+
+    Attributes:
+        onnxruntime: ONNX Runtime.
+        package: the provider's package.
+        devices: what it computes on, a processor in the place of the NPU included.
+    """
+
+    onnxruntime: Any
+    package: Any
+    devices: list[Any]
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions that an engine depends on, by package."""
+        return {"onnxruntime-qnn": str(self.package.__version__), "onnxruntime": str(self.onnxruntime.__version__)}
+
+
+def start() -> Provider:
+    """Load the provider, or end the process: it is not here."""
     try:
         import onnxruntime
         import onnxruntime_qnn
@@ -43,7 +62,7 @@ def start() -> tuple[Any, Any, list[Any]]:
     devices = [each for each in onnxruntime.get_ep_devices() if each.ep_name == PROVIDER]
     if not devices:
         raise SystemExit(_absent("expected a device of the provider QNN, its simulator included, got none"))
-    return onnxruntime, onnxruntime_qnn, devices
+    return Provider(onnxruntime, onnxruntime_qnn, devices)
 
 
 def _absent(reason: str) -> int:
@@ -51,19 +70,16 @@ def _absent(reason: str) -> int:
     return ABSENT
 
 
-def versions(onnxruntime: Any, package: Any) -> dict[str, str]:
-    """Return the versions that an engine depends on, by package."""
-    return {"onnxruntime-qnn": str(package.__version__), "onnxruntime": str(onnxruntime.__version__)}
-
-
-def compile_program(program: dict[str, str], request: dict[str, Any], out: pathlib.Path) -> dict[str, Any] | None:
+def compile_program(
+    provider: Provider, program: dict[str, str], request: dict[str, Any], out: pathlib.Path
+) -> dict[str, Any] | None:
     """Compile one graph file.
 
     Returns:
         None where every node is on the device; else what the provider says: `graph`, `nodes` as pairs of name and
         operator, and `reason`.
     """
-    onnxruntime, package, devices = start()
+    onnxruntime, package, devices = provider
     engine = out / program["engine"]
     engine.parent.mkdir(exist_ok=True)
     options = onnxruntime.SessionOptions()
@@ -90,7 +106,7 @@ def compile_program(program: dict[str, str], request: dict[str, Any], out: pathl
             error = str(raised)
     if not error and engine.is_file():
         return None
-    text = log.read_text(encoding="utf-8", errors="replace")
+    text = log.getvalue()
     nodes = [pair for line in UNSUPPORTED.findall(text) for pair in NODE.findall(line)]
     lines = LOG_LINE.findall(text)
     reason = lines[-1] if lines else error or "it wrote no context"
@@ -98,30 +114,30 @@ def compile_program(program: dict[str, str], request: dict[str, Any], out: pathl
 
 
 @contextlib.contextmanager
-def caught_log() -> Iterator[pathlib.Path]:
-    """Yield a file that has, at the end, what the library wrote to standard error meanwhile."""
-    with tempfile.TemporaryDirectory() as scratch:
-        log, before = pathlib.Path(scratch) / "log", os.dup(2)
-        with log.open("wb") as file:
-            os.dup2(file.fileno(), 2)
+def caught_log() -> Iterator[io.StringIO]:
+    """Yield a text that is, at the end, what libraries wrote to standard error meanwhile; it is written there, too."""
+    text, before = io.StringIO(), os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
         try:
-            yield log
-            os.dup2(before, 2)
-            sys.stderr.write(log.read_text(encoding="utf-8", errors="replace"))
+            yield text
         finally:
             os.dup2(before, 2)
             os.close(before)
+            file.seek(0)
+            text.write(file.read().decode(errors="replace"))
+            print(text.getvalue(), file=sys.stderr)
 
 
 def main() -> int:
     """Do one task."""
     request, out = json.load(sys.stdin), pathlib.Path(sys.argv[1])
-    onnxruntime, package, _ = start()
-    found = versions(onnxruntime, package)
+    provider = start()
+    found = provider.versions()
     if request["task"] == "version":
         (out / "version.txt").write_text(", ".join(f"{name} {version}" for name, version in found.items()))
         return 0
-    refused = [told for each in request["programs"] if (told := compile_program(each, request, out)) is not None]
+    refused = [told for each in request["programs"] if (told := compile_program(provider, each, request, out))]
     (out / "built.json").write_text(json.dumps({"versions": found, "refused": refused}))
     return 0
 

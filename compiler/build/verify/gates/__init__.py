@@ -12,6 +12,7 @@ from compiler.build.verify.gates.against_float import AGAINST_FLOAT
 from compiler.build.verify.gates.buckets import BUCKETS
 from compiler.build.verify.gates.budget import BUDGET
 from compiler.build.verify.gates.chunks import CHUNKS
+from compiler.build.verify.gates.closed_loop import CLOSED_LOOP
 from compiler.build.verify.gates.drift import DRIFT
 from compiler.build.verify.gates.edges import EDGES
 from compiler.build.verify.gates.engine_layers import ENGINE_LAYERS
@@ -38,6 +39,7 @@ GATES: tuple[Gate, ...] = (
     INVARIANCE,
     REPLAY,
     PIPELINE,
+    CLOSED_LOOP,
     TASK,
     INTEGER_KERNELS,
     AGAINST_FLOAT,

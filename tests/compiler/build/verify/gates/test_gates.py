@@ -25,7 +25,7 @@ from tests.kit.shipped import emitted, feeds, relu, shipped, stream_artefacts
 def test_no_two_gates_have_one_name_and_each_runs_some_time() -> None:
     assert len({gate.name for gate in GATES}) == len(GATES)
     assert all(gate.phases for gate in GATES)
-    assert [gate.name for gate in GATES if "engines" in gate.phases] == ["pipeline", "task"]
+    assert [gate.name for gate in GATES if "engines" in gate.phases] == ["pipeline", "closed loop", "task"]
 
 
 def test_what_a_recipe_asks_for(shared: Project) -> None:
