@@ -9,7 +9,6 @@ Source: an entry of a result depends on those entries of the operands alone that
 """
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
@@ -17,8 +16,9 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from compiler.graph import model as graphs
+from compiler.graph.axis_map import NotMapped, axis_map_of
 from compiler.graph.lengths.every_length import EveryLength
-from compiler.graph.operators.axes import axis_of, perm_of
+from compiler.graph.operators.axes import axis_of
 from compiler.graph.operators.slices import slice_of
 from compiler.graph.operators.traits import OF_ALIKE_SHAPES
 from compiler.graph.runners.coded_states import Codes, grid_of
@@ -237,34 +237,24 @@ def _parted(node: ir.Node, operand: int, slots: Slots) -> Next:
     ]
 
 
-def _transposed(node: ir.Node, operand: int, slots: Slots) -> Next:
-    order = perm_of(node, len(node.outputs[0].shape or ()))
-    return None if order[0] else [(node.outputs[0], slots.at(order.index(slots.axis)))]
-
-
-def _reshaped(node: ir.Node, operand: int, slots: Slots) -> Next:
-    """Return the slots after a reshape that keeps the axis and the number of entries behind it."""
-    before, after = (graphs.dims_of(value) or () for value in (node.inputs[0], node.outputs[0]) if value is not None)
-    behind = _entries(before[slots.axis + 1 :])
-    places = [at for at, dim in enumerate(after) if dim == before[slots.axis] and _entries(after[at + 1 :]) == behind]
-    if behind is None or before[0] != after[0] or not places or not places[0]:
+def _moved(node: ir.Node, operand: int, slots: Slots) -> Next:
+    """Return the slots behind a node that moves their axis as a whole, and leaves the rows in front."""
+    try:
+        axis_map = axis_map_of(node)
+    except NotMapped:
         return None
-    return [(node.outputs[0], slots.at(places[0]))]
-
-
-def _entries(dims: tuple[graphs.Dim, ...]) -> int | None:
-    numbers = [dim for dim in dims if isinstance(dim, int)]
-    return math.prod(numbers) if len(numbers) == len(dims) else None
+    axis, rows = axis_map.after(operand, slots.axis), axis_map.after(operand, 0)
+    return None if axis is None or rows != 0 else [(node.outputs[0], slots.at(axis))]
 
 
 MOVES: Mapping[str, Callable[[ir.Node, int, Slots], Next]] = {
     "Concat": _joined,
-    "Reshape": _reshaped,
+    "Reshape": _moved,
     "Slice": _sliced,
     "Split": _parted,
-    "Squeeze": _reshaped,
-    "Transpose": _transposed,
-    "Unsqueeze": _reshaped,
+    "Squeeze": _moved,
+    "Transpose": _moved,
+    "Unsqueeze": _moved,
 }
 
 

@@ -147,7 +147,7 @@ WINGS = (
     Wing("base", (), RUNTIME,
          ("interruption", "did_you_mean", "garbage_collection", "records", "errors", "pieces", "cache")),
     Wing("graph", ("base",), (*STATES, "runtime_lite.executors.heap"),
-         ("operators", "sizes", "stages", "model", "operator_costs", "runners", "spec", "lengths")),
+         ("operators", "sizes", "stages", "model", "axis_map", "operator_costs", "runners", "spec", "lengths")),
     Wing("proof", ("base", "graph"), STATES,
          ("facts", "rules", "coverage", "propagation", "padding", "batching", "derivation")),
     Wing("states", ("base", "graph", "proof"), STATES,
@@ -563,7 +563,7 @@ def _compares_words(node: ast.Compare | ast.Match) -> bool:
 TRAITS = Path("compiler/graph/operators/traits.py")
 """The one place for what operators are like."""
 
-TABLES = ("compiler/proof/rules", "compiler/proof/derivation/links.py", "compiler/targets", "compiler/checker")
+TABLES = ("compiler/proof/rules", "compiler/graph/axis_map.py", "compiler/targets", "compiler/checker")
 """Rules of the prover, what vendors support, and the checker, which shares nothing with the prover."""
 
 OWN_LIST = "A list of its own:"

@@ -22,11 +22,11 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler.graph import model as graphs
+from compiler.graph.axis_map import NotMapped, axis_map_of, dims
 from compiler.graph.operators.axes import axis_of
 from compiler.graph.operators.traits import ENTRYWISE, VIEWS
 from compiler.proof.derivation.dependence import Kind, Outside
 from compiler.proof.derivation.judging import Judging, is_guarded
-from compiler.proof.derivation.links import NotLinked, dims, links_of
 from compiler.proof.derivation.masks import MIXING
 from compiler.proof.derivation.spans import (
     LOW,
@@ -225,12 +225,12 @@ class AnyLength:
                 return None
             return [self.of(given, {moved[at]: each for at, each in axes.items() if at in moved})]
         try:
-            links = links_of(node)
-        except NotLinked:
+            axis_map = axis_map_of(node)
+        except NotMapped:
             return None
         found = []
         for at, operand in enumerate(node.inputs):
-            own = {pairs[at]: axes[axis] for axis, pairs in links.axes.items() if at in pairs and axis in axes}
+            own = {pairs[at]: axes[axis] for axis, pairs in axis_map.axes.items() if at in pairs and axis in axes}
             found.append(UNKNOWN if operand is None else self.of(operand, own))
         return found
 
@@ -337,9 +337,9 @@ class AnyLength:
             moved, given = self.judging.masks.places_before(node, len(dims(node.outputs[0]))), node.inputs[0]
             own = {} if moved is None else {moved[at]: each for at, each in axes.items() if at in moved}
             return moved is not None and given is not None and self._is_by_distance(given, own)
-        links = links_of(node)
+        axis_map = axis_map_of(node)
         for at, operand in enumerate(node.inputs):
-            own = {pairs[at]: axes[axis] for axis, pairs in links.axes.items() if at in pairs and axis in axes}
+            own = {pairs[at]: axes[axis] for axis, pairs in axis_map.axes.items() if at in pairs and axis in axes}
             if operand is not None and not self._is_by_distance(operand, own):
                 return False
         return True

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 import onnx_ir as ir
 
 from compiler.graph import model as graphs
+from compiler.graph.axis_map import AxisMap, axis_map_of, dims
 from compiler.graph.operators.traits import VIEWS
 from compiler.proof.derivation.caching import Caches
 from compiler.proof.derivation.judging import Judging
-from compiler.proof.derivation.links import Links, dims, links_of, regrouped
+from compiler.proof.derivation.regrouping import regrouped
 from compiler.proof.derivation.written_sizes import Part, Parts
 
 
@@ -65,23 +66,25 @@ class Asking:
             return self.shifted_from(node, parts)
         if node in self.judging.kept and node.inputs[0] is not None:
             return [(node.inputs[0], {self.judging.kept[node][0]: Part.NEW})]
-        links = links_of(node) if self.judging.of(value).along or self.reads_time(node) else None
+        axis_map = axis_map_of(node) if self.judging.of(value).along or self.reads_time(node) else None
         for at, operand in enumerate(node.inputs):
             if operand is not None and graphs.array_of(operand) is None and not self.judging.is_number(operand):
-                found.append((operand, self.wanted(node, links, at, parts)))
+                found.append((operand, self.wanted(node, axis_map, at, parts)))
         return found
 
-    def wanted(self, node: ir.Node, links: Links | None, operand: int, parts: Mapping[int, Part]) -> dict[int, Part]:
+    def wanted(
+        self, node: ir.Node, axis_map: AxisMap | None, operand: int, parts: Mapping[int, Part]
+    ) -> dict[int, Part]:
         """Return which part of each time axis of an operand is needed for a part of the result."""
         value = node.inputs[operand]
         along = self.judging.of(value).along
-        if not along or links is None:
+        if not along or axis_map is None:
             return {}
-        mixed = {own for group in links.mixed for at, own in group.items() if at == operand}
+        mixed = {own for group in axis_map.mixed for at, own in group.items() if at == operand}
         known = ((own, self.judging.rows.get((node, operand, own))) for own in mixed)
         rows = {own: at for own, at in known if at is not None}
         wanted = {own: self._mixed_part(node, operand, own, parts.get(rows.get(own, -1))) for own in along}
-        for at, pairs in links.axes.items():
+        for at, pairs in axis_map.axes.items():
             own = pairs.get(operand)
             if own is not None and own in along and own not in mixed:
                 wanted[own] = parts[at]
@@ -103,10 +106,10 @@ class Asking:
             or value in self.judging.tables
         ):
             return {}
-        links = links_of(node)
-        wanted = self.wanted(node, links, 0, parts) if node.inputs else {}
-        mixed = {group[0] for group in links.mixed if 0 in group}
-        kept = {at: pairs[0] for at, pairs in links.axes.items() if pairs.get(0) in mixed and at in parts}
+        axis_map = axis_map_of(node)
+        wanted = self.wanted(node, axis_map, 0, parts) if node.inputs else {}
+        mixed = {group[0] for group in axis_map.mixed if 0 in group}
+        kept = {at: pairs[0] for at, pairs in axis_map.axes.items() if pairs.get(0) in mixed and at in parts}
         return {at: wanted[own] for at, own in kept.items() if own in wanted and wanted[own] is not parts[at]}
 
     def places_before(self, operand: ir.Value, value: ir.Value) -> dict[int, int]:

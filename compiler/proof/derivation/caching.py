@@ -7,11 +7,11 @@ import onnx_ir as ir
 import sympy
 
 from compiler.graph import model as graphs
+from compiler.graph.axis_map import dims
 from compiler.graph.model import Dim
 from compiler.graph.operators.traits import ENTRYWISE, VIEWS
 from compiler.proof.derivation.dependence import HERE, Reach
 from compiler.proof.derivation.judging import Judging
-from compiler.proof.derivation.links import dims
 from compiler.proof.derivation.written_sizes import written_size
 
 

@@ -22,14 +22,15 @@ import onnx_ir as ir
 import sympy
 
 from compiler.graph import model as graphs
+from compiler.graph.axis_map import NotMapped, axis_map_of, dims
 from compiler.graph.lengths.known_sizes import numbers_of
 from compiler.graph.model import Dim
 from compiler.graph.operators.axes import axis_of
 from compiler.graph.operators.slices import slice_of
 from compiler.graph.operators.traits import VIEWS
-from compiler.proof.derivation.links import NotLinked, dims, links_of, regrouped
 from compiler.proof.derivation.prefixes import before_frames, start_of
 from compiler.proof.derivation.reading import pads_of
+from compiler.proof.derivation.regrouping import regrouped
 from compiler.proof.derivation.written_sizes import STAMP
 from compiler.proof.facts.place_numbers import pad_value, uniform
 
@@ -101,7 +102,7 @@ def _written(model: ir.Model, node: ir.Node, frames: sympy.Symbol) -> Iterator[i
         elif graphs.is_op(node, "Conv") and node.inputs[0] is not None:
             shape = dims(node.inputs[0])
             yield from (_in_pads(insert, node, axis) for axis in range(2, len(shape)) if _is_of(shape[axis], frames))
-    except NotLinked:
+    except NotMapped:
         return
 
 
@@ -190,7 +191,7 @@ def _by_frame(node: ir.Node, delay: _Delay) -> _Delay | None:
         return None
     try:
         found = _view_of(node, delay.axis) if is_view else _linked(node, delay.axis)
-    except NotLinked:
+    except NotMapped:
         return None
     if found is None:
         return None
@@ -206,15 +207,15 @@ def _by_frame(node: ir.Node, delay: _Delay) -> _Delay | None:
 
 
 def _linked(node: ir.Node, axis: int) -> tuple[int, int] | None:
-    links = links_of(node)
+    axis_map = axis_map_of(node)
     size = dims(node.outputs[0])[axis]
     here = {
-        operand: own for operand, own in links.axes.get(axis, {}).items() if dims(node.inputs[operand])[own] == size
+        operand: own for operand, own in axis_map.axes.get(axis, {}).items() if dims(node.inputs[operand])[own] == size
     }
-    if len(here) != 1 or links.axes.get(axis) != here:
+    if len(here) != 1 or axis_map.axes.get(axis) != here:
         return None
     ((operand, own),) = here.items()
-    return None if any(each.get(operand) == own for each in links.mixed) else (operand, own)
+    return None if any(each.get(operand) == own for each in axis_map.mixed) else (operand, own)
 
 
 def _view_of(node: ir.Node, axis: int) -> tuple[int, int] | None:

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from compiler.errors import Location, Refused
 from compiler.graph import model as graphs
+from compiler.graph.axis_map import dims
 from compiler.proof.derivation.any_length import AnyLength
 from compiler.proof.derivation.caching import CachedValue
 from compiler.proof.derivation.conditions import conditions
@@ -16,7 +17,6 @@ from compiler.proof.derivation.delays import write_delays
 from compiler.proof.derivation.dependence import chunk_of, reach_of
 from compiler.proof.derivation.emission import Emission
 from compiler.proof.derivation.judging import CURE, Judging, offenders
-from compiler.proof.derivation.links import dims
 from compiler.proof.derivation.row_positions import NotByRow
 from compiler.proof.derivation.shifted_scores import (
     in_terms_of_movements,

@@ -20,6 +20,7 @@ import sympy
 
 from compiler.errors import Location, Refused
 from compiler.graph import model as graphs
+from compiler.graph.axis_map import AxisMap, axis_map_of, dims
 from compiler.graph.lengths.known_sizes import numbers_of
 from compiler.graph.model import Dim
 from compiler.graph.operators.traits import VIEWS
@@ -27,10 +28,10 @@ from compiler.proof.derivation.asking import Asking
 from compiler.proof.derivation.caching import Caches
 from compiler.proof.derivation.dependence import Along
 from compiler.proof.derivation.judging import Judging
-from compiler.proof.derivation.links import RULE_CURE, Links, dims, links_of
 from compiler.proof.derivation.placing import Placing
 from compiler.proof.derivation.prefixes import start_of
 from compiler.proof.derivation.reading import first_states, without_pads
+from compiler.proof.derivation.regrouping import RULE_CURE
 from compiler.proof.derivation.row_positions import NotByRow, RowPositions
 from compiler.proof.derivation.written_sizes import STAMP, Part, Parts, Sizes, written_size
 
@@ -174,24 +175,24 @@ class Emission:
             return self._shifted(node, value, parts)
         if node in self.judging.kept:
             return (self._slid if self.judging.kept[node][1] else self._recurred)(node, value, parts)
-        links = links_of(node) if self.judging.of(value).along or self.asking.reads_time(node) else None
+        axis_map = axis_map_of(node) if self.judging.of(value).along or self.asking.reads_time(node) else None
         special = {"Range": self._range, "ConstantOfShape": self._filled, "Expand": self._expanded}
-        if links is not None and node.op_type in special:
-            return special[node.op_type](node, value, parts, links)
-        if links is not None and node.op_type == "Trilu" and len(dims(value)) - 1 in parts:
+        if axis_map is not None and node.op_type in special:
+            return special[node.op_type](node, value, parts, axis_map)
+        if axis_map is not None and node.op_type == "Trilu" and len(dims(value)) - 1 in parts:
             return self._triangle(node, value, parts)
         if more := self.asking.mixed_within(node, value, parts):
             return self._slice_to(value, parts, more)
         operands = [
-            None if each is None else self._operand(node, links, at, parts) for at, each in enumerate(node.inputs)
+            None if each is None else self._operand(node, axis_map, at, parts) for at, each in enumerate(node.inputs)
         ]
         return self._node(node, operands, value, parts)
 
-    def _operand(self, node: ir.Node, links: Links | None, at: int, parts: Mapping[int, Part]) -> ir.Value:
+    def _operand(self, node: ir.Node, axis_map: AxisMap | None, at: int, parts: Mapping[int, Part]) -> ir.Value:
         """Return the needed part of an operand; where a mask slides, entries before the first frame are masked."""
         operand = node.inputs[at]
         assert operand is not None
-        wanted = self.asking.wanted(node, links, at, parts)
+        wanted = self.asking.wanted(node, axis_map, at, parts)
         found = self.part(operand, wanted)
         for axis in (axis for axis, part in wanted.items() if part is Part.RECENT):
             _, masked, outside = self.judging.recent.get((node, at, axis), (0, None, None))
@@ -395,15 +396,15 @@ class Emission:
             return self._node(node, [given, *rest], value, parts)
         return self._node(node, [given, self.sizes.several(self._shape(value, parts), str(value.name))], value, parts)
 
-    def _expanded(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part], links: Links) -> ir.Value:
+    def _expanded(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part], axis_map: AxisMap) -> ir.Value:
         assert node.inputs[0] is not None
-        given = self.part(node.inputs[0], self.asking.wanted(node, links, 0, parts))
+        given = self.part(node.inputs[0], self.asking.wanted(node, axis_map, 0, parts))
         return self._node(node, [given, self.sizes.several(self._shape(value, parts), str(value.name))], value, parts)
 
-    def _filled(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part], links: Links) -> ir.Value:
+    def _filled(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part], axis_map: AxisMap) -> ir.Value:
         return self._node(node, [self.sizes.several(self._shape(value, parts), str(value.name))], value, parts)
 
-    def _range(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part], links: Links) -> ir.Value:
+    def _range(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part], axis_map: AxisMap) -> ir.Value:
         """Write a Range of positions: those of a call start after the past frames."""
         start = (numbers_of(node.inputs[0]) or (0,))[0]
         if not parts:

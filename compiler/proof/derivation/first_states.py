@@ -11,11 +11,11 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler.graph import model as graphs
+from compiler.graph.axis_map import dims
 from compiler.graph.model import Dim
 from compiler.graph.operators.axes import axis_of, perm_of
 from compiler.graph.operators.slices import slice_of
 from compiler.graph.operators.traits import VIEWS
-from compiler.proof.derivation.links import dims
 
 Array = np.ndarray
 

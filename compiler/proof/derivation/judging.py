@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from compiler.errors import Location, Refused
 from compiler.graph import model as graphs
+from compiler.graph.axis_map import AxisMap, NotMapped, axis_map_of, dims
 from compiler.graph.lengths.known_sizes import numbers_of
 from compiler.graph.operators.traits import RANDOM, VIEWS
 from compiler.proof.derivation.dependence import (
@@ -26,11 +27,11 @@ from compiler.proof.derivation.dependence import (
     hull,
     reach_of,
 )
-from compiler.proof.derivation.links import RULE_CURE, Links, NotLinked, dims, links_of, regrouped
 from compiler.proof.derivation.masks import Masks
 from compiler.proof.derivation.placed import NotPlaced, Placed, placed
 from compiler.proof.derivation.prefixes import before_frames, joined_along, kept_along
 from compiler.proof.derivation.reading import READING, reach_along, require_kept
+from compiler.proof.derivation.regrouping import RULE_CURE, regrouped
 
 SIZES_BEHIND = {
     "Expand": 1,
@@ -188,7 +189,7 @@ class Judging:
             if node.op_type in READING and (own := self._reads_around(node)):
                 return self._reading(node, own)
             return self._regrouped(node) if node.op_type in VIEWS - {"Identity"} else self._linked(node)
-        except NotLinked as unknown:
+        except NotMapped as unknown:
             if self._is_touched(node):
                 raise self._refusal(node, str(unknown)) from None
             return Dependence(is_data=any(self.of(value).is_data for value in node.inputs))
@@ -247,10 +248,10 @@ class Judging:
     def _regrouped(self, node: ir.Node) -> Dependence:
         fact, shape = self.of(node.inputs[0]), dims(node.inputs[0])
         if self.is_length(node.inputs[0]):
-            raise NotLinked("the length of the sequence is used as data")
+            raise NotMapped("the length of the sequence is used as data")
         if not fact.along:
             if any(graphs.mentions(dim, str(self.frames)) for dim in dims(node.outputs[0])):
-                raise NotLinked("an axis as long as the sequence is made of another")
+                raise NotMapped("an axis as long as the sequence is made of another")
             return fact
         before = [fact.along[at].factors if at in fact.along else (dim,) for at, dim in enumerate(shape)]
         places = regrouped(before, dims(node.outputs[0]), self.frames)
@@ -267,7 +268,7 @@ class Judging:
         """Return the dependence of a node that reads other frames: earlier ones are cached, later ones offend."""
         fact = self.of(node.inputs[0])
         if graphs.is_op(node, "Pad") and not fact.is_data:
-            raise NotLinked("Pad acts along time")  # places that are moved are a table
+            raise NotMapped("Pad acts along time")  # places that are moved are a table
         ((axis, reach),) = own.items() if len(own) == 1 else ((0, EVERYWHERE),)
         joined = reach if reach == EVERYWHERE else reach.behind(fact.along[axis].reach, self.chunk)
         why = f"reads frames {joined} around its own"
@@ -281,8 +282,8 @@ class Judging:
         return Dependence(along, fact.is_data, fact.whole or (None if along else whole))
 
     def _linked(self, node: ir.Node) -> Dependence:
-        links = links_of(node)
-        operands = [at for at in links.data if at < SIZES_BEHIND.get(node.op_type, len(node.inputs))]
+        axis_map = axis_map_of(node)
+        operands = [at for at in axis_map.data if at < SIZES_BEHIND.get(node.op_type, len(node.inputs))]
         facts = {at: self.of(node.inputs[at]) for at in operands}
         is_data = any(fact.is_data for fact in facts.values())
         whole = next((fact.whole for fact in facts.values() if fact.whole is not None), None)
@@ -294,10 +295,10 @@ class Judging:
             self._require_square(node, facts[0])
         along = self._shift(node, facts)
         self._require_sizes(node, operands)
-        along = self._axes(node, links, facts, along)
-        mixed = self._mixed(node, links, facts)
+        along = self._axes(node, axis_map, facts, along)
+        mixed = self._mixed(node, axis_map, facts)
         if mixed:
-            along, whole = self._over_frames(node, links, facts, along, mixed, whole)
+            along, whole = self._over_frames(node, axis_map, facts, along, mixed, whole)
         return Dependence(along, is_data, whole)
 
     def _require_sizes(self, node: ir.Node, operands: Sequence[int]) -> None:
@@ -307,14 +308,14 @@ class Judging:
                 continue
             is_sized = node.op_type in SIZED or node in self.shifted
             if not self.is_number(value) or (self.is_length(value) and not is_sized):
-                raise NotLinked(f"input {at} of {node.op_type} is computed")
+                raise NotMapped(f"input {at} of {node.op_type} is computed")
 
     def _require_square(self, node: ir.Node, fact: Dependence) -> None:
         """Require that a Trilu's last two axes are both frames, or neither."""
         rank = len(dims(node.inputs[0]))
         frames = [fact.along[at] for at in (rank - 2, rank - 1) if at in fact.along]
         if frames and (len(frames) == 1 or not all(each.is_alone for each in frames)):
-            raise NotLinked("Trilu cuts off what its place says of a frame")
+            raise NotMapped("Trilu cuts off what its place says of a frame")
 
     def _starts_late(self, node: ir.Node) -> str | None:
         """Record an offence for a Range or Trilu whose start depends on the length; None where it does not."""
@@ -331,12 +332,12 @@ class Judging:
         """Return the axis along which a node joins a prefix to frames or cuts it off; nothing for other nodes."""
         if node.op_type not in ("Concat", "Slice"):
             return {}
-        changed = {own for links in links_of(node).mixed for own in links.values()}
+        changed = {own for axis_map in axis_map_of(node).mixed for own in axis_map.values()}
         axes = [at for at in changed if any(at in fact.along for fact in facts.values())]
         if not axes:
             return {}
         if len(changed) > 1:
-            raise NotLinked(f"{node.op_type} acts along time, and along other axes at once")
+            raise NotMapped(f"{node.op_type} acts along time, and along other axes at once")
         (axis,) = axes
         if node.op_type == "Concat":
             found: Along | None = joined_along(
@@ -348,49 +349,49 @@ class Judging:
         return {} if found is None else {axis: found}
 
     def _axes(
-        self, node: ir.Node, links: Links, facts: Mapping[int, Dependence], shifted: Mapping[int, Along]
+        self, node: ir.Node, axis_map: AxisMap, facts: Mapping[int, Dependence], shifted: Mapping[int, Along]
     ) -> dict[int, Along]:
         """Return the time axes of the result, from the operand axes that it keeps."""
         found: dict[int, Along] = dict(shifted)
         for at, dim in enumerate(dims(node.outputs[0])):
             if at == self.shifted.get(node):
                 continue
-            meeting = {k: facts[k].along[own] for k, own in links.axes.get(at, {}).items() if own in facts[k].along}
+            meeting = {k: facts[k].along[own] for k, own in axis_map.axes.get(at, {}).items() if own in facts[k].along}
             if meeting:
                 factors = {each.factors for each in meeting.values()}
-                others = [k for k, own in links.axes[at].items() if k in facts and k not in meeting]
+                others = [k for k, own in axis_map.axes[at].items() if k in facts and k not in meeting]
                 if len(factors) > 1 or others:
-                    raise NotLinked("an axis of time meets one of another size or kind")
+                    raise NotMapped("an axis of time meets one of another size or kind")
                 before = next(each.before for each in meeting.values())
                 found[at] = Along(factors.pop(), hull(each.reach for each in meeting.values()), before)
             elif (own_before := before_frames(dim, self.frames)) is not None:
-                if node.op_type == "Slice" or any(k in facts for k in links.axes.get(at, {})):
-                    raise NotLinked("an axis as long as the sequence is made of another")
+                if node.op_type == "Slice" or any(k in facts for k in axis_map.axes.get(at, {})):
+                    raise NotMapped("an axis as long as the sequence is made of another")
                 found[at] = Along((dim,), NOWHERE, own_before)
             elif graphs.mentions(dim, str(self.frames)):
-                raise NotLinked(f"an axis of {dim} entries is made")
+                raise NotMapped(f"an axis of {dim} entries is made")
         return found
 
-    def _mixed(self, node: ir.Node, links: Links, facts: Mapping[int, Dependence]) -> list[dict[int, int]]:
+    def _mixed(self, node: ir.Node, axis_map: AxisMap, facts: Mapping[int, Dependence]) -> list[dict[int, int]]:
         """Return the groups of time axes along which a node mixes entries, as axis by operand."""
-        mixed = [{k: own for k, own in each.items() if k in facts and own in facts[k].along} for each in links.mixed]
+        mixed = [{k: own for k, own in each.items() if k in facts and own in facts[k].along} for each in axis_map.mixed]
         found = [each for each in mixed if each and node not in self.shifted]
         is_lookup = node.op_type in ("Gather", "GatherElements")
         if is_lookup and facts[1].along and not (facts[0].is_data or facts[1].is_data):
-            raise NotLinked("a table is looked up by places")
+            raise NotMapped("a table is looked up by places")
         if node.op_type == "Gather" and found:
             places = () if node.inputs[1] is None else self.masks.of(node.inputs[1]).spans
             if facts[0].is_data or facts[1].is_data or any(not span.low >= 0 for span in places):
-                raise NotLinked("frames are looked up by a computed place")
+                raise NotMapped("frames are looked up by a computed place")
             return []
         if found and node.op_type in WITHOUT_RULE:
-            raise NotLinked(f"{node.op_type} acts along time")
+            raise NotMapped(f"{node.op_type} acts along time")
         return found
 
     def _over_frames(
         self,
         node: ir.Node,
-        links: Links,
+        axis_map: AxisMap,
         facts: Mapping[int, Dependence],
         along: dict[int, Along],
         mixed: Sequence[Mapping[int, int]],
@@ -401,7 +402,7 @@ class Judging:
             return self._running(node, facts, along), whole
         for group in mixed:
             if not all(facts[k].along[own].is_alone for k, own in group.items()):
-                raise NotLinked("frames are mixed along an axis that they share with others")
+                raise NotMapped("frames are mixed along an axis that they share with others")
             masked = self._masked(node, facts, group)
             beyond = hull(facts[k].along[own].reach for k, own in group.items())
             if masked is None:
@@ -420,7 +421,7 @@ class Judging:
                 whole = whole or self._offend(node, EVERYWHERE, "computes with later places of the sequence")
                 continue
             for at, each in along.items():
-                if links.axes.get(at, {}).get(operand) == row:
+                if axis_map.axes.get(at, {}).get(operand) == row:
                     joined = hull((each.reach, reach))
                     if joined.beyond > 0 and joined.beyond > each.reach.beyond:
                         self._offend(node, joined, f"reads frames {joined} around its own")
@@ -484,9 +485,9 @@ class Judging:
 
     def _running(self, node: ir.Node, facts: Mapping[int, Dependence], along: Mapping[int, Along]) -> dict[int, Along]:
         """Return the axes of a running sum: of data, it reads every earlier frame; of positions, it is a table."""
-        ((axis,),) = (tuple(each.values()) for each in links_of(node).mixed)
+        ((axis,),) = (tuple(each.values()) for each in axis_map_of(node).mixed)
         if not facts[0].is_data or along[axis].factors != (self.frames,):  # nor is there a prefix to go on from
-            raise NotLinked("a running sum along time")
+            raise NotMapped("a running sum along time")
         backwards = graphs.int_attribute(node, "reverse", 0)
         own = Reach(0, math.inf) if backwards else Reach(-math.inf, -graphs.int_attribute(node, "exclusive", 0))
         reach = own.behind(along[axis].reach, self.chunk)

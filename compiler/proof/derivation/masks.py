@@ -14,11 +14,11 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from compiler.graph import model as graphs
+from compiler.graph.axis_map import dims
 from compiler.graph.operators.axes import axis_of, perm_of
 from compiler.graph.operators.traits import VIEWS
 from compiler.proof.derivation.contents import Contents, Tables, beginning_behind, combined, moved, triangle, uniform
 from compiler.proof.derivation.dependence import Dependence, Kind, Outside
-from compiler.proof.derivation.links import dims
 from compiler.proof.derivation.other_sizes import NotBounded, sizes_of
 from compiler.proof.derivation.placed import Placed
 from compiler.proof.derivation.spans import (

@@ -22,8 +22,8 @@ import onnx_ir as ir
 import sympy
 
 from compiler.graph import model as graphs
+from compiler.graph.axis_map import dims
 from compiler.graph.model import Dim
-from compiler.proof.derivation.links import dims
 from compiler.proof.derivation.other_sizes import NotBounded, sizes_of
 from compiler.proof.derivation.prefixes import before_frames
 from compiler.proof.facts.shape_only import ShapeOnly

@@ -17,8 +17,8 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler.graph import model as graphs
+from compiler.graph.axis_map import dims
 from compiler.graph.model import Dim
-from compiler.proof.derivation.links import dims
 from compiler.proof.derivation.placed import Array, Placed
 from compiler.proof.derivation.written_sizes import STAMP, Part, Sizes, written_size
 

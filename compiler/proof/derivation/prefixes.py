@@ -13,11 +13,11 @@ import onnx_ir as ir
 import sympy
 
 from compiler.graph import model as graphs
+from compiler.graph.axis_map import NotMapped, dims
 from compiler.graph.lengths.known_sizes import numbers_of
 from compiler.graph.model import Dim
 from compiler.graph.operators.slices import slice_of
 from compiler.proof.derivation.dependence import Along
-from compiler.proof.derivation.links import NotLinked, dims
 
 
 def is_count(size: Dim) -> bool:
@@ -51,12 +51,12 @@ def joined_along(node: ir.Node, joined: Sequence[Along | None], axis: int, frame
         frames: the number of frames.
 
     Raises:
-        NotLinked: the frames are not the last operand.
+        NotMapped: the frames are not the last operand.
     """
     last, size = joined[-1], dims(node.outputs[0])[axis]
     before = before_frames(size, frames)
     if last is None or any(each is not None for each in joined[:-1]) or not last.is_alone or before is None:
-        raise NotLinked("Concat joins frames to what lies behind them")
+        raise NotMapped("Concat joins frames to what lies behind them")
     return Along((size,), last.reach, before)
 
 
@@ -70,31 +70,31 @@ def kept_along(node: ir.Node, along: Along, axis: int, frames: sympy.Symbol) -> 
         frames: the number of frames.
 
     Raises:
-        NotLinked: some frames are left out.
+        NotMapped: some frames are left out.
     """
     view = slice_of(node)
     sliced = None if view is None else view.only_axis_slice(numbers_of)
     if not along.is_alone or sliced is None or sliced.axis != axis or sliced.start is None:
-        raise NotLinked("Slice cuts frames that share their axis, or several axes at once")
+        raise NotMapped("Slice cuts frames that share their axis, or several axes at once")
     left, start = dims(node.outputs[0])[axis], start_of(node, axis)
     if sliced.step != 1:
-        raise NotLinked("Slice leaves out frames")
+        raise NotMapped("Slice leaves out frames")
     before = before_frames(left, frames)
     if before is not None and graphs.normal_form(along.before - before - start) == 0:
         return Along((left,), along.reach, before)
     if not graphs.mentions(left, str(frames)) and is_count(graphs.normal_form(along.before - start - left)):
         return None
-    raise NotLinked("Slice leaves out frames")
+    raise NotMapped("Slice leaves out frames")
 
 
 def start_of(node: ir.Node, axis: int) -> Dim:
     """Return the start of a Slice along one axis, counted from the front.
 
     Raises:
-        NotLinked: the start is not known.
+        NotMapped: the start is not known.
     """
     view = slice_of(node)
     sliced = None if view is None else view.only_axis_slice(numbers_of)
     if sliced is None or sliced.axis != axis or sliced.start is None:
-        raise NotLinked("Slice cuts several axes at once, or begins where data say")
+        raise NotMapped("Slice cuts several axes at once, or begins where data say")
     return sliced.start if is_count(sliced.start) else graphs.normal_form(sliced.start + dims(node.inputs[0])[axis])

@@ -11,10 +11,10 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler.graph import model as graphs
+from compiler.graph.axis_map import NotMapped, dims
 from compiler.graph.operators.pads import pad_of
 from compiler.proof.derivation.dependence import EVERYWHERE, HERE, Along, Reach
 from compiler.proof.derivation.first_states import first_state
-from compiler.proof.derivation.links import NotLinked, dims
 from compiler.proof.facts.place_numbers import pad_value
 
 WINDOWED = frozenset({"AveragePool", "Conv", "LpPool", "MaxPool"})
@@ -37,7 +37,7 @@ def reach_along(node: ir.Node, axis: int) -> Reach:
         axis: the time axis.
 
     Raises:
-        NotLinked: the result's axis is not the operand's, or the node reads nothing along it.
+        NotMapped: the result's axis is not the operand's, or the node reads nothing along it.
     """
     if node.op_type in FOURIER:
         return EVERYWHERE
@@ -46,18 +46,18 @@ def reach_along(node: ir.Node, axis: int) -> Reach:
     if node.op_type in RECURRENT:
         ways = {"forward": Reach(-math.inf, 0), "reverse": Reach(0, math.inf), "bidirectional": EVERYWHERE}
         if axis or graphs.int_attribute(node, "layout", 0):
-            raise NotLinked(f"{node.op_type} goes along another axis than time")
+            raise NotMapped(f"{node.op_type} goes along another axis than time")
         return ways[str(graphs.attribute(node, "direction", "forward"))]
     at, count = axis - 2, len(dims(node.inputs[0])) - 2
     if at < 0:
-        raise NotLinked(f"{node.op_type} reads all channels, and frames are among them")
+        raise NotMapped(f"{node.op_type} reads all channels, and frames are among them")
     kernel = dims(node.inputs[1])[2:] if node.op_type == "Conv" else graphs.ints_attribute(node, "kernel_shape")
     taps = kernel[at]
     if taps == 1 and dims(node.inputs[0])[axis] == dims(node.outputs[0])[axis]:
         return HERE
     strides, dilations = (graphs.ints_attribute(node, name) or (1,) * count for name in ("strides", "dilations"))
     if not isinstance(taps, int) or strides[at] != 1 or dims(node.inputs[0])[axis] != dims(node.outputs[0])[axis]:
-        raise NotLinked(f"{node.op_type} makes another number of frames")
+        raise NotMapped(f"{node.op_type} makes another number of frames")
     reach = dilations[at] * (taps - 1)
     pads = graphs.ints_attribute(node, "pads") or (0,) * 2 * count
     same = {"SAME_UPPER": reach // 2, "SAME_LOWER": reach - reach // 2}
@@ -92,22 +92,22 @@ def require_kept(node: ir.Node, along: Along) -> None:
         along: what is known of the axis of frames of its operand.
 
     Raises:
-        NotLinked: they cannot; the message has the reason.
+        NotMapped: they cannot; the message has the reason.
     """
     is_plain = str(graphs.attribute(node, "auto_pad", "NOTSET")) == "NOTSET"
     weights = node.inputs[1:4] if node.op_type in RECURRENT else node.inputs[1:2]
     if node.op_type not in {"Conv", "Pad", *RECURRENT} or not is_plain:
-        raise NotLinked(f"no rule says what steps of {node.op_type} along time keep")
+        raise NotMapped(f"no rule says what steps of {node.op_type} along time keep")
     if any(each is not None and graphs.array_of(each) is None for each in weights):
-        raise NotLinked(f"{node.op_type} has weights that are computed")
+        raise NotMapped(f"{node.op_type} has weights that are computed")
     if node.op_type in RECURRENT and any(each is not None for each in node.inputs[4:5]):
-        raise NotLinked(f"{node.op_type} is given lengths")
+        raise NotMapped(f"{node.op_type} is given lengths")
     if node.op_type in RECURRENT and any(each is None for each in first_states(node)):
-        raise NotLinked(f"{node.op_type} begins with a state that is not one row of constants, the same in all rows")
+        raise NotMapped(f"{node.op_type} begins with a state that is not one row of constants, the same in all rows")
     if any(value.uses() or value.is_graph_output() for value in node.outputs[1:]):
-        raise NotLinked(f"the state of {node.op_type} behind the last frame is used")
+        raise NotMapped(f"the state of {node.op_type} behind the last frame is used")
     if along.before != 0 or not along.is_alone:
-        raise NotLinked(f"{node.op_type} reads frames that share their axis with others")
+        raise NotMapped(f"{node.op_type} reads frames that share their axis with others")
 
 
 def first_states(node: ir.Node) -> list[np.ndarray | None]:

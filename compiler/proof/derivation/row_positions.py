@@ -15,10 +15,10 @@ from types import MappingProxyType
 import onnx_ir as ir
 
 from compiler.graph import model as graphs
+from compiler.graph.axis_map import dims
 from compiler.graph.model import Dim
 from compiler.graph.operators.axes import axis_of, changed_axes, perm_of
 from compiler.graph.operators.traits import ENTRYWISE
-from compiler.proof.derivation.links import dims
 from compiler.proof.derivation.written_sizes import STAMP
 
 

@@ -28,12 +28,13 @@ import sympy
 
 from compiler.errors import Location, Refused
 from compiler.graph import model as graphs
+from compiler.graph.axis_map import AxisMap, NotMapped, axis_map_of, dims
 from compiler.graph.model import Dim
 from compiler.graph.operators.traits import BASIC_ARITHMETIC, CASTS, COMPARISONS, ENTRYWISE, MAKING, MOVING, VIEWS
 from compiler.proof.derivation.dependence import KINDS, Outside
 from compiler.proof.derivation.judging import Judging
-from compiler.proof.derivation.links import Links, NotLinked, dims, links_of, regrouped
 from compiler.proof.derivation.placed import Array
+from compiler.proof.derivation.regrouping import regrouped
 from compiler.proof.derivation.written_sizes import STAMP
 from compiler.proof.facts.index_map import FRAMES, ROWS, derive, never_negative
 from compiler.proof.facts.place_numbers import STEPS, uniform
@@ -95,7 +96,7 @@ def look_up(model: ir.Model, frames: sympy.Symbol, longest: int) -> list[Lookup]
             continue
         try:
             found.append(_Widening(model, shift, frames, longest).lookup())
-        except (NotShifted, NotLinked):
+        except (NotShifted, NotMapped):
             continue
     return found
 
@@ -219,7 +220,7 @@ def _shift_at(node: ir.Node, frames: sympy.Symbol) -> _Shift | None:
             if dims(each.outputs[0]) == (*shape[:-1], frames):
                 first = _first(nodes[:count], shape, frames)
                 found = found if first is None else _Shift(scores, each.outputs[0], first)
-    except NotLinked:
+    except NotMapped:
         return None
     return found
 
@@ -342,7 +343,7 @@ class _Widening:
         node = value.producer()
         if node is None or len(node.outputs) != 1 or node.op_type in VIEWS:
             raise NotShifted("distances are given, or parted")
-        along = self._along(links_of(node), axis)
+        along = self._along(axis_map_of(node), axis)
         operands = [
             self._wide(each, along[at]) if at in along and each is not None else each
             for at, each in enumerate(node.inputs)
@@ -356,10 +357,10 @@ class _Widening:
         return copy
 
     @staticmethod
-    def _along(links: Links, axis: int) -> Mapping[int, int]:
+    def _along(axis_map: AxisMap, axis: int) -> Mapping[int, int]:
         """Return the operand axes that become an axis of the result without mixing."""
-        along = links.axes.get(axis, {})
-        if not along or any(group.get(at) == own for group in links.mixed for at, own in along.items()):
+        along = axis_map.axes.get(axis, {})
+        if not along or any(group.get(at) == own for group in axis_map.mixed for at, own in along.items()):
             raise NotShifted("distances are mixed")
         return along
 
@@ -396,7 +397,7 @@ class _Widening:
                 raise NotShifted("distances are parted")
             yield node.inputs[0], places[axis]
             return
-        along = self._along(links_of(node), axis)
+        along = self._along(axis_map_of(node), axis)
         for at, operand in enumerate(node.inputs):
             if operand is None or graphs.array_of(operand) is not None:
                 continue

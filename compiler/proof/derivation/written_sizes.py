@@ -10,9 +10,10 @@ import sympy
 
 from compiler.errors import Refused
 from compiler.graph import model as graphs
+from compiler.graph.axis_map import dims
 from compiler.graph.lengths.known_sizes import numbers_of
 from compiler.graph.model import Dim
-from compiler.proof.derivation.links import RULE_CURE, dims
+from compiler.proof.derivation.regrouping import RULE_CURE
 
 STAMP = "derive_steps"
 INT64S = ir.TensorType(ir.DataType.INT64)

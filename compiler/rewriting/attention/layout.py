@@ -6,7 +6,8 @@ import onnx_ir as ir
 
 from compiler.errors import Refused
 from compiler.graph import model as graphs
-from compiler.graph.operators.axes import axis_of, perm_of
+from compiler.graph.axis_map import axis_map_of
+from compiler.graph.operators.axes import axis_of
 from compiler.rewriting.attention.attention import AXES, Heads
 
 
@@ -36,7 +37,9 @@ def _followed(node: ir.Node, axes: Mapping[ir.Value, int]) -> int:
     if before is None or after is None:
         raise Refused(f"expected {node.name} to give known axes, got {node.outputs[0].shape}")
     if graphs.is_op(node, "Transpose"):
-        return perm_of(node, len(before)).index(axis)
+        moved = axis_map_of(node).after(0, axis)
+        assert moved is not None, "a Transpose mixes nothing"
+        return moved
     if before[: axis + 1] == after[: axis + 1] or _joins_elsewhere(node, axis):
         return axis
     raise Refused(f"expected {node.name} ({node.op_type}) to keep the heads apart, got {before} -> {after}")

@@ -9,8 +9,11 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler.graph import model as graphs
-from compiler.graph.operators.axes import axis_of, changed_axes, perm_of
+from compiler.graph.axis_map import NotMapped, axis_map_of
 from compiler.rewriting.attention.attention import ELEMENTWISE
+
+FOLLOWED = ELEMENTWISE | {"Gather", "Transpose", "Unsqueeze"}
+"""A list of its own: operators through which the order of heads is looked for in what they are computed of."""
 
 
 def in_order(
@@ -42,7 +45,7 @@ class _Ordering:
         if array is not None:
             return self.insert.constant(np.take(array, self.order, axis), f"{value.name}_ordered")
         node = value.producer()
-        operands = None if node is None else self._operands(node, len(graphs.dims_of(value) or ()), axis)
+        operands = None if node is None else self._operands(node, axis)
         if node is None or operands is None:
             index = self.insert.int64s(*self.order.tolist())
             return self.insert.op("Gather", [value, index], {"axis": axis}, name=f"{value.name}_ordered")
@@ -65,20 +68,11 @@ class _Ordering:
         )
         return output
 
-    def _operands(self, node: ir.Node, rank: int, axis: int) -> dict[int, int] | None:
-        """Return the heads axis of each operand that has one; None where it is not known."""
-        first = [graphs.dims_of(each) if each is not None else None for each in node.inputs]
-        if node.op_type in ELEMENTWISE and None not in first:
-            places = {at: axis - rank + len(dims) for at, dims in enumerate(first) if dims is not None}
-            return {
-                at: place for at, place in places.items() if place >= 0 and (first[at] or ())[place] == len(self.order)
-            }
-        if graphs.is_op(node, "Transpose"):
-            return {0: perm_of(node, rank)[axis]}
-        if graphs.is_op(node, "Unsqueeze"):
-            gone = changed_axes(node, graphs.integers_of)
-            return None if gone is None or axis in gone else {0: axis - sum(each < axis for each in gone)}
-        if graphs.is_op(node, "Gather") and first[0] and first[1] is not None and axis_of(node, len(first[0])) == 0:
-            place = axis - len(first[1]) + 1
-            return {0: place} if place > 0 else None
-        return None
+    def _operands(self, node: ir.Node, axis: int) -> dict[int, int] | None:
+        """Return the heads axis of each operand that has one; None where entries move otherwise, or heads mix."""
+        if node.op_type not in FOLLOWED or node.domain not in ("", "ai.onnx"):
+            return None
+        try:
+            return axis_map_of(node).sources(axis) or None
+        except NotMapped:
+            return None

@@ -18,12 +18,11 @@ from typing import NoReturn, TypeAlias
 
 import numpy as np
 import onnx_ir as ir
-import sympy
 
 from compiler.errors import Location, Refused
 from compiler.graph import model as graphs
-from compiler.graph.operators.axes import axis_of, changed_axes, perm_of
-from compiler.graph.operators.reductions import reduction_of
+from compiler.graph.axis_map import AxisMap, NotMapped, axis_map_of
+from compiler.graph.operators.axes import axis_of
 from compiler.graph.operators.traits import ENTRYWISE, REDUCTIONS
 from compiler.graph.sizes.expressions import Dim
 from runtime_lite.format.cache_axis import CacheAxis
@@ -119,8 +118,8 @@ class _Writer:
         kinds: tuple[tuple[bool, Callable[[ir.Node], Frames | None]], ...] = (
             (node.op_type in ENTRYWISE, self._entrywise),
             (node.op_type in ("Reshape", "Expand"), self._sized),
-            (node.op_type == "Transpose", self._turned),
-            (node.op_type in ("Unsqueeze", "Squeeze"), self._moved),
+            (node.op_type == "Transpose", self._moved),
+            (node.op_type in ("Squeeze", "Unsqueeze"), self._moved),
             (node.op_type == "Concat", self._concat),
             (node.op_type == "MatMul", self._product),
             (node.op_type in ("Softmax", "LogSoftmax"), self._softmax),
@@ -184,26 +183,19 @@ class _Writer:
         own = len(_dims(condition))
         return has_slots and own == rank and self.lies(condition, axis, frames.ahead is not None)
 
-    def _turned(self, node: ir.Node) -> Frames:
-        frames, order = self.frames[node.inputs[0]], perm_of(node, len(_dims(node.outputs[0])))
-        if not order or order[0] != 0:
-            self._refuse(node, "rows do not lie in front")
-        return dataclasses.replace(frames, axis=order.index(frames.axis), parts=self._each_part(node, frames))
-
     def _moved(self, node: ir.Node) -> Frames:
         """Rewrite a node that moves the axis of frames to another index."""
-        frames, value = self.frames[node.inputs[0]], node.inputs[0]
-        assert value is not None
-        there = changed_axes(node, graphs.integers_of)
-        if there is None:
-            self._refuse(node, "its axes are not constant")
-        if node.op_type == "Squeeze":
-            if frames.axis in there:
-                self._refuse(node, "it takes their axis off")
-            axis = frames.axis - sum(each < frames.axis for each in there)
-        else:
-            axis = [at for at in range(len(_dims(node.outputs[0]))) if at not in there][frames.axis]
+        frames = self.frames[node.inputs[0]]
+        axis = self._axis_map(node).after(0, frames.axis)
+        if axis is None:
+            self._refuse(node, "it takes their axis off")
         return dataclasses.replace(frames, axis=axis, parts=self._each_part(node, frames))
+
+    def _axis_map(self, node: ir.Node) -> AxisMap:
+        try:
+            return axis_map_of(node)
+        except NotMapped as unknown:
+            self._refuse(node, str(unknown))
 
     def _sized(self, node: ir.Node) -> Frames:
         """Rewrite a Reshape or Expand with target sizes that hold for each part."""
@@ -215,13 +207,10 @@ class _Writer:
             padded = [*[1] * (len(wanted) - len(dims)), *dims]
             sizes = [1 if old == size else size for old, size in zip(padded, wanted, strict=True)]
         else:
-            before = sympy.prod(dims[: frames.axis])
-            fits = [
-                at for at in range(len(wanted)) if sympy.prod(wanted[:at]) == before and wanted[at] == dims[frames.axis]
-            ]
-            if not fits or dims[0] != wanted[0]:
+            moved = self._axis_map(node).after(0, frames.axis)
+            if moved is None or dims[0] != wanted[0]:
                 self._refuse(node, "it puts their axis together with others")
-            axis = fits[0]
+            axis = moved
             sizes = [0, *wanted[1:]]
         if any(not isinstance(size, int) for at, size in enumerate(sizes) if at != axis):
             self._refuse(node, "its sizes are not constant")
@@ -326,14 +315,13 @@ class _Writer:
     def _reduced(self, node: ir.Node) -> Frames | None:
         value = node.inputs[0]
         assert value is not None
-        frames, view = self.frames[value], reduction_of(node, graphs.integers_of)
-        if view is None:
-            self._refuse(node, "its axes are not constant")
+        frames, axis_map = self.frames[value], self._axis_map(node)
         made = self._again(node, [self._whole(value), *node.inputs[1:]], node.outputs[0].shape)
-        if frames.axis in view.axes:
-            self._replace(node, made)
-            return None
-        return frames.like(next(new for new, old in view.kept.items() if old == frames.axis), made)
+        axis = axis_map.after(0, frames.axis)
+        if axis is not None:
+            return frames.like(axis, made)
+        self._replace(node, made)
+        return None
 
     # Writing
 

@@ -9,9 +9,9 @@ import pytest
 
 from compiler.errors import Refused
 from compiler.graph import model as graphs
+from compiler.graph.axis_map import NotMapped
 from compiler.proof.derivation.dependence import EVERYWHERE, HERE, Reach
 from compiler.proof.derivation.derive import derive
-from compiler.proof.derivation.links import NotLinked
 from compiler.proof.derivation.reading import reach_along
 
 WIDTH = 4
@@ -150,7 +150,7 @@ def test_a_state_that_is_used_hangs_on_the_last_frame() -> None:
 
 def test_strides_make_another_number_of_frames() -> None:
     (node,) = graph("Conv", 3, strides=[2], pads=[1, 1]).graph
-    with pytest.raises(NotLinked, match="another number of frames"):
+    with pytest.raises(NotMapped, match="another number of frames"):
         reach_along(node, 2)
 
 

@@ -1,17 +1,13 @@
-"""Axes through operators, and time through reshapes."""
+"""axis_map: where the axes of operands lie in results, held against which entries change with which."""
 
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 import pytest
-import sympy
 
-from compiler.graph.model import Dim, symbol
-from compiler.proof.derivation.links import NotLinked, dims, links_of, regrouped
+from compiler.graph.axis_map import NotMapped, axis_map_of, dims
 from tests.kit.graphs import parse
 from tests.kit.whole_sequences import session
-
-BATCH, TIME = symbol("batch"), symbol("time")
 
 
 def node(op_type: str, *shapes: list[str | int], out: list[str | int], **attributes: int | str) -> ir.Node:
@@ -23,67 +19,66 @@ def node(op_type: str, *shapes: list[str | int], out: list[str | int], **attribu
 
 
 def test_a_product_mixes_what_it_sums_over() -> None:
-    found = links_of(node("MatMul", ["batch", 2, "time", 4], [4, 8], out=["batch", 2, "time", 8]))
+    found = axis_map_of(node("MatMul", ["batch", 2, "time", 4], [4, 8], out=["batch", 2, "time", 8]))
     assert found.axes == {0: {0: 0}, 1: {0: 1}, 2: {0: 2}, 3: {1: 1}}
     assert found.mixed == ({0: 3, 1: 0},)
 
 
 def test_an_einsum_is_read_by_its_letters() -> None:
     equation = "bhid,bhjd->bhij"
-    found = links_of(node("Einsum", [1, 2, 3, 4], [1, 2, 5, 4], out=[1, 2, 3, 5], equation=equation))
+    found = axis_map_of(node("Einsum", [1, 2, 3, 4], [1, 2, 5, 4], out=[1, 2, 3, 5], equation=equation))
     assert found.axes[2] == {0: 2}
     assert found.axes[3] == {1: 2}
     assert found.mixed == ({0: 3, 1: 3},)
-    with pytest.raises(NotLinked, match="Einsum"):
-        links_of(node("Einsum", [3, 3], out=[3], equation="ii->i"))
+    with pytest.raises(NotMapped, match="Einsum"):
+        axis_map_of(node("Einsum", [3, 3], out=[3], equation="ii->i"))
 
 
 def test_a_normalisation_with_known_statistics_scales_every_frame_alone() -> None:
     shapes: list[list[str | int]] = [["batch", 8, "time"], [8], [8], [8], [8]]
-    found = links_of(node("BatchNormalization", *shapes, out=["batch", 8, "time"]))
+    found = axis_map_of(node("BatchNormalization", *shapes, out=["batch", 8, "time"]))
     assert (found.data, found.mixed) == ((0,), ())
     assert found.axes == {0: {0: 0}, 1: {0: 1}, 2: {0: 2}}
-    with pytest.raises(NotLinked, match="measures what it is given"):
-        links_of(node("BatchNormalization", *shapes, out=["batch", 8, "time"], training_mode=1))
+    with pytest.raises(NotMapped, match="measures what it is given"):
+        axis_map_of(node("BatchNormalization", *shapes, out=["batch", 8, "time"], training_mode=1))
 
 
 def test_an_operator_without_a_rule_is_named() -> None:
-    with pytest.raises(NotLinked, match="NonZero"):
-        links_of(node("NonZero", ["time"], out=["n"]))
+    with pytest.raises(NotMapped, match="NonZero"):
+        axis_map_of(node("NonZero", ["time"], out=["n"]))
+
+
+def test_axes_are_followed_forward_and_backward() -> None:
+    product = axis_map_of(node("MatMul", ["batch", 2, "time", 4], [4, 8], out=["batch", 2, "time", 8]))
+    assert [product.after(0, axis) for axis in range(4)] == [0, 1, 2, None]
+    assert [product.after(1, axis) for axis in range(2)] == [None, 3]
+    assert product.mixes(0, 3) and product.mixes(1, 0) and not product.mixes(0, 2)
+    assert [product.sources(axis) for axis in range(4)] == [{0: 0}, {0: 1}, {0: 2}, {1: 1}]
+
+
+def test_an_axis_that_is_kept_and_mixed_is_followed_nowhere() -> None:
+    running = parse("(float[2,3] x) => (float[2,3] y) <int64 a = {1}> { y = CumSum(x, a) }")
+    found = axis_map_of(next(iter(running.graph)))
+    assert found.axes[1] == {0: 1} and found.after(0, 1) is None and found.sources(1) == {} and found.after(0, 0) == 0
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "found"),
+    ("before", "after", "axes", "mixed"),
     [
-        ([(BATCH,), (TIME,), (8,)], [BATCH, TIME, 2, 4], {1: (1, (TIME,))}),
-        ([(BATCH,), (2,), (TIME,), (4,)], [2 * BATCH, TIME, 4], {2: (1, (TIME,))}),
-        ([(BATCH,), (TIME,), (8,)], [BATCH * TIME, 8], {1: (0, (BATCH, TIME))}),
-        ([(BATCH, TIME), (8,)], [BATCH, TIME, 8], {0: (1, (TIME,))}),
-        ([(TIME,), (4 * BATCH,), (2,)], [TIME * BATCH, 8], {0: (0, (TIME, BATCH))}),
-        ([(TIME, BATCH), (8,)], [TIME, 4 * BATCH, 2], {0: (0, (TIME,))}),
-        ([(TIME + 3,), (4 * BATCH,), (2,)], [TIME * BATCH + 3 * BATCH, 8], {0: (0, (TIME + 3, BATCH))}),
-        ([(TIME,)], [1, TIME, 1], {0: (1, (TIME,))}),
-        ([(TIME,), (TIME,)], [1, TIME, TIME], {0: (1, (TIME,)), 1: (2, (TIME,))}),
+        (["batch", "time", 8], ["batch", "time", 2, 4], {0: 0, 1: 1}, {2}),
+        (["batch", 2, "time", 4], ["batch", "time", 8], {0: 0}, {1, 2, 3}),
+        ([1, "time", 8], [1, 1, "time", 8], {0: 0, 2: 1, 3: 2}, set()),
+        ([2, 2], [4], {}, {0, 1}),
+        ([2, 6, 2], [2, 3, 4], {0: 0}, {1, 2}),
+        ([2, 6, 2], [4, 3, 2], {2: 2}, {0, 1}),
     ],
 )
-def test_time_is_followed_through_a_reshape(
-    before: list[tuple[Dim, ...]], after: list[Dim], found: dict[int, tuple[int, tuple[Dim, ...]]]
+def test_axes_stay_whole_where_as_many_entries_lie_in_front_of_them(
+    before: list[str | int], after: list[str | int], axes: dict[int, int], mixed: set[int]
 ) -> None:
-    assert regrouped(before, after, TIME) == found
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ([(TIME,), (8,)], [8, TIME]),
-        ([(TIME,), (TIME,)], [TIME * TIME]),
-        ([(TIME,)], [sympy.floor(TIME / 2), 2]),
-    ],
-    ids=["turned", "two merged", "parted"],
-)
-def test_a_reshape_that_moves_frames_is_not_followed(before: list[tuple[Dim, ...]], after: list[Dim]) -> None:
-    with pytest.raises(NotLinked):
-        regrouped(before, after, TIME)
+    found = axis_map_of(node("Reshape", before, [len(after)], out=after))
+    assert {at: pairs[0] for at, pairs in found.axes.items() if pairs} == axes
+    assert {group[0] for group in found.mixed} == mixed
 
 
 OPERATORS = """
@@ -132,6 +127,12 @@ OPERATORS = """
     { y = Pad(x, p, v, a) }
 (float[2,3,4] x) => (float[2,6,4] y) <int64[3] t = {1, 2, 1}> { y = Tile(x, t) }
 (float[2,3,4] x) => (float[2,3,4] y) { y = Trilu(x) }
+(float[2,3,4] x) => (float[2,12] y) <int64[2] s = {0, -1}> { y = Reshape(x, s) }
+(float[2,3,4] x) => (float[6,4] y) { y = Flatten<axis = 2>(x) }
+(float[2,3,4] x) => (float[2,3,2,2] y) <int64[4] s = {2, 3, 2, 2}> { y = Reshape(x, s) }
+(float[6,4] x) => (float[2,3,4] y) <int64[3] s = {2, 3, 4}> { y = Reshape(x, s) }
+(float[2,1,4] x) => (float[2,4] y) <int64[1] a = {-2}> { y = Squeeze(x, a) }
+(float[2,3] x) => (float[1,2,3,1] y) <int64[2] a = {0, -1}> { y = Unsqueeze(x, a) }
 (float[2,3,6] x, float[5,3,3] w) => (float[2,5,4] y) { y = Conv(x, w) }
 (float[2,3,6] x, float[5,3,1] w) => (float[2,5,6] y) { y = Conv(x, w) }
 (float[2,3,6,4] x, float[5,3,1,3] w) => (float[2,5,6,4] y) { y = Conv<pads = [0, 1, 0, 1]>(x, w) }
@@ -174,8 +175,8 @@ def entries_read(model: ir.Model) -> dict[str, npt.NDArray[np.bool_]]:
 def test_axes_are_linked_where_entries_are_computed_of_those_at_the_same_place_and_nowhere_else(text: str) -> None:
     model = parse(text)
     (node,) = model.graph
-    links, read, after = links_of(node), entries_read(model), [int(str(dim)) for dim in dims(node.outputs[0])]
-    for operand in links.data:
+    axis_map, read, after = axis_map_of(node), entries_read(model), [int(str(dim)) for dim in dims(node.outputs[0])]
+    for operand in axis_map.data:
         value = node.inputs[operand]
         if value is None or value.is_initializer():
             continue
@@ -188,9 +189,9 @@ def test_axes_are_linked_where_entries_are_computed_of_those_at_the_same_place_a
             for at, other in enumerate(after)
             if size == other > 1 and (of[axis] == to[at]).all()
         }
-        mixed = {each[operand] for each in links.mixed if operand in each}
+        mixed = {each[operand] for each in axis_map.mixed if operand in each}
         told = {
-            (axes[operand], at) for at, axes in links.axes.items() if operand in axes and axes[operand] not in mixed
+            (axes[operand], at) for at, axes in axis_map.axes.items() if operand in axes and axes[operand] not in mixed
         }
         assert told == same or (told < same and node.op_type in COARSE)
         assert {axis for axis, size in enumerate(before) if size > 1} <= mixed | {axis for axis, _ in told}
