@@ -14,6 +14,7 @@ import runtime_lite
 from compiler.errors import RecipeError, Refused
 from compiler.targets.qnn.environment import ENVIRONMENT
 from compiler.targets.qnn.target import Qnn
+from tests.compiler.targets.qnn.recipes import for_the_npu
 from tests.kit.graphs import parse
 from tests.kit.models.project import TIMES, Ended, Project, digest_of
 from tests.kit.models.shared import shared_project
@@ -32,14 +33,6 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("SLIPWAY_TOOLCHAINS", str(folder))
         stand_in_for(ENVIRONMENT, STAND_IN)
     return folder
-
-
-def for_the_npu(project: Project) -> Project:
-    """Write the target into a recipe."""
-    project.replace("tiny.yaml", "  - kind: onnx_static", "  - {kind: qnn, soc: 57}")
-    lossy = "{max_abs: 1.0e-5, chained_steps: 8, lossy: {max_abs: 0.01, sqnr_db: 40.0}}"
-    project.replace("tiny.yaml", "{max_abs: 1.0e-5, chained_steps: 8}", lossy)
-    return project
 
 
 @dataclasses.dataclass(frozen=True)
