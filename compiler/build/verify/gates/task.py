@@ -253,7 +253,7 @@ def _require(
 
 def _wanted(recipe: Recipe, shipped: Shipped) -> bool:
     """Whether the metric is computed: a simulator takes seconds for a chunk, and a task has thousands."""
-    return recipe.gates.task is not None and not shipped.simulated
+    return recipe.task_of(shipped.name) is not None and not shipped.simulated
 
 
 TASK = Gate("task", _check, _promised, _wanted, phases=("bundle", "engines"))

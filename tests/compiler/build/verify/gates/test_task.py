@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from compiler.build.verify.gate import Shipped
 from compiler.build.verify.gates.task import TASK
 from compiler.errors import RecipeError
 from compiler.recipe.load import load_recipe
+from runtime_lite.executors.executor import make_executor
 from tests.kit.models.project import Project, digest_of
 
 FORGETFUL = """
@@ -63,6 +65,17 @@ def test_one_graph_hears_the_recordings_and_findings_name_it(setting: tuple[str,
     assert [graph for graph, found in asked.items() if found] == [heard]
     assert all(each.graph == heard for each in asked[heard])
     assert [graph for graph in recipe.graphs if recipe.task_of(graph) is not None] == [heard]
+
+
+@pytest.mark.parametrize(
+    ("graph", "simulated", "runs"), [("net", False, True), ("net", True, False), ("x", False, False)]
+)
+def test_it_runs_for_its_own_graph_and_in_no_simulator(
+    graph: str, simulated: bool, runs: bool, project: Project, tmp_path: Path
+) -> None:
+    loaded = load_recipe(str(project.folder / "tiny.yaml"), ())
+    shipped = Shipped(loaded, tmp_path, {}, {}, lambda path: None, make_executor, simulated=simulated, name=graph)  # type: ignore[arg-type, return-value]
+    assert TASK.is_wanted(loaded.recipe, shipped) == runs
 
 
 def test_a_graph_that_there_is_not_hears_nothing() -> None:
