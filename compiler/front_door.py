@@ -194,6 +194,7 @@ def _finish(options: argparse.Namespace) -> int:
     for row in finished.speed:
         print(f"{row.graph} {row.sizes}: p50 {row.p50_ms:.3f} ms, p95 {row.p95_ms:.3f} ms")
     done = "built, verified and timed" if finished.speed else "built and verified"
+    done = f"{done} in the vendor's simulator" if finished.simulated else done
     done = done if finished.not_run is None else f"built, not run: {finished.not_run}"
     print(f"{options.bundle}: engines of {', '.join(waiting)} {done}")
     return 0

@@ -6,6 +6,7 @@ Whatever fails or interrupts it, the environment is the one before, or none, or 
 import collections
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from compiler.base.interruption import shielded
@@ -62,9 +63,10 @@ def install(environment: Environment, tell: Tell) -> None:
     tell(f"licence: {environment.licence}")
     tell(f"size: {environment.size}, in {environment.folder}")
     python = python_of(environment)
-    parent = environment.folder.parent
-    parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{environment.name}-", dir=parent) as scratch:
+    with (
+        _alone(environment, tell),
+        tempfile.TemporaryDirectory(prefix=_prefix(environment), dir=_place(environment)) as scratch,
+    ):
         made = Path(scratch) / "made"
         _run([str(python), "-m", "venv", "--without-pip", str(made)], environment, hear=lambda line: None)
         _fetch(environment, made, tell)
@@ -76,6 +78,35 @@ def install(environment: Environment, tell: Tell) -> None:
                 environment.folder.rename(Path(scratch) / "before")
             made.rename(environment.folder)
     tell(f"{environment.name}: {version} is installed in {environment.folder}; it {environment.verifies}")
+
+
+def _place(environment: Environment) -> Path:
+    """Return the folder of all environments, which is made first where it is not there."""
+    environment.folder.parent.mkdir(parents=True, exist_ok=True)
+    return environment.folder.parent
+
+
+def _prefix(environment: Environment) -> str:
+    """Return how the names of the folders begin in which an environment is made."""
+    return f".{environment.name}-"
+
+
+@contextlib.contextmanager
+def _alone(environment: Environment, tell: Tell) -> Iterator[None]:
+    """Wait for other installations on this machine, and remove what one that was killed has left behind."""
+    place = _place(environment)
+    handle = os.open(place, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            tell("waiting for another installation")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        for left in place.glob(f"{_prefix(environment)}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        yield
+    finally:
+        os.close(handle)
 
 
 def python_of(environment: Environment) -> Path:

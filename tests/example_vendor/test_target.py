@@ -263,7 +263,9 @@ def test_without_the_toolchain_the_bundle_waits_for_it(
     assert ended.report["verdict"] == "all gates hold for the graphs; engines linted, not built"
     assert project.run("finish", "waiting").code == 5
     environment(monkeypatch, tmp_path / "vendor")
-    assert project.run("finish", "waiting").out == "waiting: engines of net built and verified\n"
+    assert (
+        project.run("finish", "waiting").out == "waiting: engines of net built and verified in the vendor's simulator\n"
+    )
     engines = {name: digest for name, digest in digest_of(project.folder / "waiting").items() if "engines/" in name}
     direct = digest_of(made.project.folder / "bundle")
     assert engines == {name: direct[name] for name in direct if "engines/" in name}

@@ -53,11 +53,13 @@ class Finished:
         speed: their times; none of those that were not run, or whose times mean nothing here.
         not_run: why they were not run; None where they were, and gave what was recorded.
         layers: what was found of the layers of those whose compiler describes them.
+        simulated: whether the vendor's simulator has run them, in the place of the device.
     """
 
     speed: list[SpeedRow]
     not_run: str | None
     layers: Sequence[Finding] = ()
+    simulated: bool = False
 
 
 def finish_bundle(path: Path, caches: Path) -> Finished:
@@ -142,7 +144,7 @@ def build_engines(target: Target, folder: Path, engines: Path, caches: Path) -> 
                 cure=f"{look}loosen the lossy limits if its figures allow it",
             )
         if not target.times_here:
-            return Finished([], None, layers)
+            return Finished([], None, layers, simulated=True)
         speed = [
             SpeedRow(timing.graph, timing.bucket, timing.p50_ms, timing.p95_ms, 1)
             for timing in bench_model(model, TIMED_RUNS, WARM_UP_RUNS)

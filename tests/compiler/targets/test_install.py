@@ -1,6 +1,8 @@
 """Environments of toolchains: made whole and in their place, or not at all."""
 
 import errno
+import fcntl
+import os
 import sys
 from pathlib import Path
 
@@ -100,6 +102,28 @@ def test_an_interruption_leaves_nothing_behind(wheels: Path, tmp_path: Path) -> 
     with pytest.raises(KeyboardInterrupt):
         install(environment, interrupted)
     assert left(environment) == []
+
+
+def test_what_a_killed_installation_has_left_is_removed_by_the_next_one(wheels: Path, tmp_path: Path) -> None:
+    environment = environment_in(tmp_path / "vendor")
+    (environment.folder.parent / ".vendor-half/made").mkdir(parents=True)
+    install(environment, lambda line: None)
+    assert left(environment) == ["vendor"]
+
+
+def test_one_waits_for_another(wheels: Path, tmp_path: Path) -> None:
+    environment, said = environment_in(tmp_path / "vendor"), list[str]()
+    environment.folder.parent.mkdir()
+    other = os.open(environment.folder.parent, os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_EX)
+
+    def told(line: str) -> None:
+        said.append(line)
+        if line == "waiting for another installation":
+            os.close(other)
+
+    install(environment, told)
+    assert said[3] == "waiting for another installation" and environment.fault() == ""
 
 
 def test_a_full_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

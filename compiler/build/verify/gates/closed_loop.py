@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from compiler.base.records.build_report import SIMULATED
 from compiler.base.records.findings import Finding, at_most
 from compiler.build.verify.bucket_runner import BucketRunners
 from compiler.build.verify.differences import Difference, Tally
@@ -197,6 +198,7 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
 
 def _receipt(tensors: Mapping[str, TensorInLoop], calls: int) -> dict[str, Any]:
     return {
+        "words": SIMULATED,
         "chunks": max((len(each.sqnr_db) for each in tensors.values()), default=0),
         "poisoned_calls": calls,
         "tensors": {

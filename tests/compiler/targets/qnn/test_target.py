@@ -85,7 +85,8 @@ def test_a_recipe_is_compiled_and_executed_in_a_closed_loop(made: Made) -> None:
     built_with = graph["engine"]["built_with"]
     assert (built_with["soc"], built_with["soc name"], built_with["onnxruntime-qnn"]) == ("57", "SM8650", "2.7.0")
     receipts = json.loads((project.folder / "npu/receipts.json").read_text())
-    assert receipts["parity"]["net"]["closed_loop"]["chunks"] == 8
+    loop = receipts["parity"]["net"]["closed_loop"]
+    assert (loop["chunks"], loop["words"]) == (8, "artefact executed in the vendor's simulator")
 
 
 def test_the_bundle_runs_in_the_simulator_and_says_so(project: Project) -> None:
@@ -146,7 +147,7 @@ def test_a_bundle_is_finished_where_the_toolchain_is(
     monkeypatch.setenv("SLIPWAY_TOOLCHAINS", str(here))
     finished = project.run("finish", "waits")
     assert finished.code == 0, finished.err
-    assert "engines of net built and verified" in finished.out
+    assert "engines of net built and verified in the vendor's simulator" in finished.out
 
 
 def test_a_bundle_where_neither_simulator_nor_device_is_names_both(
