@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from runtime_lite.errors import FRONT_DOOR, EngineAbsent, show
 from runtime_lite.executors import qnn
@@ -49,15 +49,29 @@ ExecutorFactory = Callable[[Bundle, str, int], Executor]
 
 
 def _onnx_runtime(bundle: Bundle, name: str, threads: int) -> Executor:
+    made: Executor = _with_onnx_runtime("onnx", "onnxruntime", bundle, name).OnnxExecutor(bundle, name, threads)
+    return made
+
+
+def _onnx_cuda(bundle: Bundle, name: str, threads: int) -> Executor:
+    module = _with_onnx_runtime("onnx_cuda", "onnxruntime-gpu", bundle, name)
+    made: Executor = module.OnnxCudaExecutor(bundle, name, threads)
+    return made
+
+
+def _with_onnx_runtime(module: str, package: str, bundle: Bundle, name: str) -> Any:
+    """A module beside this one that imports onnxruntime.
+
+    Raises:
+        EngineAbsent: that is not installed.
+    """
     try:
-        found = importlib.import_module("runtime_lite.executors.onnx")
+        return importlib.import_module(f"runtime_lite.executors.{module}")
     except ImportError as error:
         raise EngineAbsent(
             f"{bundle.path}: graph {name!r}: expected the package onnxruntime, got {show(str(error))}; "
-            "pip install onnxruntime"
+            f"pip install {package}"
         ) from error
-    made: Executor = found.OnnxExecutor(bundle, name, threads)
-    return made
 
 
 def _tensorrt_rtx(bundle: Bundle, name: str, threads: int, allow_host_code: bool) -> Executor:
@@ -94,7 +108,7 @@ EXECUTORS: Mapping[str, Callable[[Bundle, str, int, bool], Executor]] = {
 Each imports only its own backend: a machine with engines needs no ONNX Runtime, and vice versa.
 """
 
-RUNTIMES: Mapping[str, ExecutorFactory] = {"openvino": OpenvinoExecutor}
+RUNTIMES: Mapping[str, ExecutorFactory] = {"onnx_cuda": _onnx_cuda, "openvino": OpenvinoExecutor}
 """Executors of targets without engines, by name of the target; ONNX Runtime runs the files of all others."""
 
 

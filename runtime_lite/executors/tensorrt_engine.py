@@ -6,7 +6,6 @@ library's objects end the process at first use, so nothing here is called before
 `try_engine` opens an engine in a process of its own first.
 """
 
-import contextlib
 import ctypes
 import enum
 import importlib
@@ -14,7 +13,6 @@ import importlib.util
 import json
 import subprocess
 import sys
-from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,18 +23,12 @@ import numpy as np
 
 from runtime_lite.errors import FRONT_DOOR, EngineAbsent, InternalError, show
 from runtime_lite.executors.cuda import Array, Cuda, DeviceArray, signal_name
+from runtime_lite.executors.device_run import GRAPHS_SWITCH, DeviceRun, DeviceTensor
 
 REASON_CHARACTERS = 300
 
 OPEN_S = 600.0
 """Longer than the largest engine takes to load from a slow disk."""
-
-MOST_GRAPHS = 8
-"""CUDA graphs of an engine that are kept, each for the addresses of one call. Streams that go on together take turns
-between two blocks of states; of others, as many sets of addresses are worth the memory that their graphs take."""
-
-GRAPHS_SWITCH = "RUNTIME_LITE_CUDA_GRAPHS"
-"""The variable of the environment that says `0` for no CUDA graphs."""
 
 LAYERS_HEAD = "Layers:"
 """How the message begins that lists the layers of an engine."""
@@ -56,23 +48,6 @@ NEEDED_NAMES: dict[str, tuple[str, ...]] = {
     "TensorIOMode": ("INPUT",),
 }
 """What a version must have; older ones, which come with some images, are refused by name."""
-
-
-@dataclass(frozen=True)
-class EngineTensor:
-    """An input or output of an engine.
-
-    Attributes:
-        name: as in the graph.
-        shape: fixed.
-        dtype: as NumPy has it.
-        is_input: whether it is fed.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    is_input: bool
 
 
 class HostCode(enum.Enum):
@@ -187,7 +162,7 @@ class OpenedEngine:
     runtime: Any
     engine: Any
     logger: Any
-    tensors: tuple[EngineTensor, ...]
+    tensors: tuple[DeviceTensor, ...]
     where: str
     kernels: Any = None
 
@@ -220,16 +195,8 @@ class OpenedEngine:
         )
 
 
-class StaticEngine:
-    """One execution context of an engine of fixed shapes.
-
-    Contexts of one engine share its weights and may work beside each other. What a run takes from the host, or gives
-    to it, goes through buffers of both sides, which are reserved when a tensor is first taken or given so; what lies on
-    the device already is read and written there.
-
-    With CUDA graphs the second run at the same addresses is captured, and it and later ones at these addresses are
-    launched as one. A graph is never launched at other addresses than it was captured with: a run at others is queued
-    as the first was, and the graphs that were used longest ago are dropped.
+class StaticEngine(DeviceRun):
+    """One execution context of an engine of fixed shapes; contexts of one engine share its weights.
 
     Args:
         cuda: the device, active in this thread.
@@ -243,143 +210,64 @@ class StaticEngine:
 
     def __init__(self, cuda: Cuda, opened: OpenedEngine, stream: int | None = None, captures: bool = False) -> None:
         """Make the context, and what measures a run."""
-        self._cuda, self._opened, self._captures = cuda, opened, captures
-        self._addresses: dict[str, int] = {}
-        self._graphs: dict[tuple[int, ...], int] = {}
-        self._plain = deque[tuple[int, ...]](maxlen=MOST_GRAPHS)
-        self._staged: dict[str, tuple[int, Array]] = {}
-        self._given: list[str] = []
-        with contextlib.ExitStack() as owned:
-            self._reserve(owned, stream)
-            self._owned = owned.pop_all()
-
-    def _reserve(self, owned: contextlib.ExitStack, stream: int | None) -> None:
-        """The context, its queue and two events."""
-        cuda, require = self._cuda, self._opened.require
-        self._context = self._opened.context()
-        require(self._context is not None, "an execution context", "none")
-        self._stream = cuda.stream() if stream is None else stream
-        if stream is None:
-            owned.callback(cuda.free_stream, self._stream)
-        self._before, self._after = cuda.event(), cuda.event()
-        owned.callback(cuda.free_event, self._before)
-        owned.callback(cuda.free_event, self._after)
+        self._opened = opened
+        self._context = opened.context()
+        opened.require(self._context is not None, "an execution context", "none")
         missing = list(self._context.infer_shapes())
-        require(not missing, "fixed shapes", f"open ones of {missing}")
-
-    def _stage(self, tensor: EngineTensor) -> tuple[int, Array]:
-        """Buffers of a tensor on both sides: an address of the device, and an array that it is copied from or to."""
-        if tensor.name not in self._staged:
-            size_bytes = int(np.prod(tensor.shape, dtype=np.int64)) * tensor.dtype.itemsize
-            with contextlib.ExitStack() as owned:
-                pointer = self._cuda.alloc(max(size_bytes, 1))
-                owned.callback(self._cuda.free, pointer)
-                array = self._cuda.pinned(tensor.shape, tensor.dtype)
-                owned.callback(self._cuda.free_pinned, array)
-                self._owned.push(owned.pop_all())
-            self._staged[tensor.name] = pointer, array
-        return self._staged[tensor.name]
-
-    def run(
-        self, feeds: Mapping[str, Array | DeviceArray], places: Mapping[str, DeviceArray] = MappingProxyType({})
-    ) -> tuple[dict[str, Array], float]:
-        """Run once and wait; the device must be active in this thread, and runs may not overlap.
-
-        Args:
-            feeds: every input, of exactly the engine's shape and dtype.
-            places: outputs that stay on the device, and where they are written.
-
-        Returns:
-            Every other output by name, and the milliseconds that the device worked on it, copies aside.
-        """
-        self.queue(feeds, places)
-        return self.answer()
+        opened.require(not missing, "fixed shapes", f"open ones of {missing}")
+        self._addresses: dict[str, int] = {}
+        super().__init__(cuda, opened.tensors, stream, captures)
 
     def queue(
         self, feeds: Mapping[str, Array | DeviceArray], places: Mapping[str, DeviceArray] = MappingProxyType({})
     ) -> None:
-        """Queue copies and work of one run, and do not wait; what an earlier run logged is forgotten."""
+        """Queue one run; what an earlier one logged is forgotten."""
         self._opened.logger.errors.clear()
-        self._given = []
-        addresses = list[int]()
-        for tensor in self._opened.tensors:
-            lies = feeds[tensor.name] if tensor.is_input else places.get(tensor.name)
-            if isinstance(lies, DeviceArray):
-                addresses.append(lies.address)
-                continue
-            pointer, array = self._stage(tensor)
-            addresses.append(pointer)
-            if lies is None:
-                self._given.append(tensor.name)
-            else:
-                np.copyto(array, lies, casting="no")
-                self._cuda.copy_to_device(pointer, array, self._stream)
-        self._cuda.record(self._before, self._stream)
-        self._start(tuple(addresses))
-        self._cuda.record(self._after, self._stream)
-        for name in self._given:
-            pointer, array = self._staged[name]
-            self._cuda.copy_to_host(array, pointer, self._stream)
+        super().queue(feeds, places)
         self._require_silence()
 
-    def _start(self, addresses: tuple[int, ...]) -> None:
-        """Queue the work of a run whose tensors lie at some addresses, in the engine's order."""
-        graph = self._graphs.pop(addresses, None)
-        if graph is None and addresses in self._plain:
-            graph = self._captured(addresses)
-        if graph is not None:
-            self._graphs[addresses] = graph  # behind all others: the first was used longest ago
-            self._cuda.launch(graph, self._stream)
-            return
-        self._set_addresses(addresses)
-        self._enqueue()
-        if self._captures:
-            self._plain.append(addresses)
+    def answer(self) -> tuple[dict[str, Array], float]:
+        """Wait for the run, during which the library must have logged no error."""
+        answer = super().answer()
+        self._require_silence()
+        return answer
 
-    def _captured(self, addresses: tuple[int, ...]) -> int:
-        """A graph of the work at some addresses; it takes the place of another where there are too many."""
+    def _enqueue(self, addresses: tuple[int, ...]) -> None:
+        self._set_addresses(addresses)
+        self._execute()
+
+    def _capture(self, addresses: tuple[int, ...]) -> int:
         self._set_addresses(addresses)
         try:
-            graph = self._cuda.capture(self._stream, self._enqueue)
+            return self._cuda.capture(self._stream, self._execute)
         except InternalError as error:
             raise InternalError(
                 f"{self._opened.where}: expected its work as a CUDA graph, got none ({error}); set {GRAPHS_SWITCH}=0 "
                 "in the environment to run without"
             ) from error
-        self._plain.remove(addresses)
-        if len(self._graphs) == MOST_GRAPHS:
-            self._cuda.free_graph(self._graphs.pop(next(iter(self._graphs))))
-        return graph
 
-    def _enqueue(self) -> None:
+    def _launch(self, graph: int) -> None:
+        self._cuda.launch(graph, self._stream)
+
+    def _drop(self, graph: int) -> None:
+        self._cuda.free_graph(graph)
+
+    def _execute(self) -> None:
         accepted = self._context.execute_async_v3(self._stream)
         self._opened.require(accepted, "the run to be queued", "a refusal")
 
     def _set_addresses(self, addresses: tuple[int, ...]) -> None:
-        for tensor, address in zip(self._opened.tensors, addresses, strict=True):
-            self._set_address(tensor.name, address)
-
-    def _set_address(self, name: str, address: int) -> None:
-        if self._addresses.get(name) != address:
-            accepted = self._context.set_tensor_address(name, address)
-            self._opened.require(accepted, f"an address for {name} to be taken", "a refusal")
-            self._addresses[name] = address
-
-    def answer(self) -> tuple[dict[str, Array], float]:
-        """Wait for the run that is queued; what `run` returns."""
-        self._cuda.synchronize(self._stream)
-        self._require_silence()
-        elapsed_ms = self._cuda.elapsed_ms(self._before, self._after)
-        return {name: self._staged[name][1].copy() for name in self._given}, elapsed_ms
+        for tensor, address in zip(self._tensors, addresses, strict=True):
+            if self._addresses.get(tensor.name) != address:
+                accepted = self._context.set_tensor_address(tensor.name, address)
+                self._opened.require(accepted, f"an address for {tensor.name} to be taken", "a refusal")
+                self._addresses[tensor.name] = address
 
     def close(self) -> None:
-        """Drop the context and free the buffers, in reverse order; a second call does nothing."""
-        while self._graphs:
-            self._cuda.free_graph(self._graphs.popitem()[1])
+        """Drop graphs, context and buffers; a second call does nothing."""
+        super().close()
         self._context = None
         self._addresses.clear()
-        self._staged.clear()
-        self._owned.close()
 
     def _require_silence(self) -> None:
         self._opened.require(not self._opened.logger.errors, "a run without errors", "one with")
@@ -456,11 +344,11 @@ def _not_opened(trt: Any, where: str, reason: str, host_code: HostCode) -> Engin
     )
 
 
-def tensors_of(trt: Any, engine: Any) -> tuple[EngineTensor, ...]:
+def tensors_of(trt: Any, engine: Any) -> tuple[DeviceTensor, ...]:
     """Inputs and outputs in the engine's order."""
     names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
     return tuple(
-        EngineTensor(
+        DeviceTensor(
             name,
             tuple(int(size) for size in engine.get_tensor_shape(name)),
             np.dtype(trt.nptype(engine.get_tensor_dtype(name))),

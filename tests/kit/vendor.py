@@ -24,16 +24,19 @@ NUMPY_NAMES = {"HALF": "float16", "FLOAT": "float32", "INT64": "int64", "INT32":
 
 
 class Memory:
-    """Memory of a device, by pointer; what happened to it is logged."""
+    """Memory of a device, by pointer; what happened to it is logged.
+
+    It lies in this process, so that ONNX Runtime on the CPU reads and writes what is bound by address.
+    """
 
     def __init__(self) -> None:
         self.blocks: dict[int, bytearray] = {}
         self.log: list[str] = []
-        self.next = 0x1000
 
     def alloc(self, size_bytes: int) -> int:
-        pointer, self.next = self.next, self.next + size_bytes + 256
-        self.blocks[pointer] = bytearray(size_bytes)
+        block = bytearray(size_bytes)
+        pointer = ctypes.addressof(ctypes.c_char.from_buffer(block))
+        self.blocks[pointer] = block
         self.log.append("alloc")
         return pointer
 

@@ -8,11 +8,14 @@ import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import onnx
+import onnxruntime
 import pytest
 
 from runtime_lite.executors.cuda import Device
+from runtime_lite.executors.onnx_cuda import OnnxCudaExecutor, Provider
 from runtime_lite.format.golden import Golden, npz_from_golden
 from runtime_lite.format.graph_contract import contract_of, with_contract
 from runtime_lite.format.manifest import Engine, Graph
@@ -27,6 +30,7 @@ from tests.runtime_lite.bundles import (
     plain_graph,
     streaming_golden,
     streaming_graph,
+    write_bundle,
 )
 from tests.runtime_lite.in_place_graph import WRITTEN_IN_PLACE, in_place_files, in_place_golden, in_place_graph
 
@@ -94,6 +98,33 @@ def write_engine_bundle(
         (directory / target).write_bytes(kept[target])
     (directory / "manifest.json").write_bytes(json_from_manifest(manifest_of({name: graph}, kept)))
     return directory
+
+
+def write_cuda_bundle(directory: Path, name: str = "streaming") -> Path:
+    """Write a bundle of a graph for ONNX Runtime on a CUDA device."""
+    record, golden = GRAPHS[name]
+    graph = dataclasses.replace(record(), target="onnx_cuda")
+    files = {**graph_files(), **in_place_files(), graph.golden: npz_from_golden(golden())}
+    return write_bundle(directory, {name: graph}, files)
+
+
+class CapturingSession(onnxruntime.InferenceSession):  # type: ignore[misc, unused-ignore]
+    """A session that launches what it has captured under a number, whatever is bound, and releases nothing of it."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.captured: dict[str, Any] = {}
+
+    def run_with_iobinding(self, binding: Any, options: Any) -> None:
+        number = options.get_run_config_entry("gpu_graph_id") or "-1"
+        super().run_with_iobinding(binding if number == "-1" else self.captured.setdefault(number, binding), options)
+
+
+def use_cpu_for_cuda(monkeypatch: pytest.MonkeyPatch, capability: str = "9.0", driver: str = "13.0") -> None:
+    """Let the provider for CPUs stand in for that of a device, whose memory is that of the double of CUDA."""
+    monkeypatch.setattr("runtime_lite.executors.onnx_cuda.probe", lambda: Device("H100", capability, driver))
+    monkeypatch.setattr("onnxruntime.InferenceSession", CapturingSession)
+    monkeypatch.setattr(OnnxCudaExecutor, "provider", Provider("CPUExecutionProvider", "cpu"))
 
 
 def use_doubles(

@@ -13,12 +13,13 @@ from runtime_lite.calls.graph_runner import GraphRunner
 from runtime_lite.calls.state import StreamState, copy_of_state
 from runtime_lite.executors.cuda import CudaPython
 from runtime_lite.executors.device_memory import DeviceMemory
-from runtime_lite.executors.tensorrt_engine import GRAPHS_SWITCH
+from runtime_lite.executors.device_run import GRAPHS_SWITCH
+from runtime_lite.executors.onnx_cuda import SessionRun
 from runtime_lite.format.arrays import Array
 from runtime_lite.serving.trace import Trace
 from tests.kit import vendor
 from tests.runtime_lite.bundles import STEP, WIDTH, WINDOW, write_streaming_bundle
-from tests.runtime_lite.engines import use_doubles, write_engine_bundle
+from tests.runtime_lite.engines import use_cpu_for_cuda, use_doubles, write_cuda_bundle, write_engine_bundle
 from tests.runtime_lite.in_place_graph import TIMES, WRITTEN_IN_PLACE, write_in_place_bundle
 
 STREAMS = 16
@@ -29,12 +30,16 @@ FAULTS = {
     "cudaMemcpy2DAsync": 10,
     "cudaEventRecord": 10,
     "cudaStreamSynchronize": 10,
+}
+"""Calls of CUDA that may fail, and how often a test meets them at least."""
+
+FAULTS_OF_GRAPHS = {
     "cudaStreamBeginCapture": 3,
     "cudaStreamEndCapture": 3,
     "cudaGraphInstantiate": 3,
     "cudaGraphLaunch": 10,
 }
-"""Calls of CUDA that may fail, and how often a test meets them at least."""
+"""The same of CUDA graphs that this code captures itself: ONNX Runtime captures its own."""
 IN_PLACE = {kind.update: kind for kind in WRITTEN_IN_PLACE}
 CALL_BYTES = {
     "streaming": (4 * STEP * WIDTH + 8 + 4 * (WINDOW + STEP), 4 * STEP * WIDTH),  # chunk, length, mask; answer
@@ -97,12 +102,19 @@ class Pair:
             self.streams[int(self.rng.integers(len(self.streams)))] = self.streams[0]
 
 
+@pytest.fixture(params=["tensorrt", "onnx_cuda"])
+def target(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The device, of which nothing is left at the end."""
     use_doubles(monkeypatch)
+    use_cpu_for_cuda(monkeypatch)
     found: Any = CudaPython()
-    monkeypatch.setattr("runtime_lite.executors.tensorrt.open_cuda", lambda: found)
+    monkeypatch.setattr("runtime_lite.executors.device_executor.open_cuda", lambda: found)
     before = dict(vendor.MEMORY.blocks)
     yield found._cuda
     assert vendor.MEMORY.blocks == before
@@ -116,12 +128,23 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def pair(cuda: Any, tmp_path: Path, name: str) -> Iterator[Pair]:
-    device = write_engine_bundle(tmp_path / "device", name=name)
+def device(tmp_path: Path, name: str, target: str) -> Path:
+    """A bundle for the device."""
+    if target == "tensorrt":
+        return write_engine_bundle(tmp_path / "device", name=name)
+    return write_cuda_bundle(tmp_path / "device", name)
+
+
+@pytest.fixture
+def host(tmp_path: Path, name: str) -> Path:
+    """A bundle of the same graph for the host."""
     if name in IN_PLACE:
-        host = write_in_place_bundle(tmp_path / "host", IN_PLACE[name])
-    else:
-        host = write_streaming_bundle(tmp_path / "host")
+        return write_in_place_bundle(tmp_path / "host", IN_PLACE[name])
+    return write_streaming_bundle(tmp_path / "host")
+
+
+@pytest.fixture
+def pair(cuda: Any, device: Path, host: Path, name: str) -> Iterator[Pair]:
     with Runtime() as runtime:
         yield Pair(runtime.load(device).runner(name), runtime.load(host).runner("streaming"), np.random.default_rng(0))
 
@@ -158,17 +181,15 @@ def test_features_and_answers_alone_cross(pair: Pair, name: str, rows: int) -> N
 
 
 def test_bytes_that_cross_are_in_the_trace_and_in_times_of_a_device_alone(
-    cuda: Any, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cuda: Any, name: str, device: Path, host: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fed, answered = CALL_BYTES[name]
-    device, host = write_engine_bundle(tmp_path / "device", name=name), write_streaming_bundle(tmp_path / "host")
+    frames = STEP if name == "streaming" else TIMES[-1]
     traces = Trace(), Trace()
     for bundle, trace in zip((device, host), traces, strict=True):
         with Runtime(observers=[trace]) as runtime, runtime.load(bundle).open_stream() as stream:
             for _ in range(2):  # the first takes its initial states to the device, where it finds none
-                stream.push(
-                    {"x": np.ones((1, STEP if bundle is host or name == "streaming" else 4, WIDTH), np.float32)}
-                )
+                stream.push({"x": np.ones((1, frames, WIDTH), np.float32)})
     *_, last = (each["args"] for each in traces[0].events() if "bucket" in each.get("args", ()))
     assert (last["bytes_to_device"], last["bytes_to_host"]) == (fed, answered)
     assert not [each for each in traces[1].events() if "bytes_to_device" in each.get("args", ())]
@@ -182,20 +203,34 @@ def test_bytes_that_cross_are_in_the_trace_and_in_times_of_a_device_alone(
 
 @pytest.mark.parametrize("switch", ["1", "0"])
 def test_runs_of_streams_that_go_on_are_launched_as_graphs_unless_the_environment_forbids_it(
-    pair: Pair, switch: str, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, switch: str, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(GRAPHS_SWITCH, switch)
     pair.streams = [pair.opened() for _ in range(4)]
     vendor.MEMORY.log.clear()
+    run, numbers = SessionRun._run, list[str]()
+
+    def note(self: SessionRun, binding: Any, number: str) -> None:
+        numbers.append(number)
+        run(self, binding, number)
+
+    monkeypatch.setattr(SessionRun, "_run", note)
     for _ in range(10):
         pair.step([0, 1, 2, 3], 1 if pair.has_time else None)
-    launched = vendor.MEMORY.log.count("launch")
+    launched = vendor.MEMORY.log.count("launch") if target == "tensorrt" else 10 - numbers.count("-1")
     assert launched >= 4 if switch == "1" else launched == 0
     pair.compare()
 
 
-@pytest.mark.parametrize("fault", list(FAULTS))
-def test_a_fault_of_the_device_changes_no_stream(pair: Pair, cuda: Any, fault: str) -> None:
+@pytest.mark.parametrize(
+    ("target", "fault", "least"),
+    [
+        *(("tensorrt", fault, least) for fault, least in {**FAULTS, **FAULTS_OF_GRAPHS}.items()),
+        *(("onnx_cuda", fault, least) for fault, least in FAULTS.items()),
+    ],
+    indirect=["target"],
+)
+def test_a_fault_of_the_device_changes_no_stream(pair: Pair, cuda: Any, fault: str, least: int) -> None:
     failed = 0
     for call in range(150):
         if call < 9 or call % 3 == 0:
@@ -209,7 +244,7 @@ def test_a_fault_of_the_device_changes_no_stream(pair: Pair, cuda: Any, fault: s
         finally:
             cuda.fail.clear()
     pair.compare()
-    assert failed >= FAULTS[fault]
+    assert failed >= least
 
 
 def test_a_snapshot_crosses_and_goes_on_elsewhere(pair: Pair) -> None:

@@ -39,7 +39,7 @@ from compiler.targets.tensorrt.rule import DeviceLimits
 from compiler.targets.toolchain import Toolchain
 from compiler.targets.weights_file import WeightsFile
 from runtime_lite import errors
-from runtime_lite.executors import cuda, tensorrt_engine
+from runtime_lite.executors import cuda, device_run, tensorrt_engine
 from runtime_lite.executors.executor import Executor, make_trusted_executor
 from runtime_lite.format import atomic_file
 from runtime_lite.format.canonical_json import canonical_json
@@ -63,6 +63,7 @@ SCRIPTS = {
     "verify_t4.py": verify,
     "slipway_atomic_file.py": atomic_file,
     "slipway_cuda.py": cuda,
+    "slipway_device_run.py": device_run,
     "slipway_errors.py": errors,
     "slipway_tensorrt_engine.py": tensorrt_engine,
 }

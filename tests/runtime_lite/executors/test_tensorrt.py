@@ -97,7 +97,7 @@ def test_an_engine_that_is_refused_leaves_nothing_behind(tmp_path: Path, monkeyp
     replace_hashed(directory, "engines/plain.batch1.frames2.plan", other)
     before = dict(vendor.MEMORY.blocks)
     cuda: Any = CudaPython()
-    monkeypatch.setattr("runtime_lite.executors.tensorrt.open_cuda", lambda: cuda)
+    monkeypatch.setattr("runtime_lite.executors.device_executor.open_cuda", lambda: cuda)
     with Runtime() as runtime:
         model = runtime.load(directory)
         for _ in range(2):

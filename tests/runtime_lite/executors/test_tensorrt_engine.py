@@ -13,8 +13,8 @@ import pytest
 from runtime_lite.errors import EngineAbsent, InternalError
 from runtime_lite.executors import tensorrt_engine
 from runtime_lite.executors.cuda import Array, CudaPython, DeviceArray
+from runtime_lite.executors.device_run import MOST_GRAPHS
 from runtime_lite.executors.tensorrt_engine import (
-    MOST_GRAPHS,
     NEEDED_NAMES,
     HostCode,
     StaticEngine,

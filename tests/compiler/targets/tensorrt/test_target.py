@@ -70,6 +70,7 @@ def test_graphs_are_the_static_ones_and_the_engine_is_said_not_to_be_built() -> 
         "tensorrt/net.trtexec.txt",
         "tensorrt/slipway_atomic_file.py",
         "tensorrt/slipway_cuda.py",
+        "tensorrt/slipway_device_run.py",
         "tensorrt/slipway_errors.py",
         "tensorrt/slipway_tensorrt_engine.py",
         "tensorrt/verify_t4.py",
