@@ -167,7 +167,8 @@ def replay(assembly: Assembly) -> Assembly:
     stand_ins = EngineStandIns(assembly.target.open)
     checked = assembly.opened_with(stand_ins).check("written")
     limits = {name: graph.limits.max_abs for name, graph in graphs.items()}
-    fed = {name: assembly.parts[name].with_feeds(name, feeds) for name, feeds in stand_ins.feeds(limits).items()}
+    recorded = {name: feeds for name, feeds in stand_ins.feeds(limits).items() if graphs[name].built.engine is not None}
+    fed = {name: assembly.parts[name].with_feeds(name, feeds) for name, feeds in recorded.items()}
     checked = dataclasses.replace(checked, parts={**checked.parts, **fed})
     return checked.opened_with(EngineStandIns(assembly.target.open))
 

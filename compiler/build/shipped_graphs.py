@@ -81,6 +81,7 @@ def shipped_graph(
         rounding_variants=[variant.name for variant in variants if variant.made.lossy],
         with_variants=functools.partial(_in_part, lowering, loaded),
         trial_builder=target.trial_builder(engines),
+        lacks_device=built.engine is None and target.cannot_run() is not None,
     )
 
 

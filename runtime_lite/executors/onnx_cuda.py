@@ -42,7 +42,11 @@ MOST_CAPTURES = 64
 """Graphs that one session captures in its life. A number is never used twice, and a provider that cannot release what
 it captured under one keeps it."""
 
-INSTALL = "pip install onnxruntime-gpu==1.31.1 cuda-python nvidia-cublas nvidia-cuda-runtime nvidia-curand"
+INSTALL = (
+    "pip install onnxruntime-gpu==1.31.1 cuda-python==12.9.10 nvidia-cublas==13.0.2.14 nvidia-cuda-runtime==13.0.96 "
+    "nvidia-curand==10.4.0.35"
+)
+"""As the extra `cuda` of pyproject.toml."""
 
 _NO_GRAPH = "-1"  # of `gpu_graph_id`: neither capture nor launch
 _NO_DEVICE_MEMORY = ("out of memory", NO_MEMORY)
@@ -86,21 +90,11 @@ class OnnxCudaExecutor(DeviceExecutor):
         """Ask for the device; no session is opened yet."""
         super().__init__(bundle, name)
         self._threads = threads
-        require_device(self._where)
-        self._require_provider()
-
-    def _require_provider(self) -> None:
-        """Refuse an onnxruntime that was built without the provider.
-
-        Raises:
-            EngineAbsent: with what to install.
-        """
-        if self.provider.name not in onnxruntime.get_available_providers():
-            raise EngineAbsent(
-                f"{self._where}: expected an onnxruntime with {self.provider.name}, got {onnxruntime.__version__} "
-                f"with {', '.join(onnxruntime.get_available_providers())}; in an environment without onnxruntime, "
-                f"{INSTALL}"
-            )
+        try:
+            device_here()
+            library_here(self.provider)
+        except EngineAbsent as error:
+            raise EngineAbsent(f"{self._where}: {error}") from None
 
     def _start_library(self) -> None:
         """Load the CUDA libraries that lie in packages of NVIDIA; what is not found there, the system may have."""
@@ -151,23 +145,39 @@ class OnnxCudaExecutor(DeviceExecutor):
             )
 
 
-def require_device(where: str) -> None:
-    """Refuse a machine whose device or driver does not run the kernels of onnxruntime-gpu.
+def device_here() -> str:
+    """Return what the device of this machine is, if it runs the kernels of onnxruntime-gpu.
 
     Raises:
-        EngineAbsent: names what is there, and what is needed.
+        EngineAbsent: there is none, or it or its driver is too old; both are named.
     """
     device = probe()
     if _number(device.driver) < LEAST_DRIVER:
         raise EngineAbsent(
-            f"{where}: expected a driver for CUDA {LEAST_DRIVER[0]}.{LEAST_DRIVER[1]} or later, got one for "
+            f"CUDA: expected a driver for CUDA {LEAST_DRIVER[0]}.{LEAST_DRIVER[1]} or later, got one for "
             f"{device.driver}; install a newer NVIDIA driver"
         )
     if _number(device.capability) < LEAST_CAPABILITY:
         raise EngineAbsent(
-            f"{where}: expected a device of compute capability {LEAST_CAPABILITY[0]}.{LEAST_CAPABILITY[1]} or later, "
-            f"got {device.name} of {device.capability}; build for onnx_static"
+            f"CUDA: expected a device of compute capability {LEAST_CAPABILITY[0]}.{LEAST_CAPABILITY[1]} or later, got "
+            f"{device.name} of {device.capability}; build for onnx_static"
         )
+    return f"{device.name}, compute capability {device.capability}, driver for CUDA {device.driver}"
+
+
+def library_here(provider: Provider = CUDA) -> str:
+    """Return the version of the installed onnxruntime, if it was built with a provider.
+
+    Raises:
+        EngineAbsent: it was not; names the providers that it has.
+    """
+    known = onnxruntime.get_available_providers()
+    if provider.name not in known:
+        raise EngineAbsent(
+            f"onnxruntime: expected one with {provider.name}, got {onnxruntime.__version__} with {', '.join(known)}; "
+            f"in an environment without onnxruntime, {INSTALL}"
+        )
+    return str(onnxruntime.__version__)
 
 
 class SessionRun(DeviceRun):

@@ -110,6 +110,7 @@ class ShippedGraph:
         rounding_variants: those of them that round on purpose.
         with_variants: the graph with some of them, in order, as it would ship, and the folder where that lies.
         trial_builder: what builds an engine of an artefact here, without the device; None where nothing does.
+        lacks_device: whether this machine has no device for graph files that ship without an engine.
     """
 
     lowered: Lowered
@@ -127,11 +128,12 @@ class ShippedGraph:
     rounding_variants: Sequence[str]
     with_variants: "Callable[[Sequence[str]], AbstractContextManager[tuple[Path, ShippedGraph]]]"
     trial_builder: TrialBuilder | None = None
+    lacks_device: bool = False
 
     @property
     def runs_here(self) -> bool:
         """Whether the shipped graph itself runs on this machine, without an engine still to be built."""
-        return self.built.engine is None
+        return self.built.engine is None and not self.lacks_device
 
 
 @dataclasses.dataclass(frozen=True)

@@ -141,7 +141,10 @@ def test_an_onnxruntime_without_cuda_is_refused_before_anything_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(OnnxCudaExecutor, "provider", CUDA)
-    with Runtime() as runtime, pytest.raises(EngineAbsent, match=r"expected an onnxruntime with CUDAExecutionProvider"):
+    with (
+        Runtime() as runtime,
+        pytest.raises(EngineAbsent, match=r"onnxruntime: expected one with CUDAExecutionProvider, got"),
+    ):
         runtime.load(write_cuda_bundle(tmp_path / "bundle"))
 
 

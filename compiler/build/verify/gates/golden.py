@@ -14,7 +14,9 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
     failed = [comparison for comparison in comparisons if not comparison.holds]
     if failed:  # every gate on the graphs held, so it is the writing that went wrong
         raise InternalError(f"the bundle does not replay its own golden feeds: {failed[0]}").at(stage="replay")
-    on = "" if all(graph.runs_here for graph in shipped.graphs.values()) else " on the ONNX graphs, no engine is built"
+    graphs = shipped.graphs.values()
+    why = "there is no device" if any(graph.lacks_device for graph in graphs) else "no engine is built"
+    on = "" if all(graph.runs_here for graph in graphs) else f" on the ONNX graphs, {why}"
     detail = f"{len(comparisons)} comparisons through runtime_lite{on}"
     return Checked([Finding("replay", holds=True, detail=detail)], detail)
 
