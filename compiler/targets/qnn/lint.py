@@ -1,7 +1,8 @@
 """Finds what Qualcomm's HTP is known not to compute as ONNX defines it, before the vendor is asked.
 
-The provider refuses most of what the device lacks, and names it. What stands here it compiles, and computes otherwise:
-seen by executing small graphs in the simulator of onnxruntime-qnn 2.7.0 beside ONNX Runtime.
+The provider refuses what the device lacks, and names it; what it always refuses stands here, too, so that it is known
+where the toolchain is not installed. The rest it compiles, and computes otherwise: the simulator of onnxruntime-qnn
+2.7.0 has shown it on small graphs, beside ONNX Runtime.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,6 +15,13 @@ from compiler.graph import model as graphs
 MOST_AXES = 5
 
 INTEGER_IMAGES = frozenset({ir.DataType.UINT8, ir.DataType.INT8})
+
+
+LEFT_TO_CPU = ("DFT", "Erf", "If", "Softsign", "Trilu")
+"""Operators that the provider of onnxruntime-qnn 2.7.0 refuses in every form that was tried."""
+
+OF_INTEGERS = ("DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear")
+"""Operators that passes write for CPUs around products alone, which the provider refuses."""
 
 
 def _pads_with_edges(node: ir.Node) -> str:
@@ -70,4 +78,8 @@ def _wrong_with(node: ir.Node) -> str:
             return f"float64 in {value.name}"
         if value.shape is not None and len(value.shape) > MOST_AXES:
             return f"{len(value.shape)} axes of {value.name}, where it has {MOST_AXES} at most"
+    if graphs.is_op(node, *LEFT_TO_CPU):
+        return f"{node.op_type}, which the vendor leaves to the CPU"
+    if graphs.is_op(node, *OF_INTEGERS):
+        return f"{node.op_type}: 8-bit integers are not written for this target"
     return MISCOMPILED[node.op_type](node) if graphs.is_op(node, *MISCOMPILED) else ""

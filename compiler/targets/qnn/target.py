@@ -16,7 +16,8 @@ import onnx_ir as ir
 from compiler.errors import Location, RecipeError, Refused
 from compiler.graph import model as graphs
 from compiler.graph.runners.session import Session, open_session
-from compiler.graph.stages import Lowered
+from compiler.graph.stages import Lowered, Pass
+from compiler.passes.fuse_gelu import FuseGelu
 from compiler.targets.base import Built, Compiled, Target
 from compiler.targets.environment import Environment
 from compiler.targets.qnn.environment import ENVIRONMENT
@@ -88,6 +89,10 @@ class Qnn(Target):
     def unrounded(self) -> Self:
         """Return the target itself: its graph files are in float32, and opened as such."""
         return self
+
+    def passes(self, sizes: Mapping[str, int]) -> tuple[Pass, ...]:
+        """Return every target's passes, and those that write what the HTP has no operator for."""
+        return (*super().passes(sizes), FuseGelu())
 
     def accept(self, artifacts: Sequence[Lowered]) -> None:
         """Lint the graphs of all combinations.

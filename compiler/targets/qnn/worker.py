@@ -101,7 +101,7 @@ def compile_program(
     error = ""
     with caught_log() as log:
         try:
-            onnxruntime.InferenceSession(str(pathlib.Path(request["bundle"]) / program["graph"]), options)
+            onnxruntime.InferenceSession(program["graph"], options)  # a hash of its path is in the context
         except Exception as raised:  # noqa: BLE001 - the library has no error of its own for a graph that it refuses
             error = str(raised)
     if not error and engine.is_file():
@@ -137,6 +137,7 @@ def main() -> int:
     if request["task"] == "version":
         (out / "version.txt").write_text(", ".join(f"{name} {version}" for name, version in found.items()))
         return 0
+    os.chdir(request["bundle"])
     refused = [told for each in request["programs"] if (told := compile_program(provider, each, request, out))]
     (out / "built.json").write_text(json.dumps({"versions": found, "refused": refused}))
     return 0

@@ -22,6 +22,11 @@ TAKEN = """(float[1,4] x, int64[1] n) => (float[1,6] y) {
         (TAKEN.replace('"constant"', '"edge"'), "node .*, op Pad, .*expected what the HTP .*, got Pad with mode edge"),
         (TAKEN.replace("int64[1] n", "uint8[1] n"), "op Cast, .*Cast from UINT8, whose numbers come back as 0 and 1"),
         (TAKEN.replace("Add(x, x)", "Round(x)"), "op Round, .*another neighbour"),
+        (TAKEN.replace("Add(x, x)", "Erf(x)"), "op Erf, .*got Erf, which the vendor leaves to the CPU"),
+        (
+            "(float[1,4] x, float s) => (float[1,4] y) { q = QuantizeLinear(x, s)  y = DequantizeLinear(q, s) }",
+            "QuantizeLinear: 8-bit integers are not written for this target",
+        ),
         ("(double[1,4] x) => (double[1,4] y) { y = Add(x, x) }", "float64 in "),
         ("(float[1,1,1,1,1,4] x) => (float[1,1,1,1,1,4] y) { y = Add(x, x) }", "6 axes of .*, where it has 5"),
     ],
