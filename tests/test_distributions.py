@@ -48,7 +48,8 @@ def test_every_file_of_a_module_is_in_its_wheel(module: str) -> None:
 
     def is_shipped(file: str) -> bool:
         package = file.rpartition("/")[0].replace("/", ".")
-        return file in data or (file.endswith(".py") and any(fnmatch.fnmatch(package, each) for each in packages))
+        is_data = any(fnmatch.fnmatch(file, each) for each in data)
+        return is_data or (file.endswith(".py") and any(fnmatch.fnmatch(package, each) for each in packages))
 
     lost = [file for file in sorted(files_of(module)) if not is_shipped(file)]
     assert lost == [], "name them under package-data of its pyproject.toml"
