@@ -108,3 +108,10 @@ def test_empty_report_shows_only_where_the_bundle_is() -> None:
     terminal = Terminal()
     terminal.progress.show(BuildReport("r.yaml", "dist/x"))
     assert terminal.lines() == ["", "bundle: dist/x"]
+
+
+def test_engines_of_a_simulator_are_told_from_those_of_a_device() -> None:
+    terminal = Terminal()
+    terminal.progress.show(BuildReport("r.yaml", "dist/x", engines=(EngineRow("head", "built", reached="simulated"),)))
+    words = " ".join(" ".join(terminal.lines()).split())
+    assert "head built artefact executed in the vendor's simulator not measured: a simulator's time" in words
