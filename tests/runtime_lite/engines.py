@@ -1,5 +1,6 @@
 """A bundle whose engine is built, for the doubles of tests/kit/vendor.py, and the doubles in this process."""
 
+import contextlib
 import dataclasses
 import functools
 import importlib.machinery
@@ -116,7 +117,9 @@ class CapturingSession(onnxruntime.InferenceSession):  # type: ignore[misc, unus
         self.captured: dict[str, Any] = {}
 
     def run_with_iobinding(self, binding: Any, options: Any) -> None:
-        number = options.get_run_config_entry("gpu_graph_id") or "-1"
+        number = "-1"
+        with contextlib.suppress(RuntimeError):  # a session that captures nothing is not told a number
+            number = options.get_run_config_entry("gpu_graph_id")
         super().run_with_iobinding(binding if number == "-1" else self.captured.setdefault(number, binding), options)
 
 
