@@ -10,6 +10,8 @@ import onnx_ir as ir
 import pytest
 
 from compiler.errors import Refused
+from compiler.graph.stages import Lowered
+from compiler.passes.fuse_gelu import FuseGelu
 from compiler.targets.base import Compiled
 from compiler.targets.qnn.environment import ENVIRONMENT
 from compiler.targets.qnn.socs import SOCS
@@ -74,6 +76,17 @@ def test_a_node_that_the_vendor_leaves_to_the_cpu_is_named(tmp_path: Path) -> No
     bundle = bundle_with(tmp_path / "bundle", graph(text))
     with pytest.raises(Refused, match=r"computes as a whole, got 1 that the vendor leaves to the CPU: y_erf \(Erf\)"):
         compiled(bundle, tmp_path / "out")
+
+
+GELU = """root = Constant<value = float {1.4142135}>()  one = Constant<value = float {1.0}>()
+    half = Constant<value = float {0.5}>()  q = Div(normed, root)  e = Erf(q)  a = Add(e, one)  m = Mul(normed, a)
+    y = Mul(m, half)"""
+
+
+def test_a_gelu_that_is_written_with_an_error_function_is_taken(tmp_path: Path) -> None:
+    lowered = Lowered("net", graph(FLOAT.replace("y = Softmax<axis = -1>(normed)", GELU)))
+    assert FuseGelu().apply(lowered).rewritten == 1
+    assert compiled(bundle_with(tmp_path / "bundle", lowered.model), tmp_path / "out")
 
 
 def test_the_recogniser_of_one_screen_runs_in_a_closed_loop_in_the_simulator(
