@@ -88,12 +88,12 @@ def mutations_of(module: str) -> list[Mutation]:
             if is_only_stricter(node, kind, cautious) or is_margin(node, kind):
                 continue
             try:
-                after = _text(change(copy.deepcopy(node)))
+                changed = change(copy.deepcopy(node))
             except ValueError:
                 continue
-            before = _text(node)
-            if before == after:
+            if ast.unparse(changed) == ast.unparse(node):
                 continue
+            before, after = _text(node), _text(changed)
             around = code[getattr(node, "lineno", lines[0]) - 1].strip()
             mutation = Mutation(module, function, kind, *lines, before, after, (at, which))
             if len(before) < 40:
