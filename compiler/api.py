@@ -70,7 +70,7 @@ def compile(
         targets: one or several kinds, or sections with options.
         gates: further gates, e.g. `{"budget": {"size_mb": 40.0}}`.
         name: of the bundle and of its graph.
-        checkpoint: a safetensors file that is loaded into what a function returns.
+        checkpoint: a safetensors file that is loaded into the module that a function returns.
         out: folder of the bundle; `dist/<name>` by default.
         strict: whether a target whose toolchain is absent fails the build.
         cache: folder of results of earlier builds; True is that of the command, False is none.
@@ -78,7 +78,7 @@ def compile(
         graph: further keys of the graph's section, e.g. `passes`, `derive_steps`, `first_call`.
 
     Returns:
-        What the build found: `report.bundle` is the folder, `report.gates` are the findings.
+        The report of the build: `report.bundle` is the folder, `report.gates` are the findings.
 
     Raises:
         SlipwayError: the build failed; `exit_code` says whose fault it is, nothing half-written is left.

@@ -110,7 +110,7 @@ class GateFailed(SlipwayError):
         message: one sentence, `expected <E>, got <G>`.
         cure: what the user can do about it.
         place: where it happened.
-        findings: what was measured of this gate, with its limits.
+        findings: the measurements of this gate, with its limits.
     """
 
     exit_code = 4

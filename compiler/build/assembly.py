@@ -44,18 +44,18 @@ NOT_OF_THE_DEVICE = "not measured: what runs here does not take the time of the 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Assembly:
-    """A bundle while it is made. Every step returns the next one; the files and the build's record grow beside it.
+    """A bundle being made. Every step returns the next one; the files and the build's record grow beside it.
 
     Attributes:
         loaded: the recipe.
         folder: where the bundle is made.
         engines: where engines lie until they are entered into the bundle, a folder that nobody else writes to.
         lowerings: lowered graphs by name.
-        progress: shows the stages.
-        record: takes in what is measured.
-        shipped: what the gates check.
-        receipts: what the gates have left for the bundle, by graph.
-        parts: what the bundle records of each graph, once the graphs are checked.
+        progress: prints the stages.
+        record: collects the measurements.
+        shipped: the graphs that the gates check.
+        receipts: the records that gates wrote for the bundle, by graph.
+        parts: the bundle's records of each graph, once the graphs are checked.
         together: results of the wired graphs together, once they are recorded.
     """
 
@@ -133,7 +133,7 @@ def emit_graphs(assembly: Assembly) -> Assembly:
 
 
 def record_parts(assembly: Assembly) -> Assembly:
-    """Record what the bundle says of each graph: its proofs, its certificate, its golden file."""
+    """Record in the bundle, for each graph, its proofs, its certificate and its golden file."""
     parts = {
         name: graph_parts(assembly.shipped.graphs[name], lowering, source_lines=assembly.loaded.recipe.source_lines)
         for name, lowering in assembly.lowerings.items()
@@ -160,7 +160,7 @@ def write_bundle(assembly: Assembly) -> None:
 
 
 def replay(assembly: Assembly) -> Assembly:
-    """Run the gates on what was written; a stand-in for an engine records its inputs, for the engine's machine."""
+    """Run the gates on the written bundle; a stand-in for an engine records its inputs, for the engine's machine."""
     graphs = assembly.shipped.graphs
     if all(graph.runs_here for graph in graphs.values()):
         return assembly.opened_with(make_executor).check("written")

@@ -82,7 +82,7 @@ class _Distillation:
         options: its `share_heads`.
         cache: results of earlier builds, or None.
         progress: shows the stages.
-        scratch: folder for what the cache does not keep.
+        scratch: folder for files that the cache does not keep.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Measures what a build's page shows besides the report, from its graphs; nothing that ships depends on them."""
+"""Measures figures of a build's page that are not in the report, from its graphs; nothing shipped depends on them."""
 
 import statistics
 import time

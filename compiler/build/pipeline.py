@@ -89,7 +89,7 @@ def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> Bu
     All targets are built even if one fails: valid bundles stay, and the first failure in the recipe's order is raised.
 
     Raises:
-        SlipwayError: of the class that tells whose fault it is; no partial bundle remains, and a previous one is
+        SlipwayError: of the class that names whose fault it is; no partial bundle remains, and a previous one is
             unchanged.
     """
     record = BuildRecord(str(loaded.path), promises(loaded.recipe), str(options.out), progress)

@@ -1,4 +1,4 @@
-"""Makes the records of graphs that gates check and bundles record: of the originals, and of what was emitted."""
+"""Makes the records of graphs that gates check and bundles record: of the originals, and of the emitted graphs."""
 
 import contextlib
 import dataclasses
@@ -23,7 +23,7 @@ from compiler.targets.forms import Variant
 
 
 def original_graph(lowering: Lowering) -> OriginalGraph:
-    """Return what a graph is held to."""
+    """Return the record of the original that a graph is compared with."""
     original = lowering.plan.original
     return OriginalGraph(
         gate=original.gate,

@@ -1,7 +1,7 @@
 """Compares whole numbers and truths as classes, such as labels and token ids, between which no distance is meant.
 
-Where two classes are nearly tied, rounding decides between them, and the numbers of the classes say nothing about how
-near they were. What counts is the share of entries that are equal; noise over signal is for real numbers alone.
+Where two classes are nearly tied, rounding decides between them, and the class numbers do not show how near they were.
+What counts is the share of entries that are equal; noise over signal is for real numbers alone.
 """
 
 import dataclasses

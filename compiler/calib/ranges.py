@@ -1,7 +1,7 @@
 """Computes the ranges of a tensor from one histogram: min-max, percentiles, least square error, entropy.
 
-Which of them is best only the tensor's consumers can tell: see `compiler.numerics.quantization.choice`.
-Source: the entropy method is that of Migacz, 8-bit inference (2017).
+Which of them is best depends on the tensor's consumers: see `compiler.numerics.quantization.choice`. Source: the
+entropy method is that of Migacz, 8-bit inference (2017).
 """
 
 import dataclasses

@@ -76,7 +76,7 @@ def _calls(lowered: Lowered, streams: Sequence[Sequence[Feed]]) -> Iterator[Call
 
 
 class _Watched:
-    """A session that puts NaN into padded cache slots, and keeps what it was fed."""
+    """A session that puts NaN into padded cache slots, and records its feeds."""
 
     def __init__(self, lowered: Lowered, session: Session) -> None:
         self.lowered, self.session = lowered, session

@@ -285,7 +285,7 @@ class _Checker:
             raise Rejected(f"output {name!r} is an axis length")
 
     def _structure(self, record: Record) -> None:
-        """Require that the node is unchanged, and reads the same inputs unless a need says otherwise."""
+        """Require that the node is unchanged and reads the same inputs, except those that a recorded need replaces."""
         if record.get("chain"):
             for name in record["chain"]:
                 self._unchanged(name)

@@ -16,7 +16,7 @@ class DiffersFromAlone(Rejected):
     """A row of the padded step holds other valid entries than the row alone.
 
     Args:
-        message: which, and what it holds.
+        message: names the value and its content.
         row: its number in the padded step.
     """
 

@@ -1,7 +1,7 @@
 """Steps in double precision: where the row alone is another number there, it is rounding, and refutes nothing.
 
 The variance of equal entries is the case in point: nought in exact numbers, and of -1e30, which masks fill in, whatever
-the order of a sum in single precision makes of it. A comparison of two such results tells nothing of padding.
+the order of a sum in single precision makes of it. A comparison of two such results shows nothing about padding.
 """
 
 from collections.abc import Mapping, Sequence

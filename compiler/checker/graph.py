@@ -38,13 +38,13 @@ class NoKernel(Rejected):
 
 
 class Unanswered(Rejected):
-    """A graph does not answer what it was fed, so that nothing is known of its certificate."""
+    """A graph gives no answer to a feed, so nothing can be concluded about its certificate."""
 
     cure = "write at every input the numbers that callers feed, as in range: [0, 1023]; all of them must be answered"
 
 
 class DoesNotRun(Exception):
-    """A kernel stops at what it is fed: an index beyond a table, sizes that do not fit."""
+    """A kernel fails on its inputs: an index beyond a table, sizes that do not fit."""
 
 
 STOPPED = (ort_state.Fail, ort_state.InvalidArgument, ort_state.RuntimeException)

@@ -1,4 +1,4 @@
-"""Runs the original at the shortest certified lengths, and requires finite results of what it computes of lengths."""
+"""Runs the original at the shortest certified lengths, and requires finite results of values computed from lengths."""
 
 import contextlib
 from collections.abc import Mapping, Sequence

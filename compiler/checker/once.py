@@ -52,9 +52,9 @@ def check_once(
         before: the graph that computes them in every call, with weights and the types of all values.
         after: the graph that carries them.
         record: `inputs`, `batch`, `lengths` (per axis with slots, its `input` of true lengths and `minimum`), `slots`,
-            `begun` (`input` and `output` of the state that tells rows that begin), `ranges` (the smallest and the
-            largest number of inputs), and `kept`, per value its name,
-            what `stands` for it, and `input` and `output` of its state.
+            `begun` (`input` and `output` of the state that marks rows whose stream begins), `ranges` (the smallest and
+            the largest number of inputs), and `kept`, per value its name, what `stands` for it, and `input` and
+            `output` of its state.
         seeds: draws.
         weights: content of the weights that the graphs refer to.
 

@@ -41,7 +41,7 @@ class Replay:
     Args:
         before: the graph before padding.
         after: the padded graph.
-        certificate: its header says what axes, lengths and masks there are.
+        certificate: its header lists the axes, lengths and masks.
         seeds: draws per distinct step.
         survived: digests of runs, of other certificates too, that need not be run again; more is added.
     """

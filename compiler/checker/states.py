@@ -1,10 +1,10 @@
-"""Counts how many frames a state keeps: never fewer of the newest than the next call is told that there are.
+"""Counts the newest frames that a state keeps: never fewer than the length that the next call reads.
 
-A certificate names, for every state along a cache, what takes it and what gives it, and what a call adds. After a call
+A certificate names, for every state along a cache, its input, its output, and the frames that a call adds. After a call
 min(cached + added, slots) frames are counted as valid. So many must leave in the last slots, zeros in front of them.
-Every other state has one size, whatever the lengths of a call.
-Looked at is what the record of the output says, at every length, and what the original gives when it runs, of which a
-record could speak otherwise than it is at lengths that no step was replayed with.
+Every other state has one size, whatever the lengths of a call. Looked at is what the record of the output says, at
+every length, and what the original gives when it runs, of which a record could speak otherwise than it is at lengths
+that no step was replayed with.
 """
 
 import dataclasses

@@ -429,8 +429,8 @@ def _agree(expected: Array, got: Array, tolerance: float = TOLERANCE, among: Arr
     """Return whether two arrays are equal, or equal but for rounding.
 
     Args:
-        expected: what a part of a value has to be.
-        got: what it is.
+        expected: the numbers that a part of a value must have.
+        got: the numbers that it has.
         tolerance: relative to the largest number.
         among: the value; None where it is the part.
     """

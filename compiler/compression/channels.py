@@ -1,8 +1,8 @@
 """Finds the entries of a module's parameters from which a projection of its graph is made, by their numbers.
 
-An exporter renames, turns and folds weights, so that names tell little. But every channel of a projection is a row or a
-column of some parameter, number by number. Nothing is taken for granted of how channels are ordered there: queries,
-keys and values may lie in parameters of their own, one behind the other, or head by head.
+An exporter renames, transposes and folds weights, so names identify little. But every channel of a projection is a row
+or a column of some parameter, number by number. Nothing is taken for granted of how channels are ordered there:
+queries, keys and values may lie in parameters of their own, one behind the other, or head by head.
 """
 
 import dataclasses

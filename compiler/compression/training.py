@@ -73,7 +73,7 @@ class RunPosition:
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """What a module answers to batches.
+    """The outputs of a module for batches.
 
     Attributes:
         module: takes the inputs by the recipe's names, in its order.

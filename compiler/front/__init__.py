@@ -1,1 +1,1 @@
-"""What the front door accepts: commands that need no recipe, proofs as a person sees them, and what is installed."""
+"""The commands that need no recipe, the explanation of proofs for people, and the report of installed software."""

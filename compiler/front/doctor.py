@@ -1,4 +1,4 @@
-"""Reports which targets work on this machine, what is missing for the others, and which versions are installed.
+"""Reports which targets work on this machine, which parts the others lack, and which versions are installed.
 
 It also installs a vendor's toolchain, on demand.
 """
@@ -40,7 +40,7 @@ class TargetState:
     Attributes:
         name: of the target.
         missing: packages that a build for it lacks.
-        parts: what its vendor's engines need; without them it still builds bundles, to be finished elsewhere.
+        parts: the parts that its vendor's engines need; without them it still builds bundles, to be finished elsewhere.
     """
 
     name: str
@@ -50,7 +50,7 @@ class TargetState:
 
 @dataclasses.dataclass(frozen=True)
 class Diagnosis:
-    """What a build would find on this machine.
+    """The targets and versions that a build would find on this machine.
 
     Attributes:
         targets: every target, in the order of its name.

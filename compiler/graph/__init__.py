@@ -1,1 +1,1 @@
-"""A graph and what it says: its values, operators and sizes, the states that it hands on, and how it is run."""
+"""Graphs: their values, operators and sizes, the states that they hand on, and how they are run."""

@@ -1,4 +1,4 @@
-"""Maps the axes of an operator's operands to those of its result, and says along which of them entries mix.
+"""Maps the axes of an operator's operands to those of its result, and lists the axes along which entries mix.
 
 MatMul(x [batch, time, 8], w [8, 4]):   axes {0: {0: 0}, 1: {0: 1}, 2: {1: 1}}, mixed ({0: 2, 1: 0},)
 Transpose<perm = [0, 2, 1]>(x):         axes {0: {0: 0}, 1: {0: 2}, 2: {0: 1}}
@@ -24,7 +24,7 @@ from compiler.graph.operators.traits import ENTRYWISE, REDUCTIONS
 
 
 class NotMapped(Exception):
-    """An operator has no axis map, or it does something along an axis that has none; the text says what."""
+    """An operator has no axis map, or its use along an axis has none; the text names it."""
 
 
 @dataclasses.dataclass(frozen=True)

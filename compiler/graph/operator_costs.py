@@ -22,7 +22,7 @@ PICOSECONDS = 1e12
 
 @dataclasses.dataclass(frozen=True)
 class Rates:
-    """What a machine does in a second.
+    """The operations and bytes that a machine processes in a second.
 
     The defaults are one thread of the CPU that benchmarks/README.md describes: a large float32 product, and weights
     that do not fit the cache; `python -m benchmarks.chunk_step` measures both.

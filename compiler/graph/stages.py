@@ -1,4 +1,4 @@
-"""The records handed from stage to stage: what a graph is, which states it carries, and what a pass did to it.
+"""The records handed from stage to stage: a graph, the states that it carries, and the changes that a pass made.
 
 A cache axis is the record of the bundle format, `runtime_lite.format.cache_axis.CacheAxis`.
 """
@@ -34,7 +34,8 @@ class State:
         frames_axis: the axis along which frames are cached, or None for a state of fixed meaning such as a convolution
             context, which every call replaces.
         cache: name of the cache axis that lies there; given together with `frames_axis`.
-        initial: what a new stream begins with: a number, or numbers that differ along its axes, the batch in front.
+        initial: the value at the start of a stream: a number, or numbers that differ along its axes, the batch in
+            front.
     """
 
     input: str
@@ -229,7 +230,7 @@ class Refusal:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a pass returns.
+    """The result of a pass.
 
     Attributes:
         lowered: the graph after the pass.

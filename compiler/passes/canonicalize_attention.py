@@ -8,10 +8,10 @@ After:
     weights = Where(visible, Softmax(Where(visible, scores, lowest)), 0)
     y = MatMul(weights, v)
 
-A row of scores of which a mask leaves nothing gets weights of 0, and so a result of 0, as the specification says.
-Numbers that are added to the scores hide them when they are the lowest of their type or -infinity: so says ONNX
-Runtime's kernel, while the specification says so of -infinity alone. Without a mask every row sees its first column,
-and nothing is selected behind the softmax.
+A row of scores that a mask hides completely gets weights of 0, and so a result of 0, as the specification demands.
+Numbers that are added to the scores hide them when they are the lowest of their type or -infinity in ONNX Runtime's
+kernel; in the specification only -infinity hides. Without a mask every row sees its first column, and no selection
+follows the softmax.
 
 Requires: symbolic shapes; opset 23.
 Ensures: no Attention but those it keeps.

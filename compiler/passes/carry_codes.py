@@ -1,4 +1,4 @@
-"""Carry a state as the codes that all who read it make of it, and keep constants that are moved and quantised as codes.
+"""Carry a state as the codes that all its readers quantise it to, and keep moved and quantised constants as codes.
 
 Before:
     joined = Concat(Where(valid, cache, 0), x);  codes = QuantizeLinear(joined)       # every reader's grid
@@ -9,11 +9,11 @@ After:
     codes = QuantizeLinear(Transpose(Gather(table, rows)))  ->  Transpose(Gather(table of codes, rows))
 
 Requires: a quantised graph, in which nothing but moves lies between the state and the nodes that quantise it.
-Ensures: such a state takes a quarter of the bytes, and only new frames are quantised; what it holds at first are the
-    codes of what it held.
+Ensures: such a state takes a quarter of the bytes, and only new frames are quantised; its initial value is the
+    quantised former initial value.
 Keeps: states that something reads in real numbers, or on two grids; states packed with such.
-Numerics: exact in every output that is no state: a number is quantised where it arrives as it was where it was read,
-    and moving commutes with what is done entry by entry. The state itself is rounded to its grid.
+Numerics: exact in every output that is no state: a number is quantised on arrival to the same code as before at its
+    readers, and moves commute with elementwise operators. The state itself is rounded to its grid.
 Source: QuantizeLinear(Where(m, x, c)) = Where(m, QuantizeLinear(x), QuantizeLinear(c)), and so for every other move.
 """
 
@@ -72,7 +72,7 @@ class CarryCodes:
 
 
 class _Moved:
-    """What a state or a constant becomes by moves alone, and who reads it.
+    """The values that moves alone make of a state or a constant, and their readers.
 
     Attributes:
         source: it.

@@ -1,4 +1,4 @@
-"""Keep values computed from a context frame by frame in its place, so that a call computes them of new frames alone.
+"""Keep values computed frame by frame from a context in its place, so that a call computes them for new frames alone.
 
 Before:
     joined = Concat(context [batch, 256, 14], x [batch, 256, 16]);  next_context = joined[:, :, -14:]
@@ -15,8 +15,8 @@ Keeps: a context that is read elsewhere, that is not joined in front of new fram
     not fed back; one whose frames are mixed as they are; one in whose place a stream would begin with infinite numbers.
 Numerics: exact up to the order of summation in a matrix product of other height: a row-wise f commutes with
     concatenation.
-Source: f(Concat(a, b)) = Concat(f(a), f(b)) for row-wise f, as judged by the rule table; what a stream begins with is f
-    of what it began with.
+Source: f(Concat(a, b)) = Concat(f(a), f(b)) for row-wise f, as judged by the rule table; the new initial state is f of
+    the former one.
 """
 
 import dataclasses

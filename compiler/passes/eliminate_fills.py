@@ -5,11 +5,11 @@ Before:
 After:
     keys = Concat(cache, new);  shares = Softmax(Where(seen, MatMul(queries, keys), lowest))
 
-Padding cleans every cache at the input, so that states are zero wherever they are free. What a key gives that is not
-seen, the softmax does not read; and values that are codes are finite, so that shares of zero take nothing of them.
+The pass pad_axes fills free cache slots with zeros at the input. The softmax ignores scores of hidden keys; and
+quantised values are finite, so that weights of zero remove them from the sum.
 
 Requires: caches whose free slots follow from lengths or masks.
-Ensures: what is valid of every output is as before, whatever free slots hold.
+Ensures: the valid entries of every output are as before, whatever free slots contain.
 Keeps: selections in front of sums over slots of real numbers, as 0 times NaN is NaN; of frames that a chunk may lack.
 Numerics: exact.
 Source: evaluation of conditions at every length, and compiler/states/free_slots.py.

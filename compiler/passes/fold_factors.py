@@ -113,7 +113,7 @@ class _Way:
         self.scaled: dict[Use, Array] = {}
 
     def scale(self, value: ir.Value) -> bool:
-        """Whether a value can be scaled by scaling what it is computed from."""
+        """Record how a value is scaled by scaling its inputs; return whether that is possible."""
         if value in self.values:
             return True
         node = value.producer()

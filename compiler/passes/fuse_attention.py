@@ -7,8 +7,8 @@ Before:
 After:
     y = Attention<scale = 0.125>(q, k, v, Where(seen, positions * 0.125, lowest / 2))
 
-What lies between scores and softmax is computed as before, on 0 in the place of the scores: the mask is what comes out.
-Heads that share keys and values, spread by axes of 1 or repeated, are told to the operator by their numbers.
+The nodes between scores and softmax run as before, on 0 in place of the scores: their result is the mask. Heads that
+share keys and values, spread by axes of 1 or repeated, are given to the operator as numbers of heads.
 
 Requires: sizes that are numbers but for the rows.
 Ensures: opset 23, where a place was rewritten.
@@ -113,10 +113,10 @@ class _Site:
 
 
 class _Fusing:
-    """What has been fused so far.
+    """The nodes and masks that have been fused so far.
 
     Attributes:
-        masks: what was written, by the steps that it stands for.
+        masks: the written masks, by the steps that they replace.
         rewritten: places.
         refused: places that stay, and why.
         unraised: why the graph must keep its opset; empty where it need not.

@@ -1,4 +1,4 @@
-"""Move what is the same in all calls of a stream into its first call, and keep it as a state.
+"""Compute values that are equal in all calls of a stream in its first call only, and keep them as states.
 
 Before:
     keys = MatMul(encoded, weights)        in every call, of an input that a stream is fed alike each time
@@ -7,16 +7,16 @@ After:
     next_once = If(any row is new) {Where(is_new, MatMul(Pad(encoded, slots), weights), once)} else {once}
     keys = Slice(next_once, length);  next_begun = 1
 
-Keys and values of what a decoder attends to, and what a prefix computes by itself, are found so: by what they depend
-on. What lies behind the true length of such an input is taken for 0 in the first call, so that nothing of it is kept;
-it is filled with 0 up to all slots, and not what is computed of it: a later call may lie in a larger bucket, where the
-padding must hold what padding was proved to.
+Such values are found by their dependencies, e.g. keys and values of an encoder's output, or the result of a prefix.
+Entries of such an input behind its true length are replaced by 0 in the first call, so that none of them is kept. The
+input, and not the computed value, is filled with 0 up to all slots: a later call may lie in a larger bucket, whose
+padding must have the proved content.
 
 Requires: rows proved, and in front; inputs named in the recipe, which every call of a stream is fed alike.
 Ensures: a state of one size for each value that is kept.
 Keeps: everything else.
 Numerics: exact.
-Source: loop-invariant code motion: what depends on nothing that changes is the same in every turn.
+Source: loop-invariant code motion: a value whose inputs do not change is the same in every iteration.
 """
 
 import dataclasses

@@ -13,8 +13,8 @@ of a ring that they have written, and count the frames that are not padding.
 Requires: nothing; counts are written where the length of their axis is a number.
 Ensures: none of these operators over BOOL, but those that reduce what they scatter.
 Keeps: those over numbers; sums of whole numbers that are no truth values, or of 2^24 places and more.
-Numerics: exact, as false and true are 0 and 1: what is moved comes back as it was, the larger of two is true if one is,
-    and float32 holds every whole number up to 2^24.
+Numerics: exact, as false and true are 0 and 1: moved entries keep their values, the larger of two is true if one is,
+    and float32 holds every integer up to 2^24.
 Source: definitions of these operators and of Cast, ONNX specification.
 """
 

@@ -6,14 +6,16 @@ After:
     h = MatMul(half x, half w)                                                    # in float16
     s = Add(x, Cast(h)); y = Cast(LayerNormalization(s, gamma, beta))             # an island in float32
 
-Calibration streams are run once with every value watched: what half precision cannot hold forces its maker and its
-readers into float32. Then each node alone is rounded for a call or two, which predicts what its rounding does to the
-results. A minimum cut chooses the islands: time saved against noise, casts paid once per value and type. The choice is
-run on the streams in emulated half precision, and made again with a smaller budget while it misses its figures.
+Calibration streams are run once with every value watched: a value that half precision cannot hold forces its producer
+and its readers into float32. Then each node alone is rounded for a call or two, which predicts the effect of its
+rounding on the results. A minimum cut chooses the islands: time saved against noise, casts paid once per value and
+type. The choice is run on the streams in emulated half precision, and made again with a smaller budget while it misses
+its figures.
 
 Requires: calibration data; one graph, so merge_first_call comes before, as does what looks for float32 patterns.
 Ensures: every operator's operands agree in type; one Cast per value and type; results keep float32.
-Keeps: integers, float64, operators without a half form, what the recipe pins: `float32: [op:Softmax, scope:layers.0]`.
+Keeps: integers, float64, operators without a half form, nodes that the recipe pins: `float32: [op:Softmax,
+    scope:layers.0]`.
 Numerics: rounds, to at least `sqnr_db` between the outputs and states before and after on the calibration streams.
     Every node is taken to add in float32 and store in half precision, as tensor cores do.
 Source: the additive noise model and the cut are of this project (compiler/numerics/precision/cut.py); thresholds on

@@ -49,7 +49,7 @@ class LowerQuantizedConvolutions:
 
 @dataclasses.dataclass(frozen=True)
 class _Quantized:
-    """A convolution over one place, with the nodes that quantise and dequantise what it reads."""
+    """A convolution over one place, with the nodes that quantise and dequantise its inputs."""
 
     node: ir.Node
     rounds: ir.Node

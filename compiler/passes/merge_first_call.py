@@ -5,9 +5,9 @@ Before:
 After:
     later(features, cache of length 0, context of zeros) alone
 
-What an empty cache has no entries in is found by shapes, wherever it is cut, moved or stacked, and leaves every
-concatenation; what is zero is followed through the same. What is computed of counts, which begin with 0, is the same in
-every row: it is computed for one, and is what a first call has as a constant.
+Values without entries, because a cache is empty, are found by shapes behind slices, moves and stacks, and are dropped
+from every concatenation; zeros are followed the same way. Values computed from counts, which begin with 0, are equal in
+every row: they are computed for one row, and equal the constants of the first call.
 
 Requires: both graphs simplified; outputs in the same order.
 Ensures: one graph; a stream starts with empty caches and zero states.
@@ -217,11 +217,11 @@ def _pad_instead(model: ir.Model, zeros: Collection[ir.Value]) -> None:
 
 
 class _OneRow:
-    """Computes what is the same in every row once, for whoever repeats it for all rows.
+    """Computes values that are equal in every row once, as one row, for nodes that repeat it for all rows.
 
     Args:
         model: the graph; changed.
-        equal: what has equal rows in it.
+        equal: the values with equal rows.
     """
 
     def __init__(self, model: ir.Model, equal: EqualRows) -> None:

@@ -9,17 +9,17 @@ After:
 
 Which heads share is the partition that loses least; the shared key and value of a group are the optimum in closed form
 (`compiler.rewriting.attention.shared_maps`), and the maps back to each head go into Wq' and Wo'. Where positions turn
-the keys, only maps that commute with turning are used. One attention after the other, on what those in front give by
-then, Wo' is fitted anew to the results of the original.
+the keys, only maps that commute with turning are used. One attention after the other, on the results of those in front,
+Wo' is fitted anew to the results of the original.
 
 Frames of earlier calls that are joined to keys or values (derived, or exported by the model) are those of the groups:
-caches have fewer heads, and what the original caches is mixed as the projections are.
+caches have fewer heads, and the original's cached frames are mixed as the projections are.
 
 Requires: calibration data; keys and values of their own for every head; caches joined where heads are apart; rows
     of projections batch first, time first, or merged into one axis; nothing padded.
 Ensures: `groups` heads of keys and values in every attention that was merged, and in its caches.
-Keeps: attention of another form, by name, with what was looked for.
-Numerics: lossy; the build reports what each step loses.
+Keeps: attention of another form, by name, with the missing condition.
+Numerics: lossy; the build reports the loss of each step.
 Source: see `compiler.rewriting.attention.shared_maps`; reduction to groups as in GQA (Ainslie et al. 2023).
 """
 
@@ -222,9 +222,9 @@ class Merge:
     Attributes:
         site: the attention as it was.
         partition: heads of every group.
-        weights: what it projects with now.
+        weights: its current projection weights.
         losses: what that loses.
-        caches: what its caches hold from now on, by input.
+        caches: the new content of its caches, by input.
     """
 
     site: Site

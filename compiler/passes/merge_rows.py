@@ -7,7 +7,7 @@ After:
     then Reshape(n, [-1, 16, 512]) where something reads it that is not done row by row; the same for dequantised codes
 
 Backends have fused kernels (product and bias, product and activation) for matrices alone, and fuse an addition with the
-normalisation behind it into something slower for what has three axes.
+normalisation behind it into a slower kernel where there are three axes.
 
 Requires: symbolic shapes with at most one size that is no number.
 Ensures: no product with a constant matrix has more than two axes, where its shape allows it.
@@ -56,11 +56,11 @@ class MergeRows:
 
 
 class _Merging:
-    """What has been merged so far.
+    """The nodes and values that have been merged so far.
 
     Attributes:
-        rows: value -> the same with its leading axes merged; of values that are made by a Reshape from it.
-        merged: products.
+        rows: value -> the same value with its leading axes merged, for values that a Reshape splits.
+        merged: number of merged products.
     """
 
     def __init__(self, model: ir.Model) -> None:

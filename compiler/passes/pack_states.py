@@ -9,8 +9,8 @@ After:
 Requires: static shapes but for the batch axis.
 Ensures: one input and one output per group of equally shaped states; states alone in their shape stay.
 Keeps: everything else; states that hold codes, each on a grid of its own (quantize_states); all of them where the graph
-    has no more than a step may have. What is packed is split and stacked in every call: it serves devices that take few
-    tensors, and costs time where memory is what a step waits for.
+    has no more than a step may have. Packed states are split and stacked in every call: this helps devices that accept
+    few tensors, and costs time where a step is bound by memory.
 Numerics: exact; only movement.
 Source: stacking commutes with slicing and joining along another axis.
 """
@@ -38,7 +38,7 @@ class PackStates:
     """Stack equal states along a new axis 1.
 
     Attributes:
-        most: states that a step may have apart; None for any number. Targets say it where recipes do not.
+        most: number of separate states that a step may have; None for any number. Targets set it where recipes do not.
 
     Raises:
         RecipeError: that is no number of states.

@@ -43,7 +43,7 @@ from runtime_lite.format.cache_axis import CacheAxis
 
 @dataclasses.dataclass(frozen=True)
 class PadAxes:
-    """Prove padding and batching, and insert what they need."""
+    """Prove padding and batching, and insert the masks, fills and forms that they need."""
 
     name: ClassVar[str] = "pad_axes"
     lossy: ClassVar[bool] = False

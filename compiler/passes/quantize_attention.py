@@ -6,13 +6,13 @@ After:
     scores = MatMul(DQ(Q(queries)), DQ(Q(Concat(cached keys, new keys))))         # queries uint8, keys int8
 
 Requires: calibration data; states apart, as packed ones have no grid in common; carry_codes behind it, without which
-    every call quantises whole windows. It comes before quantize_static: of two graphs that round elsewhere, each adds
-    what it rounds otherwise, and what attention alone adds cannot be told.
+    every call quantises whole windows. It comes before quantize_static: once other products round as well, the error of
+    attention alone cannot be measured.
 Ensures: outputs keep sqnr_db and, where there is a task, its results; rows are independent, proved anew.
 Keeps: all such products of the results of a Softmax, where with them the figures are missed; then all.
 Numerics: rounds, each operand to the nearest of 256 steps of one scale.
 Source: shares of a Softmax need a scale of their own, too: on a grid up to 1 flat attention over a window of 144 frames
-    has two steps. Unsigned data and signed keys are what a CPU multiplies fastest.
+    has two steps. A CPU multiplies unsigned data with signed keys fastest.
 """
 
 import dataclasses

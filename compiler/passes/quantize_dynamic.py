@@ -9,7 +9,7 @@ After:
 
 Requires: symbolic shapes. No calibration data.
 Ensures: a row's result does not depend on its partners, proved anew on the graph as it is afterwards.
-Keeps: convolutions, and what the recipe pins.
+Keeps: convolutions, and nodes that the recipe pins.
 Numerics: rounds. A token of zeros gives zeros: its scale is not 0.
 Source: per-token scales in place of DynamicQuantizeLinear, which makes one scale of the whole batch.
 """

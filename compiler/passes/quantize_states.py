@@ -6,15 +6,15 @@ After:
     cache int8;  numbers = DequantizeLinear(cache, scales);  next_cache = QuantizeLinear(numbers as before, scales)
 
 The frames of a call are read as they are by that call, and as codes by those behind it. A code stands for one number,
-and the code nearest to that number is the code: what is carried on is rounded once, however long it is carried.
+and the code nearest to that number is the same code: a carried entry is rounded once, however long it is carried.
 
 Requires: calibration data; float32 states along caches that are padded; no pass behind it that moves states.
 Ensures: coded states take a quarter of the bytes; a free slot, 0, is 0; rows are independent, proved anew.
 Keeps: states of fixed meaning, which every call computes anew and would round anew: errors would add up.
 Numerics: rounds each carried entry to the nearest of 255 steps; beyond the grid it is taken for the end.
-Source: a symmetric grid by the largest magnitude. With uniform errors its noise is scale^2 / 12 per entry, so
-    the axis is taken for which the mean of the squared scales is least. KIVI (Liu et al. 2024) finds that keys want a
-    scale per channel; here the data say of each cache what it wants.
+Source: a symmetric grid by the largest magnitude. With uniform errors its noise is scale^2 / 12 per entry, so the axis
+    is taken for which the mean of the squared scales is least. KIVI (Liu et al. 2024) finds that keys need a scale per
+    channel; here calibration decides for each cache.
 """
 
 import dataclasses

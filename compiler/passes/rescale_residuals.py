@@ -9,7 +9,7 @@ From a value that overflows, the group that must share its scale is grown throug
 it (sums, movement, Relu, products with constants). It ends where constants take the scale in: the weights of a product
 or the gain of a normalisation that writes into it, a normalisation that reads it, or the weights of a product that do.
 
-Requires: calibration data, which tell what overflows; one graph.
+Requires: calibration data, which show the overflowing values; one graph.
 Ensures: nothing in a group exceeds the largest half-precision number divided by `headroom`, on the calibration data.
 Keeps: regions that reach an input, an output, a state, or an operator that is not homogeneous: refused with its name.
 Numerics: exact; every factor is a power of two, in weights, gains and (squared) in epsilon.

@@ -6,12 +6,12 @@ After:
     keys = Concat(carried_keys, MatMul(LayerNorm(x), Wk))                # of LayerNorm(cache)
 
 Every value that is computed from caches frame by frame can be carried instead of them: its operators then run on the
-new frames alone, but its frames are read, joined, cut and written in every call. What is not carried is computed again
-for all frames from what is carried before it. Both are priced in time, by shapes and two rates of a machine
-(compiler/states/streaming/state_network.py), and the cheapest way to have every value that mixes frames is a minimum
-cut (compiler/states/streaming/carrying_cut.py): the optimum at these prices. With `memory_mb` the states must fit:
-bytes get a price beside their time, the lowest at which they do, and the choice is the optimum at that price: no choice
-of as few bytes costs less, though one of more bytes that still fits may.
+new frames alone, but its frames are read, joined, cut and written in every call. Values that are not carried are
+computed again for all frames from the carried values before them. Both are priced in time, by shapes and two rates of a
+machine (compiler/states/streaming/state_network.py), and the cheapest way to have every value that mixes frames is a
+minimum cut (compiler/states/streaming/carrying_cut.py): the optimum at these prices. With `memory_mb` the states must
+fit: bytes get a price beside their time, the lowest at which they do, and the choice is the optimum at that price: no
+choice of as few bytes costs less, though one of more bytes that still fits may.
 
 Requires: symbolic shapes; each cache is joined once, in front of the new frames, and fed back whole.
 Ensures: the work and transfers of a step, as priced, are the least; caches that nothing needs are gone.
@@ -43,8 +43,8 @@ class SelectStates:
 
     Attributes:
         memory_mb: the most that the states of one stream may hold, in units of 1e6 bytes, or None.
-        multiply_adds_per_s: what the target does in a second.
-        bytes_per_s: what it reads or writes in a second.
+        multiply_adds_per_s: multiply-adds per second of the target.
+        bytes_per_s: bytes that it reads or writes per second.
 
     Raises:
         RecipeError: an option is not a number above 0.

@@ -12,7 +12,7 @@ Requires: known ranks.
 Ensures: no operator that works entry by entry, and no Concat, Slice or Split, reads transposed values alone.
 Keeps: transposes that something else reads, too; operators of which one operand is not transposed alike.
 Numerics: exact; only movement.
-Source: what is done to every entry alike does not depend on where it lies.
+Source: an elementwise operator's result does not depend on an entry's position.
 """
 
 import dataclasses

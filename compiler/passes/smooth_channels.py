@@ -6,7 +6,7 @@ After:
     y = LayerNormalization(x, gamma / s, beta / s); z = MatMul(y, W * s)        # s [channels], powers of two
 
 Requires: calibration data; every reader of y is a product with constant weights.
-Ensures: channels of y differ less in their largest value; what is rounded afterwards loses less.
+Ensures: channels of y differ less in their largest value, so that later rounding loses less.
 Keeps: normalisations read by anything else. Nothing is moved through Swish, gates or softmax, which are not linear.
 Numerics: exact to the bit, since powers of two change exponents only, as long as nothing leaves the normal numbers.
 Source: SmoothQuant (Xiao et al. 2023), s = max|y|^a / max|W|^(1-a) per channel.

@@ -11,7 +11,7 @@ After:
 A stream fills its caches once, and they are full from then on until it ends.
 
 Requires: caches that are padded, whose oldest frames make room for new ones.
-Ensures: what a call computes is what it computed; a branch is taken by what conditions and places are in that call.
+Ensures: results of calls are unchanged; the conditions and places of a call select its branch.
 Keeps: conditions and places that depend on anything but one cache's lengths and masks, or that hide slots of a full
     one; products with large weights, which a runtime would keep once for each branch.
 Numerics: exact.

@@ -9,7 +9,7 @@ A builder that computes a convolution along time as one over images gives a cons
 shape, and so to whatever else reads the same constant; it then refuses the graph, and names no node.
 
 Requires: nothing.
-Ensures: what is computed entry by entry of the result of a convolution shares no constant.
+Ensures: elementwise nodes behind a convolution share no constant.
 Keeps: all other constants; weights files hold equal ones once.
 Numerics: exact.
 Source: equal content.

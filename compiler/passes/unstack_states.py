@@ -111,7 +111,7 @@ class _Stack:
         state: it.
         axis: along which its members lie.
         old: the graph input.
-        fed: what is fed back.
+        fed: the value that is fed back.
         parts: the next member of each place, without the axis.
         reads: what reads members: the value that holds them, the place of the first, and whether the axis is left.
         sizes: Shape nodes of the input.

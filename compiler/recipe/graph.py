@@ -191,7 +191,7 @@ def _check_axes(graph: Graph) -> None:
 
 
 def _check_rows(graph: Graph) -> None:
-    """Require that every input has the rows as first axis, unless its original says otherwise."""
+    """Require that every input has the rows as first axis, except where its original has no rows."""
     if graph.batch is None or graph.is_for_one_row:
         return
     for name, given in graph.inputs.items():

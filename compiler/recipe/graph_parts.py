@@ -19,7 +19,7 @@ class Source(Record):
 
     Attributes:
         factory: callable that returns the `torch.nn.Module`.
-        arguments: what the factory is called with, by name; nothing where it is left out.
+        arguments: the factory's arguments, by name; nothing where it is left out.
         onnx: path of an ONNX file.
         checkpoint: path of the weights the factory's module loads; None keeps the factory's own.
         files: files and folders that the factory reads by itself; their content is part of the cache key.
@@ -56,7 +56,7 @@ class Latency(Record):
     A graph with `latencies` is written out as a graph for each of them, which have this key.
 
     Attributes:
-        of: what the graphs of the model are called together.
+        of: the name that the model's graphs share.
         name: of the latency.
     """
 
@@ -281,7 +281,7 @@ class ShareHeads(Record):
         minutes: longest duration of the training, by the clock, over all builds that were stopped and go on.
         rows: sequences per update.
         rate: highest learning rate, of AdamW.
-        seed: of what is drawn.
+        seed: seed of the random draws.
         answers: what the outputs are: `classes`, scores along the last axis; or `numbers`.
         skip: frames at the start of a sequence whose answers do not count.
         limit: how far the answers may be from the original's, on every tenth stream of the feeds, which are kept apart:

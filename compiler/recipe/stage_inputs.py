@@ -56,7 +56,7 @@ class Surroundings:
 
     Attributes:
         code: hash of Slipway's own code.
-        tools: versions of what a bundle is made with.
+        tools: versions of the tools that a bundle is made with.
         packages: every installed package with its version.
         machine: what numbers and times are computed on, and how libraries are told to use it.
         folder: the recipe's folder, in which its modules are found.
@@ -139,7 +139,7 @@ class LoweringInputs:
         gate: the parity gate, which the graph is held to after every pass.
         task: what passes measure the task with, where there are calibration data.
         task_files: hashes of the files that the recipe names for it.
-        captured: digest of the captured graphs and of what the factory made.
+        captured: digest of the captured graphs and of the module that the factory returned.
         files: those of capture.
         verification: digest of the feeds.
         calibration: likewise, or empty.
@@ -161,7 +161,7 @@ class LoweringInputs:
 
 @dataclasses.dataclass(frozen=True)
 class PassInputs:
-    """Inputs of one pass: the key of what came before it, and what the recipe says of it."""
+    """Inputs of one pass: the key of the graph before it, and its options in the recipe."""
 
     before: str
     spec: PassSpec

@@ -16,7 +16,7 @@ from runtime_lite.format.initial_value import (
 
 
 def fault_of_constant(given: Initial, shape: Sequence[int | str], dtype: str) -> tuple[str, str] | None:
-    """Return what is wrong with the numbers of a constant, `expected ..., got ...`, and a cure; None if nothing is.
+    """Return the fault of a constant's numbers, `expected ..., got ...`, and a cure; None if there is none.
 
     Args:
         given: a number for all entries, or lists of exactly the shape.
@@ -30,7 +30,7 @@ def fault_of_constant(given: Initial, shape: Sequence[int | str], dtype: str) ->
 
 
 def fault_of_initial(given: Initial, sizes: Sequence[int], dtype: str) -> tuple[str, str] | None:
-    """Return what is wrong with the initial value of a state, as `fault_of_constant` does.
+    """Return the fault of a state's initial value, and a cure, as `fault_of_constant` does; None if there is none.
 
     Args:
         given: a number for all entries, or lists of the shape's rank, with size 1 along axes of equal entries.
@@ -49,7 +49,7 @@ def fault_of_initial(given: Initial, sizes: Sequence[int], dtype: str) -> tuple[
 
 
 def fault_of_shape(shape: Sequence[int] | None, sizes: Sequence[int]) -> tuple[str, str] | None:
-    """Return what is wrong with the shape of an initial value; `shape` is None for lists of different lengths."""
+    """Return the fault of an initial value's shape; `shape` is None for lists of different lengths."""
     fits = (
         shape is not None
         and len(shape) == len(sizes)

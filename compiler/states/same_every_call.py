@@ -21,7 +21,7 @@ SPREADING = VIEWS | {"Expand", "Transpose"}
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SameEveryCall:
-    """What is alike in every call of one graph.
+    """The values that are equal in every call of one graph.
 
     Attributes:
         computed: of inputs that stay, in graph order, and whether any work went into it.

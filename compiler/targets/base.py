@@ -46,16 +46,16 @@ class Emitted:
 
 @dataclasses.dataclass(frozen=True)
 class Built:
-    """What a target made of one graph.
+    """A target's result for one graph.
 
     Attributes:
         artifacts: one per combination of buckets.
         files: content by path relative to the bundle.
         versions: opset and IR version of the graphs.
-        engine: for a target with a compiler of its vendor, what is to come of it.
+        engine: for a target with a vendor's compiler, the engine that has to be built.
         refused: what of its offers the target did not keep for this graph, with reasons.
         forms: what each variant of the plan has done, in order.
-        options: what the executor is told about the graph files, as the manifest keeps it.
+        options: the executor's options for the graph files, as in the manifest.
     """
 
     artifacts: tuple[Emitted, ...]
@@ -69,12 +69,12 @@ class Built:
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """What a vendor's compiler made of the graph files of one graph.
+    """A vendor's compiler's results for the graph files of one graph.
 
     Attributes:
-        files: engine file by graph file, relative to the folder that it was told to write to.
+        files: engine file by graph file, relative to the output folder.
         built_with: versions and device by name.
-        described: what is known of the engines that were built just now, by graph file, where the compiler says it.
+        described: descriptions of the engines built just now, by graph file, where the compiler gives them.
     """
 
     files: Mapping[str, str]
@@ -90,7 +90,7 @@ class EngineLayer:
         name: its name.
         nodes: names of the nodes of the graph file that it computes, in whole or in part.
         multiplies: whether it computes products or convolutions.
-        reads: types of what it is given.
+        reads: types of its inputs.
         holds: types of the constants that it holds, the largest first, single numbers left out.
         writes: types of its results.
         converts: whether it changes types inside, where the builder does not show them.
@@ -116,7 +116,7 @@ class TrialEngine:
 
     Attributes:
         builder: which builder, with its version.
-        device: what the engine is for.
+        device: the device that the engine is for.
         content_hash: SHA-256 of the engine, in hex.
         size_bytes: of the engine.
         layers: its kernels; None where the builder's description of them cannot be read.
@@ -140,11 +140,11 @@ TrialBuilder = Callable[[Path, Emitted], TrialEngine]
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """One thing that a target's engines or runtime need: what was found of it, or what is wrong and what cures it.
+    """One thing that a target's engines or runtime need: its version, or its fault and the cure.
 
     Attributes:
-        name: what it is.
-        found: its version, or what is wrong with it.
+        name: its name.
+        found: its version, or its fault.
         cure: what to do about it; empty where nothing is wrong.
         is_needed: whether engines cannot be built without it.
     """
@@ -164,7 +164,7 @@ def part_of(environment: Environment) -> Part:
 
 
 def missing(parts: Iterable[Part]) -> str | None:
-    """Return what is wrong with the first needed part that has a fault; None where all are right."""
+    """Return the fault of the first needed part that has one; None where every part is right."""
     return next((part.found for part in parts if part.cure and part.is_needed), None)
 
 
@@ -182,7 +182,7 @@ class Target(abc.ABC):
         ships: whether there is a bundle.
         packages: distributions that `emit` and `open` need besides those that every build needs.
         times_here: whether what runs a finished artefact on this machine takes the time that it takes where it ships.
-        pass_options: options of the recipe's passes, by pass, where the recipe does not say them.
+        pass_options: options of the recipe's passes, by pass, where the recipe leaves them out.
         placement: its rules for QuantizeLinear and DequantizeLinear, where it has any.
         trial: script of the bundle that tries on the device what cannot be tried without it; empty where none ships.
     """
@@ -307,7 +307,7 @@ class Target(abc.ABC):
         Args:
             out: a folder for engines that ship, where `compile` finds them.
 
-        Raises nothing of ours: where it is not here, `trial_absent` says why.
+        Raises no error of ours: where there is no builder here, `trial_absent` has the reason.
         """
         return None
 
@@ -316,7 +316,7 @@ class Target(abc.ABC):
         return ""
 
     def engine_outlook(self) -> str:
-        """Return what a build on this machine does about engines, for messages; empty without a vendor's compiler."""
+        """Return for messages how a build on this machine handles engines; empty without a vendor's compiler."""
         return ""
 
     def compile(self, bundle: Path, out: Path, caches: Path) -> Mapping[str, Compiled]:

@@ -19,7 +19,7 @@ from compiler.targets.forms import Variant
 
 @dataclasses.dataclass(frozen=True)
 class VariantOutcome:
-    """What a variant has done.
+    """The result of a variant.
 
     Attributes:
         variant: its name.

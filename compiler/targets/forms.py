@@ -26,8 +26,8 @@ class Variant:
 
     Attributes:
         made: the pass, with its options.
-        suffix: tells apart variants that are one pass with other options; empty where it is offered once.
-        is_standard: whether it wins on the machines that it was measured on, and is on unless a recipe says otherwise.
+        suffix: distinguishes variants that are one pass with other options; empty where it is offered once.
+        is_standard: whether it is faster on the measured machines; it is then on unless a recipe turns it off.
     """
 
     made: Pass

@@ -1,9 +1,9 @@
 """Decides, by the interpreter's audit events, whether the result of a stage may be kept.
 
-The interpreter says what happens before it happens, whoever asks for it
-(https://docs.python.org/3/library/audit_events.html).
-Here are the events that read something that can be looked at again, and those that read nothing. Every other one leads
-out of sight, also one that a later Python adds: a result that it went into is not kept.
+The interpreter raises an audit event before each such operation, whoever calls it
+(https://docs.python.org/3/library/audit_events.html). Here are the events that read something that can be looked at
+again, and those that read nothing. Every other one leads out of sight, also one that a later Python adds: a result that
+it went into is not kept.
 """
 
 OPENS = "open"

@@ -1,6 +1,6 @@
 """Records what a stage's result depends on besides its declared inputs, so that it can be compared later.
 
-A dependency is a text that says what was looked at; its state is a text as well: the hash of a content, or `absent`.
+A dependency is a text that names what was read; its state is a text as well: the hash of a content, or `absent`.
 
     file weights.pt          content of a file, or what else is there
     link latest.pt           where a link leads

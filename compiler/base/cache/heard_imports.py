@@ -15,10 +15,10 @@ IMPORT_SYSTEM = ("<frozen importlib", os.path.join(importlib.__path__[0], ""))
 
 
 class HeardImports:
-    """What was looked for.
+    """The recorded look-ups.
 
     Args:
-        imported: is told of a module that gets listeners, once it is imported.
+        imported: called with a module that gets listeners, once it is imported.
 
     Attributes:
         searched: modules that the user's code has looked for.
@@ -31,7 +31,7 @@ class HeardImports:
         self.forget()
 
     def forget(self) -> None:
-        """Reset what was heard."""
+        """Forget all recorded look-ups."""
         self.searched: set[str] = set()
         self.by_string: set[str] = set()
         self.by_package: dict[str, set[str]] = {}

@@ -24,12 +24,12 @@ from compiler.base.cache.unheard_calls import PACKAGES
 
 @dataclasses.dataclass(frozen=True)
 class Imported:
-    """What the code behind references consists of.
+    """The files, libraries and packages that the code behind references consists of.
 
     Attributes:
-        reads: state of every source file, and where every module was found.
-        unseen: packages whose native code may read files which nobody sees.
-        newest_s: when the youngest of the source files was changed.
+        reads: state of every source file, and the path of every module.
+        unseen: packages whose native code may read files without a traced event.
+        newest_s: time of the newest change of a source file, in seconds.
     """
 
     reads: dict[str, str]

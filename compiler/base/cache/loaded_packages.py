@@ -24,7 +24,7 @@ class PackageContents:
 
 
 def contents_of_package(package: str) -> PackageContents:
-    """Return what the modules called `package` or `package.*` hold: files, libraries and used packages."""
+    """Return the files, libraries and used packages of the loaded modules `package` and `package.*`."""
     modules = [
         module for name, module in list(sys.modules.items())
         if isinstance(module, ModuleType) and (name == package or name.startswith(f"{package}."))

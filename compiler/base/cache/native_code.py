@@ -1,7 +1,7 @@
 """Decides whether a native library may read files without an audit event, by the functions that it imports.
 
 A library that calls no function which opens files, starts processes, loads libraries or goes to the network does none
-of this, whatever is done with it. Anything that cannot be told counts as one that does.
+of this, whatever is done with it. Code for which this cannot be decided counts as code that does.
 """
 
 import functools

@@ -2,8 +2,8 @@
 
 Seen are files opened, mapped, asked for or listed, links, extended attributes, modules looked for, environment
 variables and arguments: by audit events (`audit_events.py`), and by listeners in front of calls that raise none
-(`unheard_calls.py`). Packages whose native code opens files by itself are told by `imported_sources.py`. The network
-and other processes lead out of sight: that is said, and a result that it went into is not kept.
+(`unheard_calls.py`). Packages whose native code opens files by itself are listed by `imported_sources.py`. The network
+and other processes cannot be traced: the build reports them, and a result that depends on them is not kept.
 
     with READ_TRACER.watching():
         module = factory()
@@ -53,7 +53,7 @@ State = tuple[int, ...] | None
 
 
 class ReadTracer:
-    """Collects what is read between the beginning and the end of `watching`.
+    """Collects the reads between the beginning and the end of `watching`.
 
     Attributes:
         imports: which modules were looked for, and by whom.
@@ -83,7 +83,7 @@ class ReadTracer:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Record what the body reads."""
+        """Record every read that happens inside the body of the with statement."""
         with self._lock:
             if not self._hooked:
                 sys.addaudithook(self._hear)

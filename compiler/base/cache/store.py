@@ -86,7 +86,7 @@ def open_cache(folder: Path | None, tell: Callable[[str], None], *, knows_code: 
 
     Args:
         folder: the folder; None for the default one.
-        tell: called with the notice.
+        tell: called with the text of the notice.
         knows_code: as in `StageCache`.
     """
     chosen = folder or default_folder()
@@ -131,7 +131,7 @@ class StageCache:
 
     Args:
         folder: where entries lie; made when the first one is stored.
-        max_bytes: upper bound of all entries together; 0 keeps only what is in use.
+        max_bytes: upper bound of all entries together; 0 keeps only the entries in use.
         keep_s: entries used within this time are not evicted.
         now: seconds since the epoch, replaced in tests.
         knows_code: whether code that a recipe names does in this process what its files say. Where a program calls a
@@ -197,7 +197,7 @@ class StageCache:
         Args:
             key: hash of everything known before the stage has run.
             files: as in `put`.
-            dependencies: states of what the stage has read, as in `dependencies.py`.
+            dependencies: states of the files and variables that the stage has read, as in `dependencies.py`.
 
         Returns:
             The entry's folder.

@@ -25,7 +25,7 @@ class Unheard:
     Attributes:
         module: which has it.
         name: in the module: a function, or `Class.method`.
-        means: what the tracer makes of it.
+        means: the kind of read that the tracer records for it, such as `open`.
     """
 
     module: str
@@ -90,7 +90,7 @@ class Listeners:
     """The listeners that are installed.
 
     Args:
-        hear: is told of each call before it is made.
+        hear: called with each call before it is made.
 
     Attributes:
         deaf: packages that lack a call which they were to have.

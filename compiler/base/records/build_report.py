@@ -25,14 +25,14 @@ class StageReport:
         processor_seconds: computing time of all threads of the build, which other work on the machine does not stretch;
             None of a stage that is not over.
         cached: whether the result came from the stage cache.
-        matched: places the pass looked at.
+        matched: number of places that the pass examined.
         rewritten: places it changed.
         refused: one reason per place it left alone.
         max_abs: largest difference to the graph before, None where it was not compared.
         limit: largest difference allowed.
         detail: anything a reader needs besides, in one phrase.
         sqnr_db: smallest ratio of signal to quantisation noise, None where it was not compared or nothing differs.
-        precision: what a pass that rounds says of nodes and tensors.
+        precision: the records of a rounding pass about nodes and tensors.
     """
 
     graph: str
@@ -126,13 +126,13 @@ class EngineRow:
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """What has ended a build.
+    """The error that ended a build.
 
     Attributes:
         message: one sentence.
-        cure: what the user can do about it.
+        cure: the action by which the user can solve it.
         exit_code: of the front door.
-        place: stage, graph, node, tensor, source line: what is known.
+        place: stage, graph, node, tensor and source line, as far as they are known.
     """
 
     message: str
@@ -159,10 +159,10 @@ class BuildReport:
         engines: one row per graph whose target has a compiler of its vendor.
         searches: by graph, how the forms that are on were found by measuring.
         forms: the same as the line of a recipe; empty where nothing was searched.
-        gates: what every gate has found, and every promise of the recipe that nobody has looked at.
+        gates: the findings of every gate, and every promise of the recipe that no gate has checked.
         verdict: how the build ended, in a few words.
-        failure: what has ended it, or None; of several targets the first.
-        target: what it is built for, where a recipe has several; empty otherwise.
+        failure: the error that ended the build, or None; of several targets the first.
+        target: the target's name where a recipe has several; empty otherwise.
         targets: of a recipe with several targets a report for each; the bundle is then the folder of their bundles.
         ratios: of several targets, how their bundles' times compare on this machine.
     """

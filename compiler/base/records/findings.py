@@ -1,4 +1,4 @@
-"""Records what a gate has measured of one thing; the terminal, the report and the page show it without the gate."""
+"""Records a gate's measurement of one thing; the terminal, the report and the page show it without the gate."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -15,11 +15,11 @@ class Finding:
         gate: key of the recipe below `gates` without the graph's name, e.g. `parity.max_abs`, or else the gate's name:
             `buckets`, `invariance` and others are in force without being named.
         graph: of the recipe; empty for what concerns the whole bundle.
-        subject: what was measured: a tensor, a bucket; empty for the whole.
+        subject: the measured thing: a tensor, a bucket; empty for the whole.
         measured: what came; None where it has no number, or was not reached.
-        limit: what the recipe asks for; None where the promise has no number.
+        limit: the bound that the recipe sets; None where the promise has no number.
         holds: None where nobody has looked.
-        detail: what a reader needs besides, in one phrase.
+        detail: further information for the reader, in one phrase.
         figures: other numbers that were measured beside, by name, for programs.
         is_least: whether the limit is the smallest number that holds, and not the largest.
     """

@@ -20,9 +20,9 @@ class Pin:
         op: its operator.
         reason: why, in one phrase that a person reads: `its output reaches 90112, above 65504`.
         tensor: the value that decides, or an empty string.
-        value: what was measured or proved of it, in its own unit; None where nothing was.
+        value: the measured or proved number, in its own unit; None where there is none.
         source: the model's source line, or an empty string.
-        cost: what the pin costs in the unit of `cost_unit`; None where unknown.
+        cost: the cost of the pin in the unit of `cost_unit`; None where unknown.
         cost_unit: of `cost`, such as `bytes` or `dB`.
         kept: element type that the node keeps, as in `float32`.
     """

@@ -1,4 +1,4 @@
-"""Records of a search for the fastest forms: what was measured and chosen, and how a recipe writes it."""
+"""Records of a search for the fastest forms: the measurements, the choice, and the choice as recipe text."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ class Trial:
 
     Attributes:
         candidate: its name.
-        plan: what was on besides.
+        plan: the other variants that were switched on in the trial.
         verdict: `kept`, or why not.
         compared: with it to without; None where it was not measured.
         noise_db: signal over noise with it, in dB, of a candidate that rounds.
@@ -37,7 +37,7 @@ class Search:
 
     Attributes:
         graph: its name.
-        plan: what is on.
+        plan: the variants that are switched on.
         trials: in the order in which they ran.
         total: the plan to no candidate at all; None where it is empty.
         machine: the processor with its abilities, and what ran the graphs.

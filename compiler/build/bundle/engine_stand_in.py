@@ -1,7 +1,8 @@
 """Runs a bundle whose engines are not built through sessions of ONNX Runtime in their place.
 
-Padding, cutting and carrying of states are those of the runtime; only what computes is the compiler's. What it is fed
-is recorded, one call per bucket, so that the engines can be compared on their own machine without the runtime.
+Padding, cutting and carrying of states are those of the runtime; only the session that computes is the compiler's. What
+it is fed is recorded, one call per bucket, so that the engines can be compared on their own machine without the
+runtime.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ OpenArtifact = Callable[[Path], Session]
 
 
 class EngineStandIns:
-    """Makes stand-ins for `Runtime.load`, and keeps what they were fed.
+    """Makes stand-ins for `Runtime.load`, and records their feeds.
 
     Args:
         open_artifact: opens what stands for an artefact, by the path of its main file.

@@ -47,12 +47,12 @@ def unfinished(manifest: Manifest) -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class Finished:
-    """What came of engines that were built.
+    """The measurements of built engines.
 
     Attributes:
         speed: their times; none of those that were not run, or whose times mean nothing here.
-        not_run: why they were not run; None where they were, and gave what was recorded.
-        layers: what was found of the layers of those whose compiler describes them.
+        not_run: the reason why engines were not run; None where they ran and gave the recorded outputs.
+        layers: findings about the layers of those engines whose compiler describes them.
         simulated: whether the vendor's simulator has run them, in the place of the device.
     """
 

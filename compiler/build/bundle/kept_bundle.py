@@ -74,7 +74,7 @@ def code_of_gates(loaded: LoadedRecipe) -> Code:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What a build has found out of a bundle, besides what lies in it."""
+    """The results of a build that are not in its bundle."""
 
     findings: tuple[Finding, ...]
     speed: tuple[SpeedRow, ...]

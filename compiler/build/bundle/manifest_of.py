@@ -38,7 +38,7 @@ from runtime_lite.format.wiring_check import check_wiring
 
 @dataclasses.dataclass(frozen=True)
 class GraphParts:
-    """What the bundle needs to know of one graph.
+    """The records of one graph that the bundle is written from.
 
     Attributes:
         lowered: the graph after all passes, batch axis still symbolic.

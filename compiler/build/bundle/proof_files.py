@@ -64,7 +64,7 @@ class Derivation:
     Attributes:
         whole: the stateless graph.
         steps: the graph of a call, as it was handed to the passes.
-        certificate: what is claimed of it.
+        certificate: the claims about it.
     """
 
     whole: Structure
@@ -73,7 +73,7 @@ class Derivation:
 
 
 def proof_of(stage: str, before: Lowered, outcome: Outcome) -> Proof | None:
-    """Return what a pass has proved, or None; infers shapes in the graph before."""
+    """Return the proof that a pass has made, or None; infers shapes in the graph before the pass."""
     if not outcome.records:
         return None
     graphs.infer_shapes(before.model)

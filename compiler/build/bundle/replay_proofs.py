@@ -8,7 +8,8 @@ Four things are shown of every graph, and of one whose steps are derived that ca
    give the very bytes of every graph file. Passes that rounded or measured on data cannot run again; they are named.
 4. The graph that was proved takes and gives what the manifest says.
 
-What cannot be shown here is said: that the graph before the proof is the original model, whose weights are not here.
+The replay reports what it cannot show: that the graph before the proof is the original model, whose weights are not
+here.
 """
 
 import dataclasses
@@ -56,7 +57,7 @@ UNSEEN = "not checkable here: that the graph before the proof is the original mo
 
 
 def verify_proofs(bundle: Bundle) -> Iterator[str]:
-    """Replay every proof of a bundle; yield one line per graph on what was and was not shown.
+    """Replay every proof of a bundle; yield one line per graph that lists what was shown and what was not.
 
     Raises:
         BundleRefused: a certificate does not hold, belongs to another graph, or proves less than the manifest claims.

@@ -2,7 +2,7 @@
 
 Every node carries the line of code that it comes from, in its ONNX metadata: file, function, module and the text of the
 line. It serves messages. Graph files, the graphs of proofs and the records of certificates have it, too, unless the
-recipe says `source_lines: false`: nothing that is proved or replayed depends on it.
+recipe says `source_lines: false`: no proof and no replay depends on it.
 """
 
 import dataclasses

@@ -188,7 +188,7 @@ def _exchange(folder: Path, out: Path) -> None:
 def copy_files(source: Path, folder: Path) -> None:
     """Copy every file below a folder to below another.
 
-    `shutil.copytree` continues after a file that fails, and ends in an error that does not say that the disk is full.
+    `shutil.copytree` continues after a file that fails, and ends in an error that does not mention a full disk.
 
     Raises:
         OSError: a file cannot be read or written.

@@ -82,15 +82,15 @@ class CapturedGraphs:
     """The graphs of one source.
 
     Args:
-        location: paths and keys of the recipe.
-        inputs: of the stage.
-        results: of earlier builds.
-        progress: shows the stage.
+        location: the recipe's paths and keys.
+        inputs: the inputs of the stage.
+        results: the cached results of earlier builds.
+        progress: prints the stage.
         is_data: paths whose content is in a key already.
-        before_export: runs the first calls of a module that is about to be exported, and looks at what they tell.
+        before_export: runs the first calls of a module that is about to be exported, and checks their results.
 
     Attributes:
-        digest: of the graphs, and of what the factories made.
+        digest: of the graphs, and of the modules that the factories returned.
     """
 
     def __init__(

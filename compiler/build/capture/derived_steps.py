@@ -40,7 +40,7 @@ class DerivedModel:
 
     Attributes:
         model: the graph of a call.
-        whole: the stateless graph; what is cached is among its outputs, under the names that the caches leave with.
+        whole: the stateless graph; the cached values are among its outputs, under the output names of the caches.
         certificate: why it may be called so.
         steps: of the certificate, that were replayed.
     """

@@ -39,7 +39,7 @@ class DrawnData:
         results: of earlier builds.
 
     Attributes:
-        digests: SHA-256 of the feeds by what they serve.
+        digests: SHA-256 of the feeds by their purpose.
     """
 
     def __init__(self, location: RecipeLocation, graph: str, spec: Graph, results: StageResults) -> None:

@@ -66,7 +66,7 @@ def place_of(error: BaseException, model: ir.Model, graph: str) -> Location:
 
 @dataclasses.dataclass(frozen=True)
 class Exported:
-    """What the exporter makes of a module.
+    """The exporter's result for a module.
 
     Attributes:
         model: the graph, with the recipe's names.

@@ -73,7 +73,7 @@ def _in_turn(shapes: Iterable[Sequence[graphs.Dim]]) -> Iterator[tuple[graphs.Di
 
 
 def require_sizes_that_meet(model: ir.Model, wanted: Mapping[str, Sequence[int | str]], place: Location) -> None:
-    """Require that the sizes that a recipe writes for a file's axes fit what the graph does with them.
+    """Require that the sizes in the recipe for a file's axes fit the operators that use these axes.
 
     Args:
         model: the file's graph; not changed.

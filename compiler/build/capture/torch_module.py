@@ -540,7 +540,7 @@ class TorchReference:
         later: module of the later calls.
         first: module of the first call, or None when the later call starts streams with empty caches.
         spec: inputs and outputs.
-        states: what is fed back.
+        states: the arguments that are fed back from call to call.
         row_axes: for an original that is written for one row, where its tensors have the batch.
         counted: by counting input, the frames that a call adds.
 

@@ -23,8 +23,8 @@ def recurrences_of_any_length(*, has_some: bool = True) -> Iterator[None]:
     """Register kernels that trace recurrences without unrolling them, and reset the compiler before and after.
 
     Args:
-        has_some: whether the model has recurrences; without, nothing is forgotten: a compiler that begins anew reads
-            files of its own, and what a capture has read decides whether its result is kept.
+        has_some: whether the model has recurrences; without them nothing is reset: a compiler that starts anew reads
+            files of its own, and the files that a capture reads decide whether its result is kept.
     """
     with (
         _on_copies("lstm_while_loop_impl"),

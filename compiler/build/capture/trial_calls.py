@@ -163,7 +163,7 @@ class TrialCalls:
         frames: Mapping[str, int],
         slots: Mapping[str, int],
     ) -> None:
-        """Require that a later call returns the whole cache, or its new frames alone, as the recipe says."""
+        """Require that a later call returns the whole cache, or only its new frames, as the recipe declares."""
         for state in self.states:
             axis = self._frames_axis(state)
             if axis is None or state.frames_axis is None or state.cache is None or state.output not in outputs:

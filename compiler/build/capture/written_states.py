@@ -1,4 +1,4 @@
-"""Collects the results of a call of a module: what it returns, and the states that it writes into its arguments.
+"""Collects the results of a call of a module: its return values, and the states that it writes into its arguments.
 
 results  y                  caches[0] = new; return y            as   y, next_cache
          y, hidden          cache.copy_(new); return y, hidden   as   y, next_cache, hidden
@@ -13,10 +13,10 @@ from compiler.recipe.user_code.nested import called_with, leaves_in, leaves_of
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What a module gives at a call.
+    """The result of one call of a module.
 
     Attributes:
-        results: what it returned; a flat list where written states complete it.
+        results: the returned values; a flat list where written states complete it.
         written: of the states, the inputs that it wrote into and did not return.
         grown: places that arguments have more behind the call than before it.
     """

@@ -58,7 +58,7 @@ def corrections(forced_run: TeacherForcedRun, names: Collection[str]) -> dict[st
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """What is left of the difference to the original.
+    """The remaining difference to the original.
 
     Attributes:
         used: share of the limits that the worst tensor uses; above 1 the gate fails.

@@ -37,7 +37,7 @@ class TensorStatistics:
 
 @dataclasses.dataclass(frozen=True)
 class LocalError:
-    """What a section makes wrong of right inputs.
+    """The error that a section makes on correct inputs.
 
     Attributes:
         tensor: the value that it ends in.
@@ -103,7 +103,7 @@ class Culprit:
 
 @dataclasses.dataclass(frozen=True)
 class Findings:
-    """What a search has found.
+    """The result of a search.
 
     Attributes:
         culprits: the smallest set, the largest local error first; empty where the error is spread.

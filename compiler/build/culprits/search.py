@@ -5,7 +5,7 @@
 3. Confirmation: the suspects' own errors are taken away (`corrections`); if the gate holds then, the set is
    thinned out until every member is needed. What stays is sufficient, and none of it is superfluous.
 4. Without suspects that suffice: a few sections that cause most of the error although each rounds no worse than it must
-   (they must not be rounded); otherwise the error is spread, and it is said so.
+   (they must not be rounded); otherwise the error is spread over many nodes, and the search reports that.
 """
 
 import dataclasses

@@ -9,7 +9,7 @@ from compiler.proof.propagation.rows_alone import AFTER
 
 
 def replay_certificates(before: Lowered, outcome: Outcome) -> int:
-    """Replay what a pass claims with the independent checker; return the number of steps.
+    """Replay a pass's certificates with the independent checker; return the number of steps.
 
     Raises:
         GateFailed: a step does not hold.

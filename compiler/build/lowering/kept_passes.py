@@ -114,7 +114,7 @@ class KeptPasses:
 
 @dataclasses.dataclass(frozen=True)
 class _Expensive:
-    """What an expensive pass has made.
+    """The result of an expensive pass.
 
     Attributes:
         graph: the graph after it, its weights shared with it.
@@ -132,7 +132,7 @@ class _Expensive:
 
     @classmethod
     def kept_in(cls, entry: Path) -> "_Expensive":
-        """Return what an earlier build has kept."""
+        """Return the result that an earlier build has stored for this pass, or None."""
         graph = split(read_stored(entry / f"{GRAPH}.onnx"))
         return cls(graph, (entry / RECORDS).read_bytes(), (entry / STATES).read_bytes())
 

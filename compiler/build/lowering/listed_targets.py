@@ -19,7 +19,7 @@ class ListedTarget:
 
     Attributes:
         index: its place among the recipe's targets.
-        label: tells it from the others: its name, and the options that another one of that name has otherwise.
+        label: distinguishes it from the other targets: its name, and the options in which targets of that name differ.
         target: made from it.
     """
 
@@ -32,8 +32,8 @@ def targets_of_recipe(loaded: LoadedRecipe) -> tuple[ListedTarget, ...]:
     """Return the targets that ship, in the order of the recipe, or else one that emits nothing.
 
     Raises:
-        RecipeError: a target or an option does not exist or has a wrong value; one rounds on purpose where the recipe
-            does not say how much may be lost; or one is listed twice.
+        RecipeError: a target or an option does not exist or has a wrong value; one rounds on purpose and the recipe has
+            no limit for the loss; or one is listed twice.
     """
     targets = [
         make(loaded.where("targets", index), "target", target.kind, TARGETS, target.options)

@@ -40,7 +40,7 @@ class Lowering:
 
     @property
     def precision(self) -> list[PrecisionRecord]:
-        """Return what the passes have said about the precision of nodes."""
+        """Return the passes' records about the precision of nodes."""
         return [record for report in self.reports for record in report.precision]
 
 

@@ -87,7 +87,7 @@ def plan_lowering(original: Original, target: Target, failures: Path | None = No
 
     Args:
         original: the captured graph and the reference.
-        target: what the graph is lowered to.
+        target: the target that the graph is lowered to.
         failures: folder for the reproducer of a gate that fails, or None.
     """
     key = key_of(original.lowering_inputs())

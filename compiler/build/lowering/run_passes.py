@@ -31,7 +31,7 @@ class PassedGraph:
     Attributes:
         exact: the graph before the first pass that rounds on purpose; the same as `final` where none does.
         final: the graph after all passes.
-        proofs: what the passes have proved, by the key of the pass, in order.
+        proofs: the proofs of the passes, by the key of the pass, in order.
     """
 
     exact: Lowered

@@ -33,10 +33,10 @@ class BuildRecord:
 
     Args:
         recipe: its path.
-        promised: what the recipe asks for, with nothing measured.
+        promised: the promises of the recipe, without measurements.
         bundle: where the bundle goes.
         progress: knows the stages; those that have ended already are of another record.
-        target: what is built for, where a recipe has several targets.
+        target: the target's name where a recipe has several targets.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class BuildRecord:
 
 
 class Several:
-    """What has become of several targets; each is filled in when it has ended.
+    """The results of several targets; each is filled in when its build has ended.
 
     Attributes:
         reports: in the order of the recipe.

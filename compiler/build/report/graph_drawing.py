@@ -1,6 +1,6 @@
 """Draws a graph as one SVG element: boxes in layers, in the colours of their kinds, with tooltips.
 
-Large graphs are drawn in groups: chains of one kind as one box, without what is not tracked.
+Large graphs are drawn in groups: chains of one kind as one box, without untracked values.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ class Box:
     Attributes:
         name: of the node or input.
         op: operator, or `input`.
-        kind: what its colour says.
+        kind: the word that its colour stands for.
         below: its second line, in few words.
         is_tracked: whether it is drawn in a large graph, too.
         notes: everything known, line by line.

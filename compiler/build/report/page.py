@@ -318,7 +318,7 @@ def _passes(report: BuildReport) -> Iterator[str]:
 
 
 def _forms(report: BuildReport) -> Iterator[str]:
-    """Yield tables of what a search has measured, and the forms that it has kept."""
+    """Yield tables of a search's measurements and of the forms that it has kept."""
     for search in report.searches:
         yield (
             f'<p class="soft">{escaped(search.graph)}: time with a form to that without it, measured in '

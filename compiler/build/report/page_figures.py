@@ -7,7 +7,7 @@ from compiler.build.report.graph_drawing import Box
 
 
 class Precision(enum.Enum):
-    """What a node computes in; the value is for people."""
+    """The number type that a node computes in; the value is for people."""
 
     FLOAT32 = "float32"
     HALF = "float16"
@@ -66,7 +66,7 @@ class GraphFigures:
         graph: its name.
         boxes: what ships, node by node, in the colours of `Precision`.
         histograms: of the tensors that differ most, the worst first.
-        original: what it costs before any pass.
+        original: its costs before any pass.
         nodes: of what ships.
     """
 

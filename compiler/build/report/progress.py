@@ -1,7 +1,7 @@
 """The lines of a build that a person sees: one per stage while it runs, and tables at its end.
 
 On a terminal each stage is one live line (spinner, elapsed time, a count for long loops); elsewhere it is one plain
-line when it ends. `show` prints what the records hold and nothing else, as `--report` writes them.
+line when it ends. `show` prints the content of the records and nothing else, as `--report` writes them.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ PLAIN_COLUMNS = 160
 
 
 class StageHandle:
-    """What a running stage may say about itself.
+    """The methods by which a running stage reports to the terminal and the report.
 
     Args:
         graph: its name; empty for a stage of the whole bundle.
@@ -55,7 +55,7 @@ class StageHandle:
 
 
 class Progress:
-    """Prints a build as it runs, and keeps what its stages report.
+    """Prints a build as it runs, and keeps the reports of its stages.
 
     Args:
         console: where to print; None is standard output.

@@ -53,7 +53,7 @@ def _pin_table(report: BuildReport) -> Table | None:
 
 
 def _search_table(report: BuildReport) -> Table | None:
-    """Return a table of what a search for forms measured and kept; None without a search."""
+    """Return a table of the measurements and choices of a search for forms; None without a search."""
     table = _table("Forms", *HEADS)
     for search in report.searches:
         for row in search.rows():

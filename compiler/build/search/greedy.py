@@ -3,11 +3,11 @@
 1. Alone: every candidate beside none. A candidate that changes nothing is not measured.
 2. In the order of what they save alone, those that round behind all others and by what they save for the noise that
    they add: each on top of what was kept so far, as candidates interact. It stays if it is faster beyond the spread.
-   While nothing is kept, only what is not known yet is measured again, with the time that is left.
+   While nothing is kept, only unmeasured plans are measured, with the remaining time.
 3. The usual plan beside what was kept: gains that are too small to be seen one by one add up. It takes the place of
    what was kept unless it is slower beyond the spread, so that a search on a busy machine ends where it began.
 
-What a candidate is - a variant, a variant with other options, another way to run a pass - only the bench knows.
+Only the bench knows the kind of a candidate: a variant, a variant with other options, another way to run a pass.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ class Candidate:
 
 
 class Bench(Protocol):
-    """Measures graphs by what is on."""
+    """Measures graphs with a chosen set of candidates switched on."""
 
     @property
     def candidates(self) -> Sequence[Candidate]:

@@ -1,1 +1,1 @@
-"""Verifies that what is built still is what was handed over: one gate per file."""
+"""Verifies that the built graphs still compute what the original computes: one gate per file."""

@@ -177,7 +177,7 @@ def compare(
 ) -> list[Difference]:
     """Run the graph on the recorded steps, and return the differences of every output and state.
 
-    What the original's states are after the passes takes as long as a call, and is computed in parallel.
+    The original's states after the passes take as long to compute as a call, so they are computed in parallel.
 
     Args:
         lowered: the record of the graph.

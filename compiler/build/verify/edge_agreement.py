@@ -79,7 +79,7 @@ class Disagreement:
         case: the feeds and the original's answers.
         step: number of the call.
         tensor: output or state; empty where the graph does not run.
-        expected: what the original has there, in words.
+        expected: the original's value there, in words.
         got: what came.
     """
 

@@ -72,7 +72,7 @@ class Artefacts(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class OriginalGraph:
-    """What a graph is held to.
+    """The original that a graph is compared with.
 
     Attributes:
         gate: its parity gate.
@@ -98,7 +98,7 @@ class ShippedGraph:
         built: its artefacts.
         limits: of parity.
         steps: the original's calls that it is compared with.
-        artefacts: runs what was built.
+        artefacts: runs the built artefacts.
         explain: adds the nodes to blame to a failure, given the steps and limits that it was seen at.
         is_rounded: whether something rounds on purpose: half precision, int8.
         integer_products: names of the nodes of an artefact whose products run on integers; None where ONNX Runtime
@@ -138,7 +138,7 @@ class ShippedGraph:
 
 @dataclasses.dataclass(frozen=True)
 class Shipped:
-    """What is to be checked: a bundle, or one graph of it.
+    """The object of a check: a bundle, or one graph of it.
 
     Attributes:
         loaded: the recipe.
@@ -149,7 +149,7 @@ class Shipped:
         executors: opens the bundle's graphs for the runtime.
         speed: times of calls, once they are measured.
         simulated: whether the executors are those of a vendor's simulator, which takes seconds for a call.
-        name: the graph that is looked at; empty for the whole.
+        name: the checked graph; empty for the whole bundle.
     """
 
     loaded: LoadedRecipe
@@ -179,12 +179,12 @@ class Shipped:
 
 @dataclasses.dataclass(frozen=True)
 class Checked:
-    """What a gate gives back.
+    """The result of a gate.
 
     Attributes:
-        findings: one per thing that it looked at.
+        findings: one per checked thing.
         detail: of all of them in one phrase, for the line of its stage.
-        receipt: what the bundle's receipts keep of them.
+        receipt: the part of the findings that the bundle's receipts keep.
         worst: the finding that the line of its stage has, where one is to be seen there.
     """
 
@@ -199,7 +199,7 @@ class Gate:
     """One promise of every build, or of those whose recipe asks for it.
 
     Attributes:
-        name: also of its findings, unless `promised` says otherwise.
+        name: also of its findings, unless `promised` gives another one.
         check: looks, and returns what it found. A finding that does not hold fails the build in words made from it; a
             gate that can say more raises `GateFailed` with the findings itself.
         promised: what a recipe asks for of a graph (an empty name for a gate of the whole bundle), as findings with

@@ -4,9 +4,9 @@
     another product or convolution                    the type of its result
     another node in float32, beside nodes in half     float32
 
-What is built may fuse nodes, and a kernel shows types at its border alone: what it does inside is known of products by
-their operands, and of other nodes by whether the type can be there at all. More than was asked for is no breach: sums
-and norms are computed in float32 in many kernels.
+An engine may fuse nodes, and a kernel shows types only at its border: its types inside are known of products by their
+operands, and of other nodes by whether the type can be there at all. More than was asked for is no breach: sums and
+norms are computed in float32 in many kernels.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ class Planned:
     Attributes:
         node: its name, as parsers call it.
         op: its operator.
-        type: what it is to compute in, as NumPy calls it.
+        type: the number type that it has to compute in, by NumPy's name.
         is_product: whether it is a product or a convolution.
         has_weights: whether one of the factors is stored.
         source: the model's source line, or an empty string.
@@ -48,7 +48,7 @@ class Planned:
 
 
 class Kept(enum.Enum):
-    """What the layers of an engine say of a planned node."""
+    """The types of a planned node in the layers of an engine."""
 
     YES = "computes as planned"
     NO = "computes in another type"

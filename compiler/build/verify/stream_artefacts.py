@@ -92,7 +92,7 @@ class StreamArtefacts:
     def golden(self) -> bytes:
         """Return the golden file: first calls with the smallest artefact's results, and the states of the last.
 
-        The last one is what completes a stream, where the recipe says so.
+        The last one is the call that completes a stream, where the recipe declares one.
         """
         emitted = self.artifacts[0]
         runner, lowered = self.runners.runner(emitted), self.runners.record(emitted)
@@ -135,7 +135,7 @@ class StreamArtefacts:
         return [tally.difference() for tally in tallies.values()]
 
     def invariance(self) -> dict[str, Invariance]:
-        """Poison every padded slot of every bucket, and return what was checked.
+        """Poison every padded slot of every bucket, and return the findings.
 
         Raises:
             GateFailed: an output changed by a bit.

@@ -37,7 +37,7 @@ class Lookup:
         source: the model's line.
         entries: of the table.
         calls: that a stream has before an index leads behind the end; None where none was found that does.
-        is_exact: whether every call before was looked at.
+        is_exact: whether every earlier call was checked.
         beside: an input that callers feed, or a state that is no count, and that the indices follow from as well:
             nothing is known then. Empty for none.
     """

@@ -1,1 +1,1 @@
-"""Commands of the front door: what they accept, and the small tools that need no recipe."""
+"""The command line: its arguments, and the small tools that need no recipe."""

@@ -57,7 +57,7 @@ class Timed:
 
 @dataclasses.dataclass(frozen=True)
 class Benched:
-    """What was measured.
+    """The measured times.
 
     Attributes:
         rows: in the order in which they were named.

@@ -32,17 +32,17 @@ class Request:
     """What to compare, and on what.
 
     Attributes:
-        first: what the other is compared with.
+        first: the graph or bundle that the other is compared with.
         second: the other.
         feeds: `.npz` file, or None for random numbers.
         seed: of the random numbers.
         calls: of a stream; None for all of the file.
         sizes: of axes, by name.
-        names: what the first calls it, and what the second does.
+        names: its name in the first, and in the second.
         overrides: changes of a recipe, as in a build.
         checkpoint: instead of a recipe's.
         cache: of a recipe's stages.
-        tell: is given notices, one line each.
+        tell: called with notices, one line each.
     """
 
     first: str
@@ -77,7 +77,7 @@ class Compared:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """What was found.
+    """The result of a comparison.
 
     Attributes:
         rows: per tensor that both give.

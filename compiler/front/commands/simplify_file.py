@@ -40,13 +40,13 @@ CURE = "report it with the file: its rules are exact; nothing was written"
 
 @dataclasses.dataclass(frozen=True)
 class Simplified:
-    """What has become of a file.
+    """The result of simplifying a file.
 
     Attributes:
         before: nodes by operator.
-        after: the same of what was written.
+        after: the same of the written file.
         opsets: the version of the standard operators before and after.
-        compared: what was compared, in words.
+        compared: the compared outputs, in words.
     """
 
     before: Mapping[str, int]

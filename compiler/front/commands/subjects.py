@@ -39,7 +39,7 @@ Call = Callable[[Sequence[str], dict[str, Array]], Sequence[Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Fed:
-    """What a recipe says of a state: the output that feeds it, and how many of its newest frames stay, if not all."""
+    """A state in a recipe: the output that feeds it, and how many of its newest frames stay, if not all."""
 
     output: str
     window: int | None
@@ -52,10 +52,10 @@ class Subject:
     Attributes:
         shown: what messages call it.
         inputs: what callers feed.
-        states: what it carries by itself, as it is before the first call.
+        states: the states that it carries by itself, with their values before the first call.
         sizes: those of its axes that it has a size for by itself.
         carried: its states in words, where they are guessed.
-        fed: its states by input, as its recipe says; None of a file, which has none.
+        fed: its states by input, from its recipe; None for a file, which has no recipe.
         answers: all outputs of every call; a fresh stream each time.
     """
 

@@ -57,7 +57,7 @@ class ReachedNode:
         rule: identifier of the rule that judged it.
         reason: why padding keeps its meaning.
         source: the model's source line.
-        inserted: what was inserted, in words.
+        inserted: the inserted nodes, in words.
         given: (input, fact) as text, before anything is inserted.
         results: (output, fact) as text.
     """
@@ -74,7 +74,7 @@ class ReachedNode:
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """One node on the way from an input to a refused node; `padding` says in words what lies there."""
+    """One node on the way from an input to a refused node; `padding` describes its padding in words."""
 
     node: str
     op: str
@@ -126,8 +126,8 @@ class Explanation:
         counts: numbers of the proof.
         rows_independent: whether rows of one batch are proved independent.
         replayed: steps that the independent checker has replayed, None where there was nothing to replay.
-        rejected: what the checker says against the proof; empty where it holds.
-        assumes: what the proof takes for granted, in words.
+        rejected: the checker's objection to the proof; empty where it holds.
+        assumes: the assumptions of the proof, in words.
     """
 
     graph: str

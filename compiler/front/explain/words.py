@@ -1,4 +1,4 @@
-"""Writes facts and needs in words that a person reads: what the padding holds, and what is written there."""
+"""Writes facts and needs as sentences for people: the content of padding, and the fills written there."""
 
 import enum
 import math

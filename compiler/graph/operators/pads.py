@@ -17,7 +17,7 @@ class Pad:
     """ai.onnx Pad since operator set 11.
 
     Attributes:
-        data: what is padded.
+        data: the padded value.
         value: the number that is added, of one element; None for 0.
         mode: "constant", or which entries are added instead: "edge", "reflect" or "wrap".
         added: by axis from the front how many entries are added in front and behind; below 0 as many are cut off.

@@ -20,7 +20,7 @@ LEFT_OVER = -1
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What a Reshape asks for.
+    """The requested shape of a Reshape.
 
     Attributes:
         sizes: as many as the result has axes; LEFT_OVER for one of them at most, None for one that is not known.

@@ -3,7 +3,7 @@
     Slice(x, starts, ends), Slice(x, starts, ends, "", steps), axes [-1] or [2]:  one view, with axes from the front
     Slice of all axes, most of them from 0 to the end; ends of 2**31 - 1 or 2**63 - 1:  the same as of one axis
 
-A reader says what an operand holds, so that whoever asks decides how much is known of it.
+A reader returns the content of an operand, so the caller decides how it is derived.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ END = 2**63 - 1
 
 @dataclasses.dataclass(frozen=True)
 class AxisSlice:
-    """What a Slice keeps of one axis.
+    """The part of one axis that a Slice keeps.
 
     Attributes:
         axis: counted from the front.
@@ -80,7 +80,7 @@ class Slice:
     """ai.onnx Slice 10, 11 and 13.
 
     Attributes:
-        data: what is cut.
+        data: the sliced value.
         starts: the first entries.
         ends: the entries after the last.
         axes: the axes that are cut; None for the first ones, as many as there are starts.

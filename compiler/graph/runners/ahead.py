@@ -1,4 +1,4 @@
-"""Runs what is independent on several cores: the next items ahead of the caller, or the same job for many.
+"""Runs independent work on several cores: the next items ahead of the caller, or the same job for many.
 
 The original runs beside what ships so, and probes beside probes: all compute outside Python's lock. Results come in
 order and do not depend on the number of cores.

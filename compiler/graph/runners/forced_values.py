@@ -129,12 +129,12 @@ class TeacherForcedRun:
 
     Attributes:
         step: number of the call.
-        feed: what the caller gives.
+        feed: the caller's inputs.
         inputs_before: every input of the graph before the pass.
         inputs_after: every input of the graph after it.
         length: true length of the caches, None for a graph that has none.
-        before_states: what the graph before the pass is given, by input name.
-        states: what the graph after it is given.
+        before_states: the states fed to the graph before the pass, by input name.
+        states: the states fed to the graph after it.
         before: values of the graph before, by name, with their padding.
         right: the same without it; states as the pass has reshaped them.
         own: values of the graph after when it starts from the right states.

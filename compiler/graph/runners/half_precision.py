@@ -1,9 +1,9 @@
-"""Rounds to half precision where a graph's types say so and the runtime at hand would not.
+"""Rounds to half precision where a graph's types require it and ONNX Runtime would not round.
 
 ONNX Runtime runs FLOAT16 and BFLOAT16 nodes on a CPU in float32 and removes the casts that it puts between them: 300 *
 300 is 90 000 there, and infinite on every device that has the type. `with_rounding` writes the same graph in float32
 with an explicit pair of casts behind every node of a half type, which the runtime keeps: each node computes in float32
-and stores in half precision, as tensor cores do. What it does not show is the order in which a device adds.
+and stores in half precision, as tensor cores do. It does not reproduce the order in which a device adds.
 """
 
 from collections.abc import Iterable

@@ -6,7 +6,7 @@
     correctable  what reads a value reads it plus an input, or the input in its place where a second input says so
     switched     what reads a value reads another form of it while an input is true
 
-Inputs and outputs of the graph keep their names and their order; what is added comes behind them.
+Inputs and outputs of the graph keep their names and their order; new ones follow behind them.
 """
 
 import dataclasses
@@ -67,7 +67,7 @@ def measured(
 
 
 def forced(lowered: Lowered, names: Iterable[str]) -> Lowered:
-    """Return a copy that reads these values from new inputs, and outputs what they would have been."""
+    """Return a copy of the graph that reads the named values from new inputs, and outputs its own results for them."""
     model = graphs.clone(lowered.model)
     values = values_named(model, names)
     _return(model, values.values())

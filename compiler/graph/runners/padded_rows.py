@@ -1,4 +1,4 @@
-"""Runs a graph on rows of any lengths side by side, and cuts from its outputs what is valid of each.
+"""Runs a graph on rows of any lengths side by side, and cuts each row's valid entries from its outputs.
 
     rows of 5 and 3 -> features [4, 8, 80], lengths [5, 3, 1, 1] -> logits [4, 4, 30] -> [1, 2, 30] and [1, 1, 30]
 
@@ -46,7 +46,7 @@ class RowsRunner:
     Args:
         lowered: the graph's record, with axes by name.
         session: runs it, or the graph that was frozen from it.
-        sizes: what it was frozen to; None while its axes are dynamic.
+        sizes: the sizes that its axes were frozen to; None while they are dynamic.
         fill: what lies in padded slots and in free rows of real-valued inputs.
     """
 

@@ -1,4 +1,4 @@
-"""Runs a graph call after call, and records what the original answers to the same calls."""
+"""Runs a graph call after call, and records the original's answers to the same calls."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,9 +20,9 @@ class OriginalCall:
     """One call of the original.
 
     Attributes:
-        feed: what the caller gives.
+        feed: the caller's inputs.
         outputs: every output by name, states among them as the original returns them.
-        states: what the next call takes, caches cut to their slots.
+        states: the states for the next call, caches cut to their slots.
     """
 
     feed: Feed
@@ -60,7 +60,7 @@ class Stepper(Protocol):
     """What answers call after call.
 
     Attributes:
-        states: what the next call takes, by input name.
+        states: the states for the next call, by input name.
     """
 
     states: dict[str, Array]
@@ -105,7 +105,7 @@ class CallRunner(Stepper, Protocol):
 
 
 class Runner:
-    """Runs a lowered graph call after call, feeding lengths, masks and states as its record says.
+    """Runs a lowered graph call after call, and feeds lengths, masks and states according to its record.
 
     Args:
         lowered: the graph's record; its model gives names and shapes.

@@ -76,7 +76,7 @@ class Plan:
 
     Attributes:
         float32: nodes and states that stay in float32, by name.
-        noise: predicted share of noise of what is in half precision.
+        noise: predicted share of noise of the values in half precision.
         pins: one record per node that stays.
     """
 

@@ -20,8 +20,8 @@ class CachedProduct:
 
     Attributes:
         node: it.
-        first: what a call computes.
-        second: what is joined of a state, or picked from a constant.
+        first: the factor that a call computes.
+        second: the factor that is joined from a state, or picked from a constant.
         held: the state's input, or the constant.
     """
 

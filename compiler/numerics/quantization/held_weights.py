@@ -1,6 +1,6 @@
 """Reads the weights of a quantised graph as numbers, which a lowering must leave as they are.
 
-Equal names of two tensors, or scales that were taken from the wrong one, give a graph that runs and says nothing.
+Equal names of two tensors, or scales taken from the wrong one, give a graph that runs without an error.
 """
 
 import collections

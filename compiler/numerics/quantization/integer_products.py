@@ -4,7 +4,7 @@
 
 Source: kernels of ONNX Runtime 1.31 and their times. Only unsigned data times signed codes reaches the instructions
 that multiply four bytes at once: signed times signed falls to plain loops, fifty times slower, and unsigned times
-unsigned takes three times as long. No kernel says so.
+unsigned takes three times as long. No kernel reports that.
 """
 
 import dataclasses
@@ -27,11 +27,11 @@ SLOW = {
 
 @dataclasses.dataclass(frozen=True)
 class Factor:
-    """What a DequantizeLinear with constant parameters gives.
+    """The result of a DequantizeLinear with constant parameters.
 
     Attributes:
         node: it.
-        codes: what it reads.
+        codes: the codes that it reads.
         scales: float32, one or one per entry of `axis`.
         zeros: in the type of the codes, shaped like the scales.
         axis: along which they lie, counted from the front; of one scale, any.
@@ -66,14 +66,14 @@ class Factor:
 
 @dataclasses.dataclass(frozen=True)
 class IntegerProduct:
-    """A product of two dequantised values and what is added to it.
+    """A product of two dequantised values, and the value added to it.
 
     Attributes:
         node: MatMul.
         first: its data.
-        second: what they are multiplied by: weights, or data as well.
+        second: the other factor: weights, or data as well.
         bias: float32 [columns], or None.
-        result: what the rest of the graph reads.
+        result: the value that the rest of the graph reads.
     """
 
     node: ir.Node

@@ -20,11 +20,11 @@ class Plan:
     """How one layer is quantised.
 
     Attributes:
-        data: grid of what it reads.
+        data: grid of its input.
         data_range: how that was chosen.
         weights: its weights.
-        correction: what its bias grows by, float32 [out]: the mean of the error that the two roundings make.
-        result: grid of what it gives, where the target rounds that.
+        correction: addend of its bias, float32 [out]: the mean of the error that the two roundings make.
+        result: grid of its result, where the target rounds that.
         result_range: how that was chosen.
     """
 

@@ -16,7 +16,7 @@ class Lifter:
     """Writes the values of all rows beside those of one row.
 
     Args:
-        model: the graph, with symbolic shapes; what is left of it afterwards is for many rows.
+        model: the graph, with symbolic shapes; it is changed in place to one for many rows.
         batch: name of the batch axis.
         stamp: name of the pass.
         inputs: layout of each input that has rows; the inputs get their new shapes here.

@@ -1,16 +1,16 @@
 """Decides, for sequences of any length, whether masks leave a call only its own frame and the newest before it.
 
-Masks are evaluated up to the longest sequence that is asked about. Behind that, what a mask holds is bounded: places
-are sums of what is counted by calls, frames and distance, and comparisons of them are decided where their bounds allow.
+Masks are evaluated up to the longest requested sequence. Beyond it, the content of a mask is bounded: positions are
+sums of counts of calls, frames and distances, and comparisons of them are decided where their bounds allow.
 
     row     period * calls + start + within            0 <= within < chunk
     far     period * calls + start - kept - 1 - apart  hidden: no later call reads it
     ahead   period * calls + start + chunk + apart     hidden: a later chunk
     own     period * calls + start + within            seen, so that a softmax has a score
 
-What places are divided by divides the period, and all starts of chunks in it are looked at.
+Every divisor of a position divides the period, and all starts of chunks within the period are checked.
 
-What is proved holds for every number of calls and every distance, and so for sequences of any length.
+The proof holds for every number of calls and every distance, and so for sequences of any length.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """Derives which frames of every value a call needs: from the results back to its inputs and caches.
 
-Every time axis of a value is asked for in one of the ways of `Part`: an axis along which entries mix for all frames, or
-for the newest, if masks show that no more are read; every other axis for the frames that the result is asked for.
+Every time axis of a value is requested as one `Part`: an axis along which entries mix with all frames, or with the
+newest, if masks show that no more are read; every other axis with the frames that are requested of the result.
 """
 
 from collections.abc import Mapping

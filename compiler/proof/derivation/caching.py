@@ -24,12 +24,12 @@ class CachedValue:
         axis: its time axis.
         input: of the derived graph, with the frames of earlier calls.
         output: of the derived graph, with all frames.
-        reach: what its entries read.
+        reach: the frames that its entries read.
         before: entries of the value in front of the frames, which are not cached.
         kept: how many frames are kept, zeros in front of the first; 0 where all are.
-        is_state: whether it is what a recurrence is left in behind the last frame, and no frames.
+        is_state: whether it is a recurrence's state behind the last frame, instead of frames.
         is_count: whether it is how many frames there were, of each row, and none of them.
-        begins: one row of what a state is before the first frame, or a zero for all of it.
+        begins: one row of a state's value before the first frame, or a zero for all of it.
     """
 
     value: ir.Value
@@ -53,13 +53,14 @@ class Caches:
     """The caches of one derived graph.
 
     Args:
-        judging: of the whole graph.
-        graph: the derived graph, which is given an input for each.
+        judging: the analysis of the whole graph.
+        graph: the derived graph, to which an input is added for each cache.
         past: name of the axis of cached frames.
 
     Attributes:
-        cached: of what, in the order of their inputs.
-        left: what the call leaves of each; what it found until that is written.
+        cached: the cached values, in the order of their inputs.
+        left: the value that the call leaves for the next one, of each; until it is written, the value that the call
+            read.
     """
 
     def __init__(self, judging: Judging, graph: ir.Graph, past: str) -> None:

@@ -1,7 +1,7 @@
-"""Lists the conditions under which calls answer as the whole sequence does, each with what proves it.
+"""Lists the conditions under which calls answer as the whole sequence does, each with its proof.
 
-Source: an induction over calls; what a call answers is that part of the whole if frames read nothing that has not come,
-what is cached does not change when others follow, places are counted from the first frame, and everything that acts
+Source: an induction over calls; the answer of a call is that part of the whole answer if frames read no later frames,
+cached values do not change when frames follow, positions are counted from the first frame, and every operator that acts
 along time is a window, a recurrence, or masked.
 """
 

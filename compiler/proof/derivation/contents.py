@@ -1,4 +1,4 @@
-"""Bounds what a value may hold by position: a few spans, and where each of them lies.
+"""Bounds the content of a value by position: a few intervals, and the positions of each of them.
 
     future [time, time]                       hidden above the diagonal
     padding [batch, 1, time]                  hidden or not, everywhere
@@ -26,7 +26,7 @@ Which = npt.NDArray[np.uint8]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Contents:
-    """What a value may hold.
+    """The possible content of a value.
 
     Attributes:
         spans: each of them another one.

@@ -8,10 +8,10 @@ After:
     Conv(x, pads (c, 0))
 
 Entries that are added in front of the frames, and those that are cut off behind them, are counted from a value back to
-what has the frames; what is done to every frame by itself lies between. Where the first frames are not zeros, they are
-selected by their places.
+the value with the frames; operators that compute every frame by itself may lie between. Where the first frames are not
+zeros, they are selected by their places.
 
-Source: a cut at the end commutes with what is computed frame by frame, and so do zeros in front with movements.
+Source: a cut at the end commutes with operators that work frame by frame, and zeros in front commute with movements.
 """
 
 import dataclasses
@@ -40,15 +40,17 @@ MOVED = frozenset({"Concat", "Pad", "Slice"})
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Delay:
-    """A value as another one with entries in front, and others gone at the end.
+    """A value that equals another one with entries added in front and entries removed at the end.
 
     Attributes:
-        value: it has the frames.
-        axis: of its frames.
-        front: how many entries are added in front, and what each of them is: a number, or a value that has them all.
-        removed: entries that are removed behind the last frame; below 0 zeros that are added there.
-        between: what is done to every frame by itself, the outermost first, each with the operand that has the frames.
-        is_moved_alone: whether that is movement, which leaves zeros zeros.
+        value: the other value, which has the frames.
+        axis: the axis of its frames.
+        front: the number of entries added in front, and their content: one number for each, or a value that holds them
+            all.
+        removed: the number of entries removed behind the last frame; below 0, the number of zeros added there.
+        between: nodes that compute every frame by itself, the outermost first, each with the operand that has the
+            frames.
+        is_moved_alone: whether all of `between` are movements, which keep zeros.
     """
 
     value: ir.Value

@@ -1,4 +1,4 @@
-"""Records of what is known of a value of a stateless graph: its time axes, and the frames that an entry may read."""
+"""Records about a value of a stateless graph: its time axes, and the frames that an entry may read."""
 
 import dataclasses
 import math
@@ -86,7 +86,7 @@ class Along:
     Attributes:
         factors: sizes of which its places are counted, the outermost first: the number of frames alone, or the batch
             and it where a Reshape has merged them.
-        reach: what a frame reads, by its place here.
+        reach: the frames that a frame reads, relative to its place here.
         before: entries in front of the frames, which read no frame: a prefix that was joined to them.
     """
 
@@ -129,7 +129,7 @@ class Outside:
 
 @dataclasses.dataclass(frozen=True)
 class Dependence:
-    """What is known of one value.
+    """How one value depends on time axes and on data.
 
     Attributes:
         along: time axes by position.

@@ -36,8 +36,8 @@ class DerivedSteps:
 
     Attributes:
         model: the graph; its time axis counts the frames of a call.
-        cached: what it carries, by the value of the whole graph.
-        certificate: what is claimed of it, for the checker.
+        cached: the carried values, by the value of the whole graph.
+        certificate: its claims, for the checker.
     """
 
     model: ir.Model

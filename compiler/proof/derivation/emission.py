@@ -1,15 +1,15 @@
-"""Writes the graph of a call, by demand: the rows of its own frames, and all frames of what they are mixed with.
+"""Writes the graph of a call on demand: the rows of its own frames, and all frames that they are mixed with.
 
-Every time axis of a value that is asked for is asked for in one of three ways:
+Every time axis of a value is requested in one of these ways:
 
     NEW     the frames of this call, places past .. past + n - 1
     RECENT  those and as many in front of them as masks show that slide along
     ALL     all frames so far, places 0 .. past + n - 1, behind the prefix that is joined to them, if there is one
     FIRST   the prefix alone
 
-Results are asked for NEW; an axis along which entries mix is asked for ALL, or FIRST where rows of a prefix ask.
-What is computed of places alone is computed as it is asked for. What callers feed is known for NEW alone: where ALL of
-it is asked for, it is cached, and the cache is joined in front. Sizes are written anew from the axes.
+Results are requested as NEW; an axis along which entries mix is requested as ALL, or as FIRST for rows of a prefix.
+Values of positions are computed for the requested part. Inputs exist for NEW alone: where ALL of an input is requested,
+it is cached, and the cache is joined in front. Sizes are written anew from the axes.
 """
 
 from collections.abc import Mapping, Sequence

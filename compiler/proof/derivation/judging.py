@@ -65,7 +65,7 @@ class Offence:
 
     Attributes:
         node: the node.
-        reach: what its result reads, by its place.
+        reach: the frames that its result reads, relative to its place.
         why: in a phrase.
     """
 
@@ -87,7 +87,7 @@ class Judging:
         longest: frames of the longest sequence that is asked about.
         most: the largest sizes of axes that count entries of prefixes, by name.
         chunk: frames of a chunk, which may read each other: calls are of whole ones.
-        marks: what is followed besides the results, and what they are computed of.
+        marks: values that are followed in addition to the results and their inputs.
 
     Attributes:
         known: by value; numbers computed of sizes are not in it.
@@ -102,7 +102,7 @@ class Judging:
             left of which operand, by node, operand and its axis.
 
     Raises:
-        Refused: there is no rule for what a node does along time.
+        Refused: no rule covers the computation of a node along time.
     """
 
     def __init__(
@@ -397,7 +397,7 @@ class Judging:
         mixed: Sequence[Mapping[int, int]],
         whole: str | None,
     ) -> tuple[dict[int, Along], str | None]:
-        """Return the time axes of a sum, product or softmax over frames, with what is read of whole sequences."""
+        """Return the time axes of a sum, product or softmax over frames, with the reads of whole sequences."""
         if node.op_type == "CumSum":
             return self._running(node, facts, along), whole
         for group in mixed:

@@ -1,8 +1,8 @@
-"""Masks: which pairs of places have weight zero, or so low a score that a softmax makes it zero.
+"""Finds the pairs of positions to which a mask gives weight zero, or a score so low that a softmax makes it zero.
 
-What is computed of places alone is evaluated: for a shorter sequence it is the upper left part of the longest one's, so
-that whatever wrote it (comparisons, a table, a triangle, sums of ones), it is read off. Where it changes with the size
-of another axis, or a prefix is joined to the frames, that is done for every size. What data decide is known by bounds.
+Masks of positions alone are evaluated: for a shorter sequence the mask is the upper left part of the longest one's,
+whatever nodes compute it (comparisons, a table, a triangle, sums of ones). Where it changes with the size of another
+axis, or a prefix is joined to the frames, it is evaluated for every size. Masks that depend on data are bounded.
 """
 
 import math
@@ -47,7 +47,7 @@ Array = npt.NDArray[Any]
 
 
 class Known(Protocol):
-    """What has been found out so far."""
+    """Gives the dependence of values that is known so far."""
 
     def of(self, value: ir.Value | None) -> Dependence:
         """Return the dependence of a value on frames."""
@@ -58,7 +58,7 @@ class Masks:
     """Says what values may hold by their places.
 
     Args:
-        judging: what is known of their axes.
+        judging: the analysis of their axes.
         frames: the number of frames.
         longest: frames of the longest sequence.
         most: the largest sizes of other axes, by name.
@@ -213,7 +213,7 @@ class Masks:
 
         Args:
             value: the masked value.
-            kind: what the mask has to leave there: zeros, or scores without weight.
+            kind: the content that the mask must leave there: zeros, or scores without weight.
         """
         if value is None or graphs.array_of(value) is not None:
             return None
@@ -259,7 +259,7 @@ class Masks:
             value: scores.
             row: axis of its rows.
             column: axis over which the softmax goes.
-            is_guarded: whether what is NaN behind the softmax becomes zero.
+            is_guarded: whether NaN behind the softmax becomes zero.
 
         Returns:
             The frame; -1 for the prefix in front of the frames.

@@ -29,7 +29,7 @@ MOST_SIZES = 2048
 
 
 class NotBounded(Exception):
-    """Not every size can be looked at; the text names the axis."""
+    """There are too many sizes to check each; the text names the axis."""
 
 
 def sizes_of(made: ShapeOnly, frames: sympy.Symbol, most: Mapping[str, int]) -> list[dict[sympy.Symbol, int]]:

@@ -40,7 +40,7 @@ MOST_BYTES = 2**28
 
 
 class NotPlaced(Exception):
-    """A value is no function of its places; the text says why."""
+    """A value is no function of its places; the text has the reason."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -1,6 +1,7 @@
 """Writes a value of positions for the positions of a call: as a count, a comparison or a lookup.
 
-What was evaluated is a table over one or two axes of places. The first form that gives all of its entries is written:
+An evaluated value is a table over one or two axes of positions. The first form that gives all of its entries is
+written:
 
     constant      one entry, repeated
     counted       place + c

@@ -46,7 +46,7 @@ def joined_along(node: ir.Node, joined: Sequence[Along | None], axis: int, frame
 
     Args:
         node: a Concat.
-        joined: for every operand, what is known of the joined axis.
+        joined: the facts of the joined axis, per operand; None for an operand without.
         axis: the joined axis.
         frames: the number of frames.
 
@@ -65,7 +65,7 @@ def kept_along(node: ir.Node, along: Along, axis: int, frames: sympy.Symbol) -> 
 
     Args:
         node: a Slice along that axis alone.
-        along: what is known of the axis.
+        along: the facts of the axis.
         axis: the sliced axis.
         frames: the number of frames.
 

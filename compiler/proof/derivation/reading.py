@@ -89,7 +89,7 @@ def require_kept(node: ir.Node, along: Along) -> None:
 
     Args:
         node: one of `READING` that reads no later frame.
-        along: what is known of the axis of frames of its operand.
+        along: the facts of its operand's axis of frames.
 
     Raises:
         NotMapped: they cannot; the message has the reason.

@@ -1,4 +1,4 @@
-"""Lifts values of positions to rows: what is computed of one position is computed of one for each row.
+"""Lifts values of positions to rows: a value computed from one position is computed from one position per row.
 
 Before:
     heard [1]; places [n] = Range(0, n) + heard; y [batch, heads, n, size] = x * Cos(places [n, 1] * rates)
@@ -23,7 +23,7 @@ from compiler.proof.derivation.written_sizes import STAMP
 
 
 class NotByRow(Exception):
-    """No rule says how a value is computed for each row; the text names the node."""
+    """No rule covers the computation of a value for each row; the text names the node."""
 
 
 class RowPositions:

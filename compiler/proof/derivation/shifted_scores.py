@@ -3,9 +3,9 @@
     scores [batch, heads, T, 2T-1] = queries x R [2T-1, width]                      R by distance, from T-1 to 1-T
     out [.., T, T]: pad a column, [.., 2T, T], drop a row, [.., T, 2T-1], cut:      out[i, j] = scores[i, j - i + T-1]
 
-The axis of distances is no axis of frames: it grows at both ends, and no call has a part of it. But what lies on it is
-the middle of what the longest sequence has there, so that the scores of a row by every distance of the longest
-sequence hold those of all shorter ones, and the entry of a pair of frames is found by their distance:
+The axis of distances is no axis of frames: it grows at both ends, and no call has a part of it. But its entries are the
+middle of the longest sequence's, so that a row's scores by every distance of the longest sequence contain those of all
+shorter ones, and the entry of a pair of frames is found by their distance:
 
     wide [batch, heads, T, 2L-1] = queries x R of L;   out[i, j] = wide[i, j - i + L-1]
 
@@ -51,13 +51,13 @@ class NotShifted(Exception):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Lookup:
-    """Movements of scores, and the lookup that gives the same.
+    """Movements of scores, and a lookup with the same result.
 
     Attributes:
-        moved: what the movements give, [.., frames, frames].
-        looked_up: the same by distance.
-        made: what was written for it.
-        support: bool [longest, longest], by row and column: where both are the same.
+        moved: the result of the movements, [.., frames, frames].
+        looked_up: the result of the lookup by distance.
+        made: the nodes written for it.
+        support: bool [longest, longest], by row and column: the entries where both are equal.
     """
 
     moved: ir.Value
@@ -126,11 +126,11 @@ def restore(model: ir.Model, lookups: Sequence[Lookup]) -> None:
 
 
 def require_not_carried(carried: Iterable[ir.Value], lookups: Sequence[Lookup]) -> None:
-    """Require that values handed between calls belong to the original graph, which is what the checker can follow.
+    """Require that no value that a new node computes is handed between calls, since the checker cannot follow it.
 
     Args:
         carried: values whose frames later calls read.
-        lookups: lookups: the lookups of that graph.
+        lookups: the lookups of that graph.
 
     Raises:
         Refused: later rows read scores by distance of earlier ones, as turned attention does; names the movement.

@@ -5,7 +5,7 @@
     mask * scores, the mask 1             0, with a score
 
 A score is a number that data decide. It is taken to be finite, and to be small beside a number that hides, so that it
-counts as 0 in a sum and is told apart in a product.
+counts as 0 in a sum but not in a product.
 """
 
 import dataclasses
@@ -228,7 +228,7 @@ def of_data(operands: Iterable[Span], *, is_truth: bool) -> Span:
     """Return the interval of data that no rule covers: a score, or unbounded where an operand may exceed one.
 
     Args:
-        operands: intervals of what the entry is computed from.
+        operands: intervals of the values that the entry is computed from.
         is_truth: whether the entry is boolean.
     """
     if is_truth:

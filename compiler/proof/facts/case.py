@@ -36,7 +36,7 @@ class Case:
         batch: the axis name of the batch, or None.
         sides: which end of each padded axis, by name, holds the valid entries.
         seen: layouts with several or right-aligned segments met so far, by size; for positions counted by length.
-        fed: values computed of what callers feed; asked for without a batch axis, where no axis tells them.
+        fed: values computed from the callers' feeds; needed without a batch axis, where no axis marks them.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Rules for operands that are data: an axis length alone stays a number, among rows it is one per row.
 
-What is computed of lengths and the same for every row, as the distance of two frames of a window, is data like any
-other.
+A value computed from lengths that is equal for every row, such as the distance of two frames of a window, is data like
+any other.
 """
 
 import functools

@@ -1,6 +1,6 @@
-"""Records of what is known of a value of the padded program, and of a rule's verdict on a node.
+"""Records of the facts about a value of the padded program, and of a rule's verdict on a node.
 
-A value's places are told apart by which of its padded axes they lie in the padding of: the region {} is valid, {2} is
+The positions of a value are divided into regions, by the axes in whose padding they lie: the region {} is valid, {2} is
 padding of axis 2 only, {2, 3} padding of both. Entries of valid places equal those of the unpadded program.
 """
 
@@ -33,11 +33,11 @@ class Index:
 
 @dataclasses.dataclass(frozen=True)
 class Fact:
-    """What is known of one value.
+    """The tracked axes of one value, and the content of its regions.
 
     Attributes:
         axes: (axis, its layout) of every axis that holds the batch or is padded, ascending.
-        contents: (region, what its entries may be); a region that is absent may hold anything.
+        contents: (region, the possible content of its entries); a region that is absent may hold anything.
         is_number: the value follows from axis lengths alone and has no tracked axis. In the padded program it is
             computed from numbers of slots, so it may serve as a shape but differs as data.
         index: set when the value counts positions.
@@ -159,7 +159,7 @@ class Rewrite:
 
     Attributes:
         kind: the form.
-        details: what the form needs to know; plain data, part of the certificate.
+        details: parameters of the form; plain data, part of the certificate.
     """
 
     kind: str
@@ -194,7 +194,7 @@ class Assumption:
     what: Literal["no NaN", "finite"]
 
     def is_needed(self, valid: Interval) -> bool:
-        """Whether the assumption is stronger than what is known of the valid entries."""
+        """Whether the assumption is stronger than the known interval of the valid entries."""
         return valid.nan if self.what == "no NaN" else not valid.is_finite
 
 
@@ -206,17 +206,17 @@ Need: TypeAlias = Fill | Clamp | Rewrite
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What a rule says of one node.
+    """The result of a rule for one node.
 
     Attributes:
         rule: identifier of the rule, stable in certificates.
         outputs: one fact per output, after the needs are met.
         reason: why, in one clause.
-        needs: what the node needs so that padding keeps its meaning, in order.
+        needs: the fills, masks and forms that keep the node right beside padding, in order.
         pointwise: along every tracked axis, each output entry depends on the same entry of the inputs alone, so the
             op commutes with concatenation and lookup along it.
         at_least_one: sizes that have to be 1 or more for the node to have a meaning, each named once.
-        assumes: what the verdict takes for granted of valid entries; part of the certificate.
+        assumes: the verdict's assumptions about valid entries; part of the certificate.
     """
 
     rule: str

@@ -5,8 +5,9 @@
 
 The chain is read backwards. An index of the result is counted through: a Reshape makes one number of it and divides
 that by the sizes in front, f = q d + r, where 0 <= r < d has to hold for all indices and all N >= 1; where it does not,
-the cases are followed apart. What is compared is a sum of products of indices and sizes: its smallest value on a box of
-indices lies at a corner, and there it is a polynomial of N - 1, which is never negative if no coefficient is.
+the cases are followed separately. The compared expression is a sum of products of indices and sizes: its smallest value
+on a box of indices lies at a corner, and there it is a polynomial of N - 1, which is never negative if no coefficient
+is.
 """
 
 import dataclasses
@@ -133,7 +134,7 @@ def _without_unknown(case: Source) -> Source:
         ValueError: the source index itself contains an unknown quotient.
 
     Raises:
-        ValueError: it says where entries come from by a quotient that is unknown.
+        ValueError: the source index itself contains an unknown quotient.
     """
     if any(at.atoms(sympy.Dummy) for at in case.index or ()):
         raise ValueError("a quotient is not known")

@@ -4,8 +4,8 @@
     tokens -> Less(0) -> Where(0, tokens) -> Gather(table [500, 64])                so is every number below 500
 
 Places are computed for all numbers of a range, or for many of a wide one, among them its ends and the numbers that the
-graph compares with. A lookup whose places follow from other data than these inputs is not looked at here: padding
-keeps its places within the table, or refuses it.
+graph compares with. A lookup whose indices follow from other data than these inputs is not covered here: padding keeps
+its indices within the table, or refuses it.
 """
 
 import dataclasses
@@ -52,7 +52,7 @@ class _Lookup:
 
     Attributes:
         node: that looks up.
-        places: what it looks up.
+        places: the indices that it looks up.
         entries: of the table.
         inputs: whose numbers the places are computed of.
     """
@@ -74,7 +74,7 @@ class Carried:
     """A state of whole numbers.
 
     Attributes:
-        output: that gives what the next call takes.
+        output: the output that gives the state of the next call.
         begins: the smallest and the largest number of a new stream.
     """
 
@@ -99,8 +99,8 @@ def lookup_ranges(
         carried: states by input, which may index tables as well, as they hold values of earlier calls.
 
     Returns:
-        What is declared of whole numbers; else, of inputs that tables are looked up at, the numbers from 0 on up to
-        which every place is in its table, or the first such numbers where 0 is not among them.
+        The declared ranges of integer inputs; for other inputs that index tables, the integers from 0 up to the last
+        whose indices are all within their tables, or the first such integers where 0 is not among them.
 
     Raises:
         Refused: a place that follows from these numbers is not in its table, or no number has places in all tables;

@@ -4,10 +4,10 @@
     x[arange(T) - 3]              needs T to be 3 or more: with fewer entries the original does not run
     reshape(x, [2, T // 4, 8])    needs T to be 4 or more: for a size of 0 a Reshape copies that of its operand
 
-Sizes are compared exactly. What is computed of lengths otherwise is computed for the shortest lengths, one after the
-other, up to the first at which it means something: the first length for which anything is claimed. That holds of
-whatever follows from lengths alone, as a number, one for every row, or laid out as data is: the share of each frame
-among as many, or a count of the ones in a mask that lengths fill.
+Sizes are compared exactly. Other values of lengths are computed for the shortest lengths, one after the other, up to
+the first at which they are defined: the first length for which anything is claimed. That holds for every value that
+follows from lengths alone: one number, one per row, or a tensor laid out as data is, such as the weight 1/T of each
+frame, or a count of the ones in a mask that lengths fill.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -41,7 +41,7 @@ NOT_EVERYWHERE = frozenset({"Acos", "Acosh", "Asin", "Atanh", "Pow", "ReduceLogS
 
 
 class Known(NamedTuple):
-    """What is known of lengths before a graph is asked what it needs.
+    """The known facts about lengths, before the needs of a graph are derived.
 
     Attributes:
         least: lengths that are needed in any case, by axis: 1 / (T - 2) means something at T = 1, and nothing at T = 2.

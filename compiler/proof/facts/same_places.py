@@ -1,7 +1,7 @@
 """Checks that movements of padded rows put each valid entry where the row alone has it, for all slots and frames.
 
-Of an index map there are two readings: one row of `frames` frames, and rows of `frames + more` slots. Every valid place
-of the result is compared: what the row alone has there, and what the padded program has at that place's slot.
+An index map is evaluated twice: for one row of `frames` frames, and for rows of `frames + more` slots. At every valid
+position of the result, the entry of the row alone is compared with the padded program's entry at that position's slot.
 """
 
 from collections.abc import Mapping, Sequence

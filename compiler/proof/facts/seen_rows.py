@@ -2,10 +2,10 @@
 
     hidden = Where(mask, scores, -inf);  shares = Softmax(hidden)
 
-What lies in front of a softmax is computed with 0 in the place of scores of data, which are taken to be numbers above
-the lowest. What is left follows from constants and true lengths, and is run at every combination of lengths; where
-these are too many, at those of some lengths, the least and the most among them. Rows in the padding of an axis may see
-nothing: nothing is read of what they give.
+The nodes in front of a softmax are run with 0 in the place of scores of data, which are assumed to be above the lowest
+number. The rest follows from constants and true lengths, and is run at every combination of lengths; where these are
+too many, at some of them, the shortest and the longest included. Rows in the padding of an axis may see nothing: their
+results are never read.
 
 Source: a score counts as itself wherever selections choose it; the rest is evaluation.
 """

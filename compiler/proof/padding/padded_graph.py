@@ -40,7 +40,7 @@ class PaddedGraph:
         stamp: name of the pass.
 
     Attributes:
-        known: facts of the inputs, and of what has been written.
+        known: facts of the inputs, and of the values written so far.
         valid_slots: the length inputs, and the masks made of them.
         steps: records of the nodes that were judged, facts before their readers.
         becomes: by value the one that was written in its place.

@@ -48,7 +48,7 @@ def certificate(
         mask_inputs: graph inputs that are 1 at valid slots: the size they cover, and on which side valid slots lie.
         minimum: per padded axis, the smallest length that is proved.
         becomes: new names of values that a rewrite computes, by their old names.
-        states: the states along caches: `input`, `output`, `axis`, `cache`, `slots`, and what a call `adds`.
+        states: the states along caches: `input`, `output`, `axis`, `cache`, `slots`, and the frames that a call `adds`.
         replaced: the other states, each of which has one size: `input` and `output`.
         ranges: the least and largest integer of inputs, where known.
         maximum: per padded axis, the largest number of slots that is proved, where something in the graph limits it.

@@ -45,7 +45,7 @@ class Axes:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Judged:
-    """One node with what it was given and what the rule said.
+    """One node with the facts of its inputs and the rule's verdict.
 
     Attributes:
         node: the node.
@@ -72,7 +72,7 @@ class Derivation:
     Attributes:
         facts: fact per value.
         judged: every node that something tracked reaches, and those on whose bounds such nodes build, in graph order.
-        refusals: in a tolerant derivation, what was refused; nodes that depend on a refused one are left out.
+        refusals: in a tolerant derivation, the refused nodes; nodes that depend on a refused one are left out.
     """
 
     facts: Mapping[ir.Value, Fact]

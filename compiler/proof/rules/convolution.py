@@ -25,7 +25,7 @@ from compiler.proof.rules.kernel_windows import Slid, Window, regions_read, slid
 
 @dataclasses.dataclass(frozen=True)
 class Weights:
-    """What a kernel does to a bound.
+    """The effect of a kernel on a bound.
 
     Attributes:
         kernel: its spatial sizes.

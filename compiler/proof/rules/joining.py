@@ -165,7 +165,7 @@ def _segments(case: Case, operand: int, axis: int) -> Sequence[Segment]:
 
 @dataclasses.dataclass(frozen=True)
 class SliceBounds:
-    """What a Slice keeps of one axis.
+    """The part of one axis that a Slice keeps.
 
     Attributes:
         start: first entry; negative ones count from the end.

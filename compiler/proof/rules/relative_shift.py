@@ -134,8 +134,8 @@ class Trial:
     Attributes:
         slots: values of the axis names in the padded program.
         rows: values of the axis names in the unpadded one, for every row.
-        together: what the padded program makes of the place numbers.
-        alone: what the unpadded program makes of the places of every row.
+        together: the padded program's result for the place numbers.
+        alone: the unpadded program's results for the place numbers of every row.
     """
 
     slots: Sizes

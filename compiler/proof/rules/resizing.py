@@ -25,7 +25,7 @@ from compiler.proof.rules.resampling import resize
 
 @dataclasses.dataclass(frozen=True)
 class Ends:
-    """What is added to one axis; negative numbers are cut off.
+    """The entries added to the ends of one axis; negative numbers are cut off.
 
     Attributes:
         begin: entries in front.

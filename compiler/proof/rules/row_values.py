@@ -84,7 +84,7 @@ def _check_sizes(case: Case, sizes: tuple[Dim, ...]) -> None:
 
 
 def _operands(node: ir.Node) -> Iterator[ir.Value | None]:
-    """Yield the inputs that hold entries, leaving out those that say how entries are moved."""
+    """Yield the inputs that hold entries, without those that describe how entries are moved, such as axes and pads."""
     moved = is_op(node, "Expand", "Gather", "Reshape", "Squeeze", "Unsqueeze")
     yield from node.inputs[:1] if moved else node.inputs
 

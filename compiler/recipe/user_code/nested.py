@@ -30,7 +30,7 @@ def called_with(
         leaves: makes the leaves of one call, since a call that fails may have written into them.
 
     Raises:
-        Exception: what the call raises; where lists fail too, the error with tuples.
+        Exception: the error of the call; where lists fail too, the error with tuples.
     """
     arguments = arguments_of(forward, names, leaves())
     try:

@@ -43,7 +43,7 @@ class Cache:
         value: the graph input that holds it.
         join: the node that puts them in front of the new frames.
         new: what those are joined to.
-        moved: nodes between `value` and `join`, and between `join` and what is fed back.
+        moved: nodes between `value` and `join`, and between `join` and the output that is fed back.
     """
 
     state: State
@@ -55,7 +55,7 @@ class Cache:
 
 @dataclasses.dataclass(frozen=True)
 class Heads:
-    """What an operand of attention is made of.
+    """The nodes and weights that an operand of attention is made from.
 
     Attributes:
         product: the product with constant weights that projects.
@@ -64,8 +64,8 @@ class Heads:
         time_axis: likewise.
         heads_axis: likewise.
         path: the nodes behind `value` up to the operand that depend on it, in graph order.
-        operand: what attention reads.
-        cache: what is joined along the path, or None.
+        operand: the value that attention reads.
+        cache: the cache that is joined along the path, or None.
     """
 
     product: ir.Node
@@ -88,9 +88,9 @@ class Attention:
         size: channels of a head.
         scores: the product of queries and keys.
         context: the product with the values.
-        query: what the scores' left operand is made of.
-        key: and the right one, [batch, heads, d, time].
-        value: what the context's right operand is made of.
+        query: the parts of the scores' left operand.
+        key: the parts of the right one, [batch, heads, d, time].
+        value: the parts of the context's right operand.
         between: elementwise nodes from the scores to the context.
         output: the product behind, with constant weights.
     """
@@ -127,7 +127,7 @@ class Found:
     Attributes:
         attentions: in graph order.
         shared: how many share keys and values between heads already: fewer of them are projected.
-        refused: what was missed at every other softmax between two products of data.
+        refused: the missing condition of every other softmax between two products of data.
     """
 
     attentions: tuple[Attention, ...]

@@ -30,7 +30,7 @@ Partition = Sequence[Sequence[int]]
 
 @dataclasses.dataclass(frozen=True)
 class Weights:
-    """What a merged attention projects with.
+    """The projection weights of a merged attention.
 
     Attributes:
         query: of all heads in the order of the groups, [width, heads * d].
@@ -85,7 +85,7 @@ class Merged:
     """A merged attention in the graph.
 
     Attributes:
-        context: what the projection behind reads, [batch, time, heads * d].
+        context: the input of the projection behind it, [batch, time, heads * d].
         output: that projection; its second input is its weights.
     """
 
@@ -194,9 +194,9 @@ class Rewriter:
 
     Args:
         model: the graph.
-        attention: what is replaced.
+        attention: the replaced attention.
         partition: heads of every group.
-        weights: what is projected with.
+        weights: the projection weights.
         stamp: the pass.
     """
 

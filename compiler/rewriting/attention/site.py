@@ -19,14 +19,15 @@ class Site:
     """One attention and its weights.
 
     Attributes:
-        attention: where it lies.
-        query: what is computed for queries, [width, heads * d].
-        key: for keys.
-        value: for values.
-        output: of the context, [heads * d, width].
+        attention: its nodes.
+        query: the projection of queries, [width, heads * d].
+        key: the projection of keys.
+        value: the projection of values.
+        output: the projection of the context, [heads * d, width].
         keys: how channels of keys may be mixed.
-        key_cache: what lies between a projected key and a cached one does to its channels, [frames, d, d]; or None.
-        value_cache: and of values.
+        key_cache: the effect on channels of the nodes between a projected key and a cached one, [frames, d, d]; or
+            None.
+        value_cache: the same of values.
     """
 
     attention: Attention

@@ -27,7 +27,7 @@ class NotByEntry(Exception):
 
 
 class _Computation:
-    """The nodes between chosen entries and what is computed of them.
+    """The nodes between chosen entries and the results computed from them.
 
     Args:
         source: of the chosen entries.

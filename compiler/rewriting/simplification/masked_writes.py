@@ -21,7 +21,7 @@ from compiler.rewriting.simplification.spread import chosen, number_of
 
 @dataclasses.dataclass(frozen=True)
 class Mask:
-    """A mask over the first axes of what is written into.
+    """A mask over the first axes of the tensor that is written into.
 
     Attributes:
         value: of type bool; broadcasts to `dims`.

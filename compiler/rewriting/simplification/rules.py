@@ -50,13 +50,13 @@ from compiler.rewriting.simplification.constants import constant_of, fold
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """A node and what is known around it.
+    """A node with the known values and shapes around it.
 
     Attributes:
         model: the graph.
-        node: to be expressed by something simpler.
-        stamp: the pass.
-        numbers: what small values hold, found out in this sweep.
+        node: the node to replace by a simpler one.
+        stamp: name of the pass, for new nodes.
+        numbers: the entries of small values that are known in this sweep.
     """
 
     model: ir.Model
@@ -383,7 +383,7 @@ def conv(candidate: Candidate) -> ir.Value | None:
 
 
 def _amounts(pad: ir.Node, rank: int) -> list[int] | None:
-    """Return what a Pad of positive zeros adds before and behind every axis; None for other Pads."""
+    """Return the sizes that a Pad of positive zeros adds before and behind every axis; None for other Pads."""
     view = pad_of(pad, _whole_numbers, rank)
     fill = np.zeros(1) if view is None or view.value is None else constant_of(view.value)
     if view is None or view.mode != "constant" or view.numbers is None or fill is None:

@@ -23,7 +23,7 @@ class Sum:
 
     Attributes:
         terms: how often each value is in it; none is there 0 times.
-        constant: what is added.
+        constant: the added constant.
     """
 
     terms: Mapping[ir.Value, int]

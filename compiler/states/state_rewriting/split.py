@@ -15,7 +15,7 @@ class Split:
 
     Args:
         model: the graph.
-        stable: what is stable in it.
+        stable: its stable values.
         choice: what to carry, joined caches among it, which stay states as they are; and what runs again on all frames.
         stamp: name of the pass.
 

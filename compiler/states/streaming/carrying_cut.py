@@ -29,7 +29,7 @@ SOURCE, SINK = "source", "sink"
 
 @dataclasses.dataclass(frozen=True)
 class Carrying:
-    """What it costs to carry a value.
+    """The cost of carrying a value.
 
     Attributes:
         cost: in each call; None when the value cannot be carried.

@@ -19,7 +19,7 @@ class OpenvinoSession:
     """A graph that was compiled for this machine.
 
     Args:
-        model: what it was compiled from.
+        model: the model that it was compiled from.
         graph: the compiled one.
     """
 

@@ -28,7 +28,7 @@ from runtime_lite.executors.openvino_graph import PRECISIONS
 
 @dataclasses.dataclass(frozen=True)
 class Openvino(Target):
-    """Write what `onnx_static` writes, and into the manifest what OpenVINO is told.
+    """Write the files of `onnx_static`, and OpenVINO's options into the manifest.
 
     Attributes:
         precision: what products and convolutions of real numbers are computed in, float32 or bfloat16.

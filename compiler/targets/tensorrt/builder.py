@@ -70,8 +70,8 @@ class Built:
 
     Attributes:
         content: the serialised engine.
-        logged: what the builder called errors on the way, e.g. a kernel that it left out for want of memory.
-        layers: what it logged about the engine's layers; empty where it did not.
+        logged: messages that the builder logged as errors, e.g. a kernel that it left out for lack of memory.
+        layers: its log of the engine's layers; empty where there is none.
     """
 
     content: bytes
@@ -141,8 +141,8 @@ def build_one(
             nothing.
 
     Returns:
-        The engine. A logged error does not make it none: the builder tries kernels, and logs those that fail; only
-        what it calls an internal error is one.
+        The engine. A logged error does not make it none: the builder tries kernels, and logs those that fail; only a
+        logged internal error is one.
 
     Raises:
         BuildRefused: the parser or the builder refuses it.
@@ -185,7 +185,7 @@ def _write_timings(config: Any, cache: Path) -> None:
 
 
 def configure(trt: Any, config: Any, plan: Mapping[str, Any]) -> None:
-    """Tell a builder config what the plan says; every name is looked up, none is a number.
+    """Set a builder config to the values of the plan; names of TensorRT are looked up, never written as numbers.
 
     Raises:
         BuildRefused: this version does not know a name.
@@ -207,7 +207,7 @@ def configure(trt: Any, config: Any, plan: Mapping[str, Any]) -> None:
 
 
 def _network_flags(trt: Any) -> int:
-    """The flag of strong typing where it exists; version 11 knows nothing else and says so by ignoring it."""
+    """Return the flag of strong typing where it exists; version 11 has no other mode and ignores the flag."""
     flag = getattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
     return 0 if flag is None else 1 << int(flag)
 
@@ -262,7 +262,7 @@ def build_all(
 
     Args:
         trt: the library.
-        device: what it builds for.
+        device: the device that it builds for.
         bundle: folder of the bundle.
         out: where engines go, by the paths of the plans.
         timing_caches: folder of timing caches.
@@ -272,7 +272,7 @@ def build_all(
 
     Raises:
         BuildRefused: a graph is refused, or the device is not the one that the plan is for.
-        EngineAbsent: this TensorRT is older than what a plan needs.
+        EngineAbsent: this TensorRT is older than the version that a plan needs.
     """
     version = str(trt.__version__)
     cache = timing_caches / timing_cache_name(version, device)

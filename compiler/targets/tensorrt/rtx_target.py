@@ -126,7 +126,7 @@ class TensorrtRtx(Target):
         }
 
     def open(self, path: Path) -> Session:
-        """Open a graph in ONNX Runtime as written, with half precision rounded as the graph says."""
+        """Open a graph in ONNX Runtime as written, with half precision rounded by the graph's types."""
         return session_of(ir.external_data.load_to_model(ir.load(path)))
 
     def parts(self) -> tuple[Part, ...]:
@@ -155,7 +155,7 @@ class TensorrtRtx(Target):
         return None if trial_part(is_needed=True).cure else built
 
     def engine_outlook(self) -> str:
-        """Return what a build here does: it lints graphs, builds engines where it can, runs them where a device is."""
+        """Return for messages what a build here does: lint graphs, build engines, and run them on a device."""
         lacking, without_device = self.absent(), self.cannot_run()
         if lacking is not None:
             return f"graphs are linted, engines are not built ({lacking}; {trial_part(is_needed=True).cure})"

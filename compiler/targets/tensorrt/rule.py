@@ -14,7 +14,7 @@ Profile = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 @dataclasses.dataclass(frozen=True)
 class DeviceLimits:
-    """What the engine is built for.
+    """The limits of the device that the engine is built for.
 
     Attributes:
         capability: CUDA compute capability of the device, e.g. (7, 5).
@@ -55,7 +55,7 @@ class Violation:
 
 @dataclasses.dataclass(frozen=True)
 class Breach:
-    """What a rule yields: a violation before it carries the rule's name and the node's place."""
+    """A violation as a rule yields it, before the rule's name and the node's place are added."""
 
     message: str
     cure: str

@@ -169,7 +169,7 @@ class Tensorrt(Target):
         return dataclasses.replace(built, files={**built.files, **files}, engine=engine)
 
     def open(self, path: Path) -> Session:
-        """Open a graph in ONNX Runtime as written, with half precision rounded as the graph says."""
+        """Open a graph in ONNX Runtime as written, with half precision rounded by the graph's types."""
         return session_of(ir.external_data.load_to_model(ir.load(path)))
 
     def parts(self) -> tuple[Part, ...]:
@@ -211,7 +211,7 @@ class Tensorrt(Target):
         return f"{part.found}; {part.cure}" if part.cure else ""
 
     def engine_outlook(self) -> str:
-        """Return what a build here does: it lints graphs, tries TensorRT-RTX, and runs engines where a device is."""
+        """Return for messages what a build here does: lint graphs, try TensorRT-RTX, and run engines on a device."""
         lacking, unseen = self.absent(), self.trial_absent()
         if lacking is None:
             return "graphs are linted, engines are built and run here"

@@ -47,7 +47,7 @@ class Trial:
     Args:
         trt: the library.
         cuda: the device, active in this thread.
-        device: what the driver says about it.
+        device: the driver's description of it.
         bundle: folder of the bundle.
         scratch: where engines go.
     """
@@ -94,7 +94,7 @@ class Trial:
         self._step("version_compatible", where, lambda: self._variant(compatible, engine, feeds))
 
     def _step(self, name: str, where: Mapping[str, Any], work: Callable[[], Step]) -> bool:
-        """Do one step; what it raises is its result."""
+        """Do one step and record its result, or the error that it raised; return whether it succeeded."""
         step: Step = {"step": name, **where}
         try:
             step |= {"ok": True, **work()}
@@ -131,7 +131,7 @@ class Trial:
         return StaticEngine(self.cuda, self._opened(content, host_code))
 
     def _layers(self, content: bytes, host_code: HostCode) -> Step:
-        """What the engine's layers are called; fused attention has `mha` in its name."""
+        """Return the names of the engine's layers; fused attention has `mha` in its name."""
         inspector = self._opened(content, host_code).engine.create_engine_inspector()
         layers = json.loads(inspector.get_engine_information(self.trt.LayerInformationFormat.JSON)).get("Layers", [])
         names = [layer if isinstance(layer, str) else str(layer.get("Name", "")) for layer in layers]

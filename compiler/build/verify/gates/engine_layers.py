@@ -1,6 +1,6 @@
 """Gate on a vendor's build of the graphs: it accepts them, and every node computes in the type that is planned.
 
-It runs where there is a builder that needs no device. What it shows is true of that builder; nobody has run the engine.
+It runs where there is a builder that needs no device. Its findings hold for that builder; the engine has not been run.
 """
 
 import dataclasses

@@ -26,13 +26,13 @@ STAGE = "init"
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """What was written.
+    """The written files and their content.
 
     Attributes:
-        recipe: the file.
+        recipe: the recipe file.
         feeds: the module beside it, or None where the inputs are not known.
-        guessed: marked guesses in it.
-        todo: places that are left to fill in.
+        guessed: number of marked guesses in it.
+        todo: number of places that the user has to fill in.
     """
 
     recipe: Path

@@ -19,7 +19,7 @@ class Site:
     Attributes:
         model: the graph.
         node: the node to replace; its inputs are filled already.
-        details: what the rule told the form.
+        details: the parameters that the rule gave to the form.
         facts: facts of the inputs after fills, None for absent ones.
         out_facts: facts of the outputs.
         valid_slots: masks and true sizes.
