@@ -20,12 +20,12 @@ CLOSE = 1e-4
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Channels:
-    """Where channels lie.
+    """Positions of a projection's channels in a parameter of the module.
 
     Attributes:
-        parameter: its name, of two axes.
-        axis: along which its channels lie.
-        index: the place of every channel along it, int64 [channels].
+        parameter: name of the parameter, which has two axes.
+        axis: the parameter's axis of channels.
+        index: the index of every channel along it, int64 [channels].
     """
 
     parameter: str
@@ -33,11 +33,11 @@ class Channels:
     index: Numbers
 
     def of(self, array: Numbers) -> Numbers:
-        """Return the channels, [channels, ..]."""
+        """Return the projection's channels from the parameter's content, [channels, ..]."""
         return np.moveaxis(array, self.axis, 0)[self.index]
 
     def put(self, array: Numbers, channels: Numbers) -> None:
-        """Write channels into the parameter."""
+        """Write the projection's channels into the parameter's content, in place."""
         np.moveaxis(array, self.axis, 0)[self.index] = channels
 
 

@@ -238,7 +238,7 @@ def _carried(lowered: Lowered) -> Iterator[dict[str, Any]]:
 
 
 def _replaced(lowered: Lowered) -> Iterator[dict[str, str]]:
-    """Yield the other states, for the certificate."""
+    """Yield input and output of every state that lies along no cache axis, for the certificate."""
     for state in lowered.states:
         if lowered.cache_of(state) is None:
             yield {"input": state.input, "output": state.output}

@@ -46,7 +46,7 @@ class WeightsFile:
 
     @classmethod
     def read_by(cls, name: str, content: bytes, graphs: Iterable[bytes]) -> "WeightsFile":
-        """Return an existing file as a weights file, in which the weights that some graphs read keep their places."""
+        """Return a weights file of existing content in which the weights that graphs read keep their offsets."""
         weights = cls(name)
         weights._append(memoryview(content))
         for offset, length in sorted({place for graph in graphs for place in places_read(graph)}):

@@ -315,7 +315,7 @@ class BlockPool:
 
 
 def _rows(memories: Mapping[int, Sized]) -> int:
-    """Return the number of rows of all memories, which are listed by their numbers of rows."""
+    """Return the total number of rows of the given memories, which are keyed by their number of rows."""
     return sum(room * len(each) for room, each in list(memories.items()))
 
 

@@ -344,7 +344,7 @@ class _Child:
 
     @property
     def is_another_ones(self) -> bool:
-        """Whether it was started by the parent process of this fork."""
+        """Whether it was started by the parent process, before this process was forked."""
         return self._ended == FORKED
 
     def forget(self) -> None:

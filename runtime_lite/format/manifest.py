@@ -231,7 +231,7 @@ class Graph:
 
     @cached_property
     def runnable(self) -> tuple[Artifact, ...]:
-        """The artifacts, and, if their files leave rows open, one more per step between the buckets."""
+        """The artifacts; where files leave the number of rows open, also one entry per row step between the buckets."""
         between = [rows for rows in self.row_steps if rows not in self.row_buckets]
         like = [each for each in self.artifacts if each.sizes.get(str(self.batch_axis)) == self.row_buckets[-1]]
         return self.artifacts + tuple(

@@ -99,7 +99,7 @@ def _length(model: ir.Model, insert: graphs.Inserter, axis: str) -> ir.Value:
 
 
 def _size(model: ir.Model, insert: graphs.Inserter, axis: str) -> ir.Value:
-    """The length of an axis, int64 [1], read from an input that has it."""
+    """Return the length of an axis, int64 [1], read from an input that has the axis."""
     found = ((value, at) for value in model.graph.inputs for at, dim in enumerate(graphs.dims_of(value) or ())
              if dim == graphs.symbol(axis))  # fmt: skip
     value, at = next(found)

@@ -87,7 +87,7 @@ def run_passes(plan: LoweringPlan) -> tuple[PassedGraph, tuple[StageReport, ...]
 
 
 def recall_passes(plan: LoweringPlan) -> tuple[StageReport, ...]:
-    """Return the reports of the earlier builds that the plan knows all its results of."""
+    """Return the stored reports of all passes of a plan, all of whose results an earlier build has kept."""
     reports = []
     for planned in plan.passes:
         with plan.progress.stage(plan.name, planned.made.name) as handle:

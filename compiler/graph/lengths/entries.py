@@ -379,7 +379,7 @@ def _negated(entries: SymbolicEntries, node: ir.Node) -> Entry:
 
 
 def _joined(decides: bool) -> "Rule":
-    """Return the rule of And or Or, where a single operand may decide."""
+    """Return the rule of And or Or; one operand that equals `decides` decides alone."""
 
     def rule(entries: SymbolicEntries, node: ir.Node) -> Entry:
         found = []

@@ -29,7 +29,7 @@ Numbers: TypeAlias = dict[ir.Value, tuple[Dim, ...] | None]
 
 
 def names_in(size: Dim) -> set[sympy.Symbol]:
-    """The axis names that a size mentions."""
+    """Return the axis names that a size mentions."""
     return set() if isinstance(size, int) else set(size.free_symbols)
 
 

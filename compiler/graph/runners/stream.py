@@ -259,7 +259,7 @@ def expected_states(lowered: Lowered, states: Mapping[str, Array]) -> dict[str, 
 
 
 def mapped(maps: Sequence[StateMap], states: Mapping[str, Array]) -> dict[str, Array]:
-    """Return states as passes with these maps have reshaped them."""
+    """Return states reshaped by the maps of several passes, in order."""
     found = dict(states)
     for state_map in maps:
         found = state_map.apply(found)

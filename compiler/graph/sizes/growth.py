@@ -71,7 +71,7 @@ def lengths_for(sizes: Sequence[Dim], first: int) -> tuple[np.ndarray, int] | No
 
 
 def values_of(size: Dim, name: sympy.Basic, lengths: np.ndarray) -> np.ndarray:
-    """Return a size at every length."""
+    """Return the values of a size at every length."""
     return np.broadcast_to(np.asarray(function_of(size, [name])(lengths)), lengths.shape)
 
 

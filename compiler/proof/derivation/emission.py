@@ -362,7 +362,7 @@ class Emission:
         ]
 
     def _size_of(self, along: Along, part: Part) -> Dim:
-        """The size of a part of an axis."""
+        """Return the size of a part of an axis."""
         count = self.sizes.count(part, along.before)
         sizes = [count if graphs.mentions(each, str(self.frames)) else each for each in along.factors]
         return graphs.normal_form(sympy.sympify(sympy.prod(sizes)))

@@ -83,7 +83,7 @@ class Case:
         return is_fed or fact.rows_axis is not None
 
     def dims(self, operand: int = 0) -> tuple[Dim, ...]:
-        """The shape of an input.
+        """Return the shape of an input.
 
         Raises:
             Refused: its rank is unknown.
@@ -91,7 +91,7 @@ class Case:
         return self._dims(self.node.inputs[operand] if operand < len(self.node.inputs) else None)
 
     def out_dims(self, output: int = 0) -> tuple[Dim, ...]:
-        """The shape of an output.
+        """Return the shape of an output.
 
         Raises:
             Refused: its rank is unknown.
@@ -108,7 +108,7 @@ class Case:
         return dims
 
     def rank(self, operand: int = 0) -> int:
-        """The number of axes of an input."""
+        """Return the number of axes of an input."""
         return len(self.dims(operand))
 
     def axis(self) -> int:
@@ -122,19 +122,19 @@ class Case:
         return axis_of(self.node, self.rank(), named)
 
     def attribute(self, name: str, default: object = None) -> object:
-        """An attribute's plain value."""
+        """Return an attribute's plain value."""
         return attribute(self.node, name, default)
 
     def int_attribute(self, name: str, default: int) -> int:
-        """An integer attribute."""
+        """Return an integer attribute."""
         return int_attribute(self.node, name, default)
 
     def ints_attribute(self, name: str) -> tuple[int, ...]:
-        """An integer-list attribute; empty when absent."""
+        """Return an integer-list attribute; empty when absent."""
         return ints_attribute(self.node, name)
 
     def array(self, operand: int) -> np.ndarray | None:
-        """The content of a constant input, else None."""
+        """Return the content of a constant input, else None."""
         return array_of(self.node.inputs[operand]) if operand < len(self.node.inputs) else None
 
     def integers(self, operand: int) -> tuple[Dim, ...] | None:
@@ -154,7 +154,7 @@ class Case:
         return imports.get(self.node.domain, 1 if self.node.domain else NEWEST_OPSET)
 
     def constants(self, operand: int, what: str) -> tuple[int, ...]:
-        """The elements of a constant integer input.
+        """Return the elements of a constant integer input.
 
         Raises:
             Refused: they are not constant.
@@ -166,7 +166,7 @@ class Case:
         return numbers
 
     def dtype(self, operand: int = 0) -> ir.DataType:
-        """The element type of an input.
+        """Return the element type of an input.
 
         Raises:
             Refused: it is unknown.
@@ -182,11 +182,11 @@ class Case:
         return any(fact is not None and not fact.is_plain for fact in self.facts)
 
     def lowest(self, operand: int = 0) -> float:
-        """The smallest finite number of an input's type."""
+        """Return the smallest finite number of an input's type."""
         return _extreme(self.dtype(operand), -1)
 
     def highest(self, operand: int = 0) -> float:
-        """The largest finite number of an input's type."""
+        """Return the largest finite number of an input's type."""
         return _extreme(self.dtype(operand), 1)
 
     def depends(self, size: Dim) -> bool:

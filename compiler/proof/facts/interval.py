@@ -85,7 +85,7 @@ def hull(*intervals: Interval) -> Interval:
 
 
 def of_array(array: np.ndarray) -> Interval:
-    """The interval of a constant array."""
+    """Return the interval of a constant array."""
     if array.size == 0:
         return ZERO
     if array.dtype == np.bool_:

@@ -122,7 +122,7 @@ def has_rows(axis: Axis) -> bool:
 
 
 def size_of(axis: Axis) -> Dim:
-    """The number of slots of an axis."""
+    """Return the number of slots of an axis."""
     product: Dim = 1
     for factor in axis:
         product = product * factor.size
@@ -130,7 +130,7 @@ def size_of(axis: Axis) -> Dim:
 
 
 def symbols_of(size: Dim) -> set[Any]:
-    """The axis names an expression mentions, as SymPy symbols."""
+    """Return the axis names that an expression mentions, as SymPy symbols."""
     return set() if isinstance(size, int) else set(size.free_symbols)
 
 

@@ -132,7 +132,7 @@ def _row_value_layout(case: Case, operand: int, rank: int, rows_at: int) -> RowV
 
 
 def _lies_otherwise(case: Case, operand: int) -> bool:
-    """Whether an operand of positions has its padding on another side than the operands of rows it meets."""
+    """Whether the padding of an operand of positions lies on another side than that of the operands with rows."""
     fact, rank = case.fact(operand), case.rank(operand)
     rows = [each for each in case.present if case.is_of_rows(each)]
     if fact.is_number or case.is_of_rows(operand) or not fact.axes or not rows:

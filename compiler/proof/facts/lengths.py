@@ -304,7 +304,7 @@ def _remainders(node: ir.Node, behind: Collection[str]) -> list[tuple[Limit, sym
 
 
 def _grown(amount: Dim) -> list[Limit]:
-    """Return limits for Max(0, time - 4) added entries: lengths that add some."""
+    """Return the limits under which an amount of added entries, such as Max(0, time - 4), is not clipped at 0."""
     inner = _above_zero(amount)
     return [] if inner is None or not never_falls(inner) else [(sympy.sympify(normal_form(-inner)), 0)]
 

@@ -59,7 +59,7 @@ class PaddedGraph:
         self.order = {str(node.name): at for at, node in enumerate(graphs.nodes_of(self.model))}
 
     def derive(self, *, tolerant: bool = False) -> Derivation:
-        """The facts of every value, after everything that gives shared values a batch axis has been written.
+        """Return the facts of every value, after writing all nodes that give shared values a batch axis.
 
         Positions shared by all rows get a batch axis, as each row has its own length, which changes shapes
         downstream; so such nodes are written first, and the derivation starts again on the new shapes.

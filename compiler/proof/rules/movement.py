@@ -252,7 +252,7 @@ def _regrouped(fact: Fact, axes: Mapping[int, Axis], groups: Sequence[Sequence[P
 
 
 def _kept_index(fact: Fact, groups: Sequence[Sequence[Piece]]) -> Index | None:
-    """Return the positions along an axis that remains an axis of its own; None for other axes."""
+    """Return the fact's index on the result axis that consists of its axis alone; None where there is no such axis."""
     index = fact.index
     if index is None:
         return None

@@ -113,7 +113,7 @@ def padded_sizes(case: Case, axes: Sequence[int]) -> dict[int, Dim]:
 
 
 def averaged_sizes(case: Case, axes: Sequence[int]) -> dict[int, Dim]:
-    """Return the sizes of the padded ones among the axes of a mean, which counts entries.
+    """Return the sizes of the padded axes among those that a mean reduces.
 
     Raises:
         Refused: one of them holds the batch, or the size of another one is unknown.

@@ -90,7 +90,7 @@ def in_own_process(arguments: Sequence[str], limit_s: float | None = None) -> "s
 
 
 def probe_builder() -> str:
-    """Start a builder in a process of its own; the version of TensorRT.
+    """Start a builder in a process of its own, and return the version of TensorRT.
 
     Raises:
         EngineAbsent: TensorRT or its builder is not here, or starting it ended the process.
@@ -226,7 +226,7 @@ def _parser_errors(parser: Any) -> str:
 
 
 def _unsupported(trt: Any, graph: Path) -> str:
-    """Which parts of a graph the parser does not take, asked of a parser of its own."""
+    """Return the parts of a graph that the parser does not take; a separate parser is used to ask."""
     logger = make_logger(trt)
     network = trt.Builder(logger).create_network(_network_flags(trt))
     parser = trt.OnnxParser(network, logger)
@@ -242,7 +242,7 @@ def _unsupported(trt: Any, graph: Path) -> str:
 
 
 def _check_inputs(network: Any, profiles: Mapping[str, Sequence[Sequence[int]]], where: str) -> None:
-    """The graph is the one of the plan: every input is there with the one shape of its profile."""
+    """Require that the parsed graph has the inputs of the plan, each with the one shape of its profile."""
     inputs = [network.get_input(index) for index in range(network.num_inputs)]
     found = {tensor.name: tuple(int(size) for size in tensor.shape) for tensor in inputs}
     wanted = {name: tuple(best) for name, (_, best, _) in profiles.items()}
@@ -251,7 +251,7 @@ def _check_inputs(network: Any, profiles: Mapping[str, Sequence[Sequence[int]]],
 
 
 def timing_cache_name(version: str, device: Device) -> str:
-    """File name of a timing cache: it holds for one version of TensorRT, one kind of device and one driver."""
+    """Return the file name of a timing cache, one per version of TensorRT, kind of device and driver version."""
     return re.sub(r"[^A-Za-z0-9.]+", "-", f"{version}_{device.name}_{device.driver}") + ".cache"
 
 
@@ -311,16 +311,16 @@ def build_all(
 
 
 def number_of(version: str) -> tuple[int, ...]:
-    """A version as numbers that can be compared, e.g. `10.15.1.post1` as 10, 15, 1."""
+    """Return a version as numbers that can be compared, e.g. `10.15.1.post1` as 10, 15, 1."""
     found = re.match(r"\d+(\.\d+)*", version)
     return tuple(int(part) for part in found[0].split(".")) if found else ()
 
 
 def _check_version(where: str, version: str, needed: str) -> None:
-    """The parser of this version takes the operators that the plan's graphs hold.
+    """Require that this version's parser supports the operators of the plan's graphs.
 
     Raises:
-        EngineAbsent: it does not.
+        EngineAbsent: this version is older than the one needed.
     """
     if number_of(version) < number_of(needed):
         raise EngineAbsent(
@@ -330,7 +330,7 @@ def _check_version(where: str, version: str, needed: str) -> None:
 
 
 def _check_names(where: str, engine: Mapping[str, Any]) -> None:
-    """A plan names files of the bundle and of the folder for engines, and no others."""
+    """Require that the plan names only files of the bundle and of the folder for engines."""
     for key, pattern in (("graph", _GRAPH_NAME), ("engine", _ENGINE_NAME)):
         if not pattern.fullmatch(str(engine[key])):
             raise BuildRefused(

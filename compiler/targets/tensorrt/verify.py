@@ -58,7 +58,7 @@ class Trial:
         self.steps: list[Step] = []
 
     def run(self) -> list[Step]:
-        """Every step for every engine of every graph."""
+        """Run every step for every engine of every graph, and return the steps with their results."""
         self._step("copies", {}, self._copies)
         for path in sorted((self.bundle / "tensorrt").glob("*.build_plan.json")):
             plan = json.loads(path.read_text(encoding="utf-8"))
@@ -105,12 +105,12 @@ class Trial:
         return bool(step["ok"])
 
     def _recorded(self, graph: str) -> dict[str, Array]:
-        """Inputs and outputs of every bucket, at the graph's own shapes."""
+        """Return the recorded inputs and outputs of every bucket of a graph, at the graph's own shapes."""
         with np.load(self.bundle / "tensorrt" / f"{graph}.feeds.npz", allow_pickle=False) as arrays:
             return {key: arrays[key] for key in arrays.files}
 
     def _copies(self) -> Step:
-        """Bytes go to the device and come back as they were."""
+        """Copy bytes to the device and back, and require that they are unchanged."""
         stream = self.cuda.stream()
         sent = self.cuda.pinned((1 << 20,), np.dtype(np.uint8))
         sent[:] = np.arange(sent.size, dtype=np.uint64).astype(np.uint8)
@@ -173,7 +173,7 @@ class Trial:
         return {**figures, "runs": RUNS, "context_bytes": opened.device_bytes}
 
     def _two_contexts(self, content: bytes, host_code: HostCode, feeds: Mapping[str, Array]) -> Step:
-        """Two contexts of one engine at work beside each other, on a stream each, give the bits of one alone."""
+        """Run two contexts of one engine at once, each on its own stream, and require the results of one alone."""
         opened = self._opened(content, host_code)
         contexts = [StaticEngine(self.cuda, opened) for _ in range(2)]
         alone = contexts[0].run(feeds)[0]
@@ -187,7 +187,7 @@ class Trial:
         return {"contexts": len(contexts), "rounds": ROUNDS}
 
     def _refit(self, builder: Mapping[str, Any], engine: Mapping[str, Any], feeds: Mapping[str, Array]) -> Step:
-        """The largest weights are exchanged for zeros, which must be seen, and back, which must leave nothing."""
+        """Exchange the largest weights for zeros, which must change results, and back, which must restore them."""
         content = build_one(self.trt, self.bundle, builder, engine, self.cache).content
         opened = self._opened(content, host_code_of(builder["flags"]))
         context = StaticEngine(self.cuda, opened)
@@ -202,7 +202,7 @@ class Trial:
         return {"bytes": len(content), "exchanged": weights or "nothing: the engine has no weights"}
 
     def _exchange(self, opened: OpenedEngine, engine: Mapping[str, Any], zeros: bool) -> str:
-        """Give an engine all weights of its graph file, the largest as zeros if asked for; their name."""
+        """Give an engine all weights of its file, the largest as zeros if asked; return that weight's name."""
         refitter = self.trt.Refitter(opened.engine, opened.logger)
         parser = self.trt.OnnxParserRefitter(refitter, opened.logger)
         graph = str(self.bundle / str(engine["graph"]))
@@ -219,7 +219,7 @@ class Trial:
         return str(name)
 
     def _variant(self, builder: Mapping[str, Any], engine: Mapping[str, Any], feeds: Mapping[str, Array]) -> Step:
-        """The same engine under one more flag is built, opened and run."""
+        """Build, open and run the engine with the given flags; return its size in bytes."""
         content = build_one(self.trt, self.bundle, builder, engine, self.cache).content
         opened = self._open(content, host_code_of(builder["flags"]))
         opened.run(feeds)
@@ -238,14 +238,14 @@ def _require_equal(got: Mapping[str, Array], expected: Mapping[str, Array]) -> N
 
 
 def _error(got: Array, expected: Array) -> float:
-    """Largest difference relative to values above 1; infinite where one side has a NaN."""
+    """Return the largest difference relative to values above 1; infinite where one side has a NaN."""
     difference = np.abs(got.astype(np.float64) - expected.astype(np.float64))
     scale = max(1.0, float(np.abs(expected.astype(np.float64)).max(initial=0.0)))
     return float(np.nan_to_num(difference, nan=np.inf).max(initial=0.0)) / scale
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Try a bundle, by default the one around this file: 0 all steps held, 4 one did not, 5 there is no device."""
+    """Try a bundle, by default the one around this file; return 0: all steps held, 4: one did not, 5: no device."""
     parser = argparse.ArgumentParser(description="Try a TensorRT bundle on this machine's device.")
     parser.add_argument("--bundle", type=Path, default=Path(__file__).resolve().parent.parent)
     parser.add_argument("--report", type=Path, default=Path("verify_t4.json"))

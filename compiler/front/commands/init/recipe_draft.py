@@ -206,7 +206,7 @@ def _axis_names(signature: Signature, carried: Mapping[str, Carried]) -> dict[st
 
 
 def _rows(signature: Signature, carried: Mapping[str, Carried]) -> set[str]:
-    """Return the axes that are first in all data and have no telling name; several only where none has a name."""
+    """Return the axes taken for the batch: first in all data, and without a name that means something else."""
     data = [each for each in signature.inputs if each.name not in carried and each.dims]
     first = {each.dims[0] for each in data if _is_axis(each.dims[0])}
     if len({each.dims[0] for each in data}) != len(first) or not first:
