@@ -41,12 +41,10 @@ def infer(model: ir.Model) -> None:
     """
     for value in (*model.graph.inputs, *(output for node in model.graph.all_nodes() for output in node.outputs)):
         _forget_unreadable(value)
+        value.shape = None if value.shape is None else _in_numbers(value.shape)
     with _LOCK, _taught():
         # Names that it adopts from equalities cost most of its time, and no proof needs them.
         onnx_shape_inference.infer_symbolic_shapes(model, adopt_declared_symbols=False)
-    for node in model.graph:
-        for output in node.outputs:
-            _write_numbers(output)
 
 
 def _forget_unreadable(value: ir.Value) -> None:
@@ -68,12 +66,15 @@ def _is_readable(text: str | None) -> bool:
     return True
 
 
-def _write_numbers(value: ir.Value) -> None:
-    """Convert sizes that the library writes as names, such as "17", to numbers."""
-    dims = () if value.shape is None else tuple(value.shape)
-    if any(isinstance(dim, ir.SymbolicDim) and dim.value is not None and dim.value.isdigit() for dim in dims):
-        texts = [dim if isinstance(dim, int) else dim.value for dim in dims]
-        value.shape = ir.Shape([int(text) if isinstance(text, str) and text.isdigit() else text for text in texts])
+def _in_numbers(shape: ir.Shape) -> ir.Shape:
+    """Return a shape with numbers in place of names that say numbers, such as "17"."""
+    if not any(map(_is_number, shape)):
+        return shape
+    return ir.Shape([int(str(size)) if _is_number(size) else size for size in shape])
+
+
+def _is_number(size: Size) -> bool:
+    return isinstance(size, ir.SymbolicDim) and size.value is not None and size.value.isdigit()
 
 
 _LOCK = threading.Lock()
@@ -85,6 +86,7 @@ def _taught() -> Iterator[None]:
     places: tuple[tuple[object, str, object], ...] = (
         (_registry, "registry", _extended()),
         (_broadcast, "_broadcast_dim", _together),
+        (ShapeInferenceContext, "set_shape", _set_in_numbers),
         (ShapeInferenceContext, "set_symbolic_value", _note_what_fits),
         (_symbolic_shapes, "ALLOWED_FUNCTIONS", _symbolic_shapes.ALLOWED_FUNCTIONS | READ),
         (_symbolic_shapes, "parse_symbolic_expression", _read),
@@ -141,6 +143,17 @@ def _together(first: Size, second: Size) -> Size | None:
             if isinstance(size, sympy.Min) and any(each.is_number and each <= 1 for each in size.args):
                 return other
     return _meet(first, second)  # type: ignore[no-any-return]
+
+
+_set = ShapeInferenceContext.set_shape
+
+
+def _set_in_numbers(context: ShapeInferenceContext, value: ir.Value, shape: ir.Shape) -> bool:
+    """Set a shape whose numbers are numbers.
+
+    The library derives the names "1" and "2" of sizes, and takes the first of them where they are broadcast.
+    """
+    return _set(context, value, _in_numbers(shape))  # type: ignore[no-any-return]
 
 
 _note = ShapeInferenceContext.set_symbolic_value

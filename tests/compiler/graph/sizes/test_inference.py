@@ -18,7 +18,7 @@ from onnx_ir import _symbolic_shapes as read
 
 def known():
     table = {key: [each for _, each in found] for key, found in _registry.registry._registrations.items()}
-    context = library.ShapeInferenceContext.set_symbolic_value
+    context = library.ShapeInferenceContext.set_symbolic_value, library.ShapeInferenceContext.set_shape
     return table, _broadcast._broadcast_dim, context, dict(_symbolic_shapes.ALLOWED_FUNCTIONS), read._ALLOWED_FUNCTIONS
 
 library.registry.collect()
@@ -284,3 +284,23 @@ def test_a_column_and_a_row_make_a_table(op: str) -> None:
     )
     (y,) = model.graph.outputs
     assert graphs.dims_of(y) == (2, 2) and graphs.integers_of(y) is None
+
+
+def test_a_size_that_is_derived_as_the_name_of_a_number_is_that_number_to_the_nodes_behind() -> None:
+    """The last frame, alone and beside itself: the sum has the two frames of the wider one."""
+    model = parse(
+        """(float[batch,time,4] x) => (float[batch,n,4] y, float[batch,m,4] z)
+        <int64[1] last = {-1}, int64[1] end = {9223372036854775807}, int64[1] one = {1}, int64[4] heads = {0, -1, 2, 2},
+         int64[3] merged = {0, -1, 4}>
+        {
+            frame = Slice(x, last, end, one, one)
+            parted = Reshape(frame, heads)
+            again = Reshape(parted, merged)
+            both = Concat<axis = 1>(frame, again)
+            y = Add(again, both)
+            z = Mul(both, again)
+        }"""
+    )
+    graphs.forget_shapes(model)
+    graphs.infer_shapes(model)
+    assert [graphs.dims_of(value) for value in model.graph.outputs] == [(graphs.symbol("batch"), 2, 4)] * 2
