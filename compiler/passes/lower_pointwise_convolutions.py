@@ -22,6 +22,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler.graph import model as graphs
+from compiler.graph.operators.windows import window_of
 from compiler.graph.stages import Lowered, Outcome
 
 
@@ -51,14 +52,9 @@ class LowerPointwiseConvolutions:
 
 def _weights(node: ir.Node) -> np.ndarray | None:
     """Return the matrix [inputs, outputs] of a convolution with a kernel of size 1; None for other nodes."""
-    if not graphs.is_op(node, "Conv") or graphs.int_attribute(node, "group", 1) != 1:
-        return None
-    weights = graphs.array_of(node.inputs[1])
-    if weights is None or weights.ndim < 3 or set(weights.shape[2:]) != {1}:
-        return None
-    if any(amount != 0 for amount in graphs.ints_attribute(node, "pads")):
-        return None
-    if any(stride != 1 for stride in graphs.ints_attribute(node, "strides")):
+    weights = graphs.array_of(node.inputs[1]) if graphs.is_op(node, "Conv") else None
+    view = None if weights is None else window_of(node, weights.ndim)
+    if view is None or weights is None or not view.is_pointwise or view.groups != 1:
         return None
     return np.ascontiguousarray(weights.reshape(weights.shape[:2]).T)
 

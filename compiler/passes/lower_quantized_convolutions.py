@@ -23,6 +23,7 @@ import onnx_ir as ir
 
 from compiler.graph import model as graphs
 from compiler.graph.operators.axes import axis_of
+from compiler.graph.operators.windows import window_of
 from compiler.graph.stages import Lowered, Outcome
 
 
@@ -59,10 +60,7 @@ class _Quantized:
 
 
 def _quantized(node: ir.Node) -> _Quantized | None:
-    if not graphs.is_op(node, "Conv") or graphs.int_attribute(node, "group", 1) != 1 or len(node.inputs) < 2:
-        return None
-    moved = (graphs.ints_attribute(node, "pads"), graphs.ints_attribute(node, "strides"))
-    if any(moved[0]) or any(stride != 1 for stride in moved[1]):
+    if not graphs.is_op(node, "Conv") or len(node.inputs) < 2:
         return None
     data, weights = (None if value is None else value.producer() for value in node.inputs[:2])
     if data is None or weights is None or not all(graphs.is_op(each, "DequantizeLinear") for each in (data, weights)):
@@ -77,7 +75,8 @@ def _quantized(node: ir.Node) -> _Quantized | None:
         or scale.size != 1
     ):
         return None
-    if codes.ndim < 3 or set(codes.shape[2:]) != {1} or axis_of(weights, codes.ndim):
+    view = window_of(node, codes.ndim)
+    if view is None or not view.is_pointwise or view.groups != 1 or axis_of(weights, codes.ndim):
         return None
     return _Quantized(node, rounds, data, weights, codes.ndim)
 

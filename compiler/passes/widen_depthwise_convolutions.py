@@ -24,10 +24,8 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler.graph import model as graphs
+from compiler.graph.operators.windows import window_of
 from compiler.graph.stages import Lowered, Outcome
-
-ONE_BY_ONE = ("dilations", "kernel_shape", "strides")
-"""Attributes that say 1 of the new dimension."""
 
 SWAPPED = (0, 2, 1)
 """The order of axes that swaps channels and time."""
@@ -57,10 +55,10 @@ class WidenDepthwiseConvolutions:
 
 
 def _is_depthwise(node: ir.Node, weights: np.ndarray) -> bool:
-    if weights.ndim != 3 or weights.shape[1] != 1 or graphs.attribute(node, "auto_pad", "NOTSET") != "NOTSET":
+    view, channels = window_of(node, weights.ndim), int(weights.shape[0])
+    if view is None or weights.ndim != 3 or weights.shape[1] != 1 or view.pads is None:
         return False
-    channels = int(weights.shape[0])
-    return channels > 1 and graphs.int_attribute(node, "group", 1) == channels
+    return channels > 1 and view.groups == channels
 
 
 def _write(model: ir.Model, node: ir.Node, weights: np.ndarray) -> None:
@@ -80,10 +78,12 @@ def _write(model: ir.Model, node: ir.Node, weights: np.ndarray) -> None:
 
 def _attributes(node: ir.Node) -> dict[str, int | tuple[int, ...]]:
     """Return the attributes of the same convolution with an axis of size 1 in front."""
-    pads = graphs.ints_attribute(node, "pads") or (0, 0)
-    stated = [name for name in ONE_BY_ONE if name in node.attributes]
+    view = window_of(node, 3)
+    assert view is not None and view.pads is not None, "a convolution with pads that are stated"
+    ((front, behind),) = view.pads
+    stated = {"dilations": view.dilations, "kernel_shape": view.kernel, "strides": view.strides}
     return {
-        "group": graphs.int_attribute(node, "group", 1),
-        "pads": (0, pads[0], 0, pads[1]),
-        **{name: (1, *graphs.ints_attribute(node, name)) for name in stated},
+        "group": view.groups,
+        "pads": (0, front, 0, behind),
+        **{name: (1, *(one or 1 for one in ones)) for name, ones in stated.items() if name in node.attributes},
     }

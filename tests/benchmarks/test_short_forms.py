@@ -82,6 +82,7 @@ QUICK = (
 )
 
 SLOW = (
+    f"benchmarks.aot_inductor {OF_TINY} --rows 1 --rounds 2",
     f"benchmarks.one_pass {OF_TINY} --without select_states --size batch=1 --rounds 2 --threads 1",
     "benchmarks.decoder_step --folder decoder --layers 1 --width 64 --slots 8 --rows 1 2 --rounds 1 --write step.svg",
     "benchmarks.serving --quick --shortest --only overhead --json serving.json",

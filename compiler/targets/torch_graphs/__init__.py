@@ -1,0 +1,1 @@
+"""Graphs as modules of torch, for compilers that take these: one function per operator."""
