@@ -20,9 +20,25 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from runtime_lite.errors import EngineAbsent, InternalError, show
+from runtime_lite.errors import EngineAbsent, ExecutorFailed, InternalError, show
 
 Array = npt.NDArray[Any]
+
+GONE = frozenset(
+    {
+        "cudaErrorContextIsDestroyed",
+        "cudaErrorDeviceUninitialized",
+        "cudaErrorDevicesUnavailable",
+        "cudaErrorECCUncorrectable",
+        "cudaErrorHardwareStackError",
+        "cudaErrorIllegalAddress",
+        "cudaErrorLaunchFailure",
+        "cudaErrorNoDevice",
+        "cudaErrorNvlinkUncorrectable",
+        "cudaErrorUnknown",
+    }
+)
+"""Errors of CUDA behind which every call of the process fails, by NVIDIA's documentation of the runtime API."""
 
 PROBE_S = 60.0
 """Longer than a driver needs to wake a device that sleeps."""
@@ -367,6 +383,12 @@ class CudaPython:
     def _check(self, answer: tuple[Any, ...]) -> Any:
         """What a call returned behind its error, which every call returns first."""
         error, *found = answer
+        if getattr(error, "name", "") in GONE:
+            raise ExecutorFailed(
+                f"CUDA: expected the device, got {error.name}: what lay there is lost; start the process again when "
+                "the device is back, and restore snapshots",
+                "crash",
+            )
         if error != self._cuda.cudaError_t.cudaSuccess:
             raise InternalError(f"CUDA: expected success, got {show(error)}; look at the driver's log")
         return found[0] if found else None

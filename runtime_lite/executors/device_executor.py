@@ -6,6 +6,7 @@ graphs, unless the environment says `RUNTIME_LITE_CUDA_GRAPHS=0`; pycuda has non
 """
 
 import abc
+import contextlib
 import os
 import threading
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from runtime_lite.errors import show
+from runtime_lite.errors import ExecutorFailed, show
 from runtime_lite.executors.cuda import Cuda, DeviceArray, open_cuda
 from runtime_lite.executors.device_memory import DeviceMemory
 from runtime_lite.executors.device_run import GRAPHS_SWITCH, DeviceRun, DeviceTensor
@@ -68,11 +69,14 @@ class DeviceExecutor(abc.ABC):
         Raises:
             EngineAbsent: the bucket cannot be opened on this machine.
             BundleRefused: its inputs and outputs are not what the manifest says.
-            ExecutorFailed: there was too little memory.
+            ExecutorFailed: there was too little memory, the device is gone, or a state lies in another one.
             InternalError: the device failed.
         """
         bucket = bucket_name(sizes)
         on_device = {name: place for name, place in outputs.items() if isinstance(place, DeviceArray)}
+        for array in inputs.values():
+            if isinstance(array, DeviceArray):
+                self.memory.require(array)
         with self._lock:
             cuda = self._opened_device()
             with cuda.active():
@@ -85,15 +89,18 @@ class DeviceExecutor(abc.ABC):
             np.copyto(outputs[name], array, casting="no")
 
     def close(self) -> None:
-        """Close all buckets, then the device; a second call does nothing."""
+        """Close all buckets, then the device; a second call does nothing. A device that is gone has nothing to free."""
         with self._lock:
-            self.memory.close()
             cuda, self._cuda = self._cuda, None
+            gone = contextlib.suppress(ExecutorFailed)
+            with gone:
+                self.memory.close()
             if cuda is not None:
-                with cuda.active():
+                with gone, cuda.active():
                     while self._opened:
                         self._opened.popitem()[1].close()
-                cuda.close()
+                with gone:
+                    cuda.close()
 
     def _opened_device(self) -> Cuda:
         """The device, opened with the library at the first use; the lock is held."""

@@ -185,7 +185,7 @@ class DeviceMemory:
     def copy(self, target: DeviceArray, source: "DeviceArray | Array") -> None:
         with self._active() as cuda:
             if isinstance(source, DeviceArray):
-                self._require(source)
+                self.require(source)
                 self._copy(cuda, target, source)
             else:
                 self._write(cuda, target, source)
@@ -207,7 +207,7 @@ class DeviceMemory:
 
     def read(self, buffer: DeviceArray) -> Array:
         with self._active() as cuda:
-            self._require(buffer)
+            self.require(buffer)
             array = np.empty(buffer.shape, buffer.dtype)
             with self._contiguous(cuda, buffer) as flat:
                 cuda.copy_to_host(array, flat.address, self._stream)
@@ -225,12 +225,13 @@ class DeviceMemory:
     def close(self) -> None:
         with self._lock:
             self._kept.clear()
-            if self._cuda is not None:
-                with self._cuda.active():
-                    while self._reserved:
-                        self._cuda.free(self._reserved.popitem()[0])
-                    self._cuda.free_stream(self._stream)
-            self._cuda = None
+            cuda, self._cuda = self._cuda, None
+            reserved, self._reserved = self._reserved, {}  # at once: of a device that is gone nothing can be freed
+            if cuda is not None:
+                with cuda.active():
+                    while reserved:
+                        cuda.free(reserved.popitem()[0])
+                    cuda.free_stream(self._stream)
 
     def _write(self, cuda: Cuda, target: DeviceArray, source: Array) -> None:
         """Copy an array of the host, and wait: it may be written by whoever has it."""
@@ -269,13 +270,20 @@ class DeviceMemory:
         finally:
             cuda.free(pointer)
 
-    def _require(self, array: DeviceArray) -> None:
-        """Refuse an array whose memory is gone.
+    def require(self, array: DeviceArray) -> None:
+        """Refuse an array whose memory is gone, or another's.
 
         Raises:
-            ExecutorFailed: the device was closed.
+            ExecutorFailed: the device was closed, or the array lies in what another graph or process opened.
         """
-        if array.holder.content.pointer not in self._reserved:
+        content = array.holder.content
+        if content.memory is not self:
+            raise ExecutorFailed(
+                "device memory: expected states of this graph on this device, got those of another; take a snapshot "
+                "there, and restore it here",
+                "crash",
+            )
+        if content.pointer not in self._reserved:
             raise ExecutorFailed(
                 "device memory: expected states of this device, got those of one that was closed; take a snapshot "
                 "before, and restore it in the new one",

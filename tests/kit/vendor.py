@@ -32,6 +32,7 @@ class Memory:
     def __init__(self) -> None:
         self.blocks: dict[int, bytearray] = {}
         self.log: list[str] = []
+        self.most = 1 << 40
 
     def alloc(self, size_bytes: int) -> int:
         block = bytearray(size_bytes)
@@ -89,6 +90,7 @@ class GraphOfCuda:
 class Error(enum.Enum):
     cudaSuccess = 0  # noqa: N815  (as the vendor writes it)
     cudaErrorMemoryAllocation = 2  # noqa: N815
+    cudaErrorLaunchFailure = 719  # noqa: N815
     cudaErrorStreamCaptureInvalidated = 901  # noqa: N815
 
 
@@ -104,11 +106,15 @@ class CudaRuntime(types.ModuleType):
     def __init__(self, memory: Memory = MEMORY) -> None:
         super().__init__("cuda.bindings.runtime")
         self.memory, self.fail = memory, set[str]()
+        self.gone = False
         self.host: dict[int, Array] = {}
         self.live: list[Any] = []
         self.count = 7
 
     def __getattribute__(self, name: str) -> Any:
+        is_call = name.startswith("cuda") and not name.endswith(("Kind", "Mode", "_t"))
+        if is_call and object.__getattribute__(self, "__dict__").get("gone"):
+            return lambda *_: (Error.cudaErrorLaunchFailure, None)
         if name.startswith("cuda") and name in object.__getattribute__(self, "fail"):
             if name == "cudaStreamEndCapture":  # a queue is captured no longer, whatever the answer
                 return lambda stream: (Error.cudaErrorStreamCaptureInvalidated, CAPTURES.pop(int(stream)) and None)
@@ -120,6 +126,8 @@ class CudaRuntime(types.ModuleType):
 
     def cudaMalloc(self, size: int) -> tuple[Any, ...]:  # noqa: N802
         assert not CAPTURES, "memory is reserved while a queue is captured"
+        if sum(map(len, self.memory.blocks.values())) + size > self.memory.most:
+            return Error.cudaErrorMemoryAllocation, None
         return Error.cudaSuccess, self.memory.alloc(size)
 
     def cudaFree(self, pointer: int) -> tuple[Any, ...]:  # noqa: N802

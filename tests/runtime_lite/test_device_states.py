@@ -114,7 +114,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     use_doubles(monkeypatch)
     use_cpu_for_cuda(monkeypatch)
     found: Any = CudaPython()
-    monkeypatch.setattr("runtime_lite.executors.device_executor.open_cuda", lambda: found)
+    monkeypatch.setattr("runtime_lite.executors.device_executor.open_cuda", CudaPython)
     before = dict(vendor.MEMORY.blocks)
     yield found._cuda
     assert vendor.MEMORY.blocks == before
@@ -257,3 +257,64 @@ def test_a_snapshot_crosses_and_goes_on_elsewhere(pair: Pair) -> None:
     pair.streams.append((stored, pair.host.initial_state(1)))
     with pytest.raises(AssertionError):  # it is as old as the one that it was taken from
         pair.compare()
+
+
+def test_a_device_that_is_taken_away_ends_every_call_with_a_sentence_and_closes_well(
+    cuda: Any, device: Path, name: str
+) -> None:
+    chunk = {"x": np.ones((1, STEP if name == "streaming" else TIMES[-1], WIDTH), np.float32)}
+    before = dict(vendor.MEMORY.blocks), list(cuda.live), dict(cuda.host)
+    with Runtime() as runtime:
+        stream = runtime.load(device).open_stream()
+        stream.push(chunk)
+        cuda.gone = True
+        for _ in range(2):
+            with pytest.raises(ExecutorFailed, match=r"expected the device, got cudaErrorLaunchFailure: .*snapshots"):
+                stream.push(chunk)
+    vendor.MEMORY.blocks, cuda.live, cuda.host = before  # nothing can be freed there
+
+
+def test_states_that_are_larger_than_the_device_are_named_and_leave_nothing(
+    cuda: Any, device: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vendor.MEMORY, "most", sum(map(len, vendor.MEMORY.blocks.values())) + 8)
+    with (
+        Runtime() as runtime,
+        pytest.raises(ExecutorFailed, match=r"expected \d+ bytes for states, got none") as caught,
+    ):
+        runtime.load(device).open_stream().push(
+            {"x": np.ones((1, STEP if name == "streaming" else 4, WIDTH), np.float32)}
+        )
+    assert caught.value.reason == "memory"
+
+
+def test_streams_go_on_where_there_is_no_memory_for_them_together(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = 1 if pair.has_time else None
+    pair.streams = [pair.opened() for _ in range(2)]
+    for number in (0, 1, 0, 1):
+        pair.step([number], frames)
+    with monkeypatch.context() as patched:
+        patched.setattr(vendor.MEMORY, "most", sum(map(len, vendor.MEMORY.blocks.values())))
+        with pytest.raises(ExecutorFailed, match="close streams, or build smaller buckets"):
+            pair.step([0, 1], frames)
+        for number in (0, 1):
+            pair.step([number], frames)
+    pair.step([0, 1], frames)
+    pair.compare()
+
+
+def test_a_stream_of_another_device_is_refused_with_the_way_to_move_it(pair: Pair, device: Path, name: str) -> None:
+    pair.streams = [pair.opened()]
+    for _ in range(2):
+        pair.step([0], 1 if pair.has_time else None)
+    with Runtime() as elsewhere:
+        other = elsewhere.load(device).runner(name)
+        state = other.initial_state(1)
+        mine = pair.streams[0]
+        pair.streams[0] = state, mine[1]
+        with pytest.raises(ExecutorFailed, match="got those of another; take a snapshot there, and restore it here"):
+            pair.step([0], 1 if pair.has_time else None)
+        pair.streams[0] = copy_of_state(state), pair.host.initial_state(1)
+        pair.step([0], 1 if pair.has_time else None)
+        pair.streams[0] = mine
+        pair.step([0], 1 if pair.has_time else None)
