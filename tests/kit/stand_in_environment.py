@@ -6,6 +6,8 @@ import venv
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from compiler.targets.environment import INSTALLED, Environment
 
 WORKER = """
@@ -58,3 +60,18 @@ def stand_in_for(environment: Environment, packages: Path) -> None:
     (site,) = environment.folder.glob("lib/python*/site-packages")
     (site / "stand_in.pth").write_text(f"{packages.resolve()}\n{sysconfig.get_path('purelib')}\n")
     (environment.folder / INSTALLED).write_text(environment.lock.read_text(encoding="utf-8"))
+
+
+def folder_with_stand_in(environment: Environment, packages: str, factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of environments with one that stands for a vendor's.
+
+    Args:
+        environment: what is made.
+        packages: folder of this kit with modules that stand for the vendor's.
+        factory: makes the folder.
+    """
+    folder = factory.mktemp("toolchains")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLIPWAY_TOOLCHAINS", str(folder))
+        stand_in_for(environment, Path(__file__).parent / packages)
+    return folder

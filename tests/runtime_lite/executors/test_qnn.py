@@ -22,7 +22,7 @@ from runtime_lite.format.golden import npz_from_golden
 from runtime_lite.format.graph_contract import contract_of, with_contract
 from runtime_lite.format.manifest import Engine
 from runtime_lite.format.manifest_json import json_from_manifest
-from tests.kit.stand_in_environment import stand_in_for
+from tests.kit.stand_in_environment import folder_with_stand_in
 from tests.runtime_lite.bundles import (
     FRONT_END,
     WIDTH,
@@ -34,19 +34,13 @@ from tests.runtime_lite.bundles import (
     plain_graph,
 )
 
-STAND_IN = Path(__file__).parents[2] / "kit/stand_in_qnn"
-
 PLAN = "qnn/plain.build_plan.json"
 
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of environments with the stand-in."""
-    folder = tmp_path_factory.mktemp("toolchains")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SLIPWAY_TOOLCHAINS", str(folder))
-        stand_in_for(ENVIRONMENT, STAND_IN)
-    return folder
+    return folder_with_stand_in(ENVIRONMENT, "stand_in_qnn", tmp_path_factory)
 
 
 @pytest.fixture

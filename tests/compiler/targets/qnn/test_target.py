@@ -18,9 +18,7 @@ from tests.compiler.targets.qnn.recipes import for_the_npu
 from tests.kit.graphs import parse
 from tests.kit.models.project import TIMES, Ended, Project, digest_of
 from tests.kit.models.shared import shared_project
-from tests.kit.stand_in_environment import stand_in_for
-
-STAND_IN = Path(__file__).parents[3] / "kit/stand_in_qnn"
+from tests.kit.stand_in_environment import folder_with_stand_in
 
 VERDICT = "all gates hold; artefact executed in the vendor's simulator"
 
@@ -28,11 +26,7 @@ VERDICT = "all gates hold; artefact executed in the vendor's simulator"
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of environments with the stand-in."""
-    folder = tmp_path_factory.mktemp("toolchains")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SLIPWAY_TOOLCHAINS", str(folder))
-        stand_in_for(ENVIRONMENT, STAND_IN)
-    return folder
+    return folder_with_stand_in(ENVIRONMENT, "stand_in_qnn", tmp_path_factory)
 
 
 @dataclasses.dataclass(frozen=True)

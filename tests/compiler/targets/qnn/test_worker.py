@@ -12,19 +12,13 @@ from compiler.targets.qnn.environment import ENVIRONMENT
 from compiler.targets.toolchain import Toolchain
 from tests.kit.graphs import parse
 from tests.kit.patience import PATIENCE_S
-from tests.kit.stand_in_environment import stand_in_for
-
-STAND_IN = Path(__file__).parents[3] / "kit/stand_in_qnn"
+from tests.kit.stand_in_environment import folder_with_stand_in, stand_in_for
 
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of environments with the stand-in."""
-    folder = tmp_path_factory.mktemp("toolchains")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SLIPWAY_TOOLCHAINS", str(folder))
-        stand_in_for(ENVIRONMENT, STAND_IN)
-    return folder
+    return folder_with_stand_in(ENVIRONMENT, "stand_in_qnn", tmp_path_factory)
 
 
 @pytest.fixture(autouse=True)
