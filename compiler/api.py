@@ -90,7 +90,7 @@ def compile(
         "name": name,
         "graphs": {key: section},
         "data": _data_of(data),
-        "targets": [{"kind": each} if isinstance(each, str) else each for each in kinds],
+        "targets": [{"kind": kind} if isinstance(kind, str) else kind for kind in kinds],
         "gates": {"parity": {key: parity}, **(gates or {})},
     }
     return compile_recipe(recipe, checkpoint=checkpoint, out=out, strict=strict, cache=cache, progress=progress)

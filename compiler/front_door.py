@@ -36,20 +36,20 @@ PIPE_CLOSED = 141
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; a failure prints one message with its cure."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     return_large_blocks()
-    options = _parse(given)
+    options = _parse(words)
     if sys.stdout is None:
-        return _fail(STDOUT_CLOSED, 2, given)
+        return _fail(STDOUT_CLOSED, 2, words)
     try:
         with signals_interrupt(), seldom():
             code = _run(options)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        return _fail("interrupted; nothing was left half-written", INTERRUPTED, given)
+        return _fail("interrupted; nothing was left half-written", INTERRUPTED, words)
     except SystemExit as error:
         message = f"expected code named in the recipe to return, got sys.exit({error.code!r}); let it raise or return"
-        return _fail(message, 2, given)
+        return _fail(message, 2, words)
     except BrokenPipeError:
         leave_stdout()
         return PIPE_CLOSED
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.verbose:
             traceback.print_exc()
         ended = blamed(error)
-        return _fail(str(ended), ended.exit_code, given)
+        return _fail(str(ended), ended.exit_code, words)
     return code
 
 
@@ -221,15 +221,15 @@ def _check(options: argparse.Namespace) -> int:
     from compiler.build import pipeline  # a wrong recipe is answered before anything large is imported
 
     listed = pipeline.check(loaded)
-    targets = ", ".join(each.label for each in listed)
+    targets = ", ".join(target.label for target in listed)
     graphs = "; ".join(f"graph {name}, {_count(len(g.passes), 'pass')}" for name, g in loaded.recipe.graphs.items())
     print(f"{loaded.path}: no mistake found: {graphs}; {'targets' if ', ' in targets else 'target'} {targets}")
     print(
         f"found: {_count(files, 'file')}, {_count(modules, 'function')} by their modules; nothing was captured or run"
     )
-    for each in listed:
-        if outlook := each.target.engine_outlook():
-            print(f"engines of {each.label}: {outlook}")
+    for target in listed:
+        if outlook := target.target.engine_outlook():
+            print(f"engines of {target.label}: {outlook}")
     return 0
 
 

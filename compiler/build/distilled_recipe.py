@@ -112,16 +112,18 @@ class _Distillation:
             started, why = time.perf_counter(), ""
             entry = self.results.find(key)
             if entry is None:
-                found, told = self._made(key, handle)
+                checkpoint, told = self._made(key, handle)
                 entry = self.scratch
                 entry.mkdir(parents=True, exist_ok=True)
-                (entry / WRITTEN).write_bytes(found)
-                kept = {WRITTEN: found, "told": told.encode()}
-                why = self.results.keep(key, kept, {str(self.given.source.factory): bool(self.given.source.files)})
+                (entry / WRITTEN).write_bytes(checkpoint)
+                entry_files = {WRITTEN: checkpoint, "told": told.encode()}
+                why = self.results.keep(
+                    key, entry_files, {str(self.given.source.factory): bool(self.given.source.files)}
+                )
                 is_cached = False
             else:
                 told, is_cached = (entry / "told").read_text(), True
-            told = "; ".join(each for each in (told, why) if each)
+            told = "; ".join(note for note in (told, why) if note)
             seconds = time.perf_counter() - started
             handle.finish(StageReport(self.name, STAGE, seconds, cached=is_cached, detail=told))
         source = self.given.source.model_copy(update={"checkpoint": str((entry / WRITTEN).absolute())})
@@ -138,8 +140,8 @@ class _Distillation:
         lowered = in_plain_form(dataclasses.replace(captured, model=graphs.clone(captured.model)))
         along = _axes_of_time(captured, self._time())
         sequences = [joined(stream, along) for stream in self.data.drawn("distillation")]
-        apart = [feed for at, feed in enumerate(sequences) if at % APART == APART - 1]
-        rest = [feed for at, feed in enumerate(sequences) if at % APART != APART - 1]
+        apart = [feed for number, feed in enumerate(sequences) if number % APART == APART - 1]
+        rest = [feed for number, feed in enumerate(sequences) if number % APART != APART - 1]
         if not apart:
             raise Refused(
                 f"expected at least {APART} streams in data.distillation, got {len(sequences)}", cure="count more"
@@ -178,9 +180,9 @@ class _Distillation:
                 cure="train longer or on more data, keep more groups, or allow more",
                 place=Location(stage=STAGE, graph=self.name),
             )
-        found = training.checkpoint_of(student.module)
+        checkpoint = training.checkpoint_of(student.module)
         state.unlink(missing_ok=True)
-        return found, f"{merges.merges[0].site.attention.heads} -> {self.options.groups} heads, {told}"
+        return checkpoint, f"{merges.merges[0].site.attention.heads} -> {self.options.groups} heads, {told}"
 
     def _time(self) -> str | None:
         """Return the axis along which no frame reads later ones; None without derived steps."""

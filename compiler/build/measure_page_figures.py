@@ -58,7 +58,7 @@ def measure_page_figures(lowering: Lowering) -> GraphFigures:
 def boxes_of(model: ir.Model, records: Sequence[PrecisionRecord]) -> tuple[Box, ...]:
     """Return a box for every input and node, with its precision and the reason for it."""
     pins = {pin.node: pin for pin in records if isinstance(pin, Pin)}
-    ranges = {each.tensor: each for each in records if isinstance(each, TensorRange)}
+    ranges = {record.tensor: record for record in records if isinstance(record, TensorRange)}
     boxes = []
     for value in model.graph.inputs:
         kind = _kind_of_value(value)
@@ -71,9 +71,11 @@ def boxes_of(model: ir.Model, records: Sequence[PrecisionRecord]) -> tuple[Box, 
         notes += [f"{value.name}: {_type_words(value)}" for value in node.outputs]
         notes += [] if pin is None else [f"kept in {pin.kept}: {pin.reason}"]
         for name in [str(value.name) for value in (*node.inputs, *node.outputs) if value is not None]:
-            found = ranges.get(name)
-            if found is not None:
-                notes.append(f"{found.tensor}: {found.low:.4g}..{found.high:.4g} in {found.type}, {found.method}")
+            interval = ranges.get(name)
+            if interval is not None:
+                notes.append(
+                    f"{interval.tensor}: {interval.low:.4g}..{interval.high:.4g} in {interval.type}, {interval.method}"
+                )
         stamp = node.metadata_props.get(graphs.PASS_KEY, "")
         notes += [f"written by {stamp}"] if stamp else []
         notes += [graphs.source_of(node)] if graphs.source_of(node) else []
@@ -129,11 +131,11 @@ def worst_histograms(
         final: the graph that ships.
         steps: the original's calls.
     """
-    found: dict[str, tuple[list[Array], list[Array]]] = {}
+    by_tensor: dict[str, tuple[list[Array], list[Array]]] = {}
     pairs = _outputs(final, steps) if exact is None or exact.first_call is not None else _values(exact, final, steps)
     for name, right, got in pairs:
         if right.dtype.kind == "f" and right.size == got.size:
-            reference, shipped = found.setdefault(name, ([], []))
+            reference, shipped = by_tensor.setdefault(name, ([], []))
             right, got = right.astype(np.float64).ravel(), got.astype(np.float64).ravel()
             counted = is_counted(right)  # without what masks fill with
             reference.append(right[counted])
@@ -141,10 +143,12 @@ def worst_histograms(
     sources = {str(value.name): graphs.source_of(node) for node in final.model.graph for value in node.outputs}
     histograms = [
         _histogram(name, sources.get(name, ""), np.concatenate(right), np.concatenate(got))
-        for name, (right, got) in found.items()
+        for name, (right, got) in by_tensor.items()
     ]
-    differing = [each for each in histograms if each.max_abs > 0.0]
-    return tuple(sorted(differing, key=lambda each: np.inf if each.sqnr_db is None else each.sqnr_db)[:WORST])
+    differing = [histogram for histogram in histograms if histogram.max_abs > 0.0]
+    return tuple(
+        sorted(differing, key=lambda histogram: np.inf if histogram.sqnr_db is None else histogram.sqnr_db)[:WORST]
+    )
 
 
 def _outputs(final: Lowered, steps: Sequence[OriginalCall]) -> Iterator[tuple[str, Array, Array]]:
@@ -174,10 +178,10 @@ def _values(exact: Lowered, final: Lowered, steps: Sequence[OriginalCall]) -> It
 
 def _histogram(name: str, source: str, right: Array, got: Array) -> TensorHistogram:
     finite = np.isfinite(right) & np.isfinite(got)
-    kept = np.concatenate([right[finite], got[finite]])
-    low, high = (float(kept.min()), float(kept.max())) if kept.size else (0.0, 0.0)
+    finite_values = np.concatenate([right[finite], got[finite]])
+    low, high = (float(finite_values.min()), float(finite_values.max())) if finite_values.size else (0.0, 0.0)
     high = high if high > low else low + 1.0
-    counts = [tuple(np.histogram(each[finite], BINS, (low, high))[0].tolist()) for each in (right, got)]
+    counts = [tuple(np.histogram(values[finite], BINS, (low, high))[0].tolist()) for values in (right, got)]
     noise = Noise()
     noise.add(got, right)
     return TensorHistogram(

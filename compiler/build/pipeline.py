@@ -93,10 +93,10 @@ def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> Bu
             unchanged.
     """
     record = BuildRecord(str(loaded.path), promises(loaded.recipe), str(options.out), progress)
-    with contextlib.ExitStack() as kept:
+    with contextlib.ExitStack() as resources:
         try:
             listed = _startable(loaded, options)
-            ready = kept.enter_context(distilled_recipe(loaded, options.cache, progress))
+            ready = resources.enter_context(distilled_recipe(loaded, options.cache, progress))
             originals = [
                 original_of(ready, name, spec, options.cache, progress) for name, spec in ready.recipe.graphs.items()
             ]
@@ -132,14 +132,14 @@ def _startable(loaded: LoadedRecipe, options: BuildOptions) -> tuple[ListedTarge
     listed = check(loaded)
     if len(listed) > 1:
         check_folder(options.out)
-    for each in listed:
-        require_packages(each.target)
-        out = options.out / each.label if len(listed) > 1 else options.out
+    for target in listed:
+        require_packages(target.target)
+        out = options.out / target.label if len(listed) > 1 else options.out
         check_replaceable(out)
         check_reproducer(failure_folder(out))
-        if options.strict and (absent := each.target.absent()) is not None:
+        if options.strict and (absent := target.target.absent()) is not None:
             raise ToolchainAbsent(
-                f"target {each.target.name}: {absent}",
+                f"target {target.target.name}: {absent}",
                 cure=f"build without --strict and run `{FRONT_DOOR} finish` on the machine with the device",
             )
     return listed
@@ -153,24 +153,28 @@ def _build_several(
     progress: Progress,
 ) -> Several:
     """Build one bundle per target from the same originals; targets share the results of passes."""
-    found, beside = Several(), list[Lowering]()
-    for each in listed:
-        one = dataclasses.replace(options, out=options.out / each.label)
-        record = BuildRecord(str(loaded.path), promises(loaded.recipe), str(one.out), progress, each.label)
-        progress.say(f"target {each.label}")
+    results, beside = Several(), list[Lowering]()
+    for target in listed:
+        one = dataclasses.replace(options, out=options.out / target.label)
+        record = BuildRecord(str(loaded.path), promises(loaded.recipe), str(one.out), progress, target.label)
+        progress.say(f"target {target.label}")
         try:
-            graphs = _build(loaded.for_target(each.index), originals, each.target, one, progress, record, beside)
-            found.add(record.report(), _figures(graphs, options, progress))
+            graphs = _build(loaded.for_target(target.index), originals, target.target, one, progress, record, beside)
+            results.add(record.report(), _figures(graphs, options, progress))
         except Exception as error:
             if blamed(error).exit_code == InternalError.exit_code:
                 raise
-            found.add(record.report(error), (), error)  # raised once the other targets have had their turn
-    timed = [each.label for each in listed if each.target.times_here]
-    bundles = {each.target: Path(each.bundle) for each in found.held() if each.target in timed}
+            results.add(record.report(error), (), error)  # raised once the other targets have had their turn
+    timed = [target.label for target in listed if target.target.times_here]
+    bundles = {
+        target_report.target: Path(target_report.bundle)
+        for target_report in results.held()
+        if target_report.target in timed
+    }
     if len(bundles) > 1:
         with progress.stage("", "side by side"):
-            found.ratios = side_by_side(bundles)
-    return found
+            results.ratios = side_by_side(bundles)
+    return results
 
 
 def _build(
@@ -199,7 +203,7 @@ def _build(
     if task is not None and not all(plan.is_known() for plan in plans):
         task_functions(loaded, task)  # a wrong name is answered before the passes run, not after
     graphs = {plan.name: lower(plan, beside or ()) for plan in plans}
-    record.searches += [each.plan.searched for each in graphs.values() if each.plan.searched is not None]
+    record.searches += [lowering.plan.searched for lowering in graphs.values() if lowering.plan.searched is not None]
     if beside is not None:
         beside += graphs.values()
     if not target.ships:
@@ -218,18 +222,18 @@ def _assemble(
     record: BuildRecord,
 ) -> None:
     """Write the bundle: emit it from lowered graphs and run all gates, or restore it from an earlier build."""
-    kept = _kept(loaded, options.cache, graphs)
+    earlier = _kept(loaded, options.cache, graphs)
     with staged(options.out, check_bundle_or_nothing) as folder, TemporaryDirectory(prefix=SCRATCH) as scratch:
         assembly = assembly_of(loaded, folder, Path(scratch) / "engines", graphs, progress, record)
-        if kept.entry is not None:
-            assembly = recall(assembly, kept)
+        if earlier.entry is not None:
+            assembly = recall(assembly, earlier)
         else:
             assembly = record_parts(emit_graphs(assembly).check("graphs"))
             write_bundle(assembly)
             assembly = record_together(replay(assembly).check("bundle"))
             write_bundle(assembly)
             measure(assembly)
-            keep(assembly, kept)
+            keep(assembly, earlier)
         if options.strict:
             require_read(record.findings)
         caches = options.cache.folder if options.cache is not None else default_folder()

@@ -42,7 +42,7 @@ def _is_real(value: ir.Value) -> bool:
 
 def _deciding(value: ir.Value) -> tuple[str, ...]:
     """Return the first computed floats on the way back from a value."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     seen, waiting = {value}, [value]
     while waiting:
         node = waiting.pop().producer()
@@ -55,5 +55,5 @@ def _deciding(value: ir.Value) -> tuple[str, ...]:
             if not _is_real(read):
                 waiting.append(read)
             elif read.producer() is not None and graphs.array_of(read) is None:
-                found[str(read.name)] = None
-    return tuple(found)
+                names[str(read.name)] = None
+    return tuple(names)

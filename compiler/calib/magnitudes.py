@@ -52,8 +52,8 @@ def _largest(insert: graphs.Inserter, value: ir.Value, fills: Sequence[Array]) -
         masked = insert.op("Equal", [wide, insert.constant(fill, "fill")], name="is_fill", dtype=ir.DataType.BOOL)
         kept_in = insert.op("Not", [masked], name="is_kept", dtype=ir.DataType.BOOL)
         finite = insert.op("And", [finite, kept_in], name="is_counted", dtype=ir.DataType.BOOL)
-    kept = insert.op("Where", [finite, size, zero], name="kept_size", dtype=kind)
-    return insert.op("ReduceMax", [kept], {"keepdims": 0}, name="largest", shape=(), dtype=kind)
+    finite_sizes = insert.op("Where", [finite, size, zero], name="kept_size", dtype=kind)
+    return insert.op("ReduceMax", [finite_sizes], {"keepdims": 0}, name="largest", shape=(), dtype=kind)
 
 
 def largest_magnitudes(
@@ -63,12 +63,12 @@ def largest_magnitudes(
 
     Constants written by masks are not counted.
     """
-    found: dict[str, float] = {}
+    largest: dict[str, float] = {}
     last: dict[int, Mapping[str, Array]] = {}
     for call in run_streams(with_magnitudes(lowered), streams):
         last[call.stream] = call.feed
         for name, array in call.outputs.items():
             if name.startswith(MAGNITUDE):
                 key = name.removeprefix(MAGNITUDE)
-                found[key] = max(found.get(key, 0.0), float(array))
-    return found, list(last.values())
+                largest[key] = max(largest.get(key, 0.0), float(array))
+    return largest, list(last.values())

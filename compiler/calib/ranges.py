@@ -77,10 +77,10 @@ def _entropy(tensor: Histogram) -> Range:
     last = int(np.flatnonzero(magnitudes)[-1]) + 1
     best, threshold = np.inf, last
     for count in range(LEVELS, last + 1, max((last - LEVELS) // 64, 1)):
-        kept = magnitudes[:count].astype(np.float64)
-        clipped = kept.copy()
+        within = magnitudes[:count].astype(np.float64)
+        clipped = within.copy()
         clipped[-1] += magnitudes[count:].sum()
-        divergence = _divergence(clipped, _in_levels(kept))
+        divergence = _divergence(clipped, _in_levels(within))
         if divergence < best:
             best, threshold = divergence, count
     bound = threshold * tensor.radius / half

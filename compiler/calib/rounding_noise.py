@@ -55,7 +55,7 @@ def rounding_noise(
     session = open_model(probed)
     off = {switch: np.array(False) for switch in switches.values()}
     names = [str(value.name) for value in decided.model.graph.outputs]
-    found = dict.fromkeys(switches, 0.0)
+    shares = dict.fromkeys(switches, 0.0)
     sources = {str(node.name): 2.0 if _has_weights(node) else 1.0 for node in rounding_nodes(model)}
     for number, feed in enumerate(feeds):
         exact = session.run(names, {**feed, **off})
@@ -64,9 +64,9 @@ def rounding_noise(
             return _worst(session.run(names, {**feed, **off, switch: np.array(True)}), exact)
 
         for index, (node, worst) in enumerate(zip(switches, on_all_cores(worst_of, switches.values()), strict=True)):
-            found[node] = max(found[node], sources[node] * worst)
+            shares[node] = max(shares[node], sources[node] * worst)
             advance(number * len(switches) + index + 1, len(feeds) * len(switches))
-    return found
+    return shares
 
 
 def _has_weights(node: ir.Node) -> bool:

@@ -99,12 +99,15 @@ def noise_between(exact: Lowered, rounded: Lowered, streams: Sequence[Sequence[F
         rounded: the graph with noise, with outputs and values of the same names.
         streams: feeds of one row; each graph carries its own states.
     """
-    found: dict[str, Noise] = {}
+    noises: dict[str, Noise] = {}
     measured = measured_on(exact.model)
     exact, rounded = with_deciding(exact, rounded)
     for a, b in zip(run_streams(exact, streams), run_streams(rounded, streams), strict=True):
         right, got = outputs_in_numbers(exact, a.outputs), outputs_in_numbers(rounded, b.outputs)
         for name, array in right.items():
-            found.setdefault(name, Noise()).add(got[name], array)
-    shares = {name: each.share for name, each in found.items()}
-    return {name: max((shares.get(each, 0.0) for each in names), default=0.0) for name, names in measured.items()}
+            noises.setdefault(name, Noise()).add(got[name], array)
+    shares = {name: noise.share for name, noise in noises.items()}
+    return {
+        name: max((shares.get(measured_name, 0.0) for measured_name in names), default=0.0)
+        for name, names in measured.items()
+    }

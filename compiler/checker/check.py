@@ -176,15 +176,19 @@ class _Checker:
         for name in self.before.inputs:
             dims = self.before.dims(name)
             axes: dict[str, Any] = {}
-            for at, dim in enumerate(dims):
+            for position, dim in enumerate(dims):
                 if isinstance(dim, int):
                     continue
-                names = {each.id for each in ast.walk(ast.parse(dim, mode="eval")) if isinstance(each, ast.Name)}
-                sides = {self.sides[each] for each in names & set(self.sides)}
+                names = {
+                    name_node.id
+                    for name_node in ast.walk(ast.parse(dim, mode="eval"))
+                    if isinstance(name_node, ast.Name)
+                }
+                sides = {self.sides[name] for name in names & set(self.sides)}
                 if dim == self.certificate["batch"]:
-                    axes[str(at)] = [{"rows": dim}]
+                    axes[str(position)] = [{"rows": dim}]
                 elif sides:
-                    axes[str(at)] = [{"frames": [[dim, sides.pop()]]}]
+                    axes[str(position)] = [{"frames": [[dim, sides.pop()]]}]
             self.claims[name] = {"axes": axes, "contents": [], "is_input": True}
             self.shapes[name] = dims
 
@@ -257,11 +261,14 @@ class _Checker:
         source = node.input[1] if node.op_type == "Where" else node.input[0]
         if source not in self.claims:
             raise Rejected(f"record of {record['node']!r}: {name!r} is selected from {source!r}, which has no record")
-        given = self.claims[source]
+        source_fact = self.claims[source]
         if node.op_type == "Mod":  # of indices: those beyond are illegal, and negative ones choose the same entry
-            given = {**given, "contents": [[[], 0, int(self._constant(node.input[1])) - 1, False], *paddings_of(given)]}
+            source_fact = {
+                **source_fact,
+                "contents": [[[], 0, int(self._constant(node.input[1])) - 1, False], *paddings_of(source_fact)],
+            }
         step = {
-            "node": node.name, "op": "Identity", "inputs": [source], "in": [given],
+            "node": node.name, "op": "Identity", "inputs": [source], "in": [source_fact],
             "in_shapes": [self.shapes[source]],
             "outputs": [name], "out": [fact], "out_shapes": [shape], "needs": [], "inserted": True,
         }  # fmt: skip
@@ -276,10 +283,14 @@ class _Checker:
         if claim is None:
             return
         carried = {state["output"] for state in self.certificate["states"]}
-        for at, (factor, *others) in claim["axes"].items():
+        for position, (factor, *others) in claim["axes"].items():
             frames = factor.get("frames", [])
             sides = [side for _, side in frames]
-            if others or ("rows" in factor and at != "0") or (frames and name not in carried and sides != ["left"]):
+            if (
+                others
+                or ("rows" in factor and position != "0")
+                or (frames and name not in carried and sides != ["left"])
+            ):
                 raise Rejected(f"output {name!r} has an axis that callers cannot cut")
         if claim.get("number"):
             raise Rejected(f"output {name!r} is an axis length")
@@ -298,12 +309,12 @@ class _Checker:
             return
         told = {need.get("fill", need.get("clamp")) for need in record["needs"]}
         rewritten = any("rewrite" in need for need in record["needs"])
-        for at, (old, new) in enumerate(zip(record["inputs"], now.input, strict=False)):
-            fact = record["in"][at]
+        for position, (old, new) in enumerate(zip(record["inputs"], now.input, strict=False)):
+            fact = record["in"][position]
             follows = fact is not None and (fact.get("number") or self.steps.is_size(old))
             if follows and new in self.after.initializers:
                 continue  # of sizes that are fixed now; the replay runs with it
-            if (old or "") != new and self.becomes.get(old, old) != new and at not in told and not rewritten:
+            if (old or "") != new and self.becomes.get(old, old) != new and position not in told and not rewritten:
                 raise Rejected(f"node {record['node']!r} reads {new!r} instead of {old!r}, and no need says so")
 
     def _same_arity(self, record: Record) -> None:

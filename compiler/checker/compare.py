@@ -114,8 +114,8 @@ def _require_positions(where: str, layout: Layout, numbers: Array, row: int) -> 
     if index is None or not str(index["offset"]).lstrip("-").isdigit():
         return
     axis, offset = int(index["axis"]), int(index["offset"])
-    lines = [layout.along(at, row) for at in range(len(layout.shape))]
-    mine, valid = (np.flatnonzero(each) for each in lines[axis])
+    lines = [layout.along(position, row) for position in range(len(layout.shape))]
+    mine, valid = (np.flatnonzero(line) for line in lines[axis])
     if not valid.size:
         return
     is_one = len(layout.axes.get(axis, [{}])) == 1 and len(layout.axes.get(axis, [{}])[0].get("frames", [0])) == 1
@@ -123,6 +123,6 @@ def _require_positions(where: str, layout: Layout, numbers: Array, row: int) -> 
     counted = slots - valid[0] if is_one else np.arange(valid.size)
     places = [np.flatnonzero(line[1]) for line in lines]
     places[axis] = slots
-    found = np.moveaxis(numbers[np.ix_(*places)], axis, -1)
-    if not (found == counted + offset).all():
+    computed = np.moveaxis(numbers[np.ix_(*places)], axis, -1)
+    if not (computed == counted + offset).all():
         raise Rejected(f"{where}: does not count positions from {offset} along axis {axis}")

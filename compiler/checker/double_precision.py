@@ -29,10 +29,10 @@ def is_rounding(part: Part, feeds: Mapping[str, Array], got: Sequence[Array], at
         False, too, where inputs are not finite, or where the step cannot be run in double precision: nothing then shows
         that rounding is to blame.
     """
-    given = {name: feeds[name] for name in part.sources}
-    if not all(np.isfinite(each).all() for each in given.values() if each.dtype.kind == "f"):
+    feed = {name: feeds[name] for name in part.sources}
+    if not all(np.isfinite(array).all() for array in feed.values() if array.dtype.kind == "f"):
         return False
-    double = {name: each.astype(np.float64) if each.dtype == np.float32 else each for name, each in given.items()}
+    double = {name: array.astype(np.float64) if array.dtype == np.float32 else array for name, array in feed.items()}
     try:
         with np.errstate(all="ignore"):
             exact = list(ReferenceEvaluator(in_double(part.model(), part.weights)).run(None, double))

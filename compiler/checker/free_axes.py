@@ -39,9 +39,9 @@ def free_size(graph: Graph, free: Set[str], row_of: RowOf, ranges: Mapping[str, 
         ranges: the smallest and the largest number of inputs.
     """
     known = free | set(row_of(0, SHORTEST))
-    own = [size for size in sorted(graph.sizes) if names_in(size) & free and names_in(size) <= known]
+    own_sizes = [size for size in sorted(graph.sizes) if names_in(size) & free and names_in(size) <= known]
     for size in TRIED if free else ():
-        if any(_runs(graph, own, row_of(more, size), row_of(more + 1, size), ranges) for more in MORE):
+        if any(_runs(graph, own_sizes, row_of(more, size), row_of(more + 1, size), ranges) for more in MORE):
             return size
     return SHORTEST
 

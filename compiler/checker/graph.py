@@ -65,14 +65,14 @@ class Graph:
     def __init__(self, model: onnx.ModelProto, weights: Weights = MappingProxyType({})) -> None:
         self.weights = weights
         self.nodes = {node.name: node for node in model.graph.node}
-        self.position = {node.name: at for at, node in enumerate(model.graph.node)}
+        self.position = {node.name: position for position, node in enumerate(model.graph.node)}
         self.producers = {output: node for node in model.graph.node for output in node.output if output}
-        self.initializers = {each.name: each for each in model.graph.initializer}
-        self.inputs = {each.name: each for each in model.graph.input if each.name not in self.initializers}
-        self.outputs = [each.name for each in model.graph.output]
+        self.initializers = {tensor.name: tensor for tensor in model.graph.initializer}
+        self.inputs = {value.name: value for value in model.graph.input if value.name not in self.initializers}
+        self.outputs = [value.name for value in model.graph.output]
         self.types = {
-            each.name: each.type
-            for each in itertools.chain(model.graph.value_info, model.graph.input, model.graph.output)
+            value.name: value.type
+            for value in itertools.chain(model.graph.value_info, model.graph.input, model.graph.output)
         }
         self.opsets = list(model.opset_import)
 
@@ -196,12 +196,12 @@ class Part:
             NoKernel: there is no kernel for an operator with these element types.
             Rejected: these nodes form no valid graph.
         """
-        session, given = self._session, {name: feeds[name] for name in self.sources}
+        session, feed = self._session, {name: feeds[name] for name in self.sources}
         try:
-            results = session.run(None, given)
+            results = session.run(None, feed)
         except STOPPED as error:
             raise DoesNotRun(str(error)) from None
-        return [np.asarray(each) for each in results]
+        return [np.asarray(array) for array in results]
 
     def model(self) -> onnx.ModelProto:
         """Return a model of these nodes, with references to its large weights and without declared shapes."""
@@ -241,10 +241,10 @@ class Part:
         """
         names: dict[str, str] = {}
         hasher = hashlib.sha256()
-        constants = {each.name: each for each in self.constants}
+        constants = {tensor.name: tensor for tensor in self.constants}
         for node in self.nodes:
             hasher.update(f"{node.domain}:{node.op_type}".encode())
-            for attribute in sorted(node.attribute, key=lambda each: each.name):
+            for attribute in sorted(node.attribute, key=lambda attribute_proto: attribute_proto.name):
                 hasher.update(attribute.SerializeToString())
             for name in [*node.input, "|", *node.output]:
                 if name in constants:
@@ -254,12 +254,12 @@ class Part:
                     hasher.update(numpy_helper.to_array(tensor).tobytes() if is_small else b"")
                 else:
                     hasher.update(names.setdefault(name, str(len(names))).encode())
-        weights = {each.name for each in self.constants if math.prod(each.dims) >= SMALL}
-        given = record["in"]
+        weights = {tensor.name for tensor in self.constants if math.prod(tensor.dims) >= SMALL}
+        facts_in = record["in"]
         if not any(map(_is_bounded, record["out"])):
             told = zip(record["inputs"], record["in"], strict=True)
-            given = [_without_sizes(fact) if fact and name in weights else fact for name, fact in told]
-        facts = [given, record["out"], record["needs"], record["in_shapes"], record["out_shapes"]]
+            facts_in = [_without_sizes(fact) if fact and name in weights else fact for name, fact in told]
+        facts = [facts_in, record["out"], record["needs"], record["in_shapes"], record["out_shapes"]]
         hasher.update(json.dumps(facts, sort_keys=True, default=str).encode())
         return hasher.digest()
 
@@ -273,10 +273,10 @@ def opened(model: onnx.ModelProto, weights: Weights) -> Opened:
     fed, graph = onnx.ModelProto(), model.graph
     fed.CopyFrom(model)
     del fed.graph.initializer[:]
-    fed.graph.initializer.extend(each for each in graph.initializer if not each.external_data)
-    elsewhere = {each.name: each for each in graph.initializer if each.external_data}
-    for each in elsewhere.values():
-        fed.graph.input.append(helper.make_tensor_value_info(each.name, each.data_type, each.dims))
+    fed.graph.initializer.extend(tensor for tensor in graph.initializer if not tensor.external_data)
+    elsewhere = {tensor.name: tensor for tensor in graph.initializer if tensor.external_data}
+    for tensor in elsewhere.values():
+        fed.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
@@ -284,8 +284,8 @@ def opened(model: onnx.ModelProto, weights: Weights) -> Opened:
     options.log_severity_level = 4
     options.enable_cpu_mem_arena = False  # a step runs a few times; what it needed is not kept for more
     session = onnxruntime.InferenceSession(fed.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    held = {name: np.ascontiguousarray(numbers_of(each, weights)) for name, each in elsewhere.items()}
-    return Opened(session, [each.name for each in graph.output], held)
+    held = {name: np.ascontiguousarray(numbers_of(tensor, weights)) for name, tensor in elsewhere.items()}
+    return Opened(session, [value.name for value in graph.output], held)
 
 
 def _is_bounded(fact: Record) -> bool:

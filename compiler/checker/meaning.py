@@ -36,8 +36,8 @@ def require_meaning(graph: Graph, short: Row, *long: Row) -> None:
     """
     names = _of_lengths(graph)
     try:
-        found = _run(graph, names, short)
-        _run(graph, _copied(graph, found), short)
+        numbers_of = _run(graph, names, short)
+        _run(graph, _copied(graph, numbers_of), short)
     except Exception as error:  # noqa: BLE001 - whatever stops the original refutes the shortest lengths
         raise Rejected(f"the original does not run at the shortest lengths {dict(short)}: {str(error)[:200]}") from None
     longer = []
@@ -47,12 +47,14 @@ def require_meaning(graph: Graph, short: Row, *long: Row) -> None:
     if not longer:
         return
     numbers = {
-        name: array for name, array in found.items() if array.size == 1 and all(each[name].size == 1 for each in longer)
+        name: array
+        for name, array in numbers_of.items()
+        if array.size == 1 and all(longer_numbers[name].size == 1 for longer_numbers in longer)
     }
     for node in graph.nodes.values():
         divisor = numbers.get(node.input[1]) if node.op_type in DIVIDING else None
-        made = numbers.get(node.output[0]) if node.op_type in PARTIAL else None
-        is_lost = made is not None and not np.isfinite(made).all() and _reads_finite(graph, node, found)
+        number = numbers.get(node.output[0]) if node.op_type in PARTIAL else None
+        is_lost = number is not None and not np.isfinite(number).all() and _reads_finite(graph, node, numbers_of)
         if is_lost or (divisor is not None and not divisor.all()):
             raise Rejected(f"node {node.name!r} has no finite value at the shortest lengths {dict(short)}")
 
@@ -73,7 +75,7 @@ def _of_lengths(graph: Graph) -> list[str]:
             fixed.update(node.output)
         elif node.op_type in READ_SHAPES:
             moving |= dict.fromkeys(node.output)
-        elif any(each.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for each in node.attribute):
+        elif any(attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for attribute in node.attribute):
             continue
         elif all(name in fixed for name in read):
             fixed.update(node.output)

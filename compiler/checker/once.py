@@ -66,8 +66,8 @@ def check_once(
     """
     check = _Once(Graph(before, weights), Graph(after, weights), record)
     check.require_named()
-    for each in check.kept:
-        check.require_alike(each["value"])
+    for kept_value in check.kept:
+        check.require_alike(kept_value["value"])
     check.require_wired()
     for seed in range(seeds):
         check.replay(np.random.default_rng(seed))
@@ -97,7 +97,7 @@ class _Once:
 
     def require_named(self) -> None:
         """Require that inputs have rows and named axes, and that states are the added ones, each once."""
-        told = [*self.inputs, *(each["input"] for each in self.lengths.values())]
+        told = [*self.inputs, *(length["input"] for length in self.lengths.values())]
         for name in told:
             if name not in self.before.inputs or name not in self.after.inputs:
                 raise Rejected(f"input {name!r} is not there")
@@ -111,7 +111,7 @@ class _Once:
             ("input", set(self.before.inputs), list(self.after.inputs)),
             ("output", set(self.before.outputs), self.after.outputs),
         ):
-            named = [each[end] for each in states]
+            named = [state[end] for state in states]
             if sorted([*old, *named]) != sorted(new):
                 raise Rejected(f"the {end}s of the graph are {sorted(new)}, not what it had and {sorted(named)}")
         if not self.kept:
@@ -130,7 +130,7 @@ class _Once:
 
     def require_wired(self) -> None:
         """Require that all old nodes are unchanged, except for reading replacements of kept values."""
-        stands = {each["value"]: each["stands"] for each in self.kept}
+        stands = {kept_value["value"]: kept_value["stands"] for kept_value in self.kept}
         had = {*self.before.producers, *self.before.inputs, *self.before.initializers}
         had -= {value for value, name in stands.items() if value == name}  # an output that keeps its name
         for node in self.after.nodes.values():
@@ -152,21 +152,28 @@ class _Once:
 
     def replay(self, random: np.random.Generator) -> None:
         """Run streams that begin and continue, and compare; see the module docstring."""
-        values, states = [each["value"] for each in self.kept], [*self.kept, self.record["begun"]]
+        values, states = [kept_value["value"] for kept_value in self.kept], [*self.kept, self.record["begun"]]
         alone = self.before.part(values, {})
-        call = self.after.part([*(each["stands"] for each in self.kept), *(each["output"] for each in states)], {})
+        call = self.after.part(
+            [*(kept_value["stands"] for kept_value in self.kept), *(state["output"] for state in states)], {}
+        )
         rows = [self._drawn(random) for _ in range(ROWS)]
         carried: dict[str, Array] = {}
         for number, begin in enumerate(ANEW):
             if number:
-                rows = [self._drawn(random) if row in begin else each for row, each in enumerate(rows)]
-            sizes = {axis: max(each.lengths[axis] for each in rows) if begin else self.slots for axis in self.lengths}
+                rows = [self._drawn(random) if row in begin else row_of_call for row, row_of_call in enumerate(rows)]
+            sizes = {
+                axis: max(row_of_call.lengths[axis] for row_of_call in rows) if begin else self.slots
+                for axis in self.lengths
+            }
             feeds = self._other_sizes(call, random, ROWS, sizes) | self._fed(rows, begin, sizes, random)
             feeds |= self._states(carried, begin)
-            found = self._run(call, feeds, f"call {number}")
-            carried = {each["input"]: array for each, array in zip(states, found[len(values) :], strict=True)}
-            for row, each in enumerate(rows):
-                self._compare(alone, each, [array[row] for array in found[: len(values)]], sizes, f"row {row}", random)
+            results = self._run(call, feeds, f"call {number}")
+            carried = {state["input"]: array for state, array in zip(states, results[len(values) :], strict=True)}
+            for row, row_of_call in enumerate(rows):
+                self._compare(
+                    alone, row_of_call, [array[row] for array in results[: len(values)]], sizes, f"row {row}", random
+                )
 
     def _drawn(self, random: np.random.Generator) -> _Row:
         lengths = {
@@ -187,8 +194,8 @@ class _Once:
     ) -> dict[str, Array]:
         """Return the feed of one call: new rows get their numbers, with poison behind them and in continuing rows."""
         feeds = {
-            each["input"]: np.array([row.lengths[axis] for row in rows], _dtype(self.before, each["input"]))
-            for axis, each in self.lengths.items()
+            length["input"]: np.array([row.lengths[axis] for row in rows], _dtype(self.before, length["input"]))
+            for axis, length in self.lengths.items()
         }
         for name in self.inputs:
             arrays = [self._numbers(name, sizes, random) for _ in rows]
@@ -232,8 +239,8 @@ class _Once:
         """Require that replacements equal the values of the row alone, and those of zeros behind its true length."""
         filled = {name: self._filled(name, array) for name, array in row.arrays.items()}
         lengths = {
-            each["input"]: np.array([row.lengths[axis]], _dtype(self.before, each["input"]))
-            for axis, each in self.lengths.items()
+            length["input"]: np.array([row.lengths[axis]], _dtype(self.before, length["input"]))
+            for axis, length in self.lengths.items()
         }
         alone, padded = (
             self._run(part, self._other_sizes(part, random, 1, known) | lengths | _in_front(arrays), f"{where} alone")

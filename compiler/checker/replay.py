@@ -60,10 +60,10 @@ class Replay:
         self.maximum: Mapping[str, int] = certificate.get("maximum", {})
         self.ranges: Mapping[str, Sequence[int]] = certificate.get("ranges", {})  # of older ones none is told
         self.made_by: dict[str, Record] = {
-            name: each for each in certificate["records"] for name in each["outputs"] if name
+            name: record for record in certificate["records"] for name in record["outputs"] if name
         }
         names = {
-            dim for each in before.inputs for dim in before.dims(each) if isinstance(dim, str) and dim.isidentifier()
+            dim for name in before.inputs for dim in before.dims(name) if isinstance(dim, str) and dim.isidentifier()
         }
         self.free = names - set(self.sides) - {self.batch}
         """Axes that are as long in both programs, and for all rows."""
@@ -89,11 +89,11 @@ class Replay:
                 continue
             if fact["axes"] or fact.get("number") or not self.is_fixed(name):
                 kinds[name] = self.element_type(name)
-        given = {self.becomes.get(name, name): kind for name, kind in kinds.items()}
+        padded_kinds = {self.becomes.get(name, name): kind for name, kind in kinds.items()}
         try:
-            padded = self.after.part(wanted, given)
-            own = {self.was.get(name, name): kind for name, kind in kinds.items()}
-            alone = None if record.get("inserted") else self.before.part(record["outputs"], own)
+            padded = self.after.part(wanted, padded_kinds)
+            unpadded_kinds = {self.was.get(name, name): kind for name, kind in kinds.items()}
+            alone = None if record.get("inserted") else self.before.part(record["outputs"], unpadded_kinds)
         except Rejected as error:
             raise Rejected(f"record of {record['node']!r}: {error}") from None
         key = padded.digest(record)
@@ -169,9 +169,9 @@ class Replay:
         }
         while weights := next((name for name in operands if name and self._is_weights(name)), None):
             del operands[weights]
-            made = self.made_by[weights]
-            for name, fact, shape in zip(made["inputs"], made["in"], made["in_shapes"], strict=True):
-                if not self._is_computed(name, made):
+            maker = self.made_by[weights]
+            for name, fact, shape in zip(maker["inputs"], maker["in"], maker["in_shapes"], strict=True):
+                if not self._is_computed(name, maker):
                     operands.setdefault(name, (fact, shape))
         facts, shapes = zip(*operands.values(), strict=True)
         return {**record, "inputs": list(operands), "in": facts, "in_shapes": shapes}
@@ -232,13 +232,15 @@ class Replay:
         steps = sorted({*TRIED, *(number - 1 for number in numbers if 0 < number <= FURTHEST)})
         if not part.sources:
             steps = steps[:2]  # no length reaches it; twice, as what is drawn at random is another one each time
-        found: list[tuple[Mapping[str, int], Array]] = []
+        by_sizes: list[tuple[Mapping[str, int], Array]] = []
         for draw in range(len(steps)):
-            sizes = {axis: least[axis] + steps[(draw + at) % len(steps)] for at, axis in enumerate(sorted(least))}
+            sizes = {
+                axis: least[axis] + steps[(draw + number) % len(steps)] for number, axis in enumerate(sorted(least))
+            }
             with contextlib.suppress(Exception):  # longer than a table, or so: nothing is claimed of such a length
                 sizes = dict.fromkeys(self.free, self.free_size) | sizes
-                found.append((sizes, self._number(self.before, name, sizes)))
-        return found
+                by_sizes.append((sizes, self._number(self.before, name, sizes)))
+        return by_sizes
 
     def element_type(self, name: str) -> int:
         """Return the element type of a value, as in `onnx.TensorProto`.
@@ -344,24 +346,24 @@ class Replay:
             results = padded.run(feeds)
         except Exception as error:  # noqa: BLE001 - whatever stops the padded program refutes the certificate
             raise Rejected(f"{where}: runs alone, but not padded: {str(error)[:200]}") from None
-        for at, (fact, shape) in enumerate(zip(record["out"], record["out_shapes"], strict=True)):
+        for position, (fact, shape) in enumerate(zip(record["out"], record["out_shapes"], strict=True)):
             if fact.get("number"):
                 continue
             layout = Layout(fact, shape, lengths, self.batch)
-            wanted: list[Array | None] = [each[at] for each in references]
+            wanted: list[Array | None] = [reference[position] for reference in references]
             try:
-                compare_output(f"{where}, output {at}", layout, results[at], wanted)
+                compare_output(f"{where}, output {position}", layout, results[position], wanted)
             except DiffersFromAlone as differs:
-                computed = [name for name, each in layouts.items() if self._of_sizes(name, each.record)]
+                computed = [name for name, layout_of in layouts.items() if self._of_sizes(name, layout_of.record)]
                 lost = [
                     any(self._is_rounding(name, true) for name in computed)
-                    or (alone is not None and is_rounding(alone, fed, gave, at))
+                    or (alone is not None and is_rounding(alone, fed, gave, position))
                     for true, fed, gave in zip(lengths.true, rows, references, strict=True)
                 ]
                 if not lost[differs.row]:
                     raise
-                wanted = [None if none else each for none, each in zip(lost, wanted, strict=True)]
-                compare_output(f"{where}, output {at}", layout, results[at], wanted)
+                wanted = [None if none else reference for none, reference in zip(lost, wanted, strict=True)]
+                compare_output(f"{where}, output {position}", layout, results[position], wanted)
 
     def _alone(self, name: str, drawn: Array, layout: Layout, lengths: Lengths, row: int) -> Array:
         if self._of_sizes(name, layout.record):
@@ -377,7 +379,7 @@ class Replay:
         if key in self.numbers:
             return self.numbers[key]
         part = self._part(graph, name)
-        array = part.run({each: self._zeros(graph, each, values) for each in part.sources})[0]
+        array = part.run({source: self._zeros(graph, source, values) for source in part.sources})[0]
         if array.size <= MOST_KEPT:
             self.numbers[key] = array
         return array
@@ -434,7 +436,7 @@ class Replay:
             if now not in self.after.producers:  # made again for every row where it was read
                 return self._number(self.before, name, lengths.slots)
             part = self._part(self.after, now)
-            return part.run({each: self._source(each, lengths) for each in part.sources})[0]
+            return part.run({source: self._source(source, lengths) for source in part.sources})[0]
         low, high = np.full(layout.shape, -math.inf), np.full(layout.shape, math.inf)
         nan, padding = np.ones(layout.shape, bool), np.ones(layout.shape, bool)
         for row in range(len(lengths.true)):  # what all rows share must suit every one of them
@@ -450,7 +452,7 @@ class Replay:
         if assumed is not None:
             nan &= padding
         if assumed == "finite":
-            low, high = (np.where(padding, each, np.clip(each, -FINITE, FINITE)) for each in (low, high))
+            low, high = (np.where(padding, bound, np.clip(bound, -FINITE, FINITE)) for bound in (low, high))
         array = worst_values(low, np.maximum(low, high), nan, padding, rng, dtype, most, edges=edges)
         index = layout.record.get("index")
         if index is not None:

@@ -31,19 +31,19 @@ class Layout:
 
     def __init__(self, record: Record, shape: Sequence[str | int], lengths: Lengths, batch: str | None) -> None:
         self.record, self.lengths = record, lengths
-        self.axes = {int(at): factors for at, factors in record["axes"].items()}
+        self.axes = {int(axis): factors for axis, factors in record["axes"].items()}
         rows = len(lengths.true)
         slots = dict(lengths.slots) | ({batch: rows} if batch else {})
         self.shape = [
-            math.prod(self._slots(factor, slots, rows) for factor in self.axes[at])
-            if at in self.axes
+            math.prod(self._slots(factor, slots, rows) for factor in self.axes[axis])
+            if axis in self.axes
             else size_of(dim, slots)
-            for at, dim in enumerate(shape)
+            for axis, dim in enumerate(shape)
         ]
         if min(self.shape, default=0) < 0:
             raise Rejected(f"a shape is {self.shape}: fewer entries than none")
         self.lines: dict[tuple[int, int], tuple[Array, Array]] = {}
-        self.padded = [at for at, factors in self.axes.items() if any("frames" in factor for factor in factors)]
+        self.padded = [axis for axis, factors in self.axes.items() if any("frames" in factor for factor in factors)]
 
     def _slots(self, factor: Record, slots: Mapping[str, int], rows: int) -> int:
         if "rows" in factor:
@@ -65,15 +65,15 @@ class Layout:
         rows = len(self.lengths.true)
         mine, valid = np.ones(1, bool), np.ones(1, bool)
         for factor in self.axes[at]:
-            own = slots_valid = np.ones(1, bool)
+            factor_line = slots_valid = np.ones(1, bool)
             if "rows" in factor:
-                own = slots_valid = np.arange(rows) == row
+                factor_line = slots_valid = np.arange(rows) == row
             elif "frames" in factor:
                 slots_valid = np.concatenate([self._segment(size, side, row) for size, side in factor["frames"]])
-                own = np.ones(slots_valid.size, bool)
+                factor_line = np.ones(slots_valid.size, bool)
             else:
-                own = slots_valid = np.ones(size_of(factor["plain"], self.lengths.slots), bool)
-            mine = np.logical_and.outer(mine, own).reshape(-1)
+                factor_line = slots_valid = np.ones(size_of(factor["plain"], self.lengths.slots), bool)
+            mine = np.logical_and.outer(mine, factor_line).reshape(-1)
             valid = np.logical_and.outer(valid, slots_valid).reshape(-1)
         return mine, valid
 
@@ -173,5 +173,5 @@ def _arithmetic(tree: ast.expr, values: Mapping[str, int]) -> Any:
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             return _BINARY[type(op)](_arithmetic(left, values), _arithmetic(right, values))
         case ast.Call(func=ast.Name(id=name), args=arguments) if name in _CALLS:
-            return _CALLS[name](*(_arithmetic(each, values) for each in arguments))
+            return _CALLS[name](*(_arithmetic(argument, values) for argument in arguments))
     raise Rejected(f"a size is {ast.unparse(tree)!r}, which is no arithmetic on axis names")

@@ -55,7 +55,7 @@ def require_counted(before: Graph, after: Graph, certificate: Record, said: Mapp
         return
     for state in states:
         _require_fed(before, after, state, caches)
-    lengths = _Lengths(shortest, {each["cache"]: each["slots"] for each in states}, sides.keys() - caches)
+    lengths = _Lengths(shortest, {state["cache"]: state["slots"] for state in states}, sides.keys() - caches)
     for state in replaced:
         _require_one_size(before, after, state, said, sides)
     for state in states:
@@ -116,9 +116,11 @@ def _require_named(before: Graph, all_states: Sequence[Record], states: Sequence
         raise Rejected(f"input {min(missing)!r} lies along a cache, and no state is named that feeds it")
     counts: dict[str, tuple[int, str]] = {}
     for state in states:
-        own = (state["slots"], state["adds"])
-        if counts.setdefault(state["cache"], own) != own:
-            raise Rejected(f"cache {state['cache']!r} has slots and new frames {counts[state['cache']]}, and {own}")
+        counts_of_state = (state["slots"], state["adds"])
+        if counts.setdefault(state["cache"], counts_of_state) != counts_of_state:
+            raise Rejected(
+                f"cache {state['cache']!r} has slots and new frames {counts[state['cache']]}, and {counts_of_state}"
+            )
 
 
 def _require_fed(before: Graph, after: Graph, state: Record, caches: Set[str]) -> None:
@@ -142,7 +144,9 @@ def _require_one_size(
     name, output = state["input"], state["output"]
     if name not in before.inputs or output not in before.outputs or output not in after.outputs:
         raise Rejected(f"state {name!r}: it or {output!r} is not there")
-    along = {each for dim in before.dims(name) if isinstance(dim, str) for each in names_in(dim)} & sides.keys()
+    along = {
+        axis_name for dim in before.dims(name) if isinstance(dim, str) for axis_name in names_in(dim)
+    } & sides.keys()
     if along:
         raise Rejected(f"state {name!r}: lies along {min(along)!r}, of which the next call may have another length")
     fact = said[output][0] if output in said else _NOT_PADDED
@@ -152,16 +156,16 @@ def _require_one_size(
 
 def _require_told(state: Record, said: Said, lengths: _Lengths) -> None:
     """Require that an output's fact has its newest frames in its last slots, as many as are counted."""
-    where, at = f"state {state['output']!r}", state["axis"]
+    where, axis = f"state {state['output']!r}", state["axis"]
     fact, shape = said
-    if len(shape) <= at:
-        raise Rejected(f"{where}: has no axis {at}")
-    size = shape[at]
-    if str(at) in fact["axes"]:
-        padded = [axis for axis, each in fact["axes"].items() if any("frames" in factor for factor in each)]
-        (told,) = fact["axes"][str(at)][0].get("frames", [[size, "left"]])
-        zeros = [(float(low), float(high), nan) for region, low, high, nan in fact["contents"] if region == [at]]
-        if padded != [str(at)] or told[1] != "right":
+    if len(shape) <= axis:
+        raise Rejected(f"{where}: has no axis {axis}")
+    size = shape[axis]
+    if str(axis) in fact["axes"]:
+        padded = [axis for axis, factors in fact["axes"].items() if any("frames" in factor for factor in factors)]
+        (told,) = fact["axes"][str(axis)][0].get("frames", [[size, "left"]])
+        zeros = [(float(low), float(high), nan) for region, low, high, nan in fact["contents"] if region == [axis]]
+        if padded != [str(axis)] or told[1] != "right":
             raise Rejected(f"{where}: its newest frames are not said to lie in its last slots")
         if zeros != [(0.0, 0.0, False)]:
             raise Rejected(f"{where}: what lies in front of its frames is not said to be zero")
@@ -187,16 +191,16 @@ def _require_given(
         except DoesNotRun:  # a table may end there
             continue
         ran += 1
-        for state, given in zip(states, results, strict=False):
+        for state, result in zip(states, results, strict=False):
             where = f"state {state['output']!r} of the original at work"
-            if given.ndim <= state["axis"]:
+            if result.ndim <= state["axis"]:
                 raise Rejected(f"{where}: has no axis {state['axis']}")
-            _require_kept(state, given.shape[state["axis"]], row, where)
-        for state, given in zip(replaced, results[len(states) :], strict=True):
+            _require_kept(state, result.shape[state["axis"]], row, where)
+        for state, result in zip(replaced, results[len(states) :], strict=True):
             fed = tuple(size_of(dim, row) for dim in before.dims(state["input"]))
-            if given.shape != fed:
+            if result.shape != fed:
                 where = f"state {state['output']!r} of the original at work"
-                raise Rejected(f"{where}: is of shape {given.shape} at lengths {dict(row)}, {fed} is fed")
+                raise Rejected(f"{where}: is of shape {result.shape} at lengths {dict(row)}, {fed} is fed")
     if not ran:
         raise Rejected("the original runs at none of the lengths at which its states were to be counted")
 

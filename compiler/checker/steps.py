@@ -105,14 +105,14 @@ def check_steps(
         Rejected: a value differs; the message names it.
     """
     values = certificate["values"]
-    for each in (*certificate["caches"], *values):
-        if each["value"] not in _names(whole):
-            raise Rejected(f"the whole graph has no value {each['value']!r}")
+    for cache_or_value in (*certificate["caches"], *values):
+        if cache_or_value["value"] not in _names(whole):
+            raise Rejected(f"the whole graph has no value {cache_or_value['value']!r}")
     _require_told(whole, steps, certificate)
     _require_conditions(whole, certificate)
-    named = [each["value"] for each in values if each["value"] not in _outputs(whole)]
-    named += [each["value"] for each in certificate["caches"]]
-    of_steps = [each["step"] for each in values]
+    named = [value["value"] for value in values if value["value"] not in _outputs(whole)]
+    named += [cache["value"] for cache in certificate["caches"]]
+    of_steps = [value["step"] for value in values]
     graphs = _Graphs(_session(whole, named, weights), _session(steps, of_steps, weights))
     for seed in range(seeds + bool(_other_axes(whole, certificate))):
         _Replay(whole, steps, certificate, graphs, seed).run()
@@ -121,17 +121,17 @@ def check_steps(
 
 def _require_told(whole: onnx.ModelProto, steps: onnx.ModelProto, certificate: Mapping[str, Any]) -> None:
     """Require that every input of the steps is one of the whole graph or a cache, and every result has a record."""
-    caches = {each["input"]: each for each in certificate["caches"]}
-    given = {value.name for value in whole.graph.input}
+    caches = {cache["input"]: cache for cache in certificate["caches"]}
+    input_names = {value.name for value in whole.graph.input}
     for value in steps.graph.input:
-        if value.name not in given and value.name not in caches:
+        if value.name not in input_names and value.name not in caches:
             raise Rejected(f"the derived graph has an input {value.name!r} that is no cache")
-    left = {each["output"] for each in certificate["caches"]}
+    left = {cache["output"] for cache in certificate["caches"]}
     results = {value.name for value in whole.graph.output}
     for value in steps.graph.output:
         if value.name not in left and value.name not in results:
             raise Rejected(f"the derived graph gives {value.name!r}, which the whole graph does not")
-    told = {each["step"] for each in certificate["values"]}
+    told = {value["step"] for value in certificate["values"]}
     for name in (*results, *left):
         if name not in told:
             raise Rejected(f"the certificate says nothing of the result {name!r}")
@@ -162,7 +162,7 @@ class _Replay:
         self.chunk = max(int(certificate["chunk"]), 1)
         self.recent = int(certificate["recent"])
         least, longest = max(FRAMES, 4 * self.chunk - 1, 3 * self.recent + 2), int(certificate["longest"])
-        self.is_endless = any(each.get("is_count") for each in certificate["caches"])
+        self.is_endless = any(cache.get("is_count") for cache in certificate["caches"])
         further = max(least, min(longest + self.recent + 2, MOST_FRAMES))
         self.frames = further if self.is_endless else min(least, longest)
         self.told_apart = _told_apart(whole)
@@ -207,7 +207,7 @@ class _Replay:
         numbers = [False] if array.dtype.kind == "b" else self.told_apart
         if array.dtype.kind in "iu":
             low, high = self._span(value.name)
-            numbers = [each for each in numbers if each == int(each) and low <= each <= high]
+            numbers = [number for number in numbers if number == int(number) and low <= number <= high]
         if self.time not in dims or not numbers:
             return array
         count = int(self.random.integers(1, self.frames + 1))
@@ -260,40 +260,42 @@ class _Replay:
         names = self.graphs.steps.outputs
         inputs = {value.name: value for value in self.steps.graph.input}
         states = {
-            each["input"]: self._begun_with(inputs[each["input"]], each.get("initial", 0))  # of older ones none is told
-            for each in self.certificate["caches"]
+            cache["input"]: self._begun_with(
+                inputs[cache["input"]], cache.get("initial", 0)
+            )  # of older ones none is told
+            for cache in self.certificate["caches"]
         }
-        at, calls = 0, []
+        position, calls = 0, []
         for count in self._lengths():
-            feed = {value.name: self._chunk(value, at, count) for value in self.whole.graph.input}
+            feed = {value.name: self._chunk(value, position, count) for value in self.whole.graph.input}
             try:
-                found = dict(zip(names, self.graphs.steps.run(names, {**feed, **states}), strict=True))
+                results = dict(zip(names, self.graphs.steps.run(names, {**feed, **states}), strict=True))
             except STOPPED as error:
-                raise Rejected(f"the derived graph does not run behind {at} frames: {str(error)[:300]}") from None
-            for each in self.certificate["values"]:
-                self._compare(each, answers[each["value"]], found[each["step"]], at, count)
-            calls.append((count, {**feed, **states}, found))
-            states = {each["input"]: found[each["output"]] for each in self.certificate["caches"]}
-            at += count
+                raise Rejected(f"the derived graph does not run behind {position} frames: {str(error)[:300]}") from None
+            for cache in self.certificate["values"]:
+                self._compare(cache, answers[cache["value"]], results[cache["step"]], position, count)
+            calls.append((count, {**feed, **states}, results))
+            states = {cache["input"]: results[cache["output"]] for cache in self.certificate["caches"]}
+            position += count
         if self.is_endless:
             self._with_other_ages(calls)
 
     def _with_other_ages(self, calls: Sequence[tuple[int, Mapping[str, Array], Mapping[str, Array]]]) -> None:
         """Require that a row's results do not change where other rows of its call are streams of another age."""
         rows = next(iter(_rows(self.whole, self.certificate)), None)
-        given, left = (
+        first_states, left = (
             {value.name: self._dims(value).index(rows) for value in values if rows in self._dims(value)}
             for values in (self.steps.graph.input, self.steps.graph.output)
         )
-        for late, (count, feed, found) in enumerate(calls):
-            early = next((each for each in calls[:late] if each[0] == count), None)
+        for late, (count, feed, results) in enumerate(calls):
+            early = next((earlier_call for earlier_call in calls[:late] if earlier_call[0] == count), None)
             if early is None or self.sizes.get(str(rows), 1) < ROWS:
                 continue
-            mixed = {name: _first_row_of(early[1][name], feed[name], given.get(name)) for name in feed}
+            mixed = {name: _first_row_of(early[1][name], feed[name], first_states.get(name)) for name in feed}
             got = dict(zip(left, self.graphs.steps.run(list(left), mixed), strict=True))
             for name, axis in left.items():
-                expected = _first_row_of(early[2][name], found[name], axis)
-                among = np.concatenate([each[2][name].ravel() for each in calls])
+                expected = _first_row_of(early[2][name], results[name], axis)
+                among = np.concatenate([call[2][name].ravel() for call in calls])
                 if not _agree(expected, got[name], self.rounding, among):
                     raise Rejected(
                         f"{name!r} moves with the age of other rows, behind {sum(n for n, *_ in calls[:late])} "
@@ -325,7 +327,9 @@ class _Replay:
                     return
                 continue
             if which == "count":
-                expected = np.full([size for own, size in enumerate(whole.shape) if own != axis] or [1], at + count)
+                expected = np.full(
+                    [size for axis_number, size in enumerate(whole.shape) if axis_number != axis] or [1], at + count
+                )
                 continue
             if which == "last":
                 zeros = np.zeros_like(expected.take(range(1), axis)).repeat(before, axis)
@@ -339,8 +343,8 @@ class _Replay:
             starts = {"new": before + at, "since": before, "recent": before + at - min(self.recent, at)}
             places = np.arange(starts.get(which, 0), before if which == "first" else before + at + count)
             split = [*expected.shape[:axis], -1, before + self.frames, inner, *expected.shape[axis + 1 :]]
-            kept = expected.reshape(split).take(places, axis + 1)
-            expected = kept.reshape([*expected.shape[:axis], -1, *expected.shape[axis + 1 :]])
+            taken = expected.reshape(split).take(places, axis + 1)
+            expected = taken.reshape([*expected.shape[:axis], -1, *expected.shape[axis + 1 :]])
         if expected.shape != part.shape or not _agree(expected, part, self.rounding, whole):
             raise Rejected(
                 f"{told['step']!r} is not the part of {told['value']!r} for places {at} to {at + count - 1}: "
@@ -359,33 +363,37 @@ class _Replay:
     def _with_other_futures(self, answers: Mapping[str, Array]) -> None:
         """Require that no cached value or result changes with later frames."""
         names = self.graphs.whole.outputs
-        kept = {
-            (each["value"], each["axis"], self._sum(each["before"]))
-            for each in self.certificate["caches"]
-            if not each["is_state"]
+        watched = {
+            (cache["value"], cache["axis"], self._sum(cache["before"]))
+            for cache in self.certificate["caches"]
+            if not cache["is_state"]
         }
-        kept |= {
-            (each["value"], axis, self._sum(in_front))
-            for each in self.certificate["values"]
-            if each["value"] in _outputs(self.whole)
-            for axis, *_, in_front in each["parts"]
+        watched |= {
+            (value["value"], axis, self._sum(in_front))
+            for value in self.certificate["values"]
+            if value["value"] in _outputs(self.whole)
+            for axis, *_, in_front in value["parts"]
         }
         first = min(max(int(self.certificate["first"]), 1), self.frames)
         ends = {first, self.frames // 2 if self.frames // 2 > first else first, self.frames - 1}
-        for at in sorted({end // self.chunk * self.chunk if self.chunk > 1 else end for end in ends} - {0}):
-            if at >= self.frames or at < first:
+        for frame in sorted({end // self.chunk * self.chunk if self.chunk > 1 else end for end in ends} - {0}):
+            if frame >= self.frames or frame < first:
                 continue
-            other = self._answers_behind(names, at)
-            for name, axis, in_front in kept:
-                before, after = (each[name].take(range(in_front + at), axis) for each in (answers, other))
+            other = self._answers_behind(names, frame)
+            for name, axis, in_front in watched:
+                before, after = (
+                    results_of[name].take(range(in_front + frame), axis) for results_of in (answers, other)
+                )
                 if not _agree(before, after, among=answers[name]):
-                    raise Rejected(f"{name!r} moves with frames behind {at}: {_difference(before, after)}")
-        results = {each for each in kept if each[0] in _outputs(self.whole)}
+                    raise Rejected(f"{name!r} moves with frames behind {frame}: {_difference(before, after)}")
+        results = {entry for entry in watched if entry[0] in _outputs(self.whole)}
         ahead = int(self.certificate["look_ahead"])
         for place in range(first, min(first + self.chunk, self.frames - ahead - 1)) if self.chunk > 1 else ():
             other = self._answers_behind(names, place + ahead + 1)
             for name, axis, in_front in results:
-                before, after = (each[name].take(range(in_front + place + 1), axis) for each in (answers, other))
+                before, after = (
+                    results_of[name].take(range(in_front + place + 1), axis) for results_of in (answers, other)
+                )
                 if not _agree(before, after, among=answers[name]):
                     raise Rejected(
                         f"{name!r} moves at {place} with frames further ahead than {ahead}: "
@@ -485,18 +493,18 @@ def _other_axes(model: onnx.ModelProto, certificate: Mapping[str, Any]) -> dict[
 
 def _told_apart(model: onnx.ModelProto) -> list[float]:
     """Return the numbers that the graph compares with; zero for boolean casts."""
-    few = [each for each in model.graph.initializer if len(each.dims) <= 1 and not each.external_data]
-    constants = {each.name: numpy_helper.to_array(each) for each in few}
-    found: set[float] = set()
+    few = [tensor for tensor in model.graph.initializer if len(tensor.dims) <= 1 and not tensor.external_data]
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in few}
+    numbers: set[float] = set()
     for node in model.graph.node:
         if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
             constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
         elif node.op_type in COMPARING:
             arrays = [constants[name] for name in node.input if name in constants]
-            found |= {float(each) for array in arrays if array.size <= FEW for each in array.reshape(-1)}
+            numbers |= {float(entry) for array in arrays if array.size <= FEW for entry in array.reshape(-1)}
         elif node.op_type == "Cast" and helper.get_node_attr_value(node, "to") == onnx.TensorProto.BOOL:
-            found.add(0.0)
-    return sorted(each for each in found if math.isfinite(each))
+            numbers.add(0.0)
+    return sorted(number for number in numbers if math.isfinite(number))
 
 
 def _session(model: onnx.ModelProto, names: Sequence[str], weights: Weights) -> Opened:

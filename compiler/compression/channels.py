@@ -52,19 +52,19 @@ def channels_in(parameters: Mapping[str, Numbers], weights: Array, name: str) ->
     Raises:
         Refused: no parameter does, or several do.
     """
-    found = []
+    holders = []
     for parameter, array in parameters.items():
         for axis in (0, 1) if array.ndim == 2 else ():
             index = _matching(np.moveaxis(array, axis, 0), weights)
             if index is not None:
-                found.append(Channels(parameter, axis, index))
-    if len(found) != 1:
-        got = ", ".join(each.parameter for each in found) or "none"
+                holders.append(Channels(parameter, axis, index))
+    if len(holders) != 1:
+        got = ", ".join(holder.parameter for holder in holders) or "none"
         raise Refused(
             f"expected one parameter of the module with the weights of {name}, got {got}",
             cure="write the projection as a product with a parameter that nothing else holds, or leave share_heads out",
         )
-    return found[0]
+    return holders[0]
 
 
 def _matching(rows: Numbers, wanted: Array) -> Numbers | None:
@@ -98,18 +98,18 @@ def bias_beside(parameters: Mapping[str, Numbers], channels: Channels, bias: Arr
     owner = channels.parameter.rpartition(".")[0]
     count = parameters[channels.parameter].shape[channels.axis]
     near = CLOSE * max(float(np.abs(bias).max()), 1.0)
-    found = [
+    biases = [
         name
         for name, array in parameters.items()
         if name.rpartition(".")[0] == owner
         and array.shape == (count,)
         and np.allclose(array[channels.index], bias, rtol=0, atol=near)
     ]
-    if len(found) == 1:
-        return found[0]
-    if not found and not np.any(np.abs(bias) > near):
+    if len(biases) == 1:
+        return biases[0]
+    if not biases and not np.any(np.abs(bias) > near):
         return None
     raise Refused(
-        f"expected one parameter beside {channels.parameter} with its bias, got {', '.join(found) or 'none'}",
+        f"expected one parameter beside {channels.parameter} with its bias, got {', '.join(biases) or 'none'}",
         cure="write the projection with a bias of its own, or leave share_heads out",
     )

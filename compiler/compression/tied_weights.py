@@ -84,9 +84,9 @@ class _Writing:
 
         def spread(affine: Affine) -> Affine:
             """Return a group's shared projection repeated for each of its heads."""
-            groups, each = len(self.merge.partition), heads // len(self.merge.partition)
-            columns = np.repeat(affine.weights.reshape(-1, groups, size), each, axis=1)
-            biases = np.repeat(affine.bias.reshape(groups, size), each, axis=0)
+            groups, repeats = len(self.merge.partition), heads // len(self.merge.partition)
+            columns = np.repeat(affine.weights.reshape(-1, groups, size), repeats, axis=1)
+            biases = np.repeat(affine.bias.reshape(groups, size), repeats, axis=0)
             return by_slot(Affine(columns.reshape(-1, heads * size), biases.reshape(-1)))
 
         name = site.attention.name

@@ -168,12 +168,12 @@ def distill(
         )
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        for each in tying:
-            each.share_gradients()
+        for tied in tying:
+            tied.share_gradients()
         torch.nn.utils.clip_grad_norm_(parameters.values(), LARGEST_NORM)
         optimizer.step()
-        for each in tying:
-            each.make_equal()
+        for tied in tying:
+            tied.make_equal()
         position.update += 1
         position.spent_s = before_s + time.monotonic() - started_s
         advance(position.update, training.updates)

@@ -281,11 +281,11 @@ class Inserter:
         """
         unique = fresh_name(self.graph, name)
         output = ir.Value(name=unique, shape=None if shape is None else ir.Shape(list(shape)))
-        given = inputs[0].dtype if inputs and inputs[0] is not None else None
+        operand_type = inputs[0].dtype if inputs and inputs[0] is not None else None
         to = (attributes or {}).get("to") if op_type == "Cast" else None
-        kept = dtype or (ir.DataType(to) if isinstance(to, int) else given)
-        if kept is not None:
-            output.dtype = kept
+        output_type = dtype or (ir.DataType(to) if isinstance(to, int) else operand_type)
+        if output_type is not None:
+            output.dtype = output_type
         node = ir.node(op_type, inputs, attributes or {}, outputs=[output], name=f"{unique}_node")
         self.place(node)
         return output

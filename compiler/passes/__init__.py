@@ -89,8 +89,8 @@ def make_pass(name: str, options: Mapping[str, Any], placements: Mapping[str, Pl
     Raises:
         RecipeError: an option names unknown rules.
     """
-    given = with_placement(options, placements)
-    return pass_kinds()[name](**{option: _hashable(value) for option, value in given.items()})
+    completed = with_placement(options, placements)
+    return pass_kinds()[name](**{option: _hashable(value) for option, value in completed.items()})
 
 
 def with_preferred(name: str, options: Mapping[str, Any], preferred: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -59,10 +59,10 @@ class AddBatchAxis:
         if lowered.batch_axis is None:
             raise Refused("the recipe names no batch axis", cure="give one axis buckets, in front of every input")
         if _has_rows(lowered.model, lowered.batch_axis):
-            places = {each.tensor: each for each in lowered.row_axes}
+            places = {row_axis.tensor: row_axis for row_axis in lowered.row_axes}
             matched = sum(_move(model, lowered.batch_axis, places) for model in lowered.models)
         else:
-            layouts = {each.tensor: RowLayout(0, each.axis) for each in lowered.row_axes}
+            layouts = {row_axis.tensor: RowLayout(0, row_axis.axis) for row_axis in lowered.row_axes}
             matched = sum(_add(model, lowered.batch_axis, layouts) for model in lowered.models)
         return Outcome(dataclasses.replace(lowered, row_axes=()), matched=matched, rewritten=matched)
 
@@ -76,7 +76,7 @@ def _move(model: ir.Model, batch: str, places: Mapping[str, RowAxis]) -> int:
     """Move the batch to the front of inputs and outputs that have it elsewhere; return how many."""
     count = 0
     first = next(iter(model.graph), None)
-    for value in [each for each in model.graph.inputs if str(each.name) in places]:
+    for value in [graph_value for graph_value in model.graph.inputs if str(graph_value.name) in places]:
         place, dims = places[str(value.name)], list(value.shape or ())
         assert place.axis is not None
         uses, insert = list(value.uses()), graphs.Inserter(model, AddBatchAxis.name, before=first)

@@ -64,7 +64,7 @@ class AppendStates:
                 **what_new_frames_need(lowered),
                 "a cache in which every frame has a slot of its own, as steps are derived": not cache.is_whole,
                 "frames that are counted by the axis of the call": cache.added is None,
-                "states along the cache alone": any(each.cache != cache.axis for each in lowered.states),
+                "states along the cache alone": any(state.cache != cache.axis for state in lowered.states),
             },
         )
         return give_new_frames(lowered, APPENDED, self.name)
@@ -82,12 +82,12 @@ def give_new_frames(lowered: Lowered, kind: StateKind, stamp: str) -> Outcome:
         Refused: a node depends on the order of cached frames.
     """
     (cache,) = lowered.caches
-    states = [each for each in lowered.states if each.cache == cache.axis]
+    states = [state for state in lowered.states if state.cache == cache.axis]
     cached = [_cached(lowered, state) for state in states]
-    for state, each in zip(states, cached, strict=True):
-        require_new_frames(lowered, cache, state, each.new)
-    for state, each in zip(states, cached, strict=True):
-        _give(lowered.model, state.output, each.new, stamp)
+    for state, frames_of in zip(states, cached, strict=True):
+        require_new_frames(lowered, cache, state, frames_of.new)
+    for state, frames_of in zip(states, cached, strict=True):
+        _give(lowered.model, state.output, frames_of.new, stamp)
     graphs.prune(lowered.model)
     lies = functools.cache(functools.partial(says_where_frames_lie, lowered, cache))
     is_alike = None if kind.needs_whole else functools.partial(is_alike_when_full, lowered, cache)
@@ -98,8 +98,8 @@ def give_new_frames(lowered: Lowered, kind: StateKind, stamp: str) -> Outcome:
     done = dataclasses.replace(
         lowered,
         caches=(cache.as_kind(kind),),
-        state_maps=tuple(LeftAligned(each.frames) if isinstance(each, RightAligned) else each
-                         for each in lowered.state_maps),
+        state_maps=tuple(LeftAligned(state_map.frames) if isinstance(state_map, RightAligned) else state_map
+                         for state_map in lowered.state_maps),
     )  # fmt: skip
     return Outcome(done, matched=len(cached), rewritten=len(cached))
 

@@ -96,16 +96,16 @@ def _form(model: ir.Model, node: ir.Node) -> _Form | str:
     """Return how a node can be written out, or why it cannot."""
     if model.opset_imports.get("") != OPSET:
         return f"expected opset {OPSET}, got {model.opset_imports.get('')}"
-    given = [*node.inputs, *[None] * 6][:6]
-    query, key, value, mask = given[:4]
+    operands = [*node.inputs, *[None] * 6][:6]
+    query, key, value, mask = operands[:4]
     used = [name for name, out in zip(BESIDES, node.outputs[1:], strict=False) if out.uses() or out.is_graph_output()]
-    if used or given[4] is not None or given[5] is not None:
+    if used or operands[4] is not None or operands[5] is not None:
         return f"a cache or the scores are taken in or given out: {', '.join(used) or 'past_key'}"
     if query is None or key is None or value is None:
         return "expected queries, keys and values"
     dtype = query.dtype
     if dtype not in TYPES or {key.dtype, value.dtype} != {dtype}:
-        return f"expected one type of {[each.name for each in TYPES]}, got {query.dtype}, {key.dtype}, {value.dtype}"
+        return f"expected one type of {[type_.name for type_ in TYPES]}, got {query.dtype}, {key.dtype}, {value.dtype}"
     if graphs.int_attribute(node, "softmax_precision", dtype.value) != dtype.value:
         return "its softmax has another type than its operands"
     if mask is not None and (mask.dtype not in (ir.DataType.BOOL, dtype) or mask.shape is None):
@@ -114,14 +114,14 @@ def _form(model: ir.Model, node: ir.Node) -> _Form | str:
 
 
 def _heads(node: ir.Node, query: ir.Value, key: ir.Value, value: ir.Value, dtype: ir.DataType) -> _Form | str:
-    dims = [graphs.dims_of(each) or () for each in (query, key, value)]
+    dims = [graphs.dims_of(operand) or () for operand in (query, key, value)]
     wide = len(dims[0]) == 3
-    if any(len(each) != (3 if wide else 4) for each in dims):
+    if any(len(shape) != (3 if wide else 4) for shape in dims):
         return "expected operands of 3 or of 4 axes"
     if wide:
         heads = [graphs.int_attribute(node, name, 0) for name in ("q_num_heads", "kv_num_heads")]
     else:
-        heads = [each[1] if isinstance(each[1], int) else 0 for each in dims[:2]]
+        heads = [shape[1] if isinstance(shape[1], int) else 0 for shape in dims[:2]]
     width = dims[0][-1]
     if min(heads) < 1 or heads[0] % heads[1] or not isinstance(width, int):
         return f"expected known heads of one size, got {heads} heads of {width}"

@@ -101,15 +101,15 @@ def count_plainly(model: ir.Model, least: Mapping[str, int] = MappingProxyType({
         model: the graph.
         least: lower bounds of inputs, as for `look_up_run`.
     """
-    found = 0
+    rewritten = 0
     for rule in (count_whole_numbers, count_from_zero, functools.partial(look_up_run, least=least)):
         count = sum(rule(model, node, CanonicalizePositions.name) for node in graphs.nodes_of(model))
         if count:
             graphs.prune(model)
             graphs.forget_shapes(model)
             graphs.infer_shapes(model)
-        found += count
-    return found
+        rewritten += count
+    return rewritten
 
 
 def _choose_in_row(model: ir.Model, node: ir.Node, batch: str | None) -> bool:
@@ -117,16 +117,20 @@ def _choose_in_row(model: ir.Model, node: ir.Node, batch: str | None) -> bool:
     joined = node.inputs[1].producer() if graphs.is_op(node, "GatherND") and node.inputs[1] is not None else None
     if batch is None or joined is None or not graphs.is_op(joined, "Concat") or len(joined.inputs) != 2:
         return False
-    data, (rows, at) = node.inputs[0], joined.inputs
-    if data is None or rows is None or at is None or graphs.int_attribute(node, "batch_dims", 0) != 0:
+    data, (rows, positions) = node.inputs[0], joined.inputs
+    if data is None or rows is None or positions is None or graphs.int_attribute(node, "batch_dims", 0) != 0:
         return False
     alone = (graphs.symbol(batch), 1)
-    in_rows = graphs.dims_of(rows) == alone == graphs.dims_of(at) and (graphs.dims_of(data) or ())[:1] == alone[:1]
+    in_rows = (
+        graphs.dims_of(rows) == alone == graphs.dims_of(positions) and (graphs.dims_of(data) or ())[:1] == alone[:1]
+    )
     if not in_rows or counted_axis(rows) != 0:
         return False
     insert = graphs.Inserter(model, CanonicalizePositions.name, before=node)
     output = node.outputs[0]
-    chosen = insert.op("GatherND", [data, at], {"batch_dims": 1}, name="chosen", dtype=output.dtype, shape=output.shape)
+    chosen = insert.op(
+        "GatherND", [data, positions], {"batch_dims": 1}, name="chosen", dtype=output.dtype, shape=output.shape
+    )
     graphs.take_over(model, output, chosen)
     return True
 

@@ -53,14 +53,14 @@ class CarryCodes:
             if moved is None or not moved.quantised:
                 continue
             matched += 1
-            kept = None if state is None else outputs[state.output]
-            why = moved.hindrance(kept)
+            next_state = None if state is None else outputs[state.output]
+            why = moved.hindrance(next_state)
             if why is not None:
                 refused.append(why)
                 continue
             if state is not None:
                 coded[state.input] = dataclasses.replace(state, initial=_initial_codes(state, moved))
-            _write(model, moved, kept)
+            _write(model, moved, next_state)
             rewritten += 1
         if rewritten:
             graphs.prune(model)
@@ -162,9 +162,9 @@ def _write(model: ir.Model, moved: _Moved, kept: ir.Value | None) -> None:
         for arriving in moved_by(node):
             if arriving not in moved.values:
                 codes = _quantised(model, arriving, old)
-                for at, operand in enumerate(node.inputs):
+                for position, operand in enumerate(node.inputs):
                     if operand is arriving:
-                        node.replace_input_with(at, codes)
+                        node.replace_input_with(position, codes)
     if kept is not None and kept not in moved.values:
         rename_output(model, kept, _quantised(model, kept, old), str(kept.name))
     if moved.source.is_initializer():

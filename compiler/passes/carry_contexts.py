@@ -61,11 +61,11 @@ class CarryContexts:
         for state in [state for state in lowered.states if state.frames_axis is None]:
             context = find_context(lowered, state)
             matched += isinstance(context, tuple)
-            made = _carried(lowered, *context) if isinstance(context, tuple) else context
-            if isinstance(made, Refusal):
-                refused.append(made)
-            elif made is not None:
-                lowered, work = made
+            replaced = _carried(lowered, *context) if isinstance(context, tuple) else context
+            if isinstance(replaced, Refusal):
+                refused.append(replaced)
+            elif replaced is not None:
+                lowered, work = replaced
                 done.append(work)
         return Outcome(lowered, matched, len(done), tuple(refused), detail=_figures(done))
 
@@ -104,13 +104,13 @@ def _carried(lowered: Lowered, context: Cache, frames: Frames) -> tuple[Lowered,
     split = Split(lowered.model, stable, choice, CarryContexts.name)
     before, after = work_of(stable, choice)
     split.write()
-    kept = context.joined.name in choice.carried
-    gone = () if kept else (context.state.input,)
-    states = [dataclasses.replace(state, initial=each) for state, each in zip(split.states, begins, strict=True)]
-    at = lowered.states.index(context.state)
+    is_carried = context.joined.name in choice.carried
+    gone = () if is_carried else (context.state.input,)
+    states = [dataclasses.replace(state, initial=begin) for state, begin in zip(split.states, begins, strict=True)]
+    position = lowered.states.index(context.state)
     new = dataclasses.replace(
         lowered,
-        states=(*lowered.states[:at], *states, *lowered.states[at + (not kept) :]),
+        states=(*lowered.states[:position], *states, *lowered.states[position + (not is_carried) :]),
         state_maps=(*lowered.state_maps, Projected(split.map, gone)),
     )
     return new, _Work(before, after, len(choice.carried))
@@ -124,12 +124,12 @@ def _beginning(lowered: Lowered, context: Cache, stable: Stable, choice: Choice)
     assert context.old.shape is not None and context.old.dtype is not None
     shape = [dim if isinstance(dim, int) else 1 for dim in context.old.shape]
     begin = np.full(shape, array_of_initial(state.initial, context.old.dtype.numpy().name))
-    found = Projected(map_of(lowered.model, stable, carried, names), (state.input,)).apply({state.input: begin})
-    arrays = [found[name] for name in names]
+    projected = Projected(map_of(lowered.model, stable, carried, names), (state.input,)).apply({state.input: begin})
+    arrays = [projected[name] for name in names]
     if not all(np.isfinite(array).all() for array in arrays):
         return "a stream would begin with numbers that are not finite"
     initial = [initial_of_array(array) for array in arrays]
-    shapes = [shape_of_initial(each) or () for each in initial]
+    shapes = [shape_of_initial(value) or () for value in initial]
     if any(math.prod(shape) > MAX_NUMBERS or max(shape, default=1) > MAX_ALONG for shape in shapes):
         return f"a stream would begin with more than {MAX_NUMBERS} numbers, or {MAX_ALONG} along one axis"
     return initial

@@ -49,7 +49,9 @@ class FoldChunkLengths:
         """Rewrite lookups of the newest frames as fixed slices where every chunk has one length; drop zero fills."""
         sizes = dict(self.sizes)
         settled = {
-            each.length_input: each.minimum for each in lowered.padded_axes if sizes.get(each.axis) == each.minimum
+            padded_axis.length_input: padded_axis.minimum
+            for padded_axis in lowered.padded_axes
+            if sizes.get(padded_axis.axis) == padded_axis.minimum
         }
         if len(settled) < len(lowered.padded_axes) or not settled or len(lowered.caches) != 1:
             return Outcome(lowered)
@@ -75,11 +77,11 @@ class _Folding:
         data, places = node.inputs[0], node.inputs[1]
         if graphs.int_attribute(node, "batch_dims", 0) != 1 or data is None or places is None:
             return False
-        found = self.at_every_length.of(places)
-        if found is None or found.ndim != 3 or found.shape[2] != 1:
+        indices = self.at_every_length.of(places)
+        if indices is None or indices.ndim != 3 or indices.shape[2] != 1:
             return False
-        first, count = int(found.flat[0]), found.shape[1]
-        if not np.array_equal(found[..., 0], np.broadcast_to(first + np.arange(count), found.shape[:2])):
+        first, count = int(indices.flat[0]), indices.shape[1]
+        if not np.array_equal(indices[..., 0], np.broadcast_to(first + np.arange(count), indices.shape[:2])):
             return False
         turn, back = data.producer(), graphs.consumers_of(node.outputs[0])
         insert = graphs.Inserter(self.model, self.stamp, before=node, source=graphs.source_of(node))
@@ -92,32 +94,32 @@ class _Folding:
             and graphs.is_op(back[0], "Transpose")
         ):
             order, again = order_of(turn), order_of(back[0])
-            if order and again and [order[at] for at in again] == list(range(len(order))):
+            if order and again and [order[axis] for axis in again] == list(range(len(order))):
                 old = back[0].outputs[0]
-                kept = insert.op(
+                sliced = insert.op(
                     "Slice", [turn.inputs[0], *bounds, insert.int64s(order[1])], name=name, dtype=old.dtype
                 )
-                kept.shape = old.shape
-                graphs.take_over(self.model, old, kept)
+                sliced.shape = old.shape
+                graphs.take_over(self.model, old, sliced)
                 return True
         old = node.outputs[0]
-        kept = insert.op("Slice", [data, *bounds, insert.int64s(1)], name=name, dtype=old.dtype)
-        kept.shape = old.shape
-        graphs.take_over(self.model, old, kept)
+        sliced = insert.op("Slice", [data, *bounds, insert.int64s(1)], name=name, dtype=old.dtype)
+        sliced.shape = old.shape
+        graphs.take_over(self.model, old, sliced)
         return True
 
     def drop_selections(self) -> tuple[int, int]:
         """Remove selections that write zeros over zeros; return how many select zeros, and how many were removed."""
         matched = dropped = 0
         for node in list(self.model.graph):
-            own = self._selected(node)
-            if own is None:
+            selected = self._selected(node)
+            if selected is None:
                 continue
             matched += 1
             value = node.inputs[1]
             assert value is not None
             before = self.zeros(value)
-            if before is not None and before.axis == own.axis and bool((before.which | ~own.which).all()):
+            if before is not None and before.axis == selected.axis and bool((before.which | ~selected.which).all()):
                 graphs.take_over(self.model, node.outputs[0], value)
                 dropped += 1
         return matched, dropped
@@ -136,18 +138,22 @@ class _Folding:
 
     def _zeros(self, value: ir.Value) -> Slots | None:
         node = value.producer()
-        own = self._selected(node)
-        if own is not None or node is None:
-            return own
+        selected = self._selected(node)
+        if selected is not None or node is None:
+            return selected
         if graphs.is_op(node, "Concat"):
             return self._joined(node)
         if graphs.is_op(node, "Slice") and node.inputs[0] is not None:
-            given = self.zeros(node.inputs[0])
+            operand_zeros = self.zeros(node.inputs[0])
             view = slice_of(node)
             sliced = None if view is None else view.only_axis_slice(graphs.integers_of)
-            if given is None or sliced is None or sliced.as_slice is None:
+            if operand_zeros is None or sliced is None or sliced.as_slice is None:
                 return None
-            return Slots(given.axis, given.which[:, sliced.as_slice]) if sliced.axis == given.axis else given
+            return (
+                Slots(operand_zeros.axis, operand_zeros.which[:, sliced.as_slice])
+                if sliced.axis == operand_zeros.axis
+                else operand_zeros
+            )
         return None
 
     def _joined(self, node: ir.Node) -> Slots | None:

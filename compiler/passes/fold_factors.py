@@ -69,8 +69,8 @@ def _factor(node: ir.Node) -> tuple[ir.Value, float] | None:
     """Return the value that a node scales, and the constant factor; None for other nodes."""
     if not graphs.is_op(node, "Mul", "Div") or node.outputs[0].dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE):
         return None
-    for at, value in enumerate(node.inputs[: 1 if node.op_type == "Div" else 2]):
-        array = graphs.array_of(node.inputs[1 - at])
+    for position, value in enumerate(node.inputs[: 1 if node.op_type == "Div" else 2]):
+        array = graphs.array_of(node.inputs[1 - position])
         dims = None if value is None else graphs.dims_of(value)
         if value is None or array is None or array.size != 1 or dims is None or array.ndim > len(dims):
             continue
@@ -86,11 +86,13 @@ def _fold(model: ir.Model, node: ir.Node, value: ir.Value, factor: float) -> boo
     for constants_first in (True, False):
         way = _Way(factor, constants_first=constants_first)
         if way.scale(value) and way.is_closed(node):
-            for (reader, at), array in way.scaled.items():
-                old = reader.inputs[at]
+            for (reader, position), array in way.scaled.items():
+                old = reader.inputs[position]
                 assert old is not None
                 insert = graphs.Inserter(model, FoldFactors.name, before=reader)
-                reader.replace_input_with(at, insert.constant(array, f"{str(old.name).split('_scaled_')[0]}_scaled"))
+                reader.replace_input_with(
+                    position, insert.constant(array, f"{str(old.name).split('_scaled_')[0]}_scaled")
+                )
             graphs.take_over(model, node.outputs[0], value)
             model.graph.remove(node, safe=True)  # it is no reader of the value any more
             return True
@@ -121,15 +123,19 @@ class _Way:
             return False
         self.values.add(value)
         if graphs.is_op(node, "Add", "Sub", "Concat"):
-            return all(self._through(node, at) for at in range(len(node.inputs)))
+            return all(self._through(node, position) for position in range(len(node.inputs)))
         if graphs.is_op(node, "Neg", *MOVED):
             return self._through(node, 0)
         if graphs.is_op(node, "Conv", "Gemm"):
             rest = range(2, len(node.inputs))
-            return self._constant(node, 1) and all(self._constant(node, at) for at in rest if node.inputs[at])
+            return self._constant(node, 1) and all(
+                self._constant(node, position) for position in rest if node.inputs[position]
+            )
         if graphs.is_op(node, "Div"):
             return self._through(node, 0)
-        return graphs.is_op(node, "MatMul", "Mul") and any(self._attempt(node, at) for at in self._operands(node))
+        return graphs.is_op(node, "MatMul", "Mul") and any(
+            self._attempt(node, position) for position in self._operands(node)
+        )
 
     def _operands(self, node: ir.Node) -> Iterator[int]:
         """Yield the operands of a product in the order to try them."""
@@ -164,12 +170,12 @@ class _Way:
         if array.nbytes > SHARED_BYTES and len(value.uses()) > 1:
             return False
         with np.errstate(over="ignore", under="ignore"):
-            found = (array.astype(np.float64) * self.factor).astype(array.dtype)
+            scaled_array = (array.astype(np.float64) * self.factor).astype(array.dtype)
         tiny = np.finfo(array.dtype).tiny
-        lost = (np.abs(found) < tiny) & (array != 0) & (np.abs(array) >= tiny)
-        if np.any(lost) or not np.array_equal(np.isfinite(found), np.isfinite(array)):
+        lost = (np.abs(scaled_array) < tiny) & (array != 0) & (np.abs(array) >= tiny)
+        if np.any(lost) or not np.array_equal(np.isfinite(scaled_array), np.isfinite(array)):
             return False
-        self.scaled[(node, at)] = found
+        self.scaled[(node, at)] = scaled_array
         return True
 
     def is_closed(self, node: ir.Node) -> bool:

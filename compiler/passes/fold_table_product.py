@@ -46,12 +46,12 @@ class FoldTableProduct:
         model, matched, rewritten = lowered.model, 0, 0
         graphs.infer_shapes(model)
         for node in graphs.nodes_of(model):
-            found = _Lookup.behind(node)
-            if found is None:
+            lookup = _Lookup.behind(node)
+            if lookup is None:
                 continue
             matched += 1
-            if found.is_worth_it() and found.moves_columns():
-                found.write(model)
+            if lookup.is_worth_it() and lookup.moves_columns():
+                lookup.write(model)
                 rewritten += 1
         if rewritten:
             graphs.prune(model)
@@ -148,11 +148,11 @@ class _Lookup:
         insert = graphs.Inserter(model, FoldTableProduct.name, before=self.product)
         table = insert.constant(np.ascontiguousarray(whole[:1]), f"{old.name}_table")
         product = insert.op("MatMul", [self.product.inputs[0], table], name=f"{old.name}_all")
-        found = insert.op(
+        scores = insert.op(
             "GatherElements", [product, self._spread(model, dims[1:-1])], {"axis": -1}, name=f"{old.name}_looked_up"
         )
-        found.shape = old.shape
-        graphs.take_over(model, old, found)
+        scores.shape = old.shape
+        graphs.take_over(model, old, scores)
 
     def _spread(self, model: ir.Model, sizes: Sequence[graphs.Dim]) -> ir.Value:
         """Return the index expanded over the axes between rows and positions, shared by lookups of equal shape."""

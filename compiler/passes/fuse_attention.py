@@ -149,14 +149,14 @@ class _Fusing:
         write = _Writer(self.model, site)
         mask = write.mask(self.masks)
         inputs = [write.query(), write.keys(), write.values(), *([] if mask is None else [mask])]
-        found = write.op("Attention", inputs, {"scale": site.scores.scale})
+        result = write.op("Attention", inputs, {"scale": site.scores.scale})
         if site.apart:
             _, width = _ends(old)
-            each = site.heads // site.groups
-            target = write.insert.int64s(0, site.groups, each, site.times[0], width)
-            found = write.op("Reshape", [found, target])
-        found.shape = old.shape
-        graphs.take_over(self.model, old, found)
+            repeats = site.heads // site.groups
+            target = write.insert.int64s(0, site.groups, repeats, site.times[0], width)
+            result = write.op("Reshape", [result, target])
+        result.shape = old.shape
+        graphs.take_over(self.model, old, result)
 
 
 class _Writer:
@@ -228,12 +228,12 @@ class _Writer:
         key = (self.site.heads, self.site.times, *((step.node.op_type, step.other, fill) for step, fill in steps))
         if key in written:
             return written[key]
-        found: ir.Value | None = None
+        mask: ir.Value | None = None
         for step, fill in steps:
-            found = self._step(step, fill, found)
-        if found is None:
+            mask = self._step(step, fill, mask)
+        if mask is None:
             return None
-        written[key] = self._shaped(found)
+        written[key] = self._shaped(mask)
         return written[key]
 
     def _step(self, step: Step, fill: float, found: ir.Value | None) -> ir.Value | None:
@@ -275,12 +275,12 @@ def _site(scores: Scores, padded: frozenset[ir.Value]) -> _Site | str:
         return "expected queries, keys and values"
     dims = [graphs.dims_of(value) or () for value in (query, keys, values)]
     apart = len(dims[0]) == 5
-    if any(len(each) != (5 if apart else 4) for each in dims):
-        return f"expected heads apart, [batch, heads, time, d], got {[len(each) for each in dims]} axes"
-    if len({each[0] for each in dims}) != 1 or any(not isinstance(size, int) for each in dims for size in each[1:]):
+    if any(len(shape) != (5 if apart else 4) for shape in dims):
+        return f"expected heads apart, [batch, heads, time, d], got {[len(shape) for shape in dims]} axes"
+    if len({shape[0] for shape in dims}) != 1 or any(not isinstance(size, int) for shape in dims for size in shape[1:]):
         return f"expected sizes that are numbers but for the rows, got {dims}"
-    sizes = [tuple(int(size) for size in each[1:]) for each in dims]
-    shared = [each[:-2] for each in sizes]
+    sizes = [tuple(int(size) for size in shape[1:]) for shape in dims]
+    shared = [inner_sizes[:-2] for inner_sizes in sizes]
     if shared[1] != shared[2] or (shared[1] not in (shared[0], (1,)) if not apart else shared[1] != (shared[0][0], 1)):
         return f"expected heads that share keys and values alike, got {shared}"
     heads, times = math.prod(shared[0]), (sizes[0][-2], sizes[1][-1])
@@ -364,7 +364,7 @@ def _may_be_padding(value: ir.Value, padded: frozenset[ir.Value]) -> bool:
         passed.add(value)
         fill = graphs.array_of(node.inputs[2]) if graphs.is_op(node, "Where") else None
         if fill is None or not np.all(np.isfinite(fill)):
-            waiting += [each for each in (*node.inputs, *graphs.read_inside(node)) if each is not None]
+            waiting += [operand for operand in (*node.inputs, *graphs.read_inside(node)) if operand is not None]
     return False
 
 

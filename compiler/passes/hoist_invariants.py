@@ -69,17 +69,17 @@ class HoistInvariants:
                 alone that can be kept.
         """
         model = lowered.model
-        if written := [each for each in lowered.caches if not each.kind.is_given_whole]:
+        if written := [cache for cache in lowered.caches if not cache.kind.is_given_whole]:
             raise Refused(
                 f"expected caches that are given whole, got {written[0].kind.name}",
                 cure="list hoist_invariants, or the pass behind which calls give new frames alone, not both",
                 place=Location(graph=lowered.graph, axis=written[0].axis),
             )
-        given = [self._named(lowered, name) for name in self.inputs]
+        invariant_inputs = [self._named(lowered, name) for name in self.inputs]
         axes = {
-            each.axis: each
-            for each in lowered.padded_axes
-            if any(_axis_of(value, each.axis) is not None for value in given)
+            padded_axis.axis: padded_axis
+            for padded_axis in lowered.padded_axes
+            if any(_axis_of(value, padded_axis.axis) is not None for value in invariant_inputs)
         }
         if axes and not self.slots:
             raise Refused(
@@ -88,32 +88,38 @@ class HoistInvariants:
                 place=Location(graph=lowered.graph, axis=next(iter(axes))),
             )
         inputs = graphs.inputs_named(model)
-        lengths = {inputs[each.length_input] for each in axes.values() if each.length_input in inputs}
-        same = same_every_call(model, {*given, *lengths}, {str(lowered.batch_axis), *axes})
-        found = same.read_by_others()
-        kept = list(dict.fromkeys(each for each in (self._kept(lowered, same, v, axes) for v in found) if each))
-        if not kept:
+        lengths = {
+            inputs[padded_axis.length_input] for padded_axis in axes.values() if padded_axis.length_input in inputs
+        }
+        same = same_every_call(model, {*invariant_inputs, *lengths}, {str(lowered.batch_axis), *axes})
+        invariants = same.read_by_others()
+        to_keep = list(
+            dict.fromkeys(
+                kept_value for kept_value in (self._kept(lowered, same, v, axes) for v in invariants) if kept_value
+            )
+        )
+        if not to_keep:
             raise Refused(
                 f"expected something that is computed of {', '.join(self.inputs)} alone, with products and rows in "
-                f"front, got {f'{found[0].name} {list(found[0].shape or ())}' if found else 'nothing'}",
+                f"front, got {f'{invariants[0].name} {list(invariants[0].shape or ())}' if invariants else 'nothing'}",
                 cure=CURE,
                 place=Location(graph=lowered.graph, tensor=self.inputs[0]),
             )
         writing = _Writing(lowered, self.slots, axes)
-        states = writing.write(given, kept)
+        states = writing.write(invariant_inputs, to_keep)
         graphs.prune(model)
         graphs.infer_shapes(model)
         done = dataclasses.replace(
             lowered,
             states=(*lowered.states, *states),
             padded_axes=tuple(
-                dataclasses.replace(each, maximum=self.slots, limited_by="")
-                if each.axis in axes and (each.maximum is None or each.maximum > self.slots)
-                else each
-                for each in lowered.padded_axes
+                dataclasses.replace(padded_axis, maximum=self.slots, limited_by="")
+                if padded_axis.axis in axes and (padded_axis.maximum is None or padded_axis.maximum > self.slots)
+                else padded_axis
+                for padded_axis in lowered.padded_axes
             ),
         )
-        return Outcome(done, matched=len(found), rewritten=len(kept), records=(writing.record(states),))
+        return Outcome(done, matched=len(invariants), rewritten=len(to_keep), records=(writing.record(states),))
 
     def _named(self, lowered: Lowered, name: str) -> ir.Value:
         """Return the named input of the recipe; refuses one without rows as first axis."""
@@ -173,21 +179,22 @@ class _Writing:
 
     def record(self, states: Sequence[State]) -> dict[str, Any]:
         """Return the record of the rewrite for the checker; see `compiler.checker.once`."""
-        given = [str(each.name) for each in self.given]
-        *kept, begun = [{"input": each.input, "output": each.output} for each in states]
+        input_names = [str(graph_input.name) for graph_input in self.given]
+        *state_records, begun = [{"input": state.input, "output": state.output} for state in states]
         return {
             "kind": "once",
-            "inputs": given,
+            "inputs": input_names,
             "batch": str(self.lowered.batch_axis),
             "lengths": {
-                axis: {"input": each.length_input, "minimum": each.minimum} for axis, each in sorted(self.axes.items())
+                axis: {"input": padded_axis.length_input, "minimum": padded_axis.minimum}
+                for axis, padded_axis in sorted(self.axes.items())
             },
             "slots": self.slots,
-            "ranges": told_ranges({name: span for name, span in self.lowered.ranges.items() if name in given}),
+            "ranges": told_ranges({name: span for name, span in self.lowered.ranges.items() if name in input_names}),
             "begun": begun,
             "kept": [
                 {"value": value, "stands": stands, **state}
-                for (value, stands), state in zip(self.stands.items(), kept, strict=True)
+                for (value, stands), state in zip(self.stands.items(), state_records, strict=True)
             ],
         }
 
@@ -195,7 +202,7 @@ class _Writing:
         """Move the computation of kept values into a branch, and return the states that carry them."""
         self.given = given
         begun = self._carried("begun", [self.lowered.batch_axis, 1], ir.DataType.FLOAT)
-        states = [self._carried("once", self._slots_of(each), each.dtype) for each in kept]
+        states = [self._carried("once", self._slots_of(kept_value), kept_value.dtype) for kept_value in kept]
         zero = self._number(0, ir.DataType.FLOAT)
         is_new = self._op("Equal", [begun, zero], "is_new", begun.shape, ir.DataType.BOOL)
         each_new = self._op("Cast", [is_new], "each_new", begun.shape, to=ir.DataType.FLOAT)
@@ -203,10 +210,10 @@ class _Writing:
         is_any = self._op("Cast", [some], "is_any_new", [], to=ir.DataType.BOOL)
         first = self._branch("first_call", lambda: self._computed(kept, states, is_new))
         later = self._branch(
-            "later_call", lambda: [self._op("Identity", [each], "as_before", each.shape) for each in states]
+            "later_call", lambda: [self._op("Identity", [state], "as_before", state.shape) for state in states]
         )
         branches = [ir.AttrGraph("then_branch", first), ir.AttrGraph("else_branch", later)]
-        left = [self._left(each) for each in states]
+        left = [self._left(state) for state in states]
         self.insert.place(ir.Node("", "If", [is_any], branches, outputs=left, name="once_or_before"))
         for value, whole in zip(kept, left, strict=True):
             name, stands = str(value.name), self._sliced(value, whole)
@@ -227,23 +234,23 @@ class _Writing:
         for node in _reached(self.model, nodes, copies):
             outputs = [
                 ir.Value(
-                    name=graphs.fresh_name(self.model.graph, f"{each.name}_once"),
-                    type=each.type,
-                    shape=self._at_slots(each),
+                    name=graphs.fresh_name(self.model.graph, f"{old.name}_once"),
+                    type=old.type,
+                    shape=self._at_slots(old),
                 )
-                for each in node.outputs
+                for old in node.outputs
             ]
-            operands = [None if each is None else copies.get(each, each) for each in node.inputs]
+            operands = [None if operand is None else copies.get(operand, operand) for operand in node.inputs]
             copy = ir.Node(node.domain, node.op_type, operands, list(node.attributes.values()), outputs=outputs,
                            name=f"{outputs[0].name}_node", version=node.version)  # fmt: skip
             copy.metadata_props.update(node.metadata_props)
             self.model.graph.append(copy)
             copies |= dict(zip(node.outputs, outputs, strict=True))
-        found = []
+        selected = []
         for value, state in zip(kept, states, strict=True):
             rows = self._spread(is_new, range(2, len(state.shape or ())))
-            found.append(self._op("Where", [rows, copies[value], state], "kept", state.shape, state.dtype))
-        return found
+            selected.append(self._op("Where", [rows, copies[value], state], "kept", state.shape, state.dtype))
+        return selected
 
     def _measured(self, nodes: Iterable[ir.Node]) -> list[ir.Value]:
         """Return other inputs whose sizes along kept axes are read, which are all slots in the branch."""
@@ -271,7 +278,7 @@ class _Writing:
             lengths = self._op("Cast", [self._spread(length, [1])], "lengths", None, to=ir.DataType.INT64)
             places = self.insert.int64s(*range(self.slots))
             valid = self._op("Less", [places, lengths], "valid", None, ir.DataType.BOOL)
-            valid = self._spread(valid, [at for at in range(1, len(shape)) if at != axis])
+            valid = self._spread(valid, [position for position in range(1, len(shape)) if position != axis])
             assert value.dtype is not None
             value = self._op("Where", [valid, value, self._number(0, value.dtype)], "clean", shape, value.dtype)
         return value

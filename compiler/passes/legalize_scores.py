@@ -81,6 +81,6 @@ def _bounded(insert: graphs.Inserter, value: ir.Value | None) -> ir.Value:
     if array is not None:
         return insert.constant(np.maximum(array, lowest), name)
     if node is not None and graphs.is_op(node, "Where"):
-        chosen = [node.inputs[0], *(_bounded(insert, each) for each in node.inputs[1:])]
+        chosen = [node.inputs[0], *(_bounded(insert, operand) for operand in node.inputs[1:])]
         return insert.op("Where", chosen, name=name, shape=value.shape, dtype=value.dtype)
     return insert.op("Max", [value, insert.constant(lowest, "lowest")], name=name, shape=value.shape)

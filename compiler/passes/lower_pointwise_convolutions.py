@@ -65,12 +65,14 @@ def _write(model: ir.Model, node: ir.Node, weights: np.ndarray) -> None:
     insert = graphs.Inserter(model, LowerPointwiseConvolutions.name, before=node)
     channels_last = (0, *range(2, rank), 1)
     transposed = insert.op("Transpose", [data], {"perm": channels_last}, name=f"{old.name}_channels_last")
-    found = insert.op(
+    product = insert.op(
         "MatMul", [transposed, insert.constant(weights, f"{old.name}_matrix")], name=f"{old.name}_product"
     )
     if len(node.inputs) > 2 and node.inputs[2] is not None:
-        found = insert.op("Add", [found, node.inputs[2]], name=f"{old.name}_biased")
+        product = insert.op("Add", [product, node.inputs[2]], name=f"{old.name}_biased")
     channels_first = (0, rank - 1, *range(1, rank - 1))
-    back = insert.op("Transpose", [found], {"perm": channels_first}, name=f"{old.name}_channels_first", dtype=old.dtype)
+    back = insert.op(
+        "Transpose", [product], {"perm": channels_first}, name=f"{old.name}_channels_first", dtype=old.dtype
+    )
     back.shape = old.shape
     graphs.take_over(model, old, back)

@@ -63,7 +63,7 @@ def _quantized(node: ir.Node) -> _Quantized | None:
     if not graphs.is_op(node, "Conv") or len(node.inputs) < 2:
         return None
     data, weights = (None if value is None else value.producer() for value in node.inputs[:2])
-    if data is None or weights is None or not all(graphs.is_op(each, "DequantizeLinear") for each in (data, weights)):
+    if data is None or weights is None or not all(graphs.is_op(maker, "DequantizeLinear") for maker in (data, weights)):
         return None
     rounds = None if data.inputs[0] is None else data.inputs[0].producer()
     codes, scale = graphs.array_of(weights.inputs[0]), graphs.array_of(data.inputs[1])

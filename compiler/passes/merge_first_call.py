@@ -79,7 +79,9 @@ def _started(lowered: Lowered, zeros: Collection[str]) -> ir.Model:
     for state in caches:
         shape = inputs[state.input].shape
         assert shape is not None and state.frames_axis is not None
-        inputs[state.input].shape = ir.Shape([0 if at == state.frames_axis else dim for at, dim in enumerate(shape)])
+        inputs[state.input].shape = ir.Shape(
+            [0 if axis == state.frames_axis else dim for axis, dim in enumerate(shape)]
+        )
     for value in (value for node in model.graph for value in node.outputs):
         value.shape = None
     graphs.infer_shapes(model)
@@ -137,16 +139,16 @@ def _drop_empty(model: ir.Model) -> None:
         dims = graphs.dims_of(node.inputs[0]) if node.inputs and node.inputs[0] is not None else None
         if graphs.is_op(node, "Concat") and dims is not None:
             axis = axis_of(node, len(dims))
-            kept = [value for value in node.inputs if not _is_empty(value, axis)]
-            if kept and len(kept) < len(node.inputs):
+            parts = [value for value in node.inputs if not _is_empty(value, axis)]
+            if parts and len(parts) < len(node.inputs):
                 whole = f"{node.outputs[0].name}_joined"
-                joined = insert.op("Identity", kept, name=whole) if len(kept) == 1 else None
-                joined = joined or insert.op("Concat", kept, {"axis": axis}, name=whole)
+                joined = insert.op("Identity", parts, name=whole) if len(parts) == 1 else None
+                joined = joined or insert.op("Concat", parts, {"axis": axis}, name=whole)
                 joined.shape = node.outputs[0].shape
                 graphs.take_over(model, node.outputs[0], joined)
         elif graphs.is_op(node, "Shape") and dims is not None and _is_empty(node.inputs[0]):
-            read = [dims[at] for at in graphs.dims_read(node, len(dims))]
-            known = [each for each in read if isinstance(each, int)]
+            read = [dims[axis_read] for axis_read in graphs.dims_read(node, len(dims))]
+            known = [size for size in read if isinstance(size, int)]
             if len(known) == len(read):
                 graphs.take_over(model, node.outputs[0], insert.int64s(*known))
     graphs.prune(model)
@@ -160,15 +162,17 @@ def _require_unread(value: ir.Value) -> None:
     """
     front, seen = [value], set()
     while front:
-        each = front.pop()
-        for node in graphs.consumers_of(each):
+        current = front.pop()
+        for node in graphs.consumers_of(current):
             for output in node.outputs:
                 if not _is_empty(output):
                     raise _unsupported(node, f"reads the cache {value.name!r} otherwise than by concatenation")
                 front += [] if output in seen else [output]
                 seen.add(output)
-        if each.is_graph_output():
-            raise _unsupported(each.producer() or next(iter(graphs.consumers_of(value))), f"gives {value.name!r} back")
+        if current.is_graph_output():
+            raise _unsupported(
+                current.producer() or next(iter(graphs.consumers_of(value))), f"gives {value.name!r} back"
+            )
 
 
 def _zeros_of(model: ir.Model, names: Collection[str]) -> set[ir.Value]:
@@ -178,7 +182,7 @@ def _zeros_of(model: ir.Model, names: Collection[str]) -> set[ir.Value]:
         model: the graph.
         names: inputs that hold zeros.
     """
-    found = {value for value in model.graph.inputs if value.name in names}
+    zeros = {value for value in model.graph.inputs if value.name in names}
     for node in model.graph:
         operands = [value for value in node.inputs if value is not None]
         if graphs.has_body(node) or not operands:
@@ -186,12 +190,12 @@ def _zeros_of(model: ir.Model, names: Collection[str]) -> set[ir.Value]:
         if graphs.is_op(node, "ConstantOfShape"):
             value = node.attributes.get("value")
             if value is None or _is_zero(value.as_tensor().numpy()):
-                found.update(node.outputs)
+                zeros.update(node.outputs)
             continue
         moved = operands if graphs.is_op(node, "Concat") else operands[:1]
-        if node.op_type in MOVES and all(value in found or _is_zero(graphs.array_of(value)) for value in moved):
-            found.update(node.outputs)
-    return found
+        if node.op_type in MOVES and all(value in zeros or _is_zero(graphs.array_of(value)) for value in moved):
+            zeros.update(node.outputs)
+    return zeros
 
 
 def _is_zero(array: np.ndarray | None) -> bool:
@@ -257,31 +261,31 @@ class _OneRow:
             return self.made[value]
         node = value.producer()
         assert node is not None
-        read = [self._one(each, before) if each in self.equal.axes else each for each in node.inputs]
-        outputs = [ir.Value(name=graphs.fresh_name(self.model.graph, f"{each.name}_once"), type=each.type)
-                   for each in node.outputs]  # fmt: skip
+        read = [self._one(operand, before) if operand in self.equal.axes else operand for operand in node.inputs]
+        outputs = [ir.Value(name=graphs.fresh_name(self.model.graph, f"{output.name}_once"), type=output.type)
+                   for output in node.outputs]  # fmt: skip
         insert.place(ir.Node(node.domain, node.op_type, read, list(node.attributes.values()), outputs=outputs))
         self.made |= zip(node.outputs, outputs, strict=True)
         return self.made[value]
 
     def _all(self, value: ir.Value) -> ir.Value:
         """Return a graph output expanded to the rows of an input."""
-        dims, at = list(value.shape or ()), self.equal.axes[value]
-        rows = [(each, (graphs.dims_of(each) or ()).index(self.equal.batch))
-                for each in self.model.graph.inputs
-                if each not in self.equal.axes and self.equal.batch in (graphs.dims_of(each) or ())]  # fmt: skip
+        dims, row_axis = list(value.shape or ()), self.equal.axes[value]
+        rows = [(fed, (graphs.dims_of(fed) or ()).index(self.equal.batch))
+                for fed in self.model.graph.inputs
+                if fed not in self.equal.axes and self.equal.batch in (graphs.dims_of(fed) or ())]  # fmt: skip
         insert = graphs.Inserter(self.model, MergeFirstCall.name)
-        given, place = rows[0]
-        count = insert.op("Shape", [given], {"start": place, "end": place + 1}, name="rows", dtype=ir.DataType.INT64)
-        sizes = [count if each == at else insert.int64s(int(dim)) for each, dim in enumerate(dims)]  # type: ignore[arg-type]
+        source, place = rows[0]
+        count = insert.op("Shape", [source], {"start": place, "end": place + 1}, name="rows", dtype=ir.DataType.INT64)
+        sizes = [count if axis == row_axis else insert.int64s(int(dim)) for axis, dim in enumerate(dims)]  # type: ignore[arg-type]
         shape = count if len(sizes) == 1 else insert.op("Concat", sizes, {"axis": 0}, name="sizes_of_rows")
-        made = insert.op(
+        expanded = insert.op(
             "Expand", [self._one(value, None), shape], name=f"{value.name}_rows", shape=dims, dtype=value.dtype
         )
         old = str(value.name)
         value.name = graphs.fresh_name(self.model.graph, f"{old}_inside")
-        made.name = old
-        return made
+        expanded.name = old
+        return expanded
 
 
 def _batch_from_elsewhere(model: ir.Model, value: ir.Value, node: ir.Node) -> None:
@@ -359,19 +363,21 @@ class _Keys:
         """
         if node.op_type not in REARRANGING or node.domain not in ("", "ai.onnx"):
             return ""
-        given, made = node.inputs[0], node.outputs[0]
-        before, after = (None if each is None else graphs.dims_of(each) for each in (given, made))
-        if given is None or before is None or after is None:
+        operand, result = node.inputs[0], node.outputs[0]
+        before, after = (None if moved is None else graphs.dims_of(moved) for moved in (operand, result))
+        if operand is None or before is None or after is None:
             return ""
-        root, order = self.transposed.get(given, (given, tuple(at for at, dim in enumerate(before) if dim != 1)))
+        root, order = self.transposed.get(
+            operand, (operand, tuple(axis for axis, dim in enumerate(before) if dim != 1))
+        )
         if graphs.is_op(node, "Transpose"):
-            wide = [at for at, dim in enumerate(before) if dim != 1]
+            wide = [axis for axis, dim in enumerate(before) if dim != 1]
             perm = perm_of(node, len(before))
-            order = tuple(order[wide.index(at)] for at in perm if before[at] != 1)
+            order = tuple(order[wide.index(axis)] for axis in perm if before[axis] != 1)
         elif [dim for dim in before if dim != 1] != [dim for dim in after if dim != 1]:
             return ""
-        self.transposed[made] = root, order
-        ones = [at for at, dim in enumerate(after) if dim == 1]
+        self.transposed[result] = root, order
+        ones = [axis for axis, dim in enumerate(after) if dim == 1]
         return _digest(repr(("turned", self.of(root), order, len(after), ones)))
 
     def _is_of_constants(self, value: ir.Value | None) -> bool:
@@ -407,12 +413,12 @@ def _difference(keys: _Keys, first_keys: _Keys, later: ir.Value, other: ir.Value
             break
         later, other = pairs[0]
     a, b = later.producer(), other.producer()
-    at = a or b  # an input of the later call is made by no node
+    node = a or b  # an input of the later call is made by no node
     place = Location(
-        node=str(at.name) if at else "",
-        op=at.op_type if at else "",
+        node=str(node.name) if node else "",
+        op=node.op_type if node else "",
         tensor=str(later.name),
-        source=graphs.source_of(at),
+        source=graphs.source_of(node),
     )
     got = f"{b.op_type if b else 'input or constant'} ({graphs.source_of(b) or other.name})"
     if a is not None and b is not None and a.op_type == b.op_type:

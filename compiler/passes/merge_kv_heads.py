@@ -99,15 +99,15 @@ class MergeKvHeads:
             Refused: there are no calibration data, the graph is padded, or it has no attention that can be merged.
         """
         plain = in_plain_form(dataclasses.replace(lowered, model=graphs.clone(lowered.model), first_call=None))
-        found = self.merges(plain)
-        if not found.merges:
-            return Outcome(lowered, found.matched, 0, tuple(found.refused))
+        merges = self.merges(plain)
+        if not merges.merges:
+            return Outcome(lowered, merges.matched, 0, tuple(merges.refused))
         lowered = dataclasses.replace(lowered, model=plain.model)
-        caches = {name: state for each in found.merges for name, state in each.caches.items()}
+        caches = {name: state for merge in merges.merges for name, state in merge.caches.items()}
         if caches:
             lowered = dataclasses.replace(lowered, state_maps=(*lowered.state_maps, SharedStates(caches)))
-        detail = _summary([each.losses for each in found.merges])
-        return Outcome(lowered, found.matched, len(found.merges), tuple(found.refused), detail=detail)
+        detail = _summary([merge.losses for merge in merges.merges])
+        return Outcome(lowered, merges.matched, len(merges.merges), tuple(merges.refused), detail=detail)
 
     def merges(self, lowered: Lowered) -> "Merges":
         """Merge heads of every attention, one attention after the other.
@@ -142,11 +142,11 @@ class MergeKvHeads:
 
     def _sites(self, lowered: Lowered, streams: Sequence[Sequence[Feed]]) -> tuple[list[Site], int, list[Refusal]]:
         """Return the attentions to merge, the number that share heads already, and why others are refused."""
-        found = find_attentions(lowered.model, lowered.states)
-        refused = list(found.refused)
+        search = find_attentions(lowered.model, lowered.states)
+        refused = list(search.refused)
         sites = []
-        feed = next(iter(run_streams(lowered, [streams[0][:1]]))).feed if found.attentions else {}
-        for attention in found.attentions:
+        feed = next(iter(run_streams(lowered, [streams[0][:1]]))).feed if search.attentions else {}
+        for attention in search.attentions:
             try:
                 require_rewritable(attention)
                 if attention.heads % self.groups and not self.spread:
@@ -156,7 +156,7 @@ class MergeKvHeads:
                 node = attention.softmax
                 place = Location(node=attention.name, op="Softmax", source=graphs.source_of(node))
                 refused.append(Refusal(str(error.args[0]) if error.args else str(error), place))
-        return sites, found.shared, refused
+        return sites, search.shared, refused
 
     def _budgets(self, lowered: Lowered, sites: Sequence[Site], streams: Sequence[Sequence[Feed]]) -> list[int]:
         """Return how many heads of keys and values each attention keeps."""
@@ -181,7 +181,7 @@ class MergeKvHeads:
 
 def losses_of(site: Site, moments: HeadMoments, partition: Sequence[Group], method: str) -> tuple[float, float]:
     """Return the relative losses of keys, as queries read them, and of values, as the output projection reads them."""
-    found = []
+    relative_losses = []
     readers = (moments.queries, site.value_metrics)
     for of_all, metrics, channels in zip(
         (moments.keys, moments.values), readers, (site.keys, site.values), strict=True
@@ -190,8 +190,8 @@ def losses_of(site: Site, moments: HeadMoments, partition: Sequence[Group], meth
         for group in partition:
             part = of_group(of_all, metrics, group)
             missing += lost(*part, METHODS[method](*part, channels))
-        found.append(missing / max(energy(of_all, metrics), np.finfo(float).tiny))
-    return found[0], found[1]
+        relative_losses.append(missing / max(energy(of_all, metrics), np.finfo(float).tiny))
+    return relative_losses[0], relative_losses[1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -277,9 +277,9 @@ class _Merging:
         infer_settled(model)
         folded, bias = weights.output.weights, weights.output.bias
         context = str(written.context.name)
-        fitted, kept = output_moments(self.original, output, bias, self.lowered, context, self.streams)
-        every = fitted + kept
-        chosen = refitted(fitted, kept, folded) if self.options.refit else folded
+        fitted, held_out = output_moments(self.original, output, bias, self.lowered, context, self.streams)
+        every = fitted + held_out
+        chosen = refitted(fitted, held_out, folded) if self.options.refit else folded
         if chosen is not folded:
             insert = graphs.Inserter(model, self.options.name, before=written.output)
             name = f"{written.output.name}_refit"
@@ -289,8 +289,8 @@ class _Merging:
         losses = Losses(
             attention.heads,
             self.groups,
-            {name: each[0] for name, each in lost_by.items()},
-            {name: each[1] for name, each in lost_by.items()},
+            {name: loss_pair[0] for name, loss_pair in lost_by.items()},
+            {name: loss_pair[1] for name, loss_pair in lost_by.items()},
             every.error(folded),
             every.error(chosen),
         )
@@ -300,7 +300,7 @@ class _Merging:
         self, partition: Sequence[Group], keys: Sequence[Maps], values: Sequence[Maps]
     ) -> dict[str, SharedState]:
         """Return the maps of the caches' states, by input."""
-        attention, found = self.site.attention, {}
+        attention, shared_states = self.site.attention, {}
         order = np.array([head for group in partition for head in group], np.int64)
         sides = ((attention.key, self.site.key_cache, keys), (attention.value, self.site.value_cache, values))
         for heads, table, maps in sides:
@@ -308,26 +308,26 @@ class _Merging:
                 continue
             name = heads.cache.state.input
             heads_axis, _, channels_axis = axes_of_cache(heads)
-            cached = np.stack([in_channels_of(table, each.to_shared, name) for each in maps]).astype(np.float32)
-            found[name] = SharedState(heads_axis, channels_axis, order, cached)
-        return found
+            cached = np.stack([in_channels_of(table, head_map.to_shared, name) for head_map in maps]).astype(np.float32)
+            shared_states[name] = SharedState(heads_axis, channels_axis, order, cached)
+        return shared_states
 
 
 def _summary(losses: Sequence[Losses]) -> str:
     """Return one line for the report: means over the layers, and the worst one."""
     if not losses:
         return ""
-    worst = max(losses, key=lambda each: each.refit)
+    worst = max(losses, key=lambda layer: layer.refit)
 
     def mean(shares: Sequence[float]) -> str:
         return f"{np.mean(shares):.3g}"
 
     keys, values = (
-        ", ".join(f"{name} {mean([getattr(each, part)[name] for each in losses])}" for name in METHODS)
+        ", ".join(f"{name} {mean([getattr(layer, part)[name] for layer in losses])}" for name in METHODS)
         for part in ("keys", "values")
     )
     return (
-        f"{losses[0].heads} -> {', '.join(sorted({str(each.groups) for each in losses}, key=int))} heads; of keys is "
-        f"lost {keys}; of values {values}; error of the results {mean([each.output for each in losses])}, refit "
-        f"{mean([each.refit for each in losses])}, worst {worst.refit:.3g}"
+        f"{losses[0].heads} -> {', '.join(sorted({str(layer.groups) for layer in losses}, key=int))} heads; of keys is "
+        f"lost {keys}; of values {values}; error of the results {mean([layer.output for layer in losses])}, refit "
+        f"{mean([layer.refit for layer in losses])}, worst {worst.refit:.3g}"
     )

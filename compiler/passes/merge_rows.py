@@ -152,10 +152,10 @@ class _Merging:
         attributes = {name: value for name, value in node.attributes.items() if name != "axis"}
         if graphs.is_op(node, *ALONG_THE_LAST):
             attributes["axis"] = ir.AttrInt64("axis", -1)
-        made = ir.Node(
+        merged_node = ir.Node(
             "", node.op_type, operands, list(attributes.values()), outputs=outputs, name=f"{outputs[0].name}_node"
         )
-        insert.place(made)
+        insert.place(merged_node)
         for old, new in zip(node.outputs, outputs, strict=True):
             target = _target(graphs.dims_of(old) or ())
             assert target is not None

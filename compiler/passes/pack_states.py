@@ -134,16 +134,20 @@ def _pack(model: ir.Model, members: list[State], name: str) -> State:
     along = None if frames_axis is None else frames_axis + (frames_axis > 0)  # frames in front of all stay there
     fed = [outputs[state.output] for state in members]
     insert = graphs.Inserter(model, PackStates.name, source=graphs.source_of(fed[0].producer()))
-    kept = next((shift for shift in shifts if shift is not None), None)
-    if kept is not None and along is not None and all(s is not None and s.start == kept.start for s in shifts):
+    shift_of_all = next((shift for shift in shifts if shift is not None), None)
+    if (
+        shift_of_all is not None
+        and along is not None
+        and all(s is not None and s.start == shift_of_all.start for s in shifts)
+    ):
         stacked = _stack(insert, [shift.new for shift in shifts if shift is not None], f"{name}_new")
-        bounds = [insert.int64s(x) for x in (kept.start, kept.frames, along)]
+        bounds = [insert.int64s(x) for x in (shift_of_all.start, shift_of_all.frames, along)]
         older = insert.op("Slice", [clean, *bounds], name=f"{name}_older")
         joined = insert.op("Concat", [older, stacked], {"axis": along}, name=f"{name}_next")
     else:
         joined = _stack(insert, fed, f"{name}_next")
-    each = list(fed[0].shape or shape)  # no more than the new frames, of caches to which calls append
-    joined.shape, joined.type = ir.Shape([each[0], len(members), *each[1:]]), carrier.type
+    member_shape = list(fed[0].shape or shape)  # no more than the new frames, of caches to which calls append
+    joined.shape, joined.type = ir.Shape([member_shape[0], len(members), *member_shape[1:]]), carrier.type
     rename_output(model, fed[0], joined, f"next_{name}")
     for value in fed[1:]:
         model.graph.outputs.remove(value)
@@ -239,10 +243,10 @@ def _shift(output: ir.Value, old: ir.Value, state: State) -> _Shift | None:
     frames, new = (old.shape or ())[state.frames_axis], join.inputs[1]
     if new is None or not isinstance(frames, int) or axis_of(join, len(old.shape or ())) != state.frames_axis:
         return None
-    kept = view.only_axis_slice(graphs.integers_of)
-    if kept is None or not isinstance(kept.start, int) or (kept.axis, kept.step) != (state.frames_axis, 1):
+    sliced = view.only_axis_slice(graphs.integers_of)
+    if sliced is None or not isinstance(sliced.start, int) or (sliced.axis, sliced.step) != (state.frames_axis, 1):
         return None
-    start = kept.start
-    if kept.end != start + frames or not 0 <= start <= frames:
+    start = sliced.start
+    if sliced.end != start + frames or not 0 <= start <= frames:
         return None
     return _Shift(new, start, frames) if new.shape is not None and new.shape[state.frames_axis] == start else None

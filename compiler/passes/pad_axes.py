@@ -86,7 +86,8 @@ class PadAxes:
         done = dataclasses.replace(
             lowered,
             padded_axes=tuple(
-                _limited(dataclasses.replace(each, minimum=least[each.axis]), most) for each in lowered.padded_axes
+                _limited(dataclasses.replace(padded_axis, minimum=least[padded_axis.axis]), most)
+                for padded_axis in lowered.padded_axes
             ),
             is_padded=True,
             rows_independent=lowered.batch_axis is not None,
@@ -99,7 +100,9 @@ class PadAxes:
             if length.mask is not None
         }
         carried = tuple(_carried(lowered)), tuple(_replaced(lowered))
-        limited = {each.axis: each.maximum for each in done.padded_axes if each.maximum is not None}
+        limited = {
+            padded_axis.axis: padded_axis.maximum for padded_axis in done.padded_axes if padded_axis.maximum is not None
+        }
         proof = certificate(
             axes, work.steps, inputs, masks, least, work.becomes, *carried, dict(lowered.ranges), maximum=limited
         )
@@ -250,7 +253,7 @@ def _axes(lowered: Lowered) -> Axes:
     Raises:
         Refused: a cache is of a kind that this pass cannot lower.
     """
-    sides = {each.axis: Side.LEFT for each in lowered.padded_axes}
+    sides = {padded_axis.axis: Side.LEFT for padded_axis in lowered.padded_axes}
     clean: set[str] = set()
     for cache in lowered.caches:
         require_lowered(cache)
@@ -260,7 +263,7 @@ def _axes(lowered: Lowered) -> Axes:
             for value in lowered.model.graph.inputs
             if any(graphs.mentions(dim, cache.axis) for dim in graphs.dims_of(value) or ())
         }
-    masks = frozenset(name for each in lowered.padded_axes for name in each.mask_inputs)
+    masks = frozenset(name for padded_axis in lowered.padded_axes for name in padded_axis.mask_inputs)
     return Axes(lowered.batch_axis, sides, masks, frozenset(clean))
 
 

@@ -90,14 +90,14 @@ def _fold(model: ir.Model, lookup: ir.Node, consumer: ir.Node) -> ir.Node | None
     output = consumer.outputs[0]
     constant = insert.constant(np.ascontiguousarray(projected[0]), f"{output.name}_table")
     shape = [*list(rows.shape)[:2], projected.shape[2]]
-    found = insert.op(
+    folded_lookup = insert.op(
         "Gather", [constant, lookup.inputs[1]], {"axis": 0}, name=f"{output.name}_rows", shape=shape, dtype=output.dtype
     )
     if output in model.graph.outputs:
         name = str(output.name)
-        rename_output(model, output, found, name)
-    ir.convenience.replace_all_uses_with(output, found)
-    node = found.producer()
+        rename_output(model, output, folded_lookup, name)
+    ir.convenience.replace_all_uses_with(output, folded_lookup)
+    node = folded_lookup.producer()
     assert node is not None
     return node
 

@@ -114,8 +114,8 @@ def _grids(
         for state in states:
             assert state.frames_axis is not None
             sizes = np.nan_to_num(np.abs(call.outputs[state.output]), nan=0.0)
-            found = np.max(sizes, axis=tuple({0, state.frames_axis}), initial=0.0, keepdims=True)
-            largest[state.input] = np.maximum(largest[state.input], found)
+            largest_of_call = np.max(sizes, axis=tuple({0, state.frames_axis}), initial=0.0, keepdims=True)
+            largest[state.input] = np.maximum(largest[state.input], largest_of_call)
     for name, array in largest.items():
         if not 0.0 < np.max(array, initial=0.0) < np.inf:
             raise DataError(
@@ -133,11 +133,11 @@ def grid_of(largest: Array, headroom: float = 1.0) -> Codes:
         largest: largest magnitudes, with size 1 on axes that share them.
         headroom: factor by which a value may exceed them.
     """
-    axes = [at for at, size in enumerate(largest.shape) if size > 1]
-    by_axis = {at: largest.max(axis=tuple(other for other in range(largest.ndim) if other != at)) for at in axes}
+    axes = [axis for axis, size in enumerate(largest.shape) if size > 1]
+    by_axis = {axis: largest.max(axis=tuple(other for other in range(largest.ndim) if other != axis)) for axis in axes}
     if not by_axis:
         return Codes(np.array(largest.max() * headroom / LARGEST, np.float32), 0)
-    best = min(by_axis, key=lambda at: (float(np.mean(by_axis[at].astype(np.float64) ** 2)), len(by_axis[at])))
+    best = min(by_axis, key=lambda axis: (float(np.mean(by_axis[axis].astype(np.float64) ** 2)), len(by_axis[axis])))
     scales = by_axis[best] * (headroom / LARGEST)
     least = float(largest.max()) * np.finfo(np.float32).eps  # a channel that is always 0 needs a scale, too
     return Codes(np.maximum(scales, least).astype(np.float32), best)
@@ -157,9 +157,9 @@ def _write(model: ir.Model, state: State, grid: Codes) -> None:
         dtype=value.dtype,
     )  # fmt: skip
     for node in readers:
-        for at, operand in enumerate(node.inputs):
+        for position, operand in enumerate(node.inputs):
             if operand is value:
-                node.replace_input_with(at, numbers)
+                node.replace_input_with(position, numbers)
     source = numbers if left is value else left
     value.type = ir.TensorType(ir.DataType.INT8)  # of its own: values may share the record of their type
     insert = graphs.Inserter(model, QuantizeStates.name, source=graphs.source_of(left.producer()))

@@ -124,9 +124,9 @@ class _Folding:
                     self.uniform |= {output: number.reshape(())} if number.size else {}
             if known or not any(value in self.uniform or value in self.empty for value in node.inputs):
                 continue
-            found = self._result(node)
-            if found is not None:
-                self.uniform |= dict.fromkeys(node.outputs, found)
+            uniform_number = self._result(node)
+            if uniform_number is not None:
+                self.uniform |= dict.fromkeys(node.outputs, uniform_number)
             elif self._is_neutral(node) or self._is_count(node):
                 changed += 1
         graphs.prune(self.model)
@@ -175,20 +175,20 @@ class _Folding:
 
     def _is_neutral(self, node: ir.Node) -> bool:
         """Make readers of a node that changes nothing read its operand; return whether the node is one."""
-        kept = self._kept(node)
-        if kept is None or node.outputs[0].is_graph_output():
+        operand = self._kept(node)
+        if operand is None or node.outputs[0].is_graph_output():
             return False
         output = node.outputs[0]
-        wanted, have = graphs.dims_of(output), graphs.dims_of(kept)
+        wanted, have = graphs.dims_of(output), graphs.dims_of(operand)
         if wanted is None or have is None:
             return False
         if have != wanted:
             insert = graphs.Inserter(self.model, RemoveMaskInputs.name, before=node)
             shape = self._shape(insert, output)
-            kept = insert.op(
-                "Expand", [kept, shape], name=f"{output.name}_spread", shape=output.shape, dtype=kept.dtype
+            operand = insert.op(
+                "Expand", [operand, shape], name=f"{output.name}_spread", shape=output.shape, dtype=operand.dtype
             )
-        ir.convenience.replace_all_uses_with(output, kept)
+        ir.convenience.replace_all_uses_with(output, operand)
         return True
 
     def _is_count(self, node: ir.Node) -> bool:
@@ -199,7 +199,7 @@ class _Folding:
         axes = graphs.array_of(node.inputs[1]) if len(node.inputs) > 1 else None
         if number is None or dims is None or axes is None or output.is_graph_output() or graphs.dims_of(output) is None:
             return False
-        size: Dim = math.prod(dims[int(at)] for at in axes.reshape(-1))
+        size: Dim = math.prod(dims[int(axis)] for axis in axes.reshape(-1))
         if number != 1 or any(str(name) not in self.lengths for name in symbols_of(size)):
             return False
         insert = graphs.Inserter(self.model, RemoveMaskInputs.name, before=node)
@@ -283,9 +283,13 @@ class _Folding:
             output, insert = node.outputs[0], graphs.Inserter(self.model, RemoveMaskInputs.name, before=node)
             if graphs.is_op(node, "ReduceMax", "ReduceMin") and all(dim == 1 for dim in graphs.dims_of(output) or ()):
                 shape = insert.int64s(*(1 for _ in graphs.dims_of(output) or ()))
-                kept = insert.op("Reshape", [numbers[0], shape], name="longest", shape=output.shape, dtype=output.dtype)
-                ir.convenience.replace_all_uses_with(output, kept)
-            elif node.op_type in OF_POSITIONS and all(each in alike.values() or _is_single(each) for each in numbers):
+                longest = insert.op(
+                    "Reshape", [numbers[0], shape], name="longest", shape=output.shape, dtype=output.dtype
+                )
+                ir.convenience.replace_all_uses_with(output, longest)
+            elif node.op_type in OF_POSITIONS and all(
+                operand in alike.values() or _is_single(operand) for operand in numbers
+            ):
                 attributes = node.attributes.values()
                 single_node = ir.Node(node.domain, node.op_type, numbers, attributes, num_outputs=1)
                 insert.place(single_node)

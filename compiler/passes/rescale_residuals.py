@@ -106,7 +106,9 @@ class _SharedScale:
         """Write the scale into constants; return the binary logarithm of the divisor."""
         largest = max(self.magnitudes.get(str(value.name), 0.0) for value in self.values)
         power = math.ceil(math.log2(largest / self.limit))
-        for node, index, sign in sorted(self.constants, key=lambda each: (str(each[0].name), each[1])):
+        for node, index, sign in sorted(
+            self.constants, key=lambda constant_operand: (str(constant_operand[0].name), constant_operand[1])
+        ):
             value = node.inputs[index]
             array = graphs.array_of(value)
             assert value is not None and array is not None

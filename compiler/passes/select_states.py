@@ -78,11 +78,11 @@ class SelectStates:
         if not lowered.caches:
             fixed = _fixed_bytes(lowered, ())
             self._require_room(fixed, fixed)
-        made = Outcome(lowered)
+        outcome = Outcome(lowered)
         for along in lowered.caches:
             require_lowered(along)
-            made = _together(made, self._choose(made.lowered, along))
-        return made
+            outcome = _together(outcome, self._choose(outcome.lowered, along))
+        return outcome
 
     def _choose(self, lowered: Lowered, along: CacheAxis) -> Outcome:
         """Choose states for the caches along one axis; other caches are left as they are."""
@@ -96,13 +96,15 @@ class SelectStates:
         network = network_of(stable, Rates(self.multiply_adds_per_s, self.bytes_per_s))
         choice = choose(network, None if self.memory_mb is None else self._room - fixed)
         self._require_room(choice.held + fixed, fixed)
-        kept = [cache for cache in caches if cache.joined.name in choice.carried]
-        if not choice.carried or len(kept) == len(caches) == len(choice.carried):  # somebody must know the length
+        kept_caches = [cache for cache in caches if cache.joined.name in choice.carried]
+        if not choice.carried or len(kept_caches) == len(caches) == len(
+            choice.carried
+        ):  # somebody must know the length
             return Outcome(lowered, matched=len(caches), refused=refused)
         detail = figures(stable, choice, fixed)
         split = Split(lowered.model, stable, choice, self.name)
         changed = split.write()
-        gone = tuple(sorted(cache.state.input for cache in caches if cache not in kept))
+        gone = tuple(sorted(cache.state.input for cache in caches if cache not in kept_caches))
         new = dataclasses.replace(
             lowered,
             states=(*split.states, *(state for state in lowered.states if state.input not in gone)),

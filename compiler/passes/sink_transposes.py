@@ -66,7 +66,7 @@ class SinkTransposes:
             graphs.prune(model)
             graphs.infer_shapes(model)
             rounds.append(_sunk(model))
-        count = transposed + sum(each.changes for each in rounds)
+        count = transposed + sum(round_.changes for round_ in rounds)
         detail = f"{transposed} states turned" if transposed else ""
         return Outcome(lowered, max(matched, count), count, rounds[-1].refused, detail=detail)
 
@@ -96,7 +96,7 @@ def _join(model: ir.Model, node: ir.Node) -> bool:
     if permutation is None or before is None or first is None or first.inputs[0] is None:
         return False
     source, old = first.inputs[0], node.outputs[0]
-    joined = tuple(before[at] for at in permutation)
+    joined = tuple(before[axis] for axis in permutation)
     if joined == tuple(range(len(joined))):
         if old.is_graph_output() and (source.is_graph_input() or source.is_graph_output() or source.is_initializer()):
             return False
@@ -132,7 +132,12 @@ def _sink(model: ir.Model, node: ir.Node) -> bool:
     if not graphs.is_op(node, *ALONG_AN_AXIS, *OF_ALIKE_SHAPES):
         return False
     permutation = next(
-        (found for value in node.inputs if value is not None and (found := permutation_alone(value, node))), None
+        (
+            permutation_of_operand
+            for value in node.inputs
+            if value is not None and (permutation_of_operand := permutation_alone(value, node))
+        ),
+        None,
     )
     if permutation is None or any(len(graphs.dims_of(value) or ()) != len(permutation) for value in node.outputs):
         return False
@@ -143,10 +148,10 @@ def _sink(model: ir.Model, node: ir.Node) -> bool:
     attributes = {name: value for name, value in node.attributes.items() if name != "axis"}
     if graphs.is_op(node, "Concat", "Split"):
         attributes["axis"] = ir.AttrInt64("axis", permutation[axis_of(node, len(permutation))])
-    made = ir.Node(
+    moved_node = ir.Node(
         "", node.op_type, operands, list(attributes.values()), outputs=outputs, name=f"{outputs[0].name}_node"
     )
-    graphs.Inserter(model, SinkTransposes.name, before=node).place(made)
+    graphs.Inserter(model, SinkTransposes.name, before=node).place(moved_node)
     for old, new in zip(node.outputs, outputs, strict=True):
         transposed = _transposed(model, node, new, permutation, old)
         graphs.take_over(model, old, transposed)
@@ -190,7 +195,7 @@ def _operands(model: ir.Model, node: ir.Node, permutation: Permutation) -> list[
     if graphs.is_op(node, "Concat"):
         if rest and _entries(transposed) + _saved_behind(node, permutation) <= _entries(rest):
             return None
-        back = tuple(int(at) for at in np.argsort(permutation))
+        back = tuple(int(axis) for axis in np.argsort(permutation))
         return [in_front(value) if value in transposed else _transposed_part(insert, value, back) for value in values]
     if _entries(node.outputs) > _entries(transposed) or any(graphs.array_of(value) is None for value in rest):
         return None
@@ -226,7 +231,7 @@ def _saved_behind(node: ir.Node, permutation: Permutation) -> int:
     A transpose of its result back into that order is then removed. Every other reader needs a transpose of the result;
     a Slice that is the only one needs a transpose of its part alone, as it works in that order, too.
     """
-    back, result = tuple(int(at) for at in np.argsort(permutation)), node.outputs[0]
+    back, result = tuple(int(axis) for axis in np.argsort(permutation)), node.outputs[0]
     turns = [reader for reader in graphs.consumers_of(result) if order_of(reader) == back]
     others = [reader for reader in graphs.consumers_of(result) if reader not in turns]
     saved = _entries({turn.outputs[0] for turn in turns})

@@ -53,22 +53,22 @@ class SmoothChannels:
         """
         graphs.infer_shapes(lowered.model)
         layers = {layer.node: layer for layer in find_layers(lowered.model)}
-        found, refused = [], []
+        sites, refused = [], []
         for node in lowered.model.graph:
             if not graphs.is_op(node, "LayerNormalization") or len(node.inputs) < 2:
                 continue
             readers = [layers.get(use.node) for use in node.outputs[0].uses()]
             products = [layer for layer in readers if layer is not None and not layer.is_convolution]
             if products and len(products) == len(readers) and not node.outputs[0].is_graph_output():
-                found.append((node, products))
+                sites.append((node, products))
             elif products:
                 refused.append(Refusal(f"{node.name} is read by more than products with constant weights"))
-        if not found:
+        if not sites:
             return Outcome(lowered, refused=tuple(refused))
         streams = calibration_of(lowered, otherwise=f"leave {self.name} out").streams
-        table = record(lowered, [Wanted(str(node.outputs[0].name), -1) for node, _ in found], streams)
+        table = record(lowered, [Wanted(str(node.outputs[0].name), -1) for node, _ in sites], streams)
         changed = 0
-        for node, products in found:
+        for node, products in sites:
             largest = table.tensors[str(Wanted(str(node.outputs[0].name), -1))].largest
             factors = _factors(largest, products, self.strength)
             if np.any(factors != 1):
@@ -77,7 +77,7 @@ class SmoothChannels:
         graphs.prune(lowered.model)
         return Outcome(
             lowered,
-            matched=len(found),
+            matched=len(sites),
             rewritten=changed,
             refused=tuple(refused),
             detail=f"{table.calls} calls, table {table.digest[:12]}",

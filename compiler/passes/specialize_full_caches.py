@@ -53,9 +53,13 @@ class SpecializeFullCaches:
         """Add branches for full caches, in which selections and lookups are resolved; in place."""
         model = lowered.model
         graphs.infer_shapes(model)
-        found = {each.node: each for each in _settled(lowered)}
-        asking = graphs.makers_of((*(each.asked for each in found.values()), *_conditions(model)))
-        settled = {node: each for node, each in found.items() if not asking.intersection((node, *each.behind))}
+        by_node = {settled_node.node: settled_node for settled_node in _settled(lowered)}
+        asking = graphs.makers_of((*(settled_node.asked for settled_node in by_node.values()), *_conditions(model)))
+        settled = {
+            node: settled_node
+            for node, settled_node in by_node.items()
+            if not asking.intersection((node, *settled_node.behind))
+        }
         regions = [_Region(nodes, settled) for nodes in _regions(model, settled, asking)]
         is_full, written = _condition(model, settled.values()), list[_Region]()
         for region in regions:
@@ -66,7 +70,7 @@ class SpecializeFullCaches:
             graphs.prune(model)
         count = sum(len(region.settled) for region in written)
         detail = f"{count} in {len(written)} branches" if count else ""
-        return Outcome(lowered, len(found), count, detail=detail)
+        return Outcome(lowered, len(by_node), count, detail=detail)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,24 +203,28 @@ def _spreads(node: ir.Node, value: ir.Value) -> bool:
 
 def _regions(model: ir.Model, settled: Mapping[ir.Node, _Settled], asking: Collection[ir.Node]) -> list[list[ir.Node]]:
     """Return the groups of nodes for each branch, in order: resolved nodes, their readers, and nodes between."""
-    found = _Groups()
-    for node, each in settled.items():
-        found.join(node, *each.behind)
-        for value in (node.outputs[0], *(move.outputs[0] for move in each.behind)):
+    groups_of = _Groups()
+    for node, settled_node in settled.items():
+        groups_of.join(node, *settled_node.behind)
+        for value in (node.outputs[0], *(move.outputs[0] for move in settled_node.behind)):
             for reader in graphs.consumers_of(value):
                 if reader in settled or _may_join(model, reader, asking):
-                    found.join(node, reader)
+                    groups_of.join(node, reader)
     for node in graphs.nodes_of(model):
-        around = [maker for value in node.inputs if value is not None and (maker := value.producer()) in found.parent]
-        readers = [reader for value in node.outputs for reader in graphs.consumers_of(value) if reader in found.parent]
-        parts = {found.first(maker) for maker in around if maker is not None}
-        joins = node in found.parent or ((len(parts) > 1 or (parts and readers)) and _may_join(model, node, asking))
+        around = [
+            maker for value in node.inputs if value is not None and (maker := value.producer()) in groups_of.parent
+        ]
+        readers = [
+            reader for value in node.outputs for reader in graphs.consumers_of(value) if reader in groups_of.parent
+        ]
+        parts = {groups_of.first(maker) for maker in around if maker is not None}
+        joins = node in groups_of.parent or ((len(parts) > 1 or (parts and readers)) and _may_join(model, node, asking))
         if joins:
-            found.join(node, *parts, *readers)
+            groups_of.join(node, *parts, *readers)
     groups: dict[ir.Node, list[ir.Node]] = {}
     for node in graphs.nodes_of(model):
-        if node in found.parent:
-            groups.setdefault(found.first(node), []).append(node)
+        if node in groups_of.parent:
+            groups.setdefault(groups_of.first(node), []).append(node)
     return list(groups.values())
 
 
@@ -301,14 +309,14 @@ class _Region:
 
     def _branch(self, model: ir.Model, name: str, settled: Mapping[ir.Node, _Settled]) -> ir.Graph:
         """Return the nodes as the graph of a branch, without the resolved ones."""
-        made: dict[ir.Value, ir.Value] = {}
+        copies: dict[ir.Value, ir.Value] = {}
         nodes = list[ir.Node]()
         for node in self.nodes:
             known = settled.get(node)
             if known is not None and known.gives is not None:
-                made[node.outputs[0]] = made.get(known.gives, known.gives)
+                copies[node.outputs[0]] = copies.get(known.gives, known.gives)
                 continue
-            copy = _copied(model, node, made, known)
+            copy = _copied(model, node, copies, known)
             folded = fold(copy) if settled else None
             if folded is not None:
                 model.graph.remove(copy, safe=True)  # so that its operands count as unread
@@ -317,17 +325,17 @@ class _Region:
             else:
                 nodes.append(copy)
                 new = list(copy.outputs)
-            made |= dict(zip(node.outputs, new, strict=True))
+            copies |= dict(zip(node.outputs, new, strict=True))
         results = []
         for old in self.results:
-            if made[old].producer() not in nodes or made[old] in results:
+            if copies[old].producer() not in nodes or copies[old] in results:
                 copy = _placed(
-                    model, ir.Node("", "Identity", [made[old]], outputs=[_fresh(model, old)]), self.nodes[-1]
+                    model, ir.Node("", "Identity", [copies[old]], outputs=[_fresh(model, old)]), self.nodes[-1]
                 )
                 nodes.append(copy)
                 results.append(copy.outputs[0])
             else:
-                results.append(made[old])
+                results.append(copies[old])
         model.graph.remove(nodes)
         return ir.Graph([], results, nodes=nodes, name=name, opset_imports=dict(model.graph.opset_imports))
 
@@ -356,7 +364,9 @@ def _placed(model: ir.Model, node: ir.Node, like: ir.Node) -> ir.Node:
 def _condition(model: ir.Model, settled: Collection[_Settled]) -> ir.Value | None:
     """Return whether all resolved conditions hold in every row; None without resolved nodes."""
     is_full: ir.Value | None = None
-    for value, (holds, node) in {each.asked: (each.holds, each.node) for each in settled}.items():
+    for value, (holds, node) in {
+        settled_node.asked: (settled_node.holds, settled_node.node) for settled_node in settled
+    }.items():
         source = graphs.source_of(value.producer() or node)
         insert = graphs.Inserter(model, SpecializeFullCaches.name, source=source)
         same = insert.op("Equal", [value, insert.constant(holds, "when_full")], name="same", dtype=ir.DataType.BOOL)

@@ -87,7 +87,7 @@ class _Layer:
         if dims is None or len(dims) != 2 or dims[1] != self.channels:
             return False
         entrywise = graphs.is_op(node, *ENTRY_BY_ENTRY)
-        if _matrix(node) is None and not (entrywise and all(self._is_read(each) for each in node.inputs)):
+        if _matrix(node) is None and not (entrywise and all(self._is_read(operand) for operand in node.inputs)):
             return False
         self.nodes[node] = None
         return True
@@ -126,17 +126,17 @@ class _Layer:
 
     def _channel_range(self, insert: graphs.Inserter, place: slice) -> ir.Value:
         """Return the layer's result for a range of channels."""
-        made: dict[ir.Value, ir.Value] = {}
+        copies: dict[ir.Value, ir.Value] = {}
         for node in self.nodes:
             operands = [
-                None if value is None else self._operand(insert, node, value, place, made) for value in node.inputs
+                None if value is None else self._operand(insert, node, value, place, copies) for value in node.inputs
             ]
             old = node.outputs[0]
             new = ir.Value(name=graphs.fresh_name(insert.graph, f"{old.name}_part"), type=old.type)
             attributes = list(node.attributes.values())
             insert.place(ir.Node("", node.op_type, operands, attributes, outputs=[new], name=f"{new.name}_node"))
-            made[old] = new
-        return made[next(reversed(made))]
+            copies[old] = new
+        return copies[next(reversed(copies))]
 
     def _operand(
         self, insert: graphs.Inserter, node: ir.Node, value: ir.Value, place: slice, made: Mapping[ir.Value, ir.Value]

@@ -52,22 +52,22 @@ class UnstackStates:
         """Replace each stacked state by one state per member, in place."""
         graphs.infer_shapes(lowered.model)
         states = lowered.states if lowered.first_call is None else ()
-        found = {state.input: _stack(lowered, state) for state in states}
-        stacks = [stack for stack in found.values() if isinstance(stack, _Stack)]
-        refused = [stack for stack in found.values() if isinstance(stack, Refusal)]
+        by_input = {state.input: _stack(lowered, state) for state in states}
+        stacks = [stack for stack in by_input.values() if isinstance(stack, _Stack)]
+        refused = [stack for stack in by_input.values() if isinstance(stack, Refusal)]
         matched, more = len(stacks) + len(refused), sum(len(stack.parts) - 1 for stack in stacks)
         if stacks and self.most is not None and len(states) + more > self.most:
             detail = f"apart there were {len(states) + more} states, and a step may have {self.most}"
             return Outcome(lowered, matched, refused=tuple(refused), detail=detail)
         apart = {stack.state.input: tuple(_write(lowered.model, stack)) for stack in stacks}
-        members = {name: tuple(each.input for each in states) for name, states in apart.items()}
+        members = {name: tuple(member.input for member in states) for name, states in apart.items()}
         maps = [Unstacked(stack.state.input, stack.axis, members[stack.state.input]) for stack in stacks]
         if not apart:
             return Outcome(lowered, matched, refused=tuple(refused))
         graphs.prune(lowered.model)
         graphs.forget_shapes(lowered.model)
         graphs.infer_shapes(lowered.model)
-        states = tuple(each for state in lowered.states for each in apart.get(state.input, (state,)))
+        states = tuple(member for state in lowered.states for member in apart.get(state.input, (state,)))
         new = dataclasses.replace(lowered, states=states, state_maps=(*lowered.state_maps, *maps))
         detail = f"{sum(map(len, apart.values()))} states in the place of {len(apart)}"
         return Outcome(new, matched, len(apart), tuple(refused), detail=detail)
@@ -130,11 +130,11 @@ def _stack(lowered: Lowered, state: State) -> _Stack | Refusal | None:
     """Return a state as a stack, or why it cannot be split; None where its members are not put together."""
     old = graphs.inputs_named(lowered.model)[state.input]
     fed = graphs.outputs_named(lowered.model)[state.output]
-    found = _put_together(fed)
+    joined = _put_together(fed)
     dims = graphs.dims_of(old)
-    if found is None or dims is None:
+    if joined is None or dims is None:
         return None
-    axis, parts = found
+    axis, parts = joined
     if axis in (0, state.frames_axis) or dims[axis] != len(parts):
         return None
     reads, sizes = list[tuple[ir.Value, int, int | None]](), list[ir.Node]()
@@ -190,10 +190,12 @@ def _taken(node: ir.Node, value: ir.Value, axis: int) -> Iterator[tuple[ir.Value
         perm = perm_of(node, len(value.shape or ()))
         readers = graphs.consumers_of(node.outputs[0])
         turned = perm.index(axis) if perm and _keeps_order(perm, axis) else None
-        taken = [list(_taken(each, node.outputs[0], turned)) for each in readers if turned is not None]
+        taken = [
+            list(_taken(members_taken, node.outputs[0], turned)) for members_taken in readers if turned is not None
+        ]
         if taken and all(taken) and not node.outputs[0].is_graph_output():
-            for each in taken:
-                yield from each
+            for reader in taken:
+                yield from reader
         return
     rank = len(value.shape or ())
     if graphs.is_op(node, "Gather") and node.inputs[0] is value and axis_of(node, rank) == axis:
@@ -215,17 +217,19 @@ def _single(node: ir.Node, axis: int) -> int | None:
 
 def _write(model: ir.Model, stack: _Stack) -> Iterator[State]:
     """Replace the stack's input and output by those of its members; yield the members' states."""
-    dims = [dim for at, dim in enumerate(stack.old.shape or ()) if at != stack.axis]
+    dims = [dim for axis_number, dim in enumerate(stack.old.shape or ()) if axis_number != stack.axis]
     members = [
         ir.Value(
-            name=graphs.fresh_name(model.graph, f"{stack.state.input}_{at}"), type=stack.old.type, shape=ir.Shape(dims)
+            name=graphs.fresh_name(model.graph, f"{stack.state.input}_{number}"),
+            type=stack.old.type,
+            shape=ir.Shape(dims),
         )
-        for at in range(len(stack.parts))
+        for number in range(len(stack.parts))
     ]
     place = list(model.graph.inputs).index(stack.old)
     model.graph.inputs[place : place + 1] = members
-    for value, at, axis in stack.reads:
-        member, insert = members[at], graphs.Inserter(model, UnstackStates.name, before=value.producer())
+    for value, number, axis in stack.reads:
+        member, insert = members[number], graphs.Inserter(model, UnstackStates.name, before=value.producer())
         if axis is None and value.is_graph_output():
             member = insert.op("Identity", [member], name=f"{member.name}_given")
         if axis is not None:
@@ -236,8 +240,8 @@ def _write(model: ir.Model, stack: _Stack) -> Iterator[State]:
     outputs = _given(model, stack)
     frames = stack.state.frames_axis
     along = frames if frames is None or frames < stack.axis else frames - 1
-    for at, (member, output) in enumerate(zip(members, outputs, strict=True)):
-        initial = _member(stack.state.initial, stack.axis, at)
+    for number, (member, output) in enumerate(zip(members, outputs, strict=True)):
+        initial = _member(stack.state.initial, stack.axis, number)
         yield State(str(member.name), str(output.name), along, stack.state.cache, initial)
 
 

@@ -68,12 +68,12 @@ def _write(model: ir.Model, node: ir.Node, weights: np.ndarray) -> None:
     line = insert.op("Unsqueeze", [frames, insert.int64s(1)], name=f"{old.name}_line")
     image = insert.op("Transpose", [line], {"perm": (0, 3, 1, 2)}, name=f"{old.name}_in_channels")
     kernel = insert.constant(weights[:, :, np.newaxis], f"{old.name}_kernel")
-    found = insert.op("Conv", [image, kernel, *node.inputs[2:]], _attributes(node), name=f"{old.name}_image")
-    found = insert.op("Transpose", [found], {"perm": (0, 2, 3, 1)}, name=f"{old.name}_out_channels")
-    found = insert.op("Squeeze", [found, insert.int64s(1)], name=f"{old.name}_out_line")
-    found = insert.op("Transpose", [found], {"perm": SWAPPED}, name=f"{old.name}_out_frames", dtype=old.dtype)
-    found.shape = old.shape
-    graphs.take_over(model, old, found)
+    result = insert.op("Conv", [image, kernel, *node.inputs[2:]], _attributes(node), name=f"{old.name}_image")
+    result = insert.op("Transpose", [result], {"perm": (0, 2, 3, 1)}, name=f"{old.name}_out_channels")
+    result = insert.op("Squeeze", [result, insert.int64s(1)], name=f"{old.name}_out_line")
+    result = insert.op("Transpose", [result], {"perm": SWAPPED}, name=f"{old.name}_out_frames", dtype=old.dtype)
+    result.shape = old.shape
+    graphs.take_over(model, old, result)
 
 
 def _attributes(node: ir.Node) -> dict[str, int | tuple[int, ...]]:

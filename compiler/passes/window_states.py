@@ -66,7 +66,7 @@ def _slice_state(lowered: Lowered, output: str, axis: int, fed: ir.Value) -> int
     insert = graphs.Inserter(model, WindowStates.name, source=graphs.source_of(value.producer()))
     shape = list(value.shape)
     shape[axis] = want
-    kept = insert.op(
+    newest_frames = insert.op(
         "Slice",
         [value, insert.int64s(least - want), insert.int64s(least), insert.int64s(axis)]
         if isinstance(have, int)
@@ -75,7 +75,7 @@ def _slice_state(lowered: Lowered, output: str, axis: int, fed: ir.Value) -> int
         shape=shape,
         dtype=value.dtype,
     )
-    rename_output(model, value, kept, output)
+    rename_output(model, value, newest_frames, output)
     return 1
 
 

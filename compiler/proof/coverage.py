@@ -59,13 +59,13 @@ def covered() -> list[Covered]:
     """Return all operators of the opsets and of the rule table, by domain and name."""
     defined = defined_operators()
     entries = {key: (module, entry) for module in MODULES for key, entry in module.TABLE.items()}
-    found = []
+    operators = []
     for domain, op in sorted({*entries, *(("", op) for op in defined)}):
         opsets = () if domain else defined.get(op, ())
         module, entry = entries.get((domain, op), (None, None))
         versioned = entry if isinstance(entry, Versioned) else None
         lacks = versioned.covers if versioned is not None else lambda opset, entry=entry: entry is not None
-        found.append(
+        operators.append(
             Covered(
                 domain=domain,
                 op=op,
@@ -75,31 +75,31 @@ def covered() -> list[Covered]:
                 refusal="" if versioned is None else versioned.refusal,
             )
         )
-    return found
+    return operators
 
 
 def defined_operators() -> dict[str, tuple[int, ...]]:
     """Return the operators of ai.onnx with the opsets of `OPSETS` that define them without deprecating them."""
-    schemas = [each for each in onnx.defs.get_all_schemas_with_history() if not each.domain]
+    schemas = [schema for schema in onnx.defs.get_all_schemas_with_history() if not schema.domain]
     opsets: dict[str, list[int]] = {}
     for opset in OPSETS:
         newest: dict[str, onnx.defs.OpSchema] = {}
-        for each in schemas:
-            if each.since_version <= opset and each.since_version >= newest.get(each.name, each).since_version:
-                newest[each.name] = each
-        for name, each in newest.items():
-            if not each.deprecated:
+        for schema in schemas:
+            if schema.since_version <= opset and schema.since_version >= newest.get(schema.name, schema).since_version:
+                newest[schema.name] = schema
+        for name, schema in newest.items():
+            if not schema.deprecated:
                 opsets.setdefault(name, []).append(opset)
-    return {name: tuple(given) for name, given in opsets.items()}
+    return {name: tuple(versions) for name, versions in opsets.items()}
 
 
 def page() -> str:
     """Return the text of docs/generated/coverage.md."""
-    found = covered()
-    standard = [each for each in found if not each.domain]
+    operators = covered()
+    standard = [operator for operator in operators if not operator.domain]
     counts = [
-        sum(not each.refusal and bool(each.module) for each in standard if each.opsets),
-        sum(bool(each.refusal) for each in standard if each.opsets),
+        sum(not operator.refusal and bool(operator.module) for operator in standard if operator.opsets),
+        sum(bool(operator.refusal) for operator in standard if operator.opsets),
     ]
     lines = [
         INTRODUCTION,
@@ -108,9 +108,9 @@ def page() -> str:
         "",
         *_table(standard),
     ]
-    for domain in dict.fromkeys(each.domain for each in found if each.domain):
-        members = [each for each in found if each.domain == domain]
-        refused = sum(bool(each.refusal) for each in members)
+    for domain in dict.fromkeys(operator.domain for operator in operators if operator.domain):
+        members = [operator for operator in operators if operator.domain == domain]
+        refused = sum(bool(operator.refusal) for operator in members)
         lines += ["", f"## {domain}: {len(members) - refused} with a rule, {refused} refused by name", ""]
         lines += _table(members)
     return "\n".join(lines) + "\n"

@@ -194,13 +194,13 @@ def _check_rows(graph: Graph) -> None:
     """Require that every input has the rows as first axis, except where its original has no rows."""
     if graph.batch is None or graph.is_for_one_row:
         return
-    for name, given in graph.inputs.items():
-        if given.constant is None and (not given.shape or isinstance(given.shape[0], int)):
-            got = f"[{', '.join(map(str, given.shape))}]"
+    for name, input_spec in graph.inputs.items():
+        if input_spec.constant is None and (not input_spec.shape or isinstance(input_spec.shape[0], int)):
+            got = f"[{', '.join(map(str, input_spec.shape))}]"
             message = f"expected {graph.batch!r}, the axis with buckets, in front, got {got}"
             cure = "write it there; for a model of one row, write beside every shape the one that it takes, as in "
             cure += f"original: {got}"
-            if given.is_data and given.shape in ((), (1,)):
+            if input_spec.is_data and input_spec.shape in ((), (1,)):
                 cure += "; where every call is given the same numbers, fix them, as in constant: 16000"
             raise disagree(message, cure, "inputs", name, "shape")
 
@@ -249,23 +249,25 @@ def _check_padded(graph: Graph) -> None:
         message = f"expected one axis with buckets and no length_input, the batch, got {bare}"
         cure = "give each other axis a window where a state grows along it, a length_input where rows differ, or fix it"
         raise disagree(message, cure, "axes", bare[-1])
-    for name, given in graph.inputs.items():
+    for name, input_spec in graph.inputs.items():
         for key in ("mask_of", "pad_mask_of", "length_of"):
-            axis = getattr(given, key)
+            axis = getattr(input_spec, key)
             if axis is not None and axis not in graph.padded:
                 message = f"expected an axis with buckets and a length per row, got {axis!r}"
                 cure = did_you_mean(axis, graph.padded)
                 if axis in graph.caches:
                     cure = "delete the key: nobody masks the free slots of a window, or counts them, but the bundle"
                 raise disagree(message, cure, "inputs", name, key)
-        if given.mask_axis is not None and given.mask_axis not in given.shape:
-            message = f"expected the axis {given.mask_axis!r} in the shape of its mask, got {list(given.shape)}"
+        if input_spec.mask_axis is not None and input_spec.mask_axis not in input_spec.shape:
+            message = (
+                f"expected the axis {input_spec.mask_axis!r} in the shape of its mask, got {list(input_spec.shape)}"
+            )
             raise disagree(message, "write the mask's shape", "inputs", name, "shape")
-        if given.length_of is not None and not given.dtype.startswith(("int", "uint")):
-            message = f"expected a type of integers for lengths, got {given.dtype}"
+        if input_spec.length_of is not None and not input_spec.dtype.startswith(("int", "uint")):
+            message = f"expected a type of integers for lengths, got {input_spec.dtype}"
             raise disagree(message, "write the model's type", "inputs", name, "dtype")
-        roles = (given.state, given.mask_of, given.pad_mask_of, given.length_of, given.counts)
-        if len([each for each in roles if each is not None]) > 1:
+        roles = (input_spec.state, input_spec.mask_of, input_spec.pad_mask_of, input_spec.length_of, input_spec.counts)
+        if len([role for role in roles if role is not None]) > 1:
             message = "expected one of state, mask_of, pad_mask_of, length_of and counts, got several"
             raise disagree(message, "keep the one that says where its value comes from", "inputs", name)
     _check_chunks(graph)
@@ -298,16 +300,16 @@ def _check_flush(graph: Graph) -> None:
     if graph.held:
         message = f"expected no flush in a graph whose states lie along {graph.held[0]!r}, got {list(graph.flush)}"
         raise disagree(message, "delete the key, and push what ends a stream as any other call", "flush")
-    for name, given in graph.inputs.items():
-        along = [axis for axis in given.shape if axis in graph.padded]
-        if given.is_data and (name not in graph.flush or not along):
+    for name, input_spec in graph.inputs.items():
+        along = [axis for axis in input_spec.shape if axis in graph.padded]
+        if input_spec.is_data and (name not in graph.flush or not along):
             message = f"expected every input that callers feed, each along an axis of chunks, got {list(graph.flush)}"
             raise disagree(message, f"write the entries of {name!r} that are fed at the end", "flush")
     lengths: dict[str, int] = {}
     for name, count in graph.flush.items():
         if name not in graph.inputs or not graph.inputs[name].is_data:
             raise disagree(f"expected inputs that callers feed, got {name!r}", "delete it", "flush", name)
-        for axis in [each for each in graph.inputs[name].shape if isinstance(each, str) and each in graph.padded]:
+        for axis in [dim for dim in graph.inputs[name].shape if isinstance(dim, str) and dim in graph.padded]:
             most = (graph.padded[axis].buckets or (0,))[-1]
             if count > most:
                 message = f"expected at most {most} entries, a whole chunk along {axis!r}, got {count}"
@@ -324,13 +326,13 @@ def _check_flush_values(graph: Graph) -> None:
             cure = f"write the entries of {name!r} under flush, or delete it; {did_you_mean(name, graph.flush)}"
             raise disagree(f"expected an input that flush names, got {name!r}", cure, "flush_values", name)
     for name in graph.flush:
-        given, value = graph.inputs[name], graph.flush_values.get(name, 0.0)
+        input_spec, value = graph.inputs[name], graph.flush_values.get(name, 0.0)
         place = ("flush_values" if name in graph.flush_values else "flush", name)
         cure = f"write flush_values: {{{name}: NUMBER}} with what the model's author pads with"
-        if not holds("float32" if given.dtype == "bfloat16" else given.dtype, value):
-            raise disagree(f"expected a number that {given.dtype} has, got {value:g}", cure, *place)
-        if given.range is not None and not given.range[0] <= value <= given.range[1]:
-            low, high = given.range
+        if not holds("float32" if input_spec.dtype == "bfloat16" else input_spec.dtype, value):
+            raise disagree(f"expected a number that {input_spec.dtype} has, got {value:g}", cure, *place)
+        if input_spec.range is not None and not input_spec.range[0] <= value <= input_spec.range[1]:
+            low, high = input_spec.range
             message = f"expected what is fed at the end from {low:g} to {high:g}, the declared range, got {value:g}"
             raise disagree(message, cure, *place)
 
@@ -348,10 +350,10 @@ def _check_derived(graph: Graph) -> None:
         message = f"expected a window of at least {buckets[-1]} frames, the largest bucket of {axis!r}, got {most}"
         raise disagree(message, "make it as long as a stream may become", "derive_steps", "window")
     chunk = graph.derive_steps.chunk
-    if parted := [each for each in buckets if each % chunk]:
+    if parted := [bucket for bucket in buckets if bucket % chunk]:
         message = f"expected buckets of {axis!r} that are multiples of {chunk}, the frames of a chunk, got {parted[0]}"
         raise disagree(message, f"write buckets: [{chunk}] for it, or other multiples", "derive_steps", "chunk")
-    carried = [name for name, given in graph.inputs.items() if given.is_carried]
+    carried = [name for name, input_spec in graph.inputs.items() if input_spec.is_carried]
     others = ["first_call"] if graph.first_call is not None else ["flush"] if graph.flush else []
     if carried or others:
         message = f"expected a model without states, got {(carried + others)[0]!r}"
@@ -394,13 +396,13 @@ def _check_states(graph: Graph) -> None:
 
 def _check_initial(graph: Graph, name: str) -> None:
     """Check that `initial` is given for a state that has a size at the start; files are read later."""
-    given, place = graph.inputs[name], ("inputs", name, "initial")
-    if given.initial is None:
+    input_spec, place = graph.inputs[name], ("inputs", name, "initial")
+    if input_spec.initial is None:
         return
-    if given.state is None:
+    if input_spec.state is None:
         cure = "write state: with the output that feeds it back, or delete initial"
         raise disagree(f"expected initial at a state, got it at {name!r}, which no output feeds", cure, *place)
-    window = next((axis for axis in given.shape if axis in graph.caches), None)
+    window = next((axis for axis in input_spec.shape if axis in graph.caches), None)
     if window is not None:
         message = f"expected a state of one size, got {name!r} along {window!r}, which begins with no frames"
         cure = (
@@ -412,9 +414,9 @@ def _check_initial(graph: Graph, name: str) -> None:
             f"expected no initial beside first_call, which takes no states and gives the first, got one of {name!r}"
         )
         raise disagree(message, "delete one of the two", *place)
-    if isinstance(given.initial, str):
+    if isinstance(input_spec.initial, str):
         return
-    fault = fault_of_initial(given.initial, graph.sizes_at_start(name), given.dtype)
+    fault = fault_of_initial(input_spec.initial, graph.sizes_at_start(name), input_spec.dtype)
     if fault is not None:
         raise disagree(*fault, *place)
 
@@ -429,7 +431,7 @@ def _check_held(graph: Graph, name: str, axis: str) -> None:
     if shape.count(axis) > 1:
         message = f"expected {axis!r} once in the shape of a state, got [{', '.join(map(str, shape))}]"
         raise disagree(message, "let the model keep it along one axis", "inputs", name, "shape")
-    if not any(given.is_data and axis in given.shape for given in graph.inputs.values()):
+    if not any(input_spec.is_data and axis in input_spec.shape for input_spec in graph.inputs.values()):
         message = f"expected an input that callers feed along {axis!r}, as the state {name!r} lies along it, got none"
         cure = f"give {axis!r} a window if frames are kept along it, feed something along it in every call, or write a "
         raise disagree(message, f"{cure}number in its place", "inputs", name, "shape")
@@ -437,19 +439,19 @@ def _check_held(graph: Graph, name: str, axis: str) -> None:
 
 def _check_counts(graph: Graph) -> None:
     """Check that a counting input counts frames of a call, whose number is unique, with one count per row."""
-    for name, given in graph.inputs.items():
-        if given.counts is None:
+    for name, input_spec in graph.inputs.items():
+        if input_spec.counts is None:
             continue
-        sizes = {axis: each for axis, each in graph.axes.items() if axis != graph.batch}
-        if given.counts not in sizes:
-            message = f"expected a window or the axis of a chunk, whose frames are counted, got {given.counts!r}"
-            raise disagree(message, did_you_mean(given.counts, sizes), "inputs", name, "counts")
-        if given.dtype not in ("int32", "int64"):
-            message = f"expected int32 or int64 for a count, got {given.dtype}"
+        sizes = {axis: axis_spec for axis, axis_spec in graph.axes.items() if axis != graph.batch}
+        if input_spec.counts not in sizes:
+            message = f"expected a window or the axis of a chunk, whose frames are counted, got {input_spec.counts!r}"
+            raise disagree(message, did_you_mean(input_spec.counts, sizes), "inputs", name, "counts")
+        if input_spec.dtype not in ("int32", "int64"):
+            message = f"expected int32 or int64 for a count, got {input_spec.dtype}"
             cure = "write the model's type, or delete counts where callers feed the input"
             raise disagree(message, cure, "inputs", name, "dtype")
-        if graph.batch is not None and given.shape != (graph.batch,):
-            got = f"[{', '.join(map(str, given.shape))}]"
+        if graph.batch is not None and input_spec.shape != (graph.batch,):
+            got = f"[{', '.join(map(str, input_spec.shape))}]"
             message = f"expected shape [{graph.batch}], a count of its own for every row, got {got}"
             cure = f"write it so; a model of one row that takes one number says so beside it, original: {got}"
             raise disagree(message, cure, "inputs", name, "shape")
@@ -457,25 +459,25 @@ def _check_counts(graph: Graph) -> None:
 
 def _check_originals(graph: Graph) -> None:
     """Check that a graph is written for one row in all of its inputs or in none, and where the batch lies."""
-    given = [name for name, spec in graph.inputs.items() if spec.original is not None]
-    if not given:
+    marked = [name for name, spec in graph.inputs.items() if spec.original is not None]
+    if not marked:
         return
     for name, spec in graph.inputs.items():
         if spec.constant is not None or (spec.original is None and not graph.is_for_one_row):
             continue
         first = spec.shape[0] if spec.shape else None
         if graph.batch is None:
-            message = f"expected an axis of rows with buckets, as {given[0]!r} has an original of one row, got none"
+            message = f"expected an axis of rows with buckets, as {marked[0]!r} has an original of one row, got none"
             cure = "write batch: {buckets: [1, 4]} under axes and the batch first in every shape, or delete original: "
             cure += "without such an axis a bundle takes what the model does"
-            raise disagree(message, cure, "inputs", given[0], "original")
+            raise disagree(message, cure, "inputs", marked[0], "original")
         if first is None or first != graph.batch:
             message = f"expected the axis with buckets in front, got {list(spec.shape)} for an original of one row"
             cure = "write the batch axis first in shape, and the shape that the original takes under original"
             raise disagree(message, cure, "inputs", name, "shape")
         if spec.original is None:
-            message = f"expected original for every input, got it for {given[0]!r} and not for {name!r}"
-            cure = f"write the shape that the original takes here, or delete original at {given[0]!r} where the model "
+            message = f"expected original for every input, got it for {marked[0]!r} and not for {name!r}"
+            cure = f"write the shape that the original takes here, or delete original at {marked[0]!r} where the model "
             raise disagree(message, f"{cure}takes any number of rows", "inputs", name)
         rest = list(spec.shape[1:])
         fits = [[*rest[:i], 1, *rest[i:]] for i in range(len(rest) + 1)]
@@ -483,6 +485,6 @@ def _check_originals(graph: Graph) -> None:
         if list(spec.original) not in ([rest, *fits] if graph.is_for_one_row else moved):
             message = f"expected shape without {first!r}, or with a 1 for it, got {list(spec.original)}"
             raise disagree(message, f"write {fits[0]} or {rest}", "inputs", name, "original")
-    if "add_batch_axis" not in [each.name for each in graph.passes]:
+    if "add_batch_axis" not in [pass_spec.name for pass_spec in graph.passes]:
         message = "expected add_batch_axis among passes, as the original is for one row, got none"
         raise disagree(message, "list it before merge_first_call and pad_axes", "passes")

@@ -150,9 +150,9 @@ def find_recipe(path_or_name: str) -> Path:
     Raises:
         RecipeError: there is no such file.
     """
-    given = Path(path_or_name)
-    if given.is_file():
-        return given
+    path = Path(path_or_name)
+    if path.is_file():
+        return path
     folders = list(dict.fromkeys((Path(RECIPES_DIR), SLIPWAY_DIR / RECIPES_DIR)))
     names = (path_or_name, f"{path_or_name}.yaml")
     for candidate in (folder / name for folder in folders for name in names):

@@ -52,15 +52,15 @@ def make(
 def _fits(value: Any, wanted: Any) -> bool:
     """Whether a value of the recipe has a field's type; an int counts as a float, a bool as neither."""
     if isinstance(wanted, types.UnionType):
-        return any(_fits(value, each) for each in wanted.__args__)
+        return any(_fits(value, alternative) for alternative in wanted.__args__)
     if wanted is types.NoneType:
         return value is None
     if wanted is float:
         return type(value) in (int, float)
     if typing.get_origin(wanted) is tuple:
-        return isinstance(value, list | tuple) and all(_fits(each, typing.get_args(wanted)[0]) for each in value)
+        return isinstance(value, list | tuple) and all(_fits(entry, typing.get_args(wanted)[0]) for entry in value)
     if typing.get_origin(wanted) is Mapping:
-        return isinstance(value, Mapping) and all(_fits(each, typing.get_args(wanted)[1]) for each in value.values())
+        return isinstance(value, Mapping) and all(_fits(entry, typing.get_args(wanted)[1]) for entry in value.values())
     return wanted not in (bool, int, str) or type(value) is wanted
 
 

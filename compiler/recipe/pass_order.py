@@ -26,7 +26,7 @@ def check_order(loaded: LoadedRecipe, graph: str, after: Mapping[str, Collection
         RecipeError: a pass comes later, or not at all; the message has the line of the pass that needs it.
     """
     spec = loaded.recipe.graphs[graph]
-    names = [each.name for each in spec.passes]
+    names = [pass_spec.name for pass_spec in spec.passes]
     for index, name in enumerate(names):
         for first in after[name]:
             where, cure = loaded.where("graphs", graph, "passes", index), f"list {first} before {name}"

@@ -90,7 +90,9 @@ class Recipe(Record):
     def _agree(self) -> Self:
         _check_graph_names(("gates", "parity"), self.gates.parity, self.graphs)
         for name, gate in self.gates.parity.items():
-            if gate.drift is not None and all(not given.is_carried for given in self.graphs[name].inputs.values()):
+            if gate.drift is not None and all(
+                not input_spec.is_carried for input_spec in self.graphs[name].inputs.values()
+            ):
                 cure = "drop drift, or declare the states"
                 message = "expected a graph that hands states on for drift, got none of them"
                 raise disagree(message, cure, "gates", "parity", name, "drift")

@@ -41,7 +41,9 @@ def check_wiring(wiring: Sequence[Wire], graphs: Mapping[str, Graph]) -> None:
         if first != number:
             message = f"expected one wire to an input, got a second one to {wire.input!r} of {wire.to_graph}"
             raise disagree(message, "delete one of them", "wiring", number)
-    before = {wire.to_graph: {each.from_graph for each in wiring if each.to_graph == wire.to_graph} for wire in wiring}
+    before = {
+        wire.to_graph: {other.from_graph for other in wiring if other.to_graph == wire.to_graph} for wire in wiring
+    }
     while ready := [name for name, givers in before.items() if not givers & before.keys()]:
         for name in ready:
             del before[name]
@@ -66,19 +68,19 @@ def _check_names(number: int, wire: Wire, graphs: Mapping[str, Graph]) -> None:
 def _check_states(number: int, wire: Wire, graphs: Mapping[str, Graph]) -> None:
     """Check that a state is wired to a state of the same type and rank, and data to an input that callers feed."""
     wanted = graphs[wire.to_graph].inputs[wire.input]
-    fed = [given for given in graphs[wire.from_graph].inputs.values() if given.state == wire.output]
+    fed = [input_spec for input_spec in graphs[wire.from_graph].inputs.values() if input_spec.state == wire.output]
     if not fed:
         if not wanted.is_data:
             message = f"expected an input that callers feed for the output {wire.output!r}, got {wire.input!r}"
             raise disagree(message, "name another input", "wiring", number, "input")
         return
-    given = fed[0]
+    source = fed[0]
     if wanted.state is None:
         message = f"expected an input that is a state, as {wire.output!r} is one, got {wire.input!r}"
         raise disagree(message, "name the state that it starts", "wiring", number, "input")
-    sizes = zip(given.shape, wanted.shape, strict=False)
+    sizes = zip(source.shape, wanted.shape, strict=False)
     differ = any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in sizes)
-    if given.dtype != wanted.dtype or len(given.shape) != len(wanted.shape) or differ:
-        got = f"{given.dtype} {list(given.shape)} for {wanted.dtype} {list(wanted.shape)}"
+    if source.dtype != wanted.dtype or len(source.shape) != len(wanted.shape) or differ:
+        got = f"{source.dtype} {list(source.shape)} for {wanted.dtype} {list(wanted.shape)}"
         message = f"expected states of one type and shape, got {got}"
         raise disagree(message, "wire states that are the same tensor", "wiring", number)

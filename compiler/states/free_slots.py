@@ -104,10 +104,10 @@ class FreeSlots:
             if value.is_graph_output() and not self._are_free(value, slots):
                 return False
             for use in value.uses():
-                found = self._behind(use.node, use.idx, slots)
-                if found is None:
+                next_work = self._behind(use.node, use.idx, slots)
+                if next_work is None:
                     return False
-                work += found
+                work += next_work
         return True
 
     def _are_free(self, value: ir.Value, slots: Slots) -> bool:

@@ -30,6 +30,6 @@ def keep_newest(model: ir.Model, slots: int, axes: Mapping[str, int]) -> None:
         value = graphs.outputs_named(model)[output]
         insert = graphs.Inserter(model, STAMP, source=graphs.source_of(value.producer()))
         bounds = [insert.int64s(-slots), insert.int64s(graphs.END), insert.int64s(axis)]
-        kept = insert.op("Slice", [value, *bounds], name=f"{output}_newest", dtype=value.dtype)
-        graphs.take_over(model, value, kept, except_in=graphs.consumers_of(value))
+        newest = insert.op("Slice", [value, *bounds], name=f"{output}_newest", dtype=value.dtype)
+        graphs.take_over(model, value, newest, except_in=graphs.consumers_of(value))
     graphs.infer_shapes(model)

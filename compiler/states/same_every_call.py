@@ -65,8 +65,8 @@ def same_every_call(model: ir.Model, given: Collection[ir.Value], names: Collect
     sizes: set[ir.Value] = set()
 
     def is_size(value: ir.Value) -> bool:
-        found = numbers_of(value, seen)
-        if found is not None and all(names_in(each) <= stays for each in found):
+        numbers = numbers_of(value, seen)
+        if numbers is not None and all(names_in(number) <= stays for number in numbers):
             sizes.add(value)
         return value in sizes
 

@@ -68,11 +68,11 @@ def _check_at(lowered: Lowered, count: int) -> None:
         value.shape = None
     graphs.infer_shapes(copy)
     check_static(copy, lowered.graph)
-    found = {value.name: graphs.dims_of(value) for _, value in _values(copy)}
+    shapes = {value.name: graphs.dims_of(value) for _, value in _values(copy)}
     for node, value in _values(lowered.model):
         said = tuple(_at(lowered, dim, count) for dim in graphs.dims_of(value) or ())
-        if found[value.name] != said:
-            reason = f"at {count} rows it has shape {list(found[value.name] or ())}, not {list(said)}"
+        if shapes[value.name] != said:
+            reason = f"at {count} rows it has shape {list(shapes[value.name] or ())}, not {list(said)}"
             raise _refused(lowered, node, value, reason)
 
 

@@ -94,20 +94,20 @@ def write_prepared(target: Target, prepared: Prepared, weights: WeightsFile | No
     lowered = prepared.origin
     done = {id(graph): apply_variants(target.plan, graph) for _, _, graph in prepared.graphs}
     graphs = [(sizes, fixed, done[id(graph)]) for sizes, fixed, graph in prepared.graphs]
-    map_weights(*(each.lowered.model for each in done.values()))
+    map_weights(*(entry.lowered.model for entry in done.values()))
     if not prepared.is_open:
-        target.accept([each.lowered for each in done.values()])
+        target.accept([entry.lowered for entry in done.values()])
     weights = WeightsFile(f"{lowered.graph}.weights") if weights is None else weights
     files: dict[str, Content] = {}
     artifacts = []
-    for sizes, fixed, each in graphs:
+    for sizes, fixed, entry in graphs:
         label = "".join(f".{axis}{fixed.get(axis, '')}" for axis in sizes) or ".static"
         file = f"graphs/{lowered.graph}{label}.onnx"
         if file not in files:
-            files[file] = weights.externalise(each.lowered.model)
-        artifacts.append(Emitted(sizes, file, (f"graphs/{weights.name}",), each.lowered))
+            files[file] = weights.externalise(entry.lowered.model)
+        artifacts.append(Emitted(sizes, file, (f"graphs/{weights.name}",), entry.lowered))
     files[f"graphs/{weights.name}"] = weights.content
-    models = [each.lowered.model for each in done.values()]
+    models = [entry.lowered.model for entry in done.values()]
     versions = {
         "opset": max(model.opset_imports[""] for model in models),
         "ir_version": max(model.ir_version for model in models),
@@ -136,11 +136,11 @@ def _opened(
     opened = {
         bucket_name(fixed): open_rows(_frozen(target, lowered, fixed), buckets[rows]) for fixed in _combinations(others)
     }
-    found: list[tuple[Sizes, Sizes, Lowered]] = []
+    opened_graphs: list[tuple[Sizes, Sizes, Lowered]] = []
     for sizes in _combinations(buckets):
         fixed = {axis: size for axis, size in sizes.items() if axis != rows}
-        found.append((sizes, fixed, opened[bucket_name(fixed)]))
-    return tuple(found)
+        opened_graphs.append((sizes, fixed, opened[bucket_name(fixed)]))
+    return tuple(opened_graphs)
 
 
 def _combinations(buckets: Mapping[str, tuple[int, ...]]) -> list[dict[str, int]]:

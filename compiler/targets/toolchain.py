@@ -67,11 +67,11 @@ class Toolchain:
             InternalError: the script itself failed.
         """
         with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:
-            made, log = Path(scratch) / "made", Path(scratch) / "stderr"
-            made.mkdir()
+            made_folder, log = Path(scratch) / "made", Path(scratch) / "stderr"
+            made_folder.mkdir()
             (Path(scratch) / "request.json").write_text(json.dumps(request), encoding="utf-8")
-            self._judge(self._ended(Path(scratch), made), log)
-            made.rename(out)
+            self._judge(self._ended(Path(scratch), made_folder), log)
+            made_folder.rename(out)
 
     def _ended(self, scratch: Path, made: Path) -> int | _Limit:
         """Return the exit code, or the limit that was reached; all processes of the script have ended."""

@@ -3,14 +3,13 @@
 EQUIVALENT: dict[str, str] = {
     "checker/replay:Replay._lengths: seed % 2 == 0 -> seed % 2 != 0 in `rows[0][axis], rows[1][axis] = (short, long) "
     "if seed % 2 == 0 else (long, short)`": "which of two rows that are alike is the shorter one does not matter",
-    "proof/rules/movement:_target: target.copied(at) and at < len(dims) -> target.copied(at) in `is_copy = "
-    "target.copied(at) and at < len(dims)`": (
+    "proof/rules/movement:_target: target.copied(axis) and axis < len(dims) -> target.copied(axis)": (
         "ONNX Runtime refuses a 0 behind the axes of what is reshaped: the graph does not run alone either"
     ),
     "proof/rules/kernel_windows:period: 1 -> 0 in `return (int(constant), math.gcd(*steps)) if constant.is_Integer "
     "else (0, 1)`": "a size is a whole number, and so are its other terms there: the constant is one, too",
-    "proof/facts/meaning:_needs_of_number.meets: 0 -> 1 in `kept = array != 0 if divides else array >= first if first "
-    "== 0 else array > 0` (2)": (
+    "proof/facts/meaning:_needs_of_number.meets: 0 -> 1 in `is_valid = array != 0 if divides else array >= first if "
+    "first == 0 else array > 0` (2)": (
         "more is asked of the number, so the length from which on it is met is as long or longer"
     ),
     "proof/facts/meaning:_needs_of_size: alone + 1 -> alone in `shifted, first = alone + 1 - least, "
@@ -22,8 +21,8 @@ EQUIVALENT: dict[str, str] = {
     "proof/rules/microsoft:skip_normalization: 5 -> 6 in `_plain(case, range(2, 5))`": (
         "the operator has five operands, so the sixth is never there"
     ),
-    "proof/padding/valid_slots:ValidSlots._shaped: 1 -> 0 in `if all(len(each) == 1 for each in placed.values()) and "
-    "axis != rows_axis:`": "the mask gets its shape by the form for merged axes, which gives the same shape",
+    "proof/padding/valid_slots:ValidSlots._shaped: 1 -> 0 in `if all(len(layout) == 1 for layout in placed.values()) "
+    "and axis != rows_axis:`": "the mask gets its shape by the form for merged axes, which gives the same shape",
     "Clip: refused node accepted": "ONNX Runtime takes scalar bounds only: the refused node does not run alone either",
     "CC2: claimed pointwise": (
         "without the claim only numbers are joined, never along an axis of theirs, so the claim is true"

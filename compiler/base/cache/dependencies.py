@@ -113,8 +113,8 @@ def state_of(dependency: str) -> str:
         return _hashed("\0".join(sorted(os.environ)))
     if kind == "arguments":
         return _hashed("\0".join(map(str, sys.argv[1:])))
-    found = re.fullmatch(r"(\S+) \((.*)\)", rest)
-    return ABSENT if kind != "module" or found is None else _state_of_module(found[1], Path(found[2]))
+    match = re.fullmatch(r"(\S+) \((.*)\)", rest)
+    return ABSENT if kind != "module" or match is None else _state_of_module(match[1], Path(match[2]))
 
 
 def portable(path: str) -> str:
@@ -149,7 +149,7 @@ def hash_path(path: Path) -> str:
 
 def _files_below(folder: Path) -> list[Path]:
     """Return all files but bytecode, in order; a link to a folder above is not followed."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for here, folders, files in os.walk(folder, followlinks=True):
         real = os.path.realpath(here)
         folders[:] = [
@@ -158,8 +158,8 @@ def _files_below(folder: Path) -> list[Path]:
             if name != "__pycache__"
             and not f"{real}{os.sep}".startswith(f"{os.path.realpath(Path(here, name))}{os.sep}")
         ]
-        found += [path for name in files if (path := Path(here, name)).is_file()]
-    return sorted(found)
+        paths += [path for name in files if (path := Path(here, name)).is_file()]
+    return sorted(paths)
 
 
 def code_digest(folders: Iterable[Path] = OWN_CODE) -> str:

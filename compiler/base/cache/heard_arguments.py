@@ -20,14 +20,14 @@ def listening_to_arguments(see: Callable[[], None]) -> Callable[[], None]:
     Returns:
         A function that ends this; changes of the arguments are kept.
     """
-    given = sys.argv
-    heard = _listening(given, see)
+    arguments = sys.argv
+    heard = _listening(arguments, see)
     sys.argv = heard
 
     def restore() -> None:
         if sys.argv is heard:
-            given[:] = list.__getitem__(heard, slice(None))
-            sys.argv = given
+            arguments[:] = list.__getitem__(heard, slice(None))
+            sys.argv = arguments
 
     return restore
 

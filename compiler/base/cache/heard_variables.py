@@ -25,8 +25,8 @@ def listening_to_variables(see: Callable[[object], None], see_all: Callable[[], 
 
     def all_names(mapping: Any) -> Iterator[Any]:
         see_all()
-        found: Iterator[Any] = names(mapping)
-        return found
+        iterator: Iterator[Any] = names(mapping)
+        return iterator
 
     environ.__getitem__, environ.__iter__ = variable, all_names
     system = sys.modules.get(os.name)

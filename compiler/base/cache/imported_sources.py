@@ -53,9 +53,9 @@ def imported_by(references: Iterable[str], folder: Path, heard: HeardImports, de
         for name in _own_modules():
             closure.enter(name)
     files = sorted(closure.files | closure.wanted)
-    reads = {each: dependencies.state_of(each) for each in map(dependencies.file_at, files)}
+    reads = {file: dependencies.state_of(file) for file in map(dependencies.file_at, files)}
     places = (dependencies.module_named(name, folder) for name in sorted(closure.tops | heard.searched))
-    reads |= {each: dependencies.state_of(each) for each in places}
+    reads |= {place: dependencies.state_of(place) for place in places}
     newest_s = max((os.stat(file).st_mtime for file in closure.files), default=0.0)
     return Imported(reads, tuple(sorted(closure.unseen)), newest_s)
 
@@ -109,10 +109,12 @@ class _Closure:
             if package in self._packages or is_known:
                 continue
             self._packages.add(package)
-            found = contents_of_package(package)
-            if any(map(may_read, found.libraries)) or found.opens_libraries:
+            package_contents = contents_of_package(package)
+            if any(map(may_read, package_contents.libraries)) or package_contents.opens_libraries:
                 self.unseen.add(package)
-            waiting += found.uses | {name.partition(".")[0] for name in self.heard.by_package.get(package, ())}
+            waiting += package_contents.uses | {
+                name.partition(".")[0] for name in self.heard.by_package.get(package, ())
+            }
 
     def _enter_missing(self, parent: str, last: str) -> None:
         """Add the paths at which a module that was not found would appear in its package."""

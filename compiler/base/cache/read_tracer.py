@@ -112,15 +112,15 @@ class ReadTracer:
             without: returns whether a path is left out.
         """
         states = self._states.items()
-        found = {dependency(name): state for (dependency, name), state in states if not without(name)}
+        present_states = {dependency(name): state for (dependency, name), state in states if not without(name)}
         for path, seen in self._files.items():
             if without(path):
                 continue
             dependency = dependencies.file_at(path)
-            found[dependency] = dependencies.state_of(dependency)
+            present_states[dependency] = dependencies.state_of(dependency)
             if _identity(path) != seen:
                 return None
-        return found
+        return present_states
 
     def unseen(self) -> tuple[str, ...]:
         """Return the actions whose reads could not be tracked."""

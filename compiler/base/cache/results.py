@@ -62,15 +62,15 @@ class StageResults:
         if not self.cache.knows_code:
             return f"{ANEW}, as it is not known what the calling program has done to the code"
         heard, deaf = READ_TRACER.imports, READ_TRACER.listeners.deaf
-        imported = [(imported_by([each], self.folder, heard, deaf), named) for each, named in code.items()]
-        unseen = [*READ_TRACER.unseen(), *(name for each, named in imported if not named for name in each.unseen)]
+        imported = [(imported_by([reference], self.folder, heard, deaf), named) for reference, named in code.items()]
+        unseen = [*READ_TRACER.unseen(), *(name for sources, named in imported if not named for name in sources.unseen)]
         if unseen:
             who = ", ".join(dict.fromkeys(unseen))
             return f"{ANEW}, as it is not known whether {who} will give the same"
         reads = READ_TRACER.reads(known)
-        if reads is None or max(each.newest_s for each, _ in imported) > READ_TRACER.began_s:
+        if reads is None or max(sources.newest_s for sources, _ in imported) > READ_TRACER.began_s:
             return f"{ANEW}, as files changed while they were read"
-        for each, _ in imported:
-            reads |= each.reads
+        for sources, _ in imported:
+            reads |= sources.reads
         self.cache.put_with_dependencies(key, files, reads)
         return ""

@@ -65,12 +65,12 @@ def distrust(folder: Path) -> str:
     """
     if os.name != "posix" or not folder.exists():
         return ""
-    found = folder.stat()
-    if found.st_uid not in (os.geteuid(), 0):
-        return f"it belongs to another user, {_name_of_user(found.st_uid)}"
-    if found.st_mode & stat.S_IWOTH:
+    status = folder.stat()
+    if status.st_uid not in (os.geteuid(), 0):
+        return f"it belongs to another user, {_name_of_user(status.st_uid)}"
+    if status.st_mode & stat.S_IWOTH:
         return "every user may write to it"
-    if found.st_mode & stat.S_IWGRP and not _is_of_one_user(found.st_gid, found.st_uid):
+    if status.st_mode & stat.S_IWGRP and not _is_of_one_user(status.st_gid, status.st_uid):
         return "other users of its group may write to it"
     for above in folder.resolve().parents:
         mode = above.stat().st_mode

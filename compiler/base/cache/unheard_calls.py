@@ -129,21 +129,21 @@ class Listeners:
         before = getattr(owner, name, None)
         if before is None:
             return False
-        own = vars(owner).get(name)
-        with_self = own if own is not None and not isinstance(own, staticmethod) else before
-        is_made_before = name == "__init__" and own is None  # a native class that opens in `__new__`
+        defined = vars(owner).get(name)
+        with_self = defined if defined is not None and not isinstance(defined, staticmethod) else before
+        is_made_before = name == "__init__" and defined is None  # a native class that opens in `__new__`
 
         @functools.wraps(before)
         def listening(*arguments: Any, **options: Any) -> Any:
             self.hear(f"{call.means} {call.module}.{call.name}", (arguments, options))
             return None if is_made_before else with_self(*arguments, **options)
 
-        stands_alone = bool(outer) and (isinstance(own, staticmethod) or (own is None and not is_made_before))
+        stands_alone = bool(outer) and (isinstance(defined, staticmethod) or (defined is None and not is_made_before))
         setattr(owner, name, staticmethod(listening) if stands_alone else listening)
         for functions in _SUPPORTS if not outer else ():
             if before in functions:
                 functions.add(listening)
-        self._undo.append(functools.partial(_restore, owner, name, own, listening))
+        self._undo.append(functools.partial(_restore, owner, name, defined, listening))
         return True
 
 

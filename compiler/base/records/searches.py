@@ -60,13 +60,13 @@ class Search:
         told = [
             (
                 self.graph,
-                each.candidate,
-                ", ".join(each.plan) or "none",
-                *_figures(each.compared),
-                each.noise,
-                each.verdict,
+                trial.candidate,
+                ", ".join(trial.plan) or "none",
+                *_figures(trial.compared),
+                trial.noise,
+                trial.verdict,
             )
-            for each in self.trials
+            for trial in self.trials
         ]
         whole = (self.graph, "the plan", "none", *_figures(self.total), "", ", ".join(self.plan) or "no form")
         return [*told, whole]

@@ -161,7 +161,7 @@ def _layer_findings(folder: Path, engines: Mapping[str, Compiled]) -> Iterator[F
     """
     with read_bundle(folder) as bundle:
         manifest = bundle.manifest
-    described = {file: engine for each in engines.values() for file, engine in each.described.items()}
+    described = {file: engine for finished in engines.values() for file, engine in finished.described.items()}
     for name, graph in manifest.graphs.items():
         for artifact in graph.artifacts:
             if artifact.file in described:

@@ -73,21 +73,21 @@ def graph_record(name: str, graph: GraphParts) -> Graph:
     lowered = graph.lowered
     states = {state.input: state for state in lowered.states}
     roles = {state.input: "state" for state in lowered.states} | {state.output: "state" for state in lowered.states}
-    for each in lowered.caches:
-        roles[each.length_input] = "length"
-        if each.mask_input is not None:
-            roles[each.mask_input] = "mask"
-    padded = {each.axis: each for each in lowered.padded_axes}
-    roles |= {each.length_input: "length" for each in lowered.padded_axes}
+    for cache in lowered.caches:
+        roles[cache.length_input] = "length"
+        if cache.mask_input is not None:
+            roles[cache.mask_input] = "mask"
+    padded = {axis.axis: axis for axis in lowered.padded_axes}
+    roles |= {axis.length_input: "length" for axis in lowered.padded_axes}
     inputs = tuple(_tensor(value, roles) for value in lowered.model.graph.inputs)
     inputs = tuple(
-        dataclasses.replace(each, range=lowered.ranges.get(each.name)) if each.role == "data" else each
-        for each in inputs
+        dataclasses.replace(tensor, range=lowered.ranges.get(tensor.name)) if tensor.role == "data" else tensor
+        for tensor in inputs
     )
     outputs = tuple(_tensor(value, roles) for value in lowered.model.graph.outputs)
     shapes = {tensor.name: tensor for tensor in inputs}
     fed = {state.output: shapes[state.input] for state in lowered.states}
-    outputs = tuple(_as_fed(each, fed[each.name]) if each.name in fed else each for each in outputs)
+    outputs = tuple(_as_fed(tensor, fed[tensor.name]) if tensor.name in fed else tensor for tensor in outputs)
     return Graph(
         target=graph.target,
         opset=graph.built.versions["opset"],

@@ -99,8 +99,10 @@ def _verify(bundle: Bundle, where: str, name: str, graph: Graph) -> str:
     steps = 0
     graphs = []
     known = proofs[0]["lowered"]
-    along = {each["axis"] for each in known["caches"]}
-    others = [{end: each[end] for end in ("input", "output")} for each in known["states"] if each["cache"] not in along]
+    along = {cache["axis"] for cache in known["caches"]}
+    others = [
+        {end: state[end] for end in ("input", "output")} for state in known["states"] if state["cache"] not in along
+    ]
     told_of = proofs[0]["replaced"]
     _require(where, f"a proof that these states have one size: {show(others)}", told_of == others, show(told_of))
     for record in proofs:
@@ -126,10 +128,10 @@ def _verify(bundle: Bundle, where: str, name: str, graph: Graph) -> str:
 def _replay_once(bundle: Bundle, where: str, name: str, records: Sequence[Mapping[str, Any]]) -> None:
     """Replay the proofs of values computed once per stream, one for each such pass in the recipe."""
     told = [record for record in records if record.get("kind") == KIND]
-    listed = [each for each in _passes(bundle, name) if each.name == HoistInvariants.name]
+    listed = [pass_listed for pass_listed in _passes(bundle, name) if pass_listed.name == HoistInvariants.name]
     _require(where, f"{len(listed)} proofs of what is computed once", len(told) == len(listed), str(len(told)))
-    for record, made in zip(told, listed, strict=True):
-        inputs = [*made.inputs] if isinstance(made, HoistInvariants) else []
+    for record, pass_made in zip(told, listed, strict=True):
+        inputs = [*pass_made.inputs] if isinstance(pass_made, HoistInvariants) else []
         _require(where, f"a proof of what is computed of {show(inputs)}", record["inputs"] == inputs,
                  show(record["inputs"]))  # fmt: skip
         before, after = (_load(bundle, where, record["graphs"][side]) for side in ("before", "after"))
@@ -158,10 +160,10 @@ def _replay_derivation(bundle: Bundle, where: str, name: str, told: Mapping[str,
         return ""
     if any(True for side in ("whole", "steps") for _ in _left_out(bundle, told["graphs"][side]["file"])):
         return "not checkable here: that calls say what the whole sequence says, of weights that were rounded later; "
-    whole, made = (_load(bundle, where, told["graphs"][side]) for side in ("whole", "steps"))
+    whole, steps = (_load(bundle, where, told["graphs"][side]) for side in ("whole", "steps"))
     try:
-        weights = {**whole.weights, **made.weights}
-        count = check_steps(whole.proto, made.proto, told["certificate"], weights=weights)
+        weights = {**whole.weights, **steps.weights}
+        count = check_steps(whole.proto, steps.proto, told["certificate"], weights=weights)
     except Rejected as rejected:
         refuse(where, "a certificate of derived steps that holds", str(rejected), REBUILD)
     return f"certificate of {count} derived steps replayed; "
@@ -188,25 +190,25 @@ def _claims_of(proofs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what certificates prove, in the form of `_claims`: rows by the last, lengths by those of padding."""
     batch = {proof["batch"] for proof in proofs}
     sides = {axis: side for proof in proofs for axis, side in proof["sides"].items()}
-    lengths = {axis: given for proof in proofs for axis, given in proof["length_inputs"].items()}
-    minimum = {axis: given for proof in proofs for axis, given in proof["minimum"].items()}
+    lengths = {axis: inputs for proof in proofs for axis, inputs in proof["length_inputs"].items()}
+    minimum = {axis: least for proof in proofs for axis, least in proof["minimum"].items()}
     left = sorted(axis for axis, side in sides.items() if side == "left")
     masks = {mask: sizes for proof in proofs for mask, (sizes, side) in proof["mask_inputs"].items() if side == "right"}
-    known_axes = [each for proof in proofs[:1] for each in proof["lowered"]["padded_axes"]]
+    known_axes = [padded_axis for proof in proofs[:1] for padded_axis in proof["lowered"]["padded_axes"]]
     caches = {}
     for known in proofs[0]["lowered"]["caches"] if proofs else ():
         axis, mask = known["axis"], known["mask_input"]
         covered = None if mask not in masks else expression(masks[mask])
         has_mask = mask is None or covered == symbol(axis) + known["step"]
         is_counted = _counted(proofs[0]["lowered"], known) == [
-            each for each in proofs[0]["states"] if each["cache"] == axis
+            state for state in proofs[0]["states"] if state["cache"] == axis
         ]
         if sides.get(axis) == known["side"] and minimum[axis] == 0 and has_mask and is_counted:
             caches[axis] = {**known, "length_input": lengths[axis]}
     return {
         "axis of independent rows": batch.pop() if len(batch) == 1 else None,
         "length inputs": {axis: lengths.get(axis) for axis in left},
-        "lengths of streams": sorted(each["axis"] for each in known_axes if each.get("is_held")),
+        "lengths of streams": sorted(padded_axis["axis"] for padded_axis in known_axes if padded_axis.get("is_held")),
         "smallest lengths": {axis: minimum.get(axis) for axis in left},
         "caches": caches,
     }
@@ -267,14 +269,14 @@ def _check_signature(where: str, graph: Graph, model: onnx.ModelProto) -> None:
     for tensor in (*graph.inputs, *graph.outputs):
         if tensor.role != "data":
             continue
-        found = shapes.get(tensor.name)
+        proved = shapes.get(tensor.name)
         wanted = list(tensor.shape)
-        known = found is not None and len(found) == len(wanted)
+        known = proved is not None and len(proved) == len(wanted)
         same = known and all(
             theirs == ours or (ours not in axes and isinstance(ours, str) and isinstance(theirs, str))
-            for theirs, ours in zip(found or [], wanted, strict=True)
+            for theirs, ours in zip(proved or [], wanted, strict=True)
         )
-        _require(where, f"a proof of a graph with {tensor.name!r} of shape {show(wanted)}", same, show(found))
+        _require(where, f"a proof of a graph with {tensor.name!r} of shape {show(wanted)}", same, show(proved))
 
 
 def _build_again(
@@ -282,24 +284,28 @@ def _build_again(
 ) -> str:
     """Repeat the passes after the last proof, and compare every graph file with the result."""
     passes = _passes(bundle, name)
-    names = [each.name for each in passes]
-    first, last = (max(at for at, each in enumerate(names) if each == proofs[end]["pass"]) for end in (0, -1))
-    measured = [each.name for each in passes[first + 1 :] if each.lossy or each.expensive]
+    names = [pass_made.name for pass_made in passes]
+    first, last = (
+        max(position for position, pass_name in enumerate(names) if pass_name == proofs[end]["pass"]) for end in (0, -1)
+    )
+    measured = [pass_made.name for pass_made in passes[first + 1 :] if pass_made.lossy or pass_made.expensive]
     unseen = f"not checkable here: what {', '.join(measured)} made of the proved graph on measured data"
-    if any(each.lossy or each.expensive for each in passes[last + 1 :]):
+    if any(pass_made.lossy or pass_made.expensive for pass_made in passes[last + 1 :]):
         return unseen
     if any(True for _ in _left_out(bundle, proofs[-1]["graphs"]["after"]["file"])):
         return unseen
     lowered = _lowered(name, proofs[-1]["lowered"], model)
-    for made in passes[last + 1 :]:
-        lowered = made.apply(lowered).lowered
-    shown = {(each.input, each.output, each.frames_axis, each.cache, each.initial) for each in graph.states}
-    carried = {(each.input, each.output, each.frames_axis, each.cache, each.initial) for each in lowered.states}
+    for pass_made in passes[last + 1 :]:
+        lowered = pass_made.apply(lowered).lowered
+    shown = {(state.input, state.output, state.frames_axis, state.cache, state.initial) for state in graph.states}
+    carried = {(state.input, state.output, state.frames_axis, state.cache, state.initial) for state in lowered.states}
     unlike = sorted(map(str, shown ^ carried))
     _require(where, "the states that were proved, and what each of them begins with", not unlike, show(unlike))
-    shown_caches, made_caches = ([dataclasses.asdict(each) for each in told] for told in (graph.caches, lowered.caches))
+    shown_caches, made_caches = (
+        [dataclasses.asdict(cache) for cache in told] for told in (graph.caches, lowered.caches)
+    )
     _require(where, f"the caches {show(made_caches)}", shown_caches == made_caches, show(shown_caches))
-    buckets = {axis: each.buckets for axis, each in graph.axes.items()}
+    buckets = {axis: bounds.buckets for axis, bounds in graph.axes.items()}
     count = len({artifact.file for artifact in graph.artifacts})
     shipped = {artifact.file: without_contract(bundle.read_file(artifact.file)) for artifact in graph.artifacts}
     shipped |= {path: bundle.read_file(path) for artifact in graph.artifacts for path in artifact.files}
@@ -308,7 +314,9 @@ def _build_again(
     built = write_static(target_of(bundle), lowered, buckets, opens_rows=opens_rows, weights=weights)
     for file in sorted(built.files.keys() | shipped.keys()):
         if built.files.get(file) != shipped.get(file):
-            other = {tool: made for tool, made in tool_versions().items() if bundle.manifest.tools.get(tool) != made}
+            other = {
+                tool: version for tool, version in tool_versions().items() if bundle.manifest.tools.get(tool) != version
+            }
             got = "another content" + (f" (made here with {show(other)})" if other else "")
             refuse(where, f"{file} as it follows from the graph that was proved", got, REBUILD)
     return f"{count} graph files follow from it byte for byte{f'; {unseen}' if measured else ''}"
@@ -337,7 +345,7 @@ def _lowered(name: str, known: Mapping[str, Any], model: Structure) -> Lowered:
         name,
         model.model(),
         states=tuple(map(_state, known["states"])),
-        caches=tuple(CacheAxis(**each) for each in known["caches"]),
+        caches=tuple(CacheAxis(**cache) for cache in known["caches"]),
         data_outputs=tuple(known["data_outputs"]),
         padded_axes=tuple(map(_padded_axis, known["padded_axes"])),
         **rest,

@@ -29,7 +29,7 @@ def target_of(bundle: Bundle) -> Target:
     where = f"{bundle.path}: {bundle.manifest.recipe}"
     try:
         recipe = recipe_of(bundle)
-        options = next({**each} for each in recipe["targets"] if each["kind"] == name)
+        options = next({**options_listed} for options_listed in recipe["targets"] if options_listed["kind"] == name)
         del options["kind"]
         return TARGETS[name](**options)
     except WRONG as error:

@@ -60,8 +60,10 @@ class RecipeCalibration:
             if self._texts is None:
                 run = self.reference()
                 outputs = ([outputs for outputs, _ in run(stream)] for stream in self.development)
-                self._texts = [decoded(functions["decode"], each, where) for each in outputs]
-            texts = [decoded(functions["decode"], each, where) for each in self._answers(lowered)]
+                self._texts = [decoded(functions["decode"], recording_outputs, where) for recording_outputs in outputs]
+            texts = [
+                decoded(functions["decode"], recording_outputs, where) for recording_outputs in self._answers(lowered)
+            ]
             return measured(functions["metric"], self._texts, texts, where)
 
     def _answers(self, lowered: Lowered) -> Iterator[list[dict[str, Any]]]:

@@ -114,7 +114,7 @@ class CapturedGraphs:
             if self._entry is not None:
                 self.digest = (self._entry / "digest").read_text()
             else:
-                self._models, made = self._capture()
+                self._models, module_digest = self._capture()
                 if self.inputs.spec.share_heads is not None:
                     merge_equal_heads(self._models[0], self.graph, self.inputs.spec.without_constants)
                 if self.inputs.spec.derive_steps is not None:
@@ -124,14 +124,14 @@ class CapturedGraphs:
                     gc.collect()  # the module, which the exporter leaves in cycles of references
                 graphs = [split(model) for model in self._models if model is not None]
                 self._steps = graphs[0] if self._derived is not None else None  # passes change the graph itself
-                self.digest = stage_key(*(graph.content for graph in graphs), made)
+                self.digest = stage_key(*(graph.content for graph in graphs), module_digest)
                 files: dict[str, Content] = {"digest": self.digest.encode(), **self._derivation()}
                 for graph, call in zip(graphs, CALLS, strict=False):
                     files |= stored(graph, call)
                 why = results.keep(key, files, self.code(), is_data)
                 unload_weights()
             seconds, is_cached = time.perf_counter() - started, self._entry is not None
-            told = "; ".join(each for each in (self._told(), why) if each)
+            told = "; ".join(note for note in (self._told(), why) if note)
             handle.finish(StageReport(self.graph, "capture", seconds, cached=is_cached, detail=told))
 
     def _derive(self, model: ir.Model) -> ir.Model:
@@ -218,7 +218,7 @@ class CapturedGraphs:
             fix_inputs(model, constants_of(self.location, self.graph, spec))
             return (model, None if first is None or first.onnx is None else self._first_onnx(first.onnx)), ""
         module = load_fixed(self.location, self.graph, spec, "source")
-        made = module_contents.digest_of_module(module)
+        digest = module_contents.digest_of_module(module)
         first_module = None if first is None else load_fixed(self.location, self.graph, spec, "first_call")
         spec = spec.without_constants
         called = functools.partial(module_call.called, outputs=spec.outputs, states=spec.fed_back)
@@ -232,10 +232,10 @@ class CapturedGraphs:
             raise
         model = torch_module.capture_module(module, self.graph, spec, list(spec.inputs))
         if first_module is None:
-            return (model, None), made
-        made = stage_key(made, module_contents.digest_of_module(first_module))
+            return (model, None), digest
+        digest = stage_key(digest, module_contents.digest_of_module(first_module))
         first_model = torch_module.capture_module(first_module, self.graph, spec, torch_module.first_call_inputs(spec))
-        return (model, first_model), made
+        return (model, first_model), digest
 
     def _first_onnx(self, path: str) -> ir.Model:
         from compiler.build.capture import torch_module

@@ -25,8 +25,8 @@ def constants_of(location: RecipeLocation, graph: str, spec: Graph) -> dict[str,
     Raises:
         RecipeError: a file is missing, or holds another shape or type.
     """
-    fixed = {name: given for name, given in spec.inputs.items() if given.constant is not None}
-    return {name: _array(location, graph, name, given) for name, given in fixed.items()}
+    fixed = {name: input_spec for name, input_spec in spec.inputs.items() if input_spec.constant is not None}
+    return {name: _array(location, graph, name, input_spec) for name, input_spec in fixed.items()}
 
 
 def _array(location: RecipeLocation, graph: str, name: str, given: Input) -> Array:

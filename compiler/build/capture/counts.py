@@ -59,15 +59,15 @@ def start_counts(first: ir.Model, spec: Graph, frames: Mapping[str, Dim], counts
         counts: the inputs of the later calls, by name.
     """
     for state in count_states(spec):
-        given = counts[state.input]
-        assert given.dtype is not None and given.shape is not None
+        count = counts[state.input]
+        assert count.dtype is not None and count.shape is not None
         insert = graphs.Inserter(first, "capture")
-        dims = list(given.shape)
+        dims = list(count.shape)
         fixed = [dim if isinstance(dim, int) else 1 for dim in dims]
-        zeros = insert.constant(np.zeros(fixed, given.dtype.numpy()), f"{state.input}_start")
+        zeros = insert.constant(np.zeros(fixed, count.dtype.numpy()), f"{state.input}_start")
         if dims != fixed:  # [batch], the only shape of a count that names an axis
             rows = _size(first, insert, str(dims[0]))
-            zeros = insert.op("Expand", [zeros, rows], name=f"{state.input}_rows", dtype=given.dtype, shape=dims)
+            zeros = insert.op("Expand", [zeros, rows], name=f"{state.input}_rows", dtype=count.dtype, shape=dims)
         _give_next(first, state, zeros, frames[state.input])
 
 

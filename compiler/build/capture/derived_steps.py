@@ -84,20 +84,20 @@ def derived_model(model: ir.Model, graph: str, spec: Graph) -> DerivedModel:
                 _place_of_first(model, derived.certificate), stage=STAGE, graph=graph, axis=spec.derive_steps.along
             ),
         )
-    for each in derived.cached:
-        _require_listed(each, graph)
-    whole, made = (split(each) for each in (model, derived.model))
+    for cached in derived.cached:
+        _require_listed(cached, graph)
+    whole, step_graph = (split(part) for part in (model, derived.model))
     try:
-        weights = {**whole.weights, **made.weights}
-        replayed = check_steps(whole.proto, made.proto, derived.certificate, weights=weights)
+        weights = {**whole.weights, **step_graph.weights}
+        replayed = check_steps(whole.proto, step_graph.proto, derived.certificate, weights=weights)
     except Rejected as rejected:
         raise GateFailed(
             f"expected a certificate that holds, got: {rejected}",
             cure=rejected.cure,
             place=Location(stage=STAGE, graph=graph),
         ) from None
-    for each in derived.cached:
-        model.graph.outputs.append(_frames_of(model, each, spec.derive_steps.along))
+    for cached in derived.cached:
+        model.graph.outputs.append(_frames_of(model, cached, spec.derive_steps.along))
     graphs.infer_shapes(derived.model)
     return DerivedModel(derived.model, model, derived.certificate, replayed)
 
@@ -139,12 +139,15 @@ def _frames_of(model: ir.Model, cached: CachedValue, time: str) -> ir.Value:
     if cached.is_state or cached.before == 0:
         return insert.op("Identity", [value], name=cached.output, shape=value.shape, dtype=kind)
     timed, frames = next(
-        (each, at) for each in model.graph.inputs for at, dim in enumerate(each.shape or ()) if str(dim) == time
+        (graph_input, position)
+        for graph_input in model.graph.inputs
+        for position, dim in enumerate(graph_input.shape or ())
+        if str(dim) == time
     )
     bounds = {"start": frames, "end": frames + 1}
     count = insert.op("Shape", [timed], bounds, name="frames", shape=[1], dtype=ir.DataType.INT64)
     start = insert.op("Neg", [count], name="first_frame", shape=[1])
-    shape = [time if at == cached.axis else dim for at, dim in enumerate(value.shape or ())]
+    shape = [time if position == cached.axis else dim for position, dim in enumerate(value.shape or ())]
     operands = [value, start, insert.int64s(2**62), insert.int64s(cached.axis)]
     return insert.op("Slice", operands, name=cached.output, shape=shape, dtype=kind)
 
@@ -191,7 +194,7 @@ def with_caches(spec: Graph, model: ir.Model, certificate: Mapping[str, Any]) ->
     """
     if spec.derive_steps is None:
         return spec
-    begun = {each["input"]: np.asarray(each["initial"]) for each in certificate["caches"]}
+    begun = {cache["input"]: np.asarray(cache["initial"]) for cache in certificate["caches"]}
     left = iter(str(value.name) for value in model.graph.outputs if str(value.name) not in spec.outputs)
     inputs, outputs = dict(spec.inputs), list(spec.outputs)
     for value in model.graph.inputs:
@@ -201,7 +204,7 @@ def with_caches(spec: Graph, model: ir.Model, certificate: Mapping[str, Any]) ->
         assert value.dtype is not None
         shape = tuple(dim if isinstance(dim, int) else str(dim) for dim in value.shape or ())
         is_moved = spec.batch in shape[1:]  # recurrences have directions in front of rows
-        rows_first = (spec.batch, *(each for each in shape if each != spec.batch)) if is_moved else shape
+        rows_first = (spec.batch, *(dim for dim in shape if dim != spec.batch)) if is_moved else shape
         first = begun[str(value.name)]
         inputs[str(value.name)] = Input(
             initial=initial_of_array(first) if first.any() else None,
@@ -212,6 +215,6 @@ def with_caches(spec: Graph, model: ir.Model, certificate: Mapping[str, Any]) ->
         )
         outputs.append(output)
     past = cache_axis_name(spec)
-    is_window = any(past in given.shape for given in inputs.values())
+    is_window = any(past in input_spec.shape for input_spec in inputs.values())
     axes = {**spec.axes, **({past: Axis(window=spec.derive_steps.window)} if is_window else {})}
     return spec.model_copy(update={"inputs": inputs, "outputs": tuple(outputs), "axes": axes})

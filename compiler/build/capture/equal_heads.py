@@ -43,10 +43,10 @@ def merge_equal_heads(model: ir.Model, graph: str, spec: Graph) -> None:
     try:
         lowered = in_plain_form(Lowered(graph, model, batch_axis=spec.batch))
         feed = _example(spec)
-        found = find_attentions(lowered.model)
-        if found.refused:
-            raise Refused(f"expected every attention to be found: {found.refused[0]}", cure="leave share_heads out")
-        for attention in found.attentions:
+        search = find_attentions(lowered.model)
+        if search.refused:
+            raise Refused(f"expected every attention to be found: {search.refused[0]}", cure="leave share_heads out")
+        for attention in search.attentions:
             require_rewritable(attention)
             site = site_of(model, attention, feed)
             partition = _partition(site, spec.share_heads.groups)
@@ -68,9 +68,9 @@ def _partition(site: Site, groups: int) -> tuple[Group, ...]:
     heads = site.attention.heads
     of_heads = np.concatenate(
         [
-            each.reshape(-1, heads, site.attention.size)
+            array.reshape(-1, heads, site.attention.size)
             for part in (site.key, site.value)
-            for each in (part.weights, part.bias)
+            for array in (part.weights, part.bias)
         ]
     )
     close = EQUAL * float(np.abs(of_heads).max())
@@ -98,15 +98,15 @@ def _mean(heads: int, size: int) -> Maps:
 def _example(spec: Graph) -> Feed:
     """Return one row of each input, with a different size for each axis and numbers within the declared ranges."""
     random = np.random.default_rng(0)
-    sizes = {axis: 1 if axis == spec.batch else EXAMPLE_FRAMES + at for at, axis in enumerate(spec.axes)}
+    sizes = {axis: 1 if axis == spec.batch else EXAMPLE_FRAMES + number for number, axis in enumerate(spec.axes)}
     feed = {}
-    for name, given in spec.inputs.items():
-        shape = [dim if isinstance(dim, int) else spec.axes[dim].fixed or sizes[dim] for dim in given.shape]
-        number = given.without_padding(sizes)
-        if number is not None or given.dtype == "bool":
-            feed[name] = np.full(shape, 1 if number is None else number, given.dtype)
-        elif given.dtype.startswith("float"):
-            feed[name] = random.standard_normal(shape).astype(given.dtype)
+    for name, input_spec in spec.inputs.items():
+        shape = [dim if isinstance(dim, int) else spec.axes[dim].fixed or sizes[dim] for dim in input_spec.shape]
+        number = input_spec.without_padding(sizes)
+        if number is not None or input_spec.dtype == "bool":
+            feed[name] = np.full(shape, 1 if number is None else number, input_spec.dtype)
+        elif input_spec.dtype.startswith("float"):
+            feed[name] = random.standard_normal(shape).astype(input_spec.dtype)
         else:
-            feed[name] = np.full(shape, 1 if given.example is None else given.example, given.dtype)
+            feed[name] = np.full(shape, 1 if input_spec.example is None else input_spec.example, input_spec.dtype)
     return feed

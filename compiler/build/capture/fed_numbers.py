@@ -21,10 +21,10 @@ def ranges_of_lookups(model: ir.Model, spec: Graph, states: Sequence[State] = ()
     Raises:
         Refused: a declared number is an index outside a table.
     """
-    declared = {name: given.range for name, given in spec.inputs.items() if given.range is not None}
-    fed = [name for name, given in spec.inputs.items() if given.is_data]
+    declared = {name: input_spec.range for name, input_spec in spec.inputs.items() if input_spec.range is not None}
+    fed = [name for name, input_spec in spec.inputs.items() if input_spec.is_data]
     sizes = {name: axis.fixed for name, axis in spec.axes.items() if axis.fixed is not None}
-    carried = {each.input: Carried(each.output, _begins(each)) for each in states if _is_whole(model, each)}
+    carried = {state.input: Carried(state.output, _begins(state)) for state in states if _is_whole(model, state)}
     return lookup_ranges(model, declared, fed, sizes, carried)
 
 

@@ -23,9 +23,9 @@ def with_first_states(location: RecipeLocation, graph: str, spec: Graph) -> Grap
         RecipeError: a file is missing, holds another shape or type, or numbers that the type cannot hold.
     """
     read = {
-        name: given.model_copy(update={"initial": _numbers(location, graph, name, spec, given.initial)})
-        for name, given in spec.inputs.items()
-        if isinstance(given.initial, str)
+        name: input_spec.model_copy(update={"initial": _numbers(location, graph, name, spec, input_spec.initial)})
+        for name, input_spec in spec.inputs.items()
+        if isinstance(input_spec.initial, str)
     }
     return spec.model_copy(update={"inputs": {**spec.inputs, **read}}) if read else spec
 

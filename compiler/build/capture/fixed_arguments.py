@@ -61,8 +61,8 @@ def fix_arguments(
 
     def forward_of_the_others(*leaves: Any) -> Any:
         others = iter(leaves)
-        given = [fixed[name] if name in fixed else next(others) for name in names]
-        return answer_of(forward, names, lambda: given, outputs, states).results
+        arguments = [fixed[name] if name in fixed else next(others) for name in names]
+        return answer_of(forward, names, lambda: arguments, outputs, states).results
 
     vars(module)["forward"] = forward_of_the_others
 

@@ -21,7 +21,7 @@ def fixing_line(export: Callable[[], object], size: int | None = None) -> str:
         size: the size it is fixed to; None for any size.
     """
     notes, logger = _Notes(size), logging.getLogger(NOTES)
-    kept = logger.handlers[:], logger.propagate
+    settings = logger.handlers[:], logger.propagate
     logger.handlers[:], logger.propagate = [notes], False
     vars(logger)["isEnabledFor"] = lambda level: level >= logging.INFO  # whatever else is silenced meanwhile
     try:
@@ -29,7 +29,7 @@ def fixing_line(export: Callable[[], object], size: int | None = None) -> str:
             export()
     finally:
         del vars(logger)["isEnabledFor"]
-        logger.handlers[:], logger.propagate = kept
+        logger.handlers[:], logger.propagate = settings
     return notes.line
 
 

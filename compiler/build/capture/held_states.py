@@ -46,10 +46,10 @@ def hold_states(model: ir.Model, spec: Graph) -> None:
         Refused: the size of a returned state is not known from the sizes of inputs.
     """
     inputs, outputs = graphs.inputs_named(model), graphs.outputs_named(model)
-    for name, given in spec.inputs.items():
+    for name, input_spec in spec.inputs.items():
         for axis in spec.held_along(name):
-            if given.state in outputs:
-                _fill_up(model, spec, outputs[given.state], axis)
+            if input_spec.state in outputs:
+                _fill_up(model, spec, outputs[input_spec.state], axis)
             if name in inputs:
                 _read_first_slots(model, spec, inputs[name], axis)
     graphs.infer_shapes(model)
@@ -78,13 +78,13 @@ def _fill_up(model: ir.Model, spec: Graph, state: ir.Value, axis: str) -> None:
             cure=f"compute it from inputs along {axis!r}, and slice by fixed bounds: sizes must follow from shapes",
             place=Location(STAMP, tensor=str(state.name), axis=axis, source=graphs.source_of(state.producer())),
         )
-    at, rank = dims.index(graphs.symbol(axis)), len(dims)
+    position, rank = dims.index(graphs.symbol(axis)), len(dims)
     insert = graphs.Inserter(model, STAMP, source=graphs.source_of(state.producer()))
     behind = insert.op("Sub", [insert.int64s(slots), _length(insert, model, spec, axis)], name=f"{axis}_free")
-    amounts = [insert.int64s(*[0] * (rank + at)), behind]
-    amounts += [insert.int64s(*[0] * (rank - at - 1))] if at < rank - 1 else []
+    amounts = [insert.int64s(*[0] * (rank + position)), behind]
+    amounts += [insert.int64s(*[0] * (rank - position - 1))] if position < rank - 1 else []
     pads = insert.op("Concat", amounts, {"axis": 0}, name=f"{state.name}_amounts")
-    sizes = [slots if place == at else size for place, size in enumerate(state.shape or ())]
+    sizes = [slots if place == position else size for place, size in enumerate(state.shape or ())]
     filled = insert.op("Pad", [state, pads], name=f"{state.name}_held", dtype=state.dtype, shape=sizes)
     graphs.take_over(model, state, filled, except_in=graphs.consumers_of(state))
 

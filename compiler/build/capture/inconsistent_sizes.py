@@ -30,16 +30,16 @@ def inconsistent_sizes(
 
 def _short_table(error: BaseException, shapes: Mapping[str, Sequence[int]], axes: Mapping[str, Axis]) -> Refused | None:
     """Return the refusal of a model that slices more entries out of a table than it has; else None."""
-    found = next((match for text in _told(error) if (match := _AT_MOST.search(text))), None)
-    if found is None:
+    limits = next((match for text in _told(error) if (match := _AT_MOST.search(text))), None)
+    if limits is None:
         return None
-    entries = int(found[2] or found[3])
+    entries = int(limits[2] or limits[3])
     longer = {name: max(axis.buckets) for name, axis in axes.items() if axis.buckets and max(axis.buckets) > entries}
     if not longer:
         return None
     tables = [f"{name} {list(shape)}" for name, shape in shapes.items() if entries in shape]
     named = f" ({', '.join(tables[:MOST_NAMED])})" if tables else ""
-    axis, bucket = max(longer.items(), key=lambda each: each[1])
+    axis, bucket = max(longer.items(), key=lambda entry: entry[1])
     return Refused(
         f"expected a table of at least {bucket} entries for the buckets of {axis}, got one of {entries}{named}",
         cure=f"give the model a larger table, or build no bucket of {axis} beyond {entries}",

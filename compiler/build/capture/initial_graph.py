@@ -55,14 +55,14 @@ def initial_graph(
         RecipeError: the steps are too few to see a cache overflow, or a window is smaller than the frames of a call.
     """
     model, first = models
-    for each in models:
-        if each is not None:
-            graphs.infer_shapes(each)
+    for captured in models:
+        if captured is not None:
+            graphs.infer_shapes(captured)
     states = states_of(spec)
     given_rows = _row_axes(spec, model)
     append_frames(model, spec, [(state, _graph_axis(state, given_rows)) for state in states])
     given_back = [state for state in states if state.output in graphs.outputs_named(model)]  # counts are added below
-    windows = {name: each.window for name, each in spec.axes.items() if each.window is not None}
+    windows = {name: axis_spec.window for name, axis_spec in spec.axes.items() if axis_spec.window is not None}
     _check_state_sizes(model, given_back, given_rows, graph, {**dict.fromkeys(spec.axes, 2), **windows, **longest})
     caches = _caches(spec, graph, model, states, given_rows)
     counted = frames_counted(spec, {cache.axis: added_by_call(cache) for cache in caches})
@@ -73,7 +73,7 @@ def initial_graph(
     for cache in caches if spec.derive_steps is None else ():
         check_window(location, graph, cache, max(cache.frames_of(longest), 1), steps)
     if spec.batch is not None and not spec.is_for_one_row:
-        _check_rows_first(model, spec.batch, {each.tensor for each in rows}, graph)
+        _check_rows_first(model, spec.batch, {row_axis.tensor for row_axis in rows}, graph)
     fed_back = {state.output for state in states}
     data_outputs = tuple(name for name in spec.outputs if name not in fed_back)
     padded = padded_axes_of(spec)
@@ -84,11 +84,11 @@ def initial_graph(
     for cache in caches:
         if cache.added is not None:
             axes = {state.output: _graph_axis(state, rows) for state in states if state.cache == cache.axis}
-            kept = {output: axis for output, axis in axes.items() if axis is not None}
-            for each in (each for each in models if each is not None):
-                keep_newest(each, cache.slots, kept)
-    for each in (each for each in models if each is not None and spec.held):
-        hold_states(each, spec)
+            growing = {output: axis for output, axis in axes.items() if axis is not None}
+            for captured in (captured for captured in models if captured is not None):
+                keep_newest(captured, cache.slots, growing)
+    for captured in (captured for captured in models if captured is not None and spec.held):
+        hold_states(captured, spec)
     ranges = _ranges(spec, graph, model, states)
     return Lowered(
         graph,
@@ -156,9 +156,9 @@ def _padded_axis(spec: Graph, axis: str) -> PaddedAxis:
     return PaddedAxis(
         axis,
         length_input,
-        mask_inputs=tuple(name for name, given in spec.inputs.items() if given.mask_of == axis),
-        pad_mask_inputs=tuple(name for name, given in spec.inputs.items() if given.pad_mask_of == axis),
-        length_inputs=tuple(name for name, given in spec.inputs.items() if given.length_of == axis),
+        mask_inputs=tuple(name for name, input_spec in spec.inputs.items() if input_spec.mask_of == axis),
+        pad_mask_inputs=tuple(name for name, input_spec in spec.inputs.items() if input_spec.pad_mask_of == axis),
+        length_inputs=tuple(name for name, input_spec in spec.inputs.items() if input_spec.length_of == axis),
         maximum=spec.slots(axis) if is_held else None,
         limited_by="states lie along it" if is_held else "",
         is_held=is_held,
@@ -217,10 +217,10 @@ def check_window(location: RecipeLocation, graph: str, cache: CacheAxis, frames:
 
 def _require_size(model: ir.Model, frames: Dim, axes: Collection[str], axis: str, graph: str) -> None:
     """Refuse a number of new frames that depends on no axis, naming the node that produces it."""
-    unknown = () if isinstance(frames, int) else [each for each in frames.free_symbols if str(each) not in axes]
+    unknown = () if isinstance(frames, int) else [symbol for symbol in frames.free_symbols if str(symbol) not in axes]
     for node in model.graph if unknown else ():
         sizes = [size for value in node.outputs for size in graphs.dims_of(value) or ()]
-        if any(graphs.mentions(size, str(each)) for size in sizes for each in unknown):
+        if any(graphs.mentions(size, str(symbol)) for size in sizes for symbol in unknown):
             raise Refused(
                 f"how many frames a call adds to the caches along {axis!r} is not known from the sizes of its inputs: "
                 f"it depends on what {node.op_type} gives here",
@@ -239,7 +239,7 @@ def _formula(frames: Dim, axis: str, graph: str, counted: Collection[str]) -> tu
     """
     if isinstance(frames, int):
         return frames, None
-    if {str(each) for each in frames.free_symbols} <= set(counted):
+    if {str(symbol) for symbol in frames.free_symbols} <= set(counted):
         with contextlib.suppress(ValueError):
             return 1, graphs.written(frames)
     raise Refused(
@@ -286,10 +286,14 @@ def _check_rows_first(model: ir.Model, batch: str, moved: Collection[str], graph
 
 def _row_axes(spec: Graph, model: ir.Model) -> tuple[RowAxis, ...]:
     """Return where an original for one row has its batch axis, by tensor."""
-    given = {name: RowAxis(name, each.row_axis) for name, each in spec.inputs.items() if each.original is not None}
+    moved = {
+        name: RowAxis(name, input_spec.row_axis)
+        for name, input_spec in spec.inputs.items()
+        if input_spec.original is not None
+    }
     if not spec.is_for_one_row:
-        return (*given.values(), *_rows_elsewhere(spec, model))
-    inputs = given
+        return (*moved.values(), *_rows_elsewhere(spec, model))
+    inputs = moved
     fed = {state.output: inputs[state.input].axis for state in states_of(spec)}
     first = _first_sizes(spec, model)
     outputs = [
@@ -359,9 +363,9 @@ def _check_state_sizes(
     """
     inputs, outputs = graphs.inputs_named(model), graphs.outputs_named(model)
     for state in states:
-        given, got = inputs[state.input].dtype, outputs[state.output].dtype
-        if given is not None and got is not None and given != got:
-            kind, other = given.numpy(), got.numpy()
+        taken, got = inputs[state.input].dtype, outputs[state.output].dtype
+        if taken is not None and got is not None and taken != got:
+            kind, other = taken.numpy(), got.numpy()
             raise Refused(
                 f"state {state.input!r} goes in as {kind} and comes back from {state.output!r} as {other}",
                 cure=f"cast it to {kind} before the model returns it",
@@ -414,10 +418,10 @@ def step_frames(model: ir.Model, states: Sequence[State], row_axes: Sequence[Row
     if told:
         return _the_same_growth(told, axis, graph)
     caches = {state.cache for state in states if state.cache is not None}
-    found = [new for state, frames_axis in along.items() for new in _joined(model, state, frames_axis)]
-    own = [new for new in found if not any(graphs.mentions(new, each) for each in caches)]
-    if found:
-        return (*own, *found)[0]  # the others count what another cache holds, too
+    joined = [new for state, frames_axis in along.items() for new in _joined(model, state, frames_axis)]
+    independent = [new for new in joined if not any(graphs.mentions(new, cache) for cache in caches)]
+    if joined:
+        return (*independent, *joined)[0]  # the others count what another cache holds, too
     raise Refused(f"no cache is joined along {axis!r} with new frames", cure=NEW_FRAMES_CURE).at(
         graph=graph, axis=axis, stage="capture"
     )

@@ -87,8 +87,8 @@ def require_sizes_that_meet(model: ir.Model, wanted: Mapping[str, Sequence[int |
     chosen: dict[graphs.Dim, list[str]] = {}
     for value in copy.graph.inputs:
         name = str(value.name)
-        for own, size in zip(value.shape or wanted[name], wanted[name], strict=True):
-            if not isinstance(own, int):
+        for own_size, size in zip(value.shape or wanted[name], wanted[name], strict=True):
+            if not isinstance(own_size, int):
                 chosen.setdefault(size if isinstance(size, int) else graphs.symbol(size), []).append(name)
         value.shape = ir.Shape(wanted[name])
     graphs.infer_shapes(copy)

@@ -132,14 +132,20 @@ def _check_results(
 def _cure_of_call(module: torch.nn.Module, names: Sequence[str]) -> str:
     """Return the cure for a module that does not accept its inputs."""
     parameters = inspect.signature(module.forward).parameters.values()
-    plain = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    if len(names) > len(plain) and not any(each.kind is each.VAR_POSITIONAL for each in parameters):
+    plain = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    if len(names) > len(plain) and not any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return (
             f"forward takes {', '.join(plain)}, the recipe has {len(names)} inputs: delete those that it lacks, or "
             "take each by itself, or several as "
             f"*caches; parts of a list or tuple are named by their places, as in {plain[-1] if plain else 'caches'}.0"
         )
-    needed = [each.name for each in parameters if each.name in plain and each.default is each.empty]
+    needed = [
+        parameter.name for parameter in parameters if parameter.name in plain and parameter.default is parameter.empty
+    ]
     if len(names) < len(needed) and not any("." in name for name in names):
         return (
             f"forward takes {', '.join(needed)}, and is given {', '.join(names) or 'nothing'}: list "

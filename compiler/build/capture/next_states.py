@@ -45,19 +45,21 @@ def moved_on(
         fed: the states of the call; empty caches and zeros at a first call of its own.
         outputs: the model's outputs, with the batch as first axis.
     """
-    found = dict(outputs)
+    completed_outputs = dict(outputs)
     lengths = lengths_of(spec, feed)
     for state in states:
         before = fed[state.input]
         if state.input in counted:
             frames = parse_formula(graphs.written(counted[state.input])).value(lengths)
-            found[state.output] = before + np.array(frames, before.dtype)
+            completed_outputs[state.output] = before + np.array(frames, before.dtype)
         elif is_appended(spec, state):
             assert state.frames_axis is not None
-            found[state.output] = np.concatenate([before, found[state.output]], axis=state.frames_axis)
-        elif state.output in found and spec.held_along(state.input):
-            found[state.output] = _filled_up(spec, state.input, found[state.output])
-    return found
+            completed_outputs[state.output] = np.concatenate(
+                [before, completed_outputs[state.output]], axis=state.frames_axis
+            )
+        elif state.output in completed_outputs and spec.held_along(state.input):
+            completed_outputs[state.output] = _filled_up(spec, state.input, completed_outputs[state.output])
+    return completed_outputs
 
 
 def _filled_up(spec: Graph, name: str, array: Array) -> Array:

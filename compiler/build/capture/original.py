@@ -212,7 +212,7 @@ def original_of(
     """
     location, gate, surroundings = loaded.location, loaded.recipe.gates.parity[name], surroundings_of(loaded)
     spec = with_first_states(location, name, spec)
-    given, kept = for_capture(spec), for_lowering(spec)
+    capture_spec, lowering_spec = for_capture(spec), for_lowering(spec)
     results = StageResults(cache, loaded.path.parent)
     data = DrawnData(location, name, for_data(spec), results)
     shortest = 1 if spec.has_utterances else gate.chained_steps
@@ -222,14 +222,16 @@ def original_of(
             data.draw(purpose, feeds, least, surroundings, progress)
     task = task_for_lowering(loaded.recipe.task_of(name)) if "calibration" in data.digests else None
     named = [] if task is None else locate_files(location, task.files, "gates", "task")
-    inputs = CaptureInputs(surroundings, name, given, hashes_of(source_files(location, name, given)))
-    try_calls = functools.partial(_try_calls, location, name, kept, gate, data)
+    inputs = CaptureInputs(surroundings, name, capture_spec, hashes_of(source_files(location, name, capture_spec)))
+    try_calls = functools.partial(_try_calls, location, name, lowering_spec, gate, data)
     captured = CapturedGraphs(location, inputs, results, progress, data.is_data, try_calls)
     return Original(
         location=location,
         name=name,
-        given=given,
-        spec=kept if spec.derive_steps is None else with_caches(kept, captured.models()[0], captured.certificate()),
+        given=capture_spec,
+        spec=lowering_spec
+        if spec.derive_steps is None
+        else with_caches(lowering_spec, captured.models()[0], captured.certificate()),
         passes=spec.passes,
         gate=gate,
         buckets={axis: sizes.buckets for axis, sizes in spec.axes.items() if sizes.buckets is not None},

@@ -62,10 +62,10 @@ def _of_exporter(graph: str, spec: Graph, reference: Reference, feeds: Sequence[
     with _noting(reference.modules, names, calls):
         for _ in reference.run(feeds):
             pass
-    form, given = calls[-1]
+    form, feed = calls[-1]
     module = reference.modules[form]
-    wanted = called(module, given, Location(stage="reference", graph=graph), outputs=spec.outputs, states=spec.fed_back)
-    return exporter_fault(torch_module.exported_module(module, graph, spec, names[form]), graph, given, wanted)
+    wanted = called(module, feed, Location(stage="reference", graph=graph), outputs=spec.outputs, states=spec.fed_back)
+    return exporter_fault(torch_module.exported_module(module, graph, spec, names[form]), graph, feed, wanted)
 
 
 @contextlib.contextmanager

@@ -40,12 +40,14 @@ class PrefixReference:
         self.session, self.call, self.modules = session_of(whole, optimize=False), call, modules
         frames = graphs.symbol(self.axis)
         self.along = {
-            str(value.name): found
+            str(value.name): frames_axis
             for value in (*whole.graph.inputs, *whole.graph.outputs)
-            if (found := _frames_in(graphs.dims_of(value) or (), frames)) is not None
+            if (frames_axis := _frames_in(graphs.dims_of(value) or (), frames)) is not None
         }
         self.outputs = [str(value.name) for value in whole.graph.outputs]
-        self.states = {given.state: name for name, given in spec.inputs.items() if given.state is not None}
+        self.states = {
+            input_spec.state: name for name, input_spec in spec.inputs.items() if input_spec.state is not None
+        }
 
     def run(self, feeds: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
         """Yield, per chunk, all outputs of its frames, and the caches of all frames until then."""
@@ -54,12 +56,12 @@ class PrefixReference:
             count = next(array.shape[self.along[name][0]] for name, array in feed.items() if name in self.along)
             heard = {name: self._longer(name, heard.get(name), array) for name, array in feed.items()}
             self._require_room(heard)
-            found = dict(zip(self.outputs, self.session.run(self.outputs, dict(heard)), strict=True))
+            whole_outputs = dict(zip(self.outputs, self.session.run(self.outputs, dict(heard)), strict=True))
             if self.call is not None:
-                found |= self.call(completed(heard, self.spec))
+                whole_outputs |= self.call(completed(heard, self.spec))
             outputs = {
                 name: array if name in self.states else self._newest(name, array, count)
-                for name, array in found.items()
+                for name, array in whole_outputs.items()
             }
             yield outputs, {self.states[name]: outputs[name] for name in self.states}
 

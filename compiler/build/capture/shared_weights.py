@@ -20,11 +20,11 @@ def share_weights(module: torch.nn.Module, models: Iterable[ir.Model]) -> int:
     held = {digest_of(tensor): tensor.numpy() for tensor in large if tensor.dtype == ir.DataType.FLOAT}
     count = 0
     for parameter in module.parameters():
-        own = parameter.data
-        if own.nbytes < LEAST_BYTES or own.dtype != torch.float32 or own.device.type != "cpu":
+        tensor = parameter.data
+        if tensor.nbytes < LEAST_BYTES or tensor.dtype != torch.float32 or tensor.device.type != "cpu":
             continue
-        found = held.get(hashlib.sha256(flat(own.numpy())).hexdigest())
-        if found is not None and found.flags.writeable and found.shape == tuple(own.shape):
-            parameter.data = torch.from_numpy(found)
+        constant = held.get(hashlib.sha256(flat(tensor.numpy())).hexdigest())
+        if constant is not None and constant.flags.writeable and constant.shape == tuple(tensor.shape):
+            parameter.data = torch.from_numpy(constant)
             count += 1
     return count

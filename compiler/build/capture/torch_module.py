@@ -309,15 +309,15 @@ def _traces_of_nodes(error: BaseException) -> Iterator[str]:
 def _check_onnx_input(value: ir.Value, spec: Graph, shown: str, place: Location) -> None:
     """Require that the recipe's shape and type are the file's; the recipe may give a number for a name of the file."""
     name = str(value.name)
-    given = spec.inputs[name]
-    wanted, got = _captured_shape(spec, given), list(value.shape or ())
+    entry = spec.inputs[name]
+    wanted, got = _captured_shape(spec, entry), list(value.shape or ())
     dtype = str(value.dtype.numpy()) if value.dtype is not None else "no type"
     fits = len(got) == len(wanted) and not any(
         isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(wanted, got, strict=True)
     )
-    if (value.shape is not None and not fits) or dtype != given.dtype:
+    if (value.shape is not None and not fits) or dtype != entry.dtype:
         raise RecipeError(
-            f"expected {name} as {given.dtype} {_shown(given.original or given.shape)} in {shown}, got {dtype} "
+            f"expected {name} as {entry.dtype} {_shown(entry.original or entry.shape)} in {shown}, got {dtype} "
             f"{_shown(got)}",
             cure="write the file's shape and dtype into the recipe",
             place=dataclasses.replace(place, tensor=name),
@@ -352,8 +352,8 @@ def _arguments(module: torch.nn.Module, spec: Graph, names: Sequence[str]) -> tu
     The exporter does not read values, but a table of positions may be as long as the window and a chunk. A module that
     takes its caches in lists is called here before tracing, as a failing call would change the trace.
     """
-    usual = {axis: _example_size(spec, axis) for axis, each in spec.axes.items() if each.fixed is None}
-    within = usual | {axis: max(EXAMPLE_BATCH, each.window or 0) for axis, each in spec.caches.items()}
+    usual = {axis: _example_size(spec, axis) for axis, axis_spec in spec.axes.items() if axis_spec.fixed is None}
+    within = usual | {axis: max(EXAMPLE_BATCH, axis_spec.window or 0) for axis, axis_spec in spec.caches.items()}
     for sizes in (usual, within):
         examples = tuple(_example(spec, spec.inputs[name], index, sizes) for index, name in enumerate(names))
         if not spec.caches and not any("." in name for name in names):

@@ -45,7 +45,7 @@ def _on_copies(name: str) -> Iterator[None]:
     kernel: Callable[..., Any] = getattr(_patches, name)
 
     def run(frames: torch.Tensor, begun: Any, *rest: Any) -> Any:
-        copies = begun.contiguous() if isinstance(begun, torch.Tensor) else [each.contiguous() for each in begun]
+        copies = begun.contiguous() if isinstance(begun, torch.Tensor) else [state.contiguous() for state in begun]
         return kernel(frames, copies, *rest)
 
     setattr(_patches, name, run)

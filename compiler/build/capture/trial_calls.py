@@ -52,13 +52,13 @@ class TrialCalls:
             Refused: a state changes its shape or type, or a result has no axis of rows.
         """
         rows = 1 if self.spec.is_for_one_row or self.spec.batch is None else _unusual(self.spec)
-        given = [feeds[min(call, len(feeds) - 1)] if feeds else example_feed(self.spec) for call in range(CALLS)]
+        calls = [feeds[min(call, len(feeds) - 1)] if feeds else example_feed(self.spec) for call in range(CALLS)]
         try:
-            return self._run(given, rows, slots)
+            return self._run(calls, rows, slots)
         except RecipeError as error:
             if not feeds:
                 error.cure += "; no data were drawn: write at an input which number to try, as in example: 3"
-            if rows > 1 and self._runs_alone(given, slots):
+            if rows > 1 and self._runs_alone(calls, slots):
                 raise Refused(
                     f"the model takes one row and not {rows}: {error.message}",
                     cure="let forward take any number of rows, or write for every input the shape that it takes as "
@@ -80,11 +80,11 @@ class TrialCalls:
         frames: dict[str, int] = {}
         for call, feed in enumerate(feeds if self.states else feeds[:1]):
             when = f" at call {call + 1} of a stream" if self.states else ""
-            given = slice_states(self.spec, feed, states or empty)
-            fed, later_on = None if states is None else given, call > 0 and self.first is None
+            fed_states = slice_states(self.spec, feed, states or empty)
+            fed, later_on = None if states is None else fed_states, call > 0 and self.first is None
             outputs = self._call(feed, fed, rows, when, later_on=later_on)
             self._check_rows(outputs, rows)
-            self._check_states(outputs, given)
+            self._check_states(outputs, fed_states)
             if frames and lengths_of(self.spec, feed) == lengths_of(self.spec, feeds[0]):
                 self._check_growth(outputs, states or {}, frames, slots)
             frames = frames or self._frames(outputs)
@@ -95,11 +95,13 @@ class TrialCalls:
         self, feed: Feed, states: Mapping[str, Array] | None, rows: int, when: str, *, later_on: bool
     ) -> dict[str, Array]:
         whole = completed(feed, self.spec)
-        given = {name: np.repeat(array, rows, axis=0) if _has_rows(self.spec, name) else array
+        arguments = {name: np.repeat(array, rows, axis=0) if _has_rows(self.spec, name) else array
                  for name, array in whole.items()}  # fmt: skip
         call = self.later if states is not None or self.first is None else self.first
-        given |= dict(states or {})
-        ordered = {name: _to_graph(spec, name, given[name]) for name, spec in self.spec.inputs.items() if name in given}
+        arguments |= dict(states or {})
+        ordered = {
+            name: _to_graph(spec, name, arguments[name]) for name, spec in self.spec.inputs.items() if name in arguments
+        }
         try:
             results = call(ordered, Location(stage="capture", graph=self.graph), when)
         except RecipeError as error:

@@ -50,19 +50,19 @@ def answer_of(
 
     def noted() -> Sequence[Any]:
         tensors = leaves()
-        given[:], versions[:] = tensors, [_version_of(tensor) for tensor in tensors]
+        tensors_before[:], versions[:] = tensors, [_version_of(tensor) for tensor in tensors]
         return tensors
 
-    given: list[Any] = []
+    tensors_before: list[Any] = []
     arguments, results = called_with(call, forward, names, noted)
     returned, held = list(leaves_of(results)), leaves_in(forward, names, arguments)
     left = {
         name: after
-        for name, after, before, version in zip(names, held, given, versions, strict=True)
+        for name, after, before, version in zip(names, held, tensors_before, versions, strict=True)
         if name in states
         and after is not None
         and (after is not before or _version_of(before) != version)
-        and not any(after is each for each in returned)
+        and not any(after is result for result in returned)
     }
     if len(returned) < len(outputs) == len(returned) + len(left):
         by_output, others = {states[name]: after for name, after in left.items()}, iter(returned)

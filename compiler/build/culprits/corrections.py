@@ -40,7 +40,7 @@ class Correction:
 
 def corrections(forced_run: TeacherForcedRun, names: Collection[str]) -> dict[str, Correction]:
     """Return the corrections of one call, by value."""
-    found: dict[str, Correction] = {}
+    by_value: dict[str, Correction] = {}
     for name in names:
         expected, got, place = forced_run.expected(name), forced_run.got(name), forced_run.places[name]
         with np.errstate(invalid="ignore", over="ignore"):
@@ -52,8 +52,8 @@ def corrections(forced_run: TeacherForcedRun, names: Collection[str]) -> dict[st
             added[place] = np.where(broken, expected, error).astype(whole.dtype)
             right[place] = expected.astype(whole.dtype)
         replaced[place], compared[place] = broken, True
-        found[name] = Correction(added, replaced, right, compared)
-    return found
+        by_value[name] = Correction(added, replaced, right, compared)
+    return by_value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,17 +115,17 @@ class Injection:
     def feed(self, number: int, corrected: Collection[str], *, replace: bool) -> dict[str, Array]:
         """Return the corrections of one call; neutral scalars where none is needed or known."""
         known = self.forced_runs.get(number, {})
-        found: dict[str, Array] = {}
+        arrays: dict[str, Array] = {}
         for name in self.names:
-            each = known.get(name) if name in corrected else None
+            correction = known.get(name) if name in corrected else None
             dtype = self.dtypes[f"{ADDED}{name}"]
             assert dtype is not None
-            if each is None:
+            if correction is None:
                 values = np.zeros((), dtype.numpy()), np.zeros((), bool)
             else:
-                values = (each.right, each.compared) if replace else (each.added, each.replaced)
-            found[f"{ADDED}{name}"], found[f"{REPLACED}{name}"] = values
-        return found
+                values = (correction.right, correction.compared) if replace else (correction.added, correction.replaced)
+            arrays[f"{ADDED}{name}"], arrays[f"{REPLACED}{name}"] = values
+        return arrays
 
 
 class _Corrected:

@@ -44,18 +44,18 @@ def explained(
     """
     stage, graph = error.place.stage, after.graph
     try:
-        found = find_culprits(before, after, steps, limits, optimize=optimize, advance=advance)
+        culprits = find_culprits(before, after, steps, limits, optimize=optimize, advance=advance)
     except Exception as other:  # noqa: BLE001  (whatever the search meets: the gate has failed, and that is to be said)
         told = " ".join(f"{type(other).__name__}: {other}".split())[:TOLD]
         return _with_words(error, f"the search for the nodes to blame ended with {told}", error.place)
-    if found is None:
+    if culprits is None:
         return error
-    if not found.culprits:
-        return _with_words(error, _spread_words(found), error.place)
-    said = culprit_words(found)
+    if not culprits.culprits:
+        return _with_words(error, _spread_words(culprits), error.place)
+    said = culprit_words(culprits)
     if folder is not None:
-        said += f"; seen alone by python {write_reproducer(found, folder, stage, BEYOND)}"
-    return _with_words(error, said, dataclasses.replace(found.culprits[0].place(), stage=stage, graph=graph))
+        said += f"; seen alone by python {write_reproducer(culprits, folder, stage, BEYOND)}"
+    return _with_words(error, said, dataclasses.replace(culprits.culprits[0].place(), stage=stage, graph=graph))
 
 
 def _with_words(error: GateFailed, words: str, place: Location) -> GateFailed:
@@ -66,7 +66,7 @@ def culprit_words(found: Findings) -> str:
     """Return the culprits, and how certain they are, as text."""
     count = len(found.culprits)
     noun = "node is" if count == 1 else "nodes are"
-    named = "; ".join(_culprit_words(each, found) for each in found.culprits)
+    named = "; ".join(_culprit_words(culprit, found) for culprit in found.culprits)
     rest = (
         "without it the gate holds"
         if count == 1 and found.left <= 1.0
@@ -106,10 +106,10 @@ def _spread_words(found: Findings) -> str:
             "every node is right on right inputs: the difference arises where states are handed on, or in the runtime"
         )
     parts = ", ".join(
-        f"{each.node.op_type} {each.node.name} {100 * each.share:.0f} %"
-        if each.share is not None
-        else str(each.node.name)
-        for each in found.parts
+        f"{part.node.op_type} {part.node.name} {100 * part.share:.0f} %"
+        if part.share is not None
+        else str(part.node.name)
+        for part in found.parts
     )
     return (
         f"no single node is to blame: {found.differing} of {found.sections} compared round a little, each by at most "

@@ -46,18 +46,18 @@ def local_errors(
 
 def with_usual(errors: Sequence[LocalError], roundings: Mapping[str, Rounding]) -> list[LocalError]:
     """Count the median error of sections of one type as explained, as their weights may be rounded, too."""
-    found = list(errors)
+    extended = list(errors)
     for rounding in Rounding:
-        relative = [each.relative for each in errors if roundings[each.tensor] is rounding and each.error]
+        relative = [local.relative for local in errors if roundings[local.tensor] is rounding and local.error]
         if len(relative) >= USUAL:
             usual = float(np.median(relative))
-            found = [
-                dataclasses.replace(each, explained=max(each.explained, usual * each.signal))
-                if roundings[each.tensor] is rounding and np.isfinite(usual)
-                else each
-                for each in found
+            extended = [
+                dataclasses.replace(local, explained=max(local.explained, usual * local.signal))
+                if roundings[local.tensor] is rounding and np.isfinite(usual)
+                else local
+                for local in extended
             ]
-    return found
+    return extended
 
 
 class _Tally:

@@ -63,7 +63,7 @@ def _blocks(
     readers: Mapping[str, set[str]], errors: Mapping[str, float], outputs: set[str]
 ) -> list[tuple[set[str], set[str]]]:
     """Return the values from one error up to the next, with the latter; without those that lead to outputs."""
-    found = []
+    blocks = []
     for start in (name for name, error in errors.items() if error >= LARGE):
         block, ends, waiting = {start}, set[str](), [start]
         while waiting and len(block) <= BLOCK:
@@ -75,8 +75,8 @@ def _blocks(
                     block.add(reader)
                     waiting.append(reader)
         if ends and not waiting and not block & outputs and all(readers[name] for name in block):
-            found.append((block, ends))
-    return found
+            blocks.append((block, ends))
+    return blocks
 
 
 def local_error(forced_run: TeacherForcedRun, name: str) -> float:

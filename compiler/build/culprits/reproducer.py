@@ -198,15 +198,15 @@ def extract_subgraph(lowered: Lowered, tensors: Sequence[str], ends: set[str]) -
     outputs = {str(output.name): output for node in nodes for output in node.outputs}
     inputs = []
     for value in dict.fromkeys(read):
-        given = value
+        graph_input = value
         if value.producer() is not None:
-            given = ir.Value(name=value.name, type=value.type, shape=value.shape)
+            graph_input = ir.Value(name=value.name, type=value.type, shape=value.shape)
             if str(value.name) in tensors:  # it is made here as well: its maker keeps the name
-                given.name = f"{value.name}.given"
+                graph_input.name = f"{value.name}.given"
             for use in list(value.uses()):
                 if use.node in nodes:
-                    use.node.replace_input_with(use.idx, given)
-        inputs.append(given)
+                    use.node.replace_input_with(use.idx, graph_input)
+        inputs.append(graph_input)
     model.graph.outputs[:] = [outputs[name] for name in tensors]
     model.graph.inputs[:] = inputs
     graphs.prune(model)
@@ -253,6 +253,6 @@ def _described(culprit: Culprit, forced_run: TeacherForcedRun, beyond: float, *,
         "limit": min(beyond * local.explained, local.error / 2),
         "place_after": place,
         "place_before": [(max(end - (b - a), 0), end) for end, (a, b) in zip(ends, place, strict=True)] if fits else [],
-        "before": [dataclasses.asdict(each) for each in culprit.before],
-        "after": [dataclasses.asdict(each) for each in culprit.after],
+        "before": [dataclasses.asdict(node) for node in culprit.before],
+        "after": [dataclasses.asdict(node) for node in culprit.after],
     }

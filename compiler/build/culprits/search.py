@@ -132,10 +132,10 @@ class _Search:
         other_form = reexpressed(self.after, common, self._first_forced_run)
         self.names = [name for name in common if name not in other_form]
         errors = self._local_errors()
-        found = {each.tensor: each for each in errors}
-        by_beyond = sorted(errors, key=lambda each: -each.beyond)
-        suspects = [each.tensor for each in by_beyond if each.beyond > BEYOND][:SUSPECTS]
-        by_size = [each.tensor for each in sorted(errors, key=lambda each: -each.relative) if each.error]
+        by_tensor = {local.tensor: local for local in errors}
+        by_beyond = sorted(errors, key=lambda local: -local.beyond)
+        suspects = [local.tensor for local in by_beyond if local.beyond > BEYOND][:SUSPECTS]
+        by_size = [local.tensor for local in sorted(errors, key=lambda local: -local.relative) if local.error]
         others = [name for name in by_size if name not in suspects][: max(SUSPECTS - len(suspects), FEW)]
         injection = self._injection([*suspects, *others])
         whole = self._tried(injection, ())
@@ -148,9 +148,9 @@ class _Search:
             chosen, beyond = self._leading(injection, suspects, whole), True
         ranked = sorted(injection.names, key=lambda name: self._tried(injection, (name,)).power)
         named = chosen or tuple(ranked[:FEW])
-        forced_run = self._forced_run_of(found[named[0]].step) if named else None
+        forced_run = self._forced_run_of(by_tensor[named[0]].step) if named else None
         culprits = tuple(
-            self._culprit(found[name], forced_run, _share(whole, self._tried(injection, (name,))))
+            self._culprit(by_tensor[name], forced_run, _share(whole, self._tried(injection, (name,))))
             for name in named
             if forced_run is not None
         )

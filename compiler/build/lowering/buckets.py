@@ -12,16 +12,16 @@ def check_buckets(lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> N
     Raises:
         Refused: a bucket is not; the message names it.
     """
-    for each in lowered.padded_axes:
-        for slots in buckets[each.axis]:
-            if slots < each.minimum or slots > (each.maximum or slots):
-                is_short = slots < each.minimum
-                limit = f"at least {each.minimum}" if is_short else f"at most {each.maximum}"
-                by = f": {each.limited_by}" if each.limited_by and not is_short else ""
+    for padded_axis in lowered.padded_axes:
+        for slots in buckets[padded_axis.axis]:
+            if slots < padded_axis.minimum or slots > (padded_axis.maximum or slots):
+                is_short = slots < padded_axis.minimum
+                limit = f"at least {padded_axis.minimum}" if is_short else f"at most {padded_axis.maximum}"
+                by = f": {padded_axis.limited_by}" if padded_axis.limited_by and not is_short else ""
                 raise Refused(
-                    f"expected buckets of {each.axis} of {limit}, for which the proof holds, got {slots}{by}",
+                    f"expected buckets of {padded_axis.axis} of {limit}, for which the proof holds, got {slots}{by}",
                     cure="drop the bucket" + (", or give the model a larger table or type" if by else ""),
-                ).at(axis=each.axis)
+                ).at(axis=padded_axis.axis)
     rows = buckets.get(lowered.batch_axis or "", (1,))
     if rows[-1] > 1 and not lowered.rows_independent:
         raise Refused(

@@ -28,13 +28,13 @@ def check_passes(loaded: LoadedRecipe) -> None:
     for name, graph in loaded.recipe.graphs.items():
         for index, spec in enumerate(graph.passes):
             where = loaded.where("graphs", name, "passes", index)
-            made = make(where, "pass", spec.name, kinds, _options(where, spec))
-            if made.lossy and loaded.recipe.gates.parity[name].lossy is None:
+            pass_made = make(where, "pass", spec.name, kinds, _options(where, spec))
+            if pass_made.lossy and loaded.recipe.gates.parity[name].lossy is None:
                 raise RecipeError(
                     f"{where}: expected gates.parity.{name}.lossy, as {spec.name} rounds on purpose, got none",
                     cure="say how much may be lost, as in lossy: {max_abs: 0.5, sqnr_db: 25}",
                 )
-        check_order(loaded, name, {each: kind.after for each, kind in kinds.items()})
+        check_order(loaded, name, {pass_name: kind.after for pass_name, kind in kinds.items()})
 
 
 def _options(where: str, spec: PassSpec) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def lower(plan: LoweringPlan, beside: Iterable[Lowering] = ()) -> Lowering:
         lowering = Lowering(plan, recall_passes(plan), None)
     elif alike is not None and alike.passed is not None:
         lowering = Lowering(
-            plan, tuple(dataclasses.replace(each, cached=True) for each in alike.reports), alike.passed.copy()
+            plan, tuple(dataclasses.replace(report, cached=True) for report in alike.reports), alike.passed.copy()
         )
         for report in lowering.reports:
             plan.progress.tell(report)

@@ -115,10 +115,10 @@ class PassParity:
     ) -> None:  # fmt: skip
         """Compare a graph with the original on edge feeds, with a tolerance before and after the pass."""
         cases, (was, limits) = self.original.edges(), allowed
-        found = first_disagreement(after, fresh, cases, limits)
-        if found is None:
+        disagreement = first_disagreement(after, fresh, cases, limits)
+        if disagreement is None:
             return
-        earlier = first_disagreement(before, runners_of(before), [found.case], was)
+        earlier = first_disagreement(before, runners_of(before), [disagreement.case], was)
         if earlier is not None:
             if (fault := self.original.fault([step.feed for step in earlier.case.steps])) is not None:
                 raise fault
@@ -126,8 +126,8 @@ class PassParity:
         blame = f"remove {stage} from the recipe's passes and report it; it is the pass that broke this"
         if limits is not self.gate:
             blame = f"{stage} rounds on purpose, and not to a finite number here: keep the nodes named in float"
-        error = found.failure(self.name, stage, f"{blame}; {EDGE_CURE}")
-        raise self.explain(error, before, after, found.case.steps, limits, advance)
+        error = disagreement.failure(self.name, stage, f"{blame}; {EDGE_CURE}")
+        raise self.explain(error, before, after, disagreement.case.steps, limits, advance)
 
     def explain(
         self, error: GateFailed, before: Lowered, after: Lowered, steps: Sequence[OriginalCall], limits: Tolerance,

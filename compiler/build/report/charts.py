@@ -39,20 +39,20 @@ def drift_chart(curves: Sequence[DriftCurve]) -> str:
         lines.append(f'<line class="mark" x1="{warm:.1f}" x2="{warm:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>')
         lines.append(f'<text class="tick" x="{warm + 4:.1f}" y="{HEIGHT - BOTTOM - 6}">caches full</text>')
     labels: list[float] = []
-    for at, curve in reversed(list(enumerate(shown))):
-        named = at < LINES
+    for number, curve in reversed(list(enumerate(shown))):
+        named = number < LINES
         points = [
             (_x(index, len(curve.errors)), _y(_log(error), low, high)) for index, error in enumerate(curve.errors)
         ]
-        style = f"curve c{at}" if named else "curve pale"
+        style = f"curve c{number}" if named else "curve pale"
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         title = f"{curve.tensor}: {curve.early:.3g} in the first half, {curve.late:.3g} in the second"
         lines.append(f'<polyline class="{style}" points="{path}"><title>{escaped(title)}</title></polyline>')
-    for at, curve in enumerate(shown[:LINES]):
+    for number, curve in enumerate(shown[:LINES]):
         y = _apart(_y(_log(curve.errors[-1]), low, high) + 4, labels)
         labels.append(y)
         words = f"{_short(curve.tensor, 15)} {curve.growth:.2f}"
-        lines.append(f'<text class="name c{at}" x="{WIDTH - RIGHT + 8}" y="{y:.1f}">{escaped(words)}</text>')
+        lines.append(f'<text class="name c{number}" x="{WIDTH - RIGHT + 8}" y="{y:.1f}">{escaped(words)}</text>')
     return "\n".join([*lines, "</svg>"])
 
 
@@ -86,10 +86,10 @@ def histogram_chart(histogram: TensorHistogram) -> str:
     count = len(histogram.reference)
 
     def outline(counts: Sequence[int]) -> Iterator[str]:
-        for at, number in enumerate(counts):
+        for bin_number, number in enumerate(counts):
             y = height - bottom - (height - bottom - 4) * math.sqrt(number / top)
-            yield f"{width * at / count:.1f},{y:.1f}"
-            yield f"{width * (at + 1) / count:.1f},{y:.1f}"
+            yield f"{width * bin_number / count:.1f},{y:.1f}"
+            yield f"{width * (bin_number + 1) / count:.1f},{y:.1f}"
 
     base = height - bottom
     area = " ".join([f"0,{base}", *outline(histogram.reference), f"{width},{base}"])

@@ -80,17 +80,19 @@ def group_boxes(
         boxes: in the order of the graph.
         alone: kinds whose boxes are never grouped.
     """
-    kept = [box for box in boxes if box.is_tracked] if len(boxes) > GROUP_ABOVE else list(boxes)
-    edges = _edges(kept)
+    drawn_boxes = [box for box in boxes if box.is_tracked] if len(boxes) > GROUP_ABOVE else list(boxes)
+    edges = _edges(drawn_boxes)
     if len(boxes) <= GROUP_ABOVE:
-        return [Group((box,)) for box in kept], edges, 0
-    head = _chains(kept, edges, alone)
+        return [Group((box,)) for box in drawn_boxes], edges, 0
+    head = _chains(drawn_boxes, edges, alone)
     members: dict[int, list[Box]] = {}
-    for at, box in enumerate(kept):
-        members.setdefault(head[at], []).append(box)
-    number = {at: n for n, at in enumerate(members)}  # a chain reads from outside at its head only: still in order
+    for position, box in enumerate(drawn_boxes):
+        members.setdefault(head[position], []).append(box)
+    number = {
+        first_box: n for n, first_box in enumerate(members)
+    }  # a chain reads from outside at its head only: still in order
     between = {(number[head[a]], number[head[b]]): None for a, b in edges if head[a] != head[b]}
-    return [Group(tuple(chain)) for chain in members.values()], list(between), len(boxes) - len(kept)
+    return [Group(tuple(chain)) for chain in members.values()], list(between), len(boxes) - len(drawn_boxes)
 
 
 def _edges(boxes: Sequence[Box]) -> list[tuple[int, int]]:
@@ -107,11 +109,11 @@ def _chains(boxes: Sequence[Box], edges: Sequence[tuple[int, int]], alone: Colle
         readers.setdefault(start, []).append(end)
         makers.setdefault(end, []).append(start)
     head = list(range(len(boxes)))
-    for at, box in enumerate(boxes):
-        before = makers.get(at, [])
+    for position, box in enumerate(boxes):
+        before = makers.get(position, [])
         if len(before) == 1 and len(readers[before[0]]) == 1 and boxes[before[0]].op != "input":
             same = boxes[before[0]].kind is box.kind and box.kind not in alone
-            head[at] = head[before[0]] if same else at
+            head[position] = head[before[0]] if same else position
     return head
 
 
@@ -139,10 +141,10 @@ def drawn(groups: Sequence[Group], edges: Sequence[tuple[int, int]], styles: Map
     far: dict[int, list[int]] = {}
     for start, end in layout.far:
         far.setdefault(end, []).append(start)
-    for at, group in enumerate(groups):
-        yield _shape(at, group, _pixel(layout.places[at]), styles.get(group.kind, ""))
-        if at in far:
-            yield _far(groups, far[at], _pixel(layout.places[at]))
+    for number, group in enumerate(groups):
+        yield _shape(number, group, _pixel(layout.places[number]), styles.get(group.kind, ""))
+        if number in far:
+            yield _far(groups, far[number], _pixel(layout.places[number]))
     yield "</svg>"
 
 

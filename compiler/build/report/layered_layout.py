@@ -47,12 +47,12 @@ def place(count: int, edges: Sequence[tuple[int, int]]) -> Layout:
         rows.order()
     for _ in range(SWEEPS):
         rows.straighten()
-    points = [(rows.x[each], float(layer[each])) for each in range(len(layer))]
+    points = [(rows.x[node], float(layer[node])) for node in range(len(layer))]
     left = min((x for x, _ in points), default=0.0)
     points = [(x - left, y) for x, y in points]
     return Layout(
         points[:count],
-        {edge: [points[each] for each in path] for edge, path in paths.items()},
+        {edge: [points[node] for node in path] for edge, path in paths.items()},
         [edge for edge in edges if edge not in paths],
     )
 
@@ -76,9 +76,9 @@ class _Rows:
         self.rows: list[list[int]] = [[] for _ in range(max(layer, default=-1) + 1)]
         self.above: list[list[int]] = [[] for _ in layer]
         self.below: list[list[int]] = [[] for _ in layer]
-        self.width = [1.0 if each < count else 0.25 for each in range(len(layer))]
-        for each, depth in enumerate(layer):
-            self.rows[depth].append(each)
+        self.width = [1.0 if node < count else 0.25 for node in range(len(layer))]
+        for node, depth in enumerate(layer):
+            self.rows[depth].append(node)
         for path in paths:
             for start, end in itertools.pairwise(path):
                 self.below[start].append(end)
@@ -105,15 +105,15 @@ class _Rows:
         """Move the nodes of every row towards their neighbours without changing their order."""
         for rows, neighbours in ((self.rows, self.above), (self.rows[::-1], self.below)):
             for row in rows:
-                wanted = [self._middle(neighbours[each], self.x[each]) for each in row]
-                found: list[float] = []
-                for each, wish in zip(row, wanted, strict=True):
-                    if found:
-                        wish = max(wish, found[-1] + (self.width[row[len(found) - 1]] + self.width[each]) / 2)
-                    found.append(wish)
-                shift = sum(w - f for w, f in zip(wanted, found, strict=True)) / max(len(row), 1)
-                for each, at in zip(row, found, strict=True):
-                    self.x[each] = at + shift
+                wanted = [self._middle(neighbours[node], self.x[node]) for node in row]
+                positions: list[float] = []
+                for node, wish in zip(row, wanted, strict=True):
+                    if positions:
+                        wish = max(wish, positions[-1] + (self.width[row[len(positions) - 1]] + self.width[node]) / 2)
+                    positions.append(wish)
+                shift = sum(w - f for w, f in zip(wanted, positions, strict=True)) / max(len(row), 1)
+                for node, position in zip(row, positions, strict=True):
+                    self.x[node] = position + shift
 
     def _middle(self, neighbours: Sequence[int], otherwise: float) -> float:
         return sum(self.x[each] for each in neighbours) / len(neighbours) if neighbours else otherwise

@@ -41,8 +41,8 @@ def report_page(report: BuildReport, figures: Mapping[str, Sequence[GraphFigures
     body = _body(report, figures.get(report.target, ()))
     if report.targets:
         body = [*_verdict(report), *_ratios(report)]
-        for each in report.targets:
-            body += [f"<h1>{escaped(each.target)}</h1>", *_body(each, figures.get(each.target, ()))]
+        for target in report.targets:
+            body += [f"<h1>{escaped(target.target)}</h1>", *_body(target, figures.get(target.target, ()))]
     return "\n".join(
         [
             "<!DOCTYPE html>",
@@ -150,23 +150,23 @@ def _gates(report: BuildReport) -> Iterator[str]:
         return
     rows = (
         (
-            escaped(each.gate),
-            escaped(each.graph),
-            f'<span class="mono">{escaped(each.subject)}</span>',
-            _number(each.measured, ".4g"),
-            each.limit_words,
-            "" if each.used is None else share_bar(each.used),
-            each.verdict if each.holds is None else _holds(holds=each.holds),
-            escaped(each.detail),
+            escaped(finding.gate),
+            escaped(finding.graph),
+            f'<span class="mono">{escaped(finding.subject)}</span>',
+            _number(finding.measured, ".4g"),
+            finding.limit_words,
+            "" if finding.used is None else share_bar(finding.used),
+            finding.verdict if finding.holds is None else _holds(holds=finding.holds),
+            escaped(finding.detail),
         )
-        for each in most_urgent_first(report.gates)
+        for finding in most_urgent_first(report.gates)
     )
     yield table(("gate", "graph", "of", "[measured]", "[limit]", "used", "", "besides"), rows)
 
 
 def _tiles(report: BuildReport, figures: Sequence[GraphFigures]) -> str:
     tiles: list[tuple[str, str]] = []
-    shares = [(each.used, each) for each in report.gates if each.used is not None]
+    shares = [(finding.used, finding) for finding in report.gates if finding.used is not None]
     if shares:
         share, closest = max(shares, key=lambda pair: pair[0])
         user = closest.subject or closest.graph or "the bundle"
@@ -176,17 +176,20 @@ def _tiles(report: BuildReport, figures: Sequence[GraphFigures]) -> str:
     if curves:
         worst = max(curves, key=lambda curve: curve.growth)
         tiles.append((f"{worst.growth:.2f} times", f"growth of the error of {worst.tensor} over {worst.steps} calls"))
-    weights = sum(each.original.weight_bytes for each in figures)
+    weights = sum(graph_figures.original.weight_bytes for graph_figures in figures)
     if report.sizes:
-        graphs = sum(_graph_bytes(report, each.graph) for each in figures)
+        graphs = sum(_graph_bytes(report, graph_figures.graph) for graph_figures in figures)
         against = f", its graphs {100 * graphs / weights:.0f} % of the original's weights" if weights else ""
         tiles.append((f"{sum(report.sizes.values()) / 1e6:.1f} MB", f"bundle{against}"))
-    for each in figures:
-        speed = next((row for row in report.speed if row.graph == each.graph), None)
-        if speed is not None and each.original.p50_ms:
-            ratio = each.original.p50_ms / speed.p50_ms
+    for graph_figures in figures:
+        speed = next((row for row in report.speed if row.graph == graph_figures.graph), None)
+        if speed is not None and graph_figures.original.p50_ms:
+            ratio = graph_figures.original.p50_ms / speed.p50_ms
             tiles.append(
-                (f"{speed.p50_ms:.2f} ms", f"a call of {each.graph}; the original takes {ratio:.2f} times that")
+                (
+                    f"{speed.p50_ms:.2f} ms",
+                    f"a call of {graph_figures.graph}; the original takes {ratio:.2f} times that",
+                )
             )
     cells = "".join(f'<div class="tile"><b>{escaped(a)}</b><span>{escaped(b)}</span></div>' for a, b in tiles)
     return f'<div class="tiles">{cells}</div>'
@@ -227,16 +230,16 @@ def _drift(report: BuildReport) -> Iterator[str]:
 
 
 def _histograms(figures: Sequence[GraphFigures]) -> Iterator[str]:
-    for each in figures:
-        if not each.histograms:
+    for entry in figures:
+        if not entry.histograms:
             continue
         yield (
-            f'<p class="legend"><span>{escaped(each.graph)}</span><span><i class="swatch right"></i>reference</span>'
+            f'<p class="legend"><span>{escaped(entry.graph)}</span><span><i class="swatch right"></i>reference</span>'
             f'<span><i class="swatch got"></i>shipped</span>'
             f'<span class="soft">heights on a square-root scale</span></p>'
         )
         yield '<div class="histograms">'
-        for shown in each.histograms:
+        for shown in entry.histograms:
             yield (
                 f'<figure><figcaption><span class="mono">{escaped(shown.tensor)}</span><br/>'
                 f'<span class="soft">SQNR {_db(shown.sqnr_db)} dB, max abs {shown.max_abs:.2e}'
@@ -247,32 +250,37 @@ def _histograms(figures: Sequence[GraphFigures]) -> Iterator[str]:
 
 
 def _precision(report: BuildReport, figures: Sequence[GraphFigures]) -> Iterator[str]:
-    for each in figures:
-        groups, edges, hidden = group_boxes(each.boxes, (Precision.PINNED,))
-        counts = {kind: sum(box.kind is kind and box.op != "input" for box in each.boxes) for kind in Precision}
+    for graph_figures in figures:
+        groups, edges, hidden = group_boxes(graph_figures.boxes, (Precision.PINNED,))
+        counts = {
+            kind: sum(box.kind is kind and box.op != "input" for box in graph_figures.boxes) for kind in Precision
+        }
         legend = "".join(
             f'<span><i class="swatch {kind.name.lower()}"></i>{escaped(kind.value)}: {count}</span>'
             for kind, count in counts.items()
             if count
         )
-        yield f"<h3>{escaped(each.graph)}</h3>"
+        yield f"<h3>{escaped(graph_figures.graph)}</h3>"
         yield f'<p class="legend">{legend}</p>'
         folded = f"; chains of one kind are one box, {hidden} nodes of sizes are left out" if hidden else ""
         yield f'<p class="soft">What ships, node by node; a tooltip has types, ranges and source lines{folded}.</p>'
-        at = f"zoom-{each.graph}"
-        yield f'<input type="checkbox" class="zoom" id="{escaped(at)}"/><label for="{escaped(at)}">at full size</label>'
+        anchor = f"zoom-{graph_figures.graph}"
+        yield (
+            f'<input type="checkbox" class="zoom" id="{escaped(anchor)}"/>'
+            f'<label for="{escaped(anchor)}">at full size</label>'
+        )
         yield f'<div class="map">{chr(10).join(drawn(groups, edges, {}))}</div>'
     records = [(stage, record) for stage in report.stages for record in stage.precision]
     pins = [(stage, record) for stage, record in records if isinstance(record, Pin)]
     ranges = [(stage, record) for stage, record in records if isinstance(record, TensorRange)]
     if pins:
         yield f"<h3>{len(pins)} nodes kept precise</h3>"
-        yield table(["pass", "node", "why", "[value]", "[cost]", "source"], (_pin_row(*each) for each in pins))
+        yield table(["pass", "node", "why", "[value]", "[cost]", "source"], (_pin_row(*pin) for pin in pins))
     if ranges:
         yield f"<h3>{len(ranges)} ranges of quantised tensors</h3>"
         ordered = sorted(ranges, key=lambda pair: -pair[1].clipped)
         columns = ["pass", "tensor", "[low]", "[high]", "chosen by", "[clipped %]", "[scales]", "type"]
-        yield table(columns, (_range_row(*each) for each in ordered))
+        yield table(columns, (_range_row(*chosen_range) for chosen_range in ordered))
 
 
 def _pin_row(stage: StageReport, pin: Pin) -> tuple[str, ...]:
@@ -333,14 +341,14 @@ def _costs(report: BuildReport, figures: Sequence[GraphFigures]) -> Iterator[str
     if figures:
         rows = [
             (
-                escaped(each.graph),
-                f"{each.original.weight_bytes / 1e6:.2f}",
-                f"{_graph_bytes(report, each.graph) / 1e6:.2f}",
-                str(each.original.nodes),
-                str(each.nodes),
-                f"{each.original.p50_ms:.3f}",
+                escaped(graph_figures.graph),
+                f"{graph_figures.original.weight_bytes / 1e6:.2f}",
+                f"{_graph_bytes(report, graph_figures.graph) / 1e6:.2f}",
+                str(graph_figures.original.nodes),
+                str(graph_figures.nodes),
+                f"{graph_figures.original.p50_ms:.3f}",
             )
-            for each in figures
+            for graph_figures in figures
         ]
         columns = ["graph", "[original MB]", "[shipped MB]", "[original nodes]", "[shipped nodes]", "[original p50 ms]"]
         yield (
@@ -350,7 +358,7 @@ def _costs(report: BuildReport, figures: Sequence[GraphFigures]) -> Iterator[str
         yield table(columns, rows)
     if report.speed:
         yield "<h3>One call of what ships</h3>"
-        original = {each.graph: each.original.p50_ms for each in figures}
+        original = {graph_figures.graph: graph_figures.original.p50_ms for graph_figures in figures}
         yield table(
             ["graph", "sizes", "[threads]", "[p50 ms]", "[p95 ms]", "[original / shipped]"],
             (

@@ -96,12 +96,12 @@ class Progress:
 
     def show(self, report: BuildReport) -> None:
         """Print what every pass did or refused, every gate's findings, sizes and speed, and the bundle's path."""
-        for each in report.targets:
-            self.say(f"\n{each.target}: {each.verdict}")
-            if each.failure is None:
-                self.show(each)
+        for target in report.targets:
+            self.say(f"\n{target.target}: {target.verdict}")
+            if target.failure is None:
+                self.show(target)
             else:
-                self.say(f"{each.failure.message}; {each.failure.cure}".strip("; "))
+                self.say(f"{target.failure.message}; {target.failure.cure}".strip("; "))
         for table in tables_of(report):
             self.console.print()
             self.console.print(table)

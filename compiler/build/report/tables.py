@@ -73,13 +73,15 @@ def _gate_table(report: BuildReport) -> Table | None:
     """Return a table of every gate's findings, failures first, and of similar ones those closest to their limits."""
     table = _table("Gates", "gate", "graph", "of", "[measured]", "[limit]", "", "besides")
     groups: dict[tuple[str, str, str], list[Finding]] = {}
-    for each in most_urgent_first(report.gates):
-        groups.setdefault((each.verdict, each.gate, each.graph), []).append(each)
+    for finding in most_urgent_first(report.gates):
+        groups.setdefault((finding.verdict, finding.gate, finding.graph), []).append(finding)
     for (verdict, gate, graph), group in groups.items():
-        shown = sorted(group, key=lambda each: -(each.used or 0.0)) if len(group) > SHOWN_FINDINGS else group
-        for each in shown[:SHOWN_FINDINGS]:
-            measured = "" if each.measured is None else f"{each.measured:.4g}"
-            table.add_row(*map(escape, (gate, graph, each.subject, measured, each.limit_words, verdict, each.detail)))
+        shown = sorted(group, key=lambda finding: -(finding.used or 0.0)) if len(group) > SHOWN_FINDINGS else group
+        for finding in shown[:SHOWN_FINDINGS]:
+            measured = "" if finding.measured is None else f"{finding.measured:.4g}"
+            table.add_row(
+                *map(escape, (gate, graph, finding.subject, measured, finding.limit_words, verdict, finding.detail))
+            )
         if len(group) > SHOWN_FINDINGS:
             rest = f"and {len(group) - SHOWN_FINDINGS} more in the report"
             table.add_row(*map(escape, (gate, graph, rest, "", "", verdict, "")))

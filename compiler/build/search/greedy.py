@@ -130,7 +130,7 @@ class _Search:
         if set(usual) <= set(plan):
             self.left -= bool(usual)  # its share of the time is free
             return plan
-        rounds = any(each.rounds for each in self.bench.candidates if each.name in usual)
+        rounds = any(candidate.rounds for candidate in self.bench.candidates if candidate.name in usual)
         trial = self._compared(USUAL, plan, usual, rounds)
         if trial.verdict == WITHIN:
             trial = dataclasses.replace(trial, verdict=KEPT)
@@ -172,7 +172,7 @@ class _Search:
 
     def _by_promise(self, alone: dict[str, Trial]) -> list[Candidate]:
         """Return the candidates by time saved; those that round come last, by time saved per added noise."""
-        quiet = self._noise_of_none() if any(each.rounds for each in self.bench.candidates) else 0.0
+        quiet = self._noise_of_none() if any(candidate.rounds for candidate in self.bench.candidates) else 0.0
 
         def promise(candidate: Candidate) -> tuple[bool, float]:
             trial = alone[candidate.name]

@@ -43,10 +43,10 @@ def searched(
     with tempfile.TemporaryDirectory() as scratch:
         bench = VariantBench(target, lowered, buckets, Path(scratch), None if lossy is None else answers)
         most_noise = float("inf") if most_db is None else 10.0 ** (-most_db / 10.0)
-        found = search_plan(bench, target.search_s, most_noise=most_noise, advance=advance)
-    plan = tuple(variant.name for variant in target.offers if variant.name in found.plan)
+        result = search_plan(bench, target.search_s, most_noise=most_noise, advance=advance)
+    plan = tuple(variant.name for variant in target.offers if variant.name in result.plan)
     machine = machine_kind([f"{name} {importlib.metadata.version(name)}" for name in _runners(target)])
-    return Search(lowered.graph, plan, found.trials, found.total, machine, time.monotonic() - started)
+    return Search(lowered.graph, plan, result.trials, result.total, machine, time.monotonic() - started)
 
 
 def _runners(target: Target) -> list[str]:

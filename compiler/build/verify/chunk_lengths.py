@@ -153,7 +153,9 @@ def varied(lowered: Lowered, stream: Sequence[Feed], turn: int = 0) -> Sequence[
         return stream
     feeds = list(stream)
     is_cut_last = any(cache.chunk > 1 for cache in lowered.caches)
-    for at in [len(feeds) - 1] if is_cut_last else range(turn % 2, len(feeds), 2):
-        most = length_of(lowered, axis, feeds[at])
-        feeds[at] = first_entries(lowered, axis, feeds[at], axis.minimum + (turn + at // 2) % (most - axis.minimum + 1))
+    for call in [len(feeds) - 1] if is_cut_last else range(turn % 2, len(feeds), 2):
+        most = length_of(lowered, axis, feeds[call])
+        feeds[call] = first_entries(
+            lowered, axis, feeds[call], axis.minimum + (turn + call // 2) % (most - axis.minimum + 1)
+        )
     return feeds

@@ -120,12 +120,12 @@ def edge_cases(
         alike: inputs that are the same in every call of a stream.
     """
     answered = [_answered(kind, edge_feeds(kind, feeds, ranges, alike), run) for kind in kinds]
-    copy, found = perturbed(captured), dict[EdgeKind, EdgeCase]()
+    copy, by_kind = perturbed(captured), dict[EdgeKind, EdgeCase]()
     map_weights(*copy.models)
     unload_weights()
-    for part in on_all_cores(lambda part: _with_draws(part, copy), [answered[at::PARTS] for at in range(PARTS)]):
-        found |= {case.kind: case for case in part}
-    return [found[kind] for kind in kinds]
+    for part in on_all_cores(lambda part: _with_draws(part, copy), [answered[first::PARTS] for first in range(PARTS)]):
+        by_kind |= {case.kind: case for case in part}
+    return [by_kind[kind] for kind in kinds]
 
 
 def _answered(kind: EdgeKind, feeds: Sequence[Feed], run: Run) -> EdgeCase:
@@ -178,15 +178,15 @@ def first_disagreement(
         cases: the original's answers.
         limits: tolerance of finite numbers.
     """
-    found = on_all_cores(lambda case: _disagreement(lowered, fresh(), case, limits), cases)
-    return next((each for each in found if each is not None), None)
+    disagreements = on_all_cores(lambda case: _disagreement(lowered, fresh(), case, limits), cases)
+    return next((disagreement for disagreement in disagreements if disagreement is not None), None)
 
 
 def _disagreement(lowered: Lowered, runner: Stepper, case: EdgeCase, limits: Tolerance) -> Disagreement | None:
     right = [expected_of(lowered, step) for step in case.steps]
     draws = [[expected_of(lowered, step) for step in draw] for draw in case.perturbed]
-    names = dict.fromkeys(name for each in right for name in each)
-    sizes = {name: max(_largest(each[name]) for each in right if name in each) for name in names}
+    names = dict.fromkeys(name for outputs in right for name in outputs)
+    sizes = {name: max(_largest(outputs[name]) for outputs in right if name in outputs) for name in names}
     for number, step in enumerate(case.steps):
         try:
             got = {**runner.step(step.feed), **states_in_numbers(lowered, runner.states)}
@@ -203,17 +203,21 @@ def _disagreement(lowered: Lowered, runner: Stepper, case: EdgeCase, limits: Tol
 
 def _difference(got: Array, expected: Array, moved: Sequence[Array], limits: Tolerance) -> tuple[str, str] | None:
     """Return expected and measured results as text where they disagree; rounding-dependent ones are ignored."""
-    if any(each.shape != expected.shape for each in moved):
+    if any(perturbed.shape != expected.shape for perturbed in moved):
         return None  # rounding decides how many there are
     if got.shape != expected.shape:
         return f"of shape {list(expected.shape)}", f"{list(got.shape)}"
     if are_classes(expected):
-        free = np.any([each != expected for each in moved], axis=0) if moved else np.zeros(expected.shape, bool)
+        free = (
+            np.any([perturbed != expected for perturbed in moved], axis=0) if moved else np.zeros(expected.shape, bool)
+        )
         classes = Agreement().plus(np.where(free, expected, got), expected, 0)
         words = f"equal in {percent(limits.min_equal)} of its entries", class_words(classes, in_order=False)
         return None if classes.holds(limits.min_equal) else words
     wanted, came = _forms(expected), _forms(got)
-    sure = np.all([_forms(each) == wanted for each in moved], axis=0) if moved else np.ones(expected.shape, bool)
+    sure = (
+        np.all([_forms(perturbed) == wanted for perturbed in moved], axis=0) if moved else np.ones(expected.shape, bool)
+    )
     wrong = sure & (wanted != came)
     if np.any(wrong):
         where = tuple(map(int, np.argwhere(wrong)[0]))

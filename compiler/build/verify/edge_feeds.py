@@ -117,15 +117,15 @@ def ranges_of(spec: Graph, streams: Sequence[Sequence[Feed]]) -> dict[str, Range
         spec: the graph.
         streams: the recipe's data.
     """
-    found = {}
-    for name, given in spec.inputs.items():
-        if not given.is_data:
+    ranges = {}
+    for name, input_spec in spec.inputs.items():
+        if not input_spec.is_data:
             continue
-        if given.range is not None:
-            low, high = given.range
-            found[name] = Range(float(low), float(high))
-        elif given.dtype.startswith(("float", "bfloat")):
+        if input_spec.range is not None:
+            low, high = input_spec.range
+            ranges[name] = Range(float(low), float(high))
+        elif input_spec.dtype.startswith(("float", "bfloat")):
             arrays = [feed[name] for stream in streams for feed in stream]
-            low, high = min(float(each.min()) for each in arrays), max(float(each.max()) for each in arrays)
-            found[name] = Range(min(low, 0.0), max(high, 0.0))
-    return found
+            low, high = min(float(array.min()) for array in arrays), max(float(array.max()) for array in arrays)
+            ranges[name] = Range(min(low, 0.0), max(high, 0.0))
+    return ranges

@@ -63,17 +63,17 @@ QUANTIZED = ("quantize", "qlinear", "integer", "nbits")
 
 def rounding_of(nodes: Iterable[ir.Node]) -> Rounding:
     """Return the coarsest rounding among nodes."""
-    found = Rounding.FLOAT32
+    coarsest = Rounding.FLOAT32
     for node in nodes:
         types = {value.dtype for value in (*node.inputs, *node.outputs) if value is not None}
         if any(part in node.op_type.lower() for part in QUANTIZED):
             four = node.op_type == "MatMulNBits" or bool(types & {ir.DataType.INT4, ir.DataType.UINT4})
-            found = max(found, Rounding.INT4 if four else Rounding.INT8, key=_coarseness)
+            coarsest = max(coarsest, Rounding.INT4 if four else Rounding.INT8, key=_coarseness)
         if ir.DataType.FLOAT16 in types:
-            found = max(found, Rounding.FLOAT16, key=_coarseness)
+            coarsest = max(coarsest, Rounding.FLOAT16, key=_coarseness)
         if ir.DataType.BFLOAT16 in types:
-            found = max(found, Rounding.BFLOAT16, key=_coarseness)
-    return found
+            coarsest = max(coarsest, Rounding.BFLOAT16, key=_coarseness)
+    return coarsest
 
 
 def _coarseness(rounding: Rounding) -> float:
@@ -100,8 +100,8 @@ class ExplainedError:
             rng = np.random.default_rng(forced_run.step)
             self.bench.continue_at(forced_run.lengths)
             feed, states, more = (
-                {name: _off(array, rounding, rng) for name, array in given.items()}
-                for given in (
+                {name: _off(array, rounding, rng) for name, array in arrays.items()}
+                for arrays in (
                     forced_run.feed,
                     forced_run.before_states,
                     {f"{FORCED}{n}": forced_run.before[n] for n in self.names},

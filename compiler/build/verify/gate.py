@@ -252,7 +252,10 @@ def require(findings: Sequence[Finding], stage: str, cure: str) -> None:
     Raises:
         GateFailed: a finding does not hold; the message names the first, with all findings.
     """
-    failed = next((each for each in findings if each.holds is False or (each.holds is None and not each.detail)), None)
+    failed = next(
+        (finding for finding in findings if finding.holds is False or (finding.holds is None and not finding.detail)),
+        None,
+    )
     if failed is None:
         return
     of, detail = (f" of {failed.subject}" if failed.subject else ""), failed.detail

@@ -68,7 +68,7 @@ def check_invariance(runner: Runner, feeds: Sequence[Feed]) -> Invariance:
                     findings=[Finding("invariance", lowered.graph, changed, holds=False)],
                 )
             calls += 1
-        runner.lengths = {axis: np.where(active, each, 0) for axis, each in runner.lengths.items()}
+        runner.lengths = {axis: np.where(active, lengths, 0) for axis, lengths in runner.lengths.items()}
         if lowered.batch_axis is not None:  # else one row, which is never free; its states may have anything in front
             runner.states |= {state.input: _reset(runner, state, ~active) for state in lowered.states}
     return Invariance(batch, calls, tuple(POISONS))
@@ -106,8 +106,8 @@ def changed_output(
     except ENDED as error:
         raise _ended(runner.lowered, str(error)) from error
     for name, array in zip(clean, results, strict=True):
-        got, kept = (_valid(runner, name, each, full, active) for each in (array, clean[name]))
-        if [each.tobytes() for each in got] != [each.tobytes() for each in kept]:
+        got, expected = (_valid(runner, name, result, full, active) for result in (array, clean[name]))
+        if [valid.tobytes() for valid in got] != [valid.tobytes() for valid in expected]:
             return name
     return None
 
@@ -138,18 +138,21 @@ def _valid(runner: Runner, name: str, array: Array, full: Feed, active: Array) -
     Without a batch axis the output is one row.
     """
     has_rows = runner.lowered.batch_axis is not None
-    kept = array[active] if has_rows else array
-    lengths = {each.axis: full[each.length_input][active] for each in runner.lowered.padded_axes}
+    active_rows = array[active] if has_rows else array
+    lengths = {padded_axis.axis: full[padded_axis.length_input][active] for padded_axis in runner.lowered.padded_axes}
     window = _window_of(runner.lowered, name)
     if not lengths and window is None:
-        return [kept[runner.valid(name, kept, full)]]
-    rows = [{axis: int(each[row]) for axis, each in lengths.items()} for row in range(np.count_nonzero(active))]
-    parts = [kept[row : row + 1] for row in range(len(kept))] if has_rows else [kept]
+        return [active_rows[runner.valid(name, active_rows, full)]]
+    rows = [
+        {axis: int(axis_lengths[row]) for axis, axis_lengths in lengths.items()}
+        for row in range(np.count_nonzero(active))
+    ]
+    parts = [active_rows[row : row + 1] for row in range(len(active_rows))] if has_rows else [active_rows]
     parts = [part[runner.chunks.valid(name, part, row)] for part, row in zip(parts, rows, strict=True)]
     if window is None:
         return parts
     cache, axis = window
-    frames = [int(each) for each in full[cache.length_input][active]]
+    frames = [int(length) for length in full[cache.length_input][active]]
     return [
         _newest(part, axis, before + cache.frames_of(row))
         for part, row, before in zip(parts, rows, frames, strict=True)

@@ -175,9 +175,9 @@ def compared(pairs: Mapping[str, Rounds], seconds: float, wall: Clock = time.mon
     while True:
         for rounds in pairs.values():
             rounds.more(FEW_ROUNDS)
-        found = _comparison(pairs)
-        if is_faster(found.together) is not None or wall() - started >= seconds:
-            return found
+        comparison = _comparison(pairs)
+        if is_faster(comparison.together) is not None or wall() - started >= seconds:
+            return comparison
 
 
 def is_faster(ratio: Ratio) -> bool | None:

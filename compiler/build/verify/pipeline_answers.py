@@ -58,31 +58,31 @@ def answers_of_bundle(loaded: LoadedRecipe, model: Model, streams: Sequence[Sequ
     Raises:
         DataError: a feed does not fit.
     """
-    found = []
+    by_stream = []
     for number, stream in enumerate(streams):
         try:
-            found.append(answers_together(model, stream))
+            by_stream.append(answers_together(model, stream))
         except BadInput as error:
             where = loaded.where("gates", "pipeline", "feeds")
             raise DataError(f"{where}: stream {number}: {error}", cure="yield feeds that callers may give") from None
-    return found
+    return by_stream
 
 
 def answers_of_originals(
     pipeline: Pipeline, originals: Mapping[str, OriginalGraph], stream: Sequence[Feed]
 ) -> Iterator[dict[str, Array]]:
     """Yield the originals' results for a stream, each fed with results of those before it, by callers' names."""
-    given: dict[str, list[dict[str, Array]]] = {}
+    results: dict[str, list[dict[str, Array]]] = {}
     for name in pipeline.order:
         wires = [wire for wire in pipeline.wiring if wire.to_graph == name]
         feeds = [
-            {own: feed[public] for public, (graph, own) in pipeline.inputs.items() if graph == name}
-            | {wire.input: given[wire.from_graph][number][wire.output] for wire in wires}
+            {own_name: feed[public] for public, (graph, own_name) in pipeline.inputs.items() if graph == name}
+            | {wire.input: results[wire.from_graph][number][wire.output] for wire in wires}
             for number, feed in enumerate(stream)
         ]
-        given[name] = [outputs for outputs, _ in originals[name].run(feeds)]
+        results[name] = [outputs for outputs, _ in originals[name].run(feeds)]
     for number in range(len(stream)):
-        yield {public: given[graph][number][own] for public, (graph, own) in pipeline.outputs.items()}
+        yield {public: results[graph][number][own_name] for public, (graph, own_name) in pipeline.outputs.items()}
 
 
 def golden_together(loaded: LoadedRecipe, model: Model) -> bytes:
@@ -95,8 +95,8 @@ def golden_together(loaded: LoadedRecipe, model: Model) -> bytes:
     answers = answers_of_bundle(loaded, model, feeds)
     steps = [
         GoldenStep(feed, outputs)
-        for stream, found in zip(feeds, answers, strict=True)
-        for feed, outputs in zip(stream, found, strict=True)
+        for stream, stream_answers in zip(feeds, answers, strict=True)
+        for feed, outputs in zip(stream, stream_answers, strict=True)
     ]
     limits = limits_together(loaded.recipe)
     return npz_from_golden(Golden(tuple(steps), limits.max_abs, limits.min_equal))

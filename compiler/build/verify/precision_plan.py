@@ -126,13 +126,13 @@ def _audited(planned: Planned, layers: Sequence[EngineLayer], weighted: frozense
             return Audited(planned, Kept.INSIDE if hides else Kept.NOWHERE)
         possible = [_types_of_product(planned, layer, len(layer.nodes & weighted)) for layer in layers]
         seen = tuple(sorted({kind for kinds in possible for kind in kinds}))
-        kept = Kept.YES if all(planned.type in kinds for kinds in possible) else Kept.NO
+        state = Kept.YES if all(planned.type in kinds for kinds in possible) else Kept.NO
     else:
         seen = tuple(sorted({kind for layer in layers for kind in layer.shown if kind in _COMPUTING}))
         could_be_inside = any(layer.converts for layer in layers)
-        kept = Kept.YES if planned.type in seen else Kept.INSIDE if could_be_inside else Kept.NO
+        state = Kept.YES if planned.type in seen else Kept.INSIDE if could_be_inside else Kept.NO
     names = tuple(layer.name for layer in layers)
-    return Audited(planned, kept, seen, names) if layers else Audited(planned, Kept.NOWHERE)
+    return Audited(planned, state, seen, names) if layers else Audited(planned, Kept.NOWHERE)
 
 
 _COMPUTING = frozenset({"bfloat16", "float16", "float32", "int8"})
@@ -145,12 +145,12 @@ def _types_of_product(planned: Planned, layer: EngineLayer, products_with_weight
     The largest constants of a layer are the weights of its products; a constant factor that is stored in integers makes
     an integer product only where the other factor comes in integers, too.
     """
-    given = layer.reads & _COMPUTING
+    read_types = layer.reads & _COMPUTING
     weights = frozenset(layer.holds[: max(products_with_weights, 1)]) if planned.has_weights else frozenset()
     if not weights:
-        return given
-    if INTEGER in weights and INTEGER not in given:
-        return (weights | given) - {INTEGER}
+        return read_types
+    if INTEGER in weights and INTEGER not in read_types:
+        return (weights | read_types) - {INTEGER}
     return weights
 
 

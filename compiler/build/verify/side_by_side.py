@@ -17,18 +17,18 @@ def side_by_side(bundles: Mapping[str, Path], clock: Clock | None = None) -> lis
         bundles: folders by name; all have the same graphs and buckets.
         clock: returns seconds; None for the CPU time of the calling thread.
     """
-    found = []
+    rows = []
     with Runtime() as runtime:
         models = [runtime.load(path) for path in bundles.values()]
         first, *others = bundles
         for name, graph in models[0].bundle.manifest.graphs.items():
-            for at, artifact in enumerate(graph.artifacts):
+            for artifact_number, artifact in enumerate(graph.artifacts):
                 runners = [model.runner(name) for model in models]
-                calls = [bucket_call(runner, runner.graph.artifacts[at]) for runner in runners]
+                calls = [bucket_call(runner, runner.graph.artifacts[artifact_number]) for runner in runners]
                 rounds = Rounds(calls) if clock is None else Rounds(calls, clock)
                 rounds.more(ROUNDS)
                 for number, label in enumerate(others, 1):
                     ratio = rounds.ratio(pair=(number, 0))
                     sizes = bucket_name(artifact.sizes)
-                    found.append(RatioRow(name, sizes, label, first, ratio.median, ratio.low, ratio.high))
-    return found
+                    rows.append(RatioRow(name, sizes, label, first, ratio.median, ratio.low, ratio.high))
+    return rows

@@ -42,13 +42,13 @@ def measure_speed(folder: Path, artifacts: Sequence[Emitted], graph: str, opens:
         graph: the graph's name.
         opens: opens an artefact on one thread.
     """
-    found = []
+    rows = []
     for _, alike in itertools.groupby(artifacts, lambda emitted: emitted.file):
         for sizes, call in bucket_calls(folder, list(alike), opens).items():
             times_ms = _timed_calls(call)
             p95 = statistics.quantiles(times_ms, n=20)[-1]
-            found.append(SpeedRow(graph, sizes, statistics.median(times_ms), p95, 1))
-    return found
+            rows.append(SpeedRow(graph, sizes, statistics.median(times_ms), p95, 1))
+    return rows
 
 
 def _timed_calls(call: Call) -> list[float]:
@@ -84,9 +84,9 @@ def _full(value: ir.Value, emitted: Emitted) -> Array:
     assert value.shape is not None and value.dtype is not None
     shape = tuple(size if isinstance(size, int) else emitted.sizes[str(size)] for size in value.shape)
     dtype = value.dtype.numpy()
-    for each in emitted.lowered.padded_axes:
-        if value.name == each.length_input:
-            return np.full(shape, emitted.sizes[each.axis], dtype)
+    for padded_axis in emitted.lowered.padded_axes:
+        if value.name == padded_axis.length_input:
+            return np.full(shape, emitted.sizes[padded_axis.axis], dtype)
     for cache in emitted.lowered.caches:
         if value.name == cache.length_input:
             return np.full(shape, cache.slots, np.int64)

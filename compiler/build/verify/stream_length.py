@@ -53,7 +53,7 @@ class Lookup:
 def counts_of(lowered: Lowered) -> dict[str, int]:
     """Return, by input, the constant by which each call increases a state."""
     inputs, outputs = graphs.inputs_named(lowered.model), graphs.outputs_named(lowered.model)
-    found = {}
+    steps = {}
     for state in lowered.states:
         node = outputs[state.output].producer()
         while node is not None and graphs.is_op(node, "Identity") and node.inputs[0] is not None:
@@ -63,8 +63,8 @@ def counts_of(lowered: Lowered) -> dict[str, int]:
         for first, second in (node.inputs, tuple(reversed(node.inputs))):
             step = graphs.array_of(second)
             if first is inputs[state.input] and step is not None and step.size == 1 and step.dtype.kind in "iu":
-                found[state.input] = int(step.item())
-    return found
+                steps[state.input] = int(step.item())
+    return steps
 
 
 def lookups_by_counts(lowered: Lowered) -> list[Lookup]:
@@ -74,8 +74,8 @@ def lookups_by_counts(lowered: Lowered) -> list[Lookup]:
         lowered: a graph whose axes are static, except for the batch.
     """
     counts = counts_of(lowered)
-    given = {cache.length_input: cache for cache in lowered.caches}
-    found = []
+    length_inputs = {cache.length_input: cache for cache in lowered.caches}
+    lookups = []
     for node in lowered.model.graph:
         if not graphs.is_op(node, "Gather", "GatherElements") or node.inputs[1] is None or node.inputs[0] is None:
             continue
@@ -85,30 +85,30 @@ def lookups_by_counts(lowered: Lowered) -> list[Lookup]:
         if not isinstance(entries, int) or not reached & counts.keys():
             continue
         lookup = Lookup(str(node.name), graphs.source_of(node), entries)
-        beside = sorted(reached - counts.keys() - given.keys())
+        beside = sorted(reached - counts.keys() - length_inputs.keys())
         if beside:
-            found.append(dataclasses.replace(lookup, beside=beside[0]))
+            lookups.append(dataclasses.replace(lookup, beside=beside[0]))
         else:
-            found.append(_measured(lowered, node.inputs[1], lookup, counts))
-    return found
+            lookups.append(_measured(lowered, node.inputs[1], lookup, counts))
+    return lookups
 
 
 def _inputs_behind(value: ir.Value) -> set[str]:
     """Return the graph inputs whose contents a value depends on; shapes do not count."""
     seen: set[ir.Value] = set()
-    found: set[str] = set()
+    input_names: set[str] = set()
     waiting = [value]
     while waiting:
-        each = waiting.pop()
-        if each in seen:
+        current = waiting.pop()
+        if current in seen:
             continue
-        seen.add(each)
-        node = each.producer()
+        seen.add(current)
+        node = current.producer()
         if node is None:
-            found |= {str(each.name)} if each.is_graph_input() else set()
+            input_names |= {str(current.name)} if current.is_graph_input() else set()
         elif not graphs.is_op(node, "Shape", "Size"):
             waiting += [read for read in (*node.inputs, *graphs.read_inside(node)) if read is not None]
-    return found
+    return input_names
 
 
 def _measured(lowered: Lowered, indices: ir.Value, lookup: Lookup, counts: Mapping[str, int]) -> Lookup:
@@ -175,7 +175,7 @@ class _Indices:
         name, dtype = str(value.name), value.dtype
         assert dtype is not None
         sizes = [dim if isinstance(dim, int) else calls.size for dim in graphs.dims_of(value) or ()]
-        cache = next((each for each in self.lowered.caches if each.length_input == name), None)
+        cache = next((cache_axis for cache_axis in self.lowered.caches if cache_axis.length_input == name), None)
         if name in self.counts:
             numbers = calls * self.counts[name]
         elif cache is not None:

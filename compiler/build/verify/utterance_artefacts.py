@@ -157,10 +157,12 @@ class UtteranceArtefacts:
                 clean = runner.run(feeds)
                 for label, poison in POISONS.items():
                     self._require_same(emitted, clean, runner.run(feeds, poison), f"unchanged by {label} in padding")
-                for kept in (0, len(feeds) - 1) if len(feeds) > 1 else ():
-                    others = [each if at == kept else _spoiled(runner, each) for at, each in enumerate(feeds)]
-                    got = runner.run(others, np.nan)[kept]
-                    self._require_same(emitted, [clean[kept]], [got], "unchanged by NaN in other rows")
+                for row in (0, len(feeds) - 1) if len(feeds) > 1 else ():
+                    others = [
+                        feed if position == row else _spoiled(runner, feed) for position, feed in enumerate(feeds)
+                    ]
+                    got = runner.run(others, np.nan)[row]
+                    self._require_same(emitted, [clean[row]], [got], "unchanged by NaN in other rows")
                 calls += 1
             rows_of_bucket = emitted.sizes.get(self.lowered.batch_axis or "", 1)
             tried[bucket_name(emitted.sizes)] = Invariance(rows_of_bucket, calls, tuple(POISONS))

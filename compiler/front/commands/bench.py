@@ -92,14 +92,14 @@ def bench(
     names = [what] if against is None else [what, against]
     known: set[str] = set()
     with Runtime(threads=threads) as runtime:
-        found = [_calls(name, sizes, threads, runtime, known) for name in names]
+        calls_of = [_calls(name, sizes, threads, runtime, known) for name in names]
         for name in sizes:
             if name not in known:
                 cure = did_you_mean(name, known)
                 raise RecipeError(f"{OPTION} {name}: expected an axis of {' or '.join(names)}, got {name!r}", cure=cure)
         if against is None:
-            return Benched(tuple(row for each in found[0] for row in _timed([each], calls, clock)), None)
-        first, second = (_only(name, each) for name, each in zip(names, found, strict=True))
+            return Benched(tuple(row for named_call in calls_of[0] for row in _timed([named_call], calls, clock)), None)
+        first, second = (_only(name, calls_of_file) for name, calls_of_file in zip(names, calls_of, strict=True))
         rows = _timed([first, second], calls, clock)
         ratio_clock = time.thread_time if threads == 1 and clock is time.perf_counter else clock
         return Benched(rows, time_ratio("", first[1], second[1], clock=ratio_clock))
@@ -122,18 +122,18 @@ def _file_call(path: Path, sizes: Mapping[str, int], threads: int, known: set[st
     model, signature = read_file(path, STAGE)
     axes = {axis for tensor in signature.inputs for axis in tensor.axes}
     known |= axes
-    own = {name: size for name, size in sizes.items() if name in axes}
-    require_sizes(shown_path(path), signature.inputs, own, lambda: axes_that_meet(model))
+    own_sizes = {name: size for name, size in sizes.items() if name in axes}
+    require_sizes(shown_path(path), signature.inputs, own_sizes, lambda: axes_that_meet(model))
     session = open_file(path, STAGE, optimize=True, threads=threads)
-    (drawn,) = random_feeds(signature.inputs, own, 0, 1)
+    (drawn,) = random_feeds(signature.inputs, own_sizes, 0, 1)
     counts = counts_in_use(path)
-    feed = {name: np.full_like(each, counts[name]) if name in counts else each for name, each in drawn.items()}
+    feed = {name: np.full_like(array, counts[name]) if name in counts else array for name, array in drawn.items()}
     call = functools.partial(session.run, None, feed)
     try:
         call()
     except Exception as error:
         raise unanswered(STAGE, shown_path(path), feed, error) from error
-    return f"{shown_path(path)} {bucket_name(own)}" if own else shown_path(path), call
+    return f"{shown_path(path)} {bucket_name(own_sizes)}" if own_sizes else shown_path(path), call
 
 
 def _bundle_calls(
@@ -145,9 +145,9 @@ def _bundle_calls(
     for name in names:
         runner = model.runner(name)
         wanted = {axis: size for axis, size in sizes.items() if axis in runner.graph.axes}
-        fitting = [each for each in runner.graph.artifacts if wanted.items() <= each.sizes.items()]
+        fitting = [artifact for artifact in runner.graph.artifacts if wanted.items() <= artifact.sizes.items()]
         if not fitting:
-            buckets = ", ".join(bucket_name(each.sizes) for each in runner.graph.artifacts)
+            buckets = ", ".join(bucket_name(artifact.sizes) for artifact in runner.graph.artifacts)
             raise RecipeError(
                 f"{path}: expected a bucket of {name}, got {bucket_name(wanted)}", cure=f"known: {buckets}"
             )

@@ -30,6 +30,8 @@ def counts_in_use(path: Path) -> dict[str, int]:
             valid = full_caches(graph, artifact.sizes)
             counts |= {cache.length_input: valid[cache.axis] for cache in graph.caches}
             counts |= {cache.mask_input: 1 for cache in graph.caches if cache.mask_input is not None}
-            lengths = {axis: each.length_input for axis, each in graph.axes.items()}
-            counts |= {each: artifact.sizes[axis] for axis, each in lengths.items() if each is not None}
+            lengths = {axis: bounds.length_input for axis, bounds in graph.axes.items()}
+            counts |= {
+                length_input: artifact.sizes[axis] for axis, length_input in lengths.items() if length_input is not None
+            }
     return counts

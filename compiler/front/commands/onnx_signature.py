@@ -85,7 +85,7 @@ def signature_of(model: ir.Model, path: Path, stage: str) -> Signature:
 
 
 def _tensors(values: Iterable[ir.Value], path: Path, place: Location, *, needs_rank: bool) -> tuple[Tensor, ...]:
-    found = []
+    tensors = []
     for value in values:
         dims, dtype = graphs.dims_of(value), value.dtype
         if dims is None and not needs_rank:
@@ -98,8 +98,8 @@ def _tensors(values: Iterable[ir.Value], path: Path, place: Location, *, needs_r
                 cure="export the model with typed tensors as inputs and outputs",
                 place=dataclasses.replace(place, tensor=str(value.name)),
             )
-        found.append(Tensor(str(value.name), dims, str(dtype.numpy())))
-    return tuple(found)
+        tensors.append(Tensor(str(value.name), dims, str(dtype.numpy())))
+    return tuple(tensors)
 
 
 def open_file(path: Path, stage: str, *, optimize: bool, threads: int = 1) -> onnxruntime.InferenceSession:

@@ -110,18 +110,18 @@ def require_same(comparison: Comparison, request: Request, limits: Tolerance) ->
     wrong = [row for row in comparison.rows if not row.holds]
     if wrong:
         row = max(wrong, key=lambda row: row.difference.used(limits))
-        found = row.difference
+        difference = row.difference
         words = (
-            f"within {found.limit(limits):.3g} of {request.first}, got a difference of {found.max_abs:.3g}"
-            if found.classes is None
-            else f"equal to that of {request.first}, as classes, got {class_words(found.classes, in_order=False)}"
+            f"within {difference.limit(limits):.3g} of {request.first}, got a difference of {difference.max_abs:.3g}"
+            if difference.classes is None
+            else f"equal to that of {request.first}, as classes, got {class_words(difference.classes, in_order=False)}"
         )
         raise GateFailed(
-            f"expected {found.tensor} of {request.second} {words}, first at call {row.first_call}",
+            f"expected {difference.tensor} of {request.second} {words}, first at call {row.first_call}",
             cure="raise --tolerance if that much is meant to differ"
-            if found.classes is None
+            if difference.classes is None
             else "rounding decides between classes that are nearly tied: compare the numbers that they are chosen by",
-            place=Location(stage=STAGE, tensor=found.tensor),
+            place=Location(stage=STAGE, tensor=difference.tensor),
         )
 
 
@@ -171,11 +171,11 @@ def _renamed(subject: Subject, names: Mapping[str, str]) -> Subject:
     if not names:
         return subject
     back = {ours: theirs for theirs, ours in names.items()}
-    inputs = tuple(dataclasses.replace(each, name=names.get(each.name, each.name)) for each in subject.inputs)
+    inputs = tuple(dataclasses.replace(tensor, name=names.get(tensor.name, tensor.name)) for tensor in subject.inputs)
 
     def answers(feeds: Sequence[Feed]) -> Iterator[dict[str, Array]]:
-        given = [{back.get(name, name): array for name, array in feed.items()} for feed in feeds]
-        for outputs in subject.answers(given):
+        own_feeds = [{back.get(name, name): array for name, array in feed.items()} for feed in feeds]
+        for outputs in subject.answers(own_feeds):
             yield {names.get(name, name): array for name, array in outputs.items()}
 
     return dataclasses.replace(subject, inputs=inputs, answers=answers)  # type: ignore[arg-type]
@@ -189,7 +189,7 @@ def _feeds(first: Subject, second: Subject, request: Request) -> list[Feed]:
     wanted = _merged(first, second)
     if request.feeds is not None:
         return _from_file(request.feeds, wanted, request.calls)
-    ours, theirs = ({tensor.name for tensor in each.inputs} for each in (first, second))
+    ours, theirs = ({tensor.name for tensor in subject.inputs} for subject in (first, second))
     if ours != theirs:
         raise RecipeError(
             f"expected inputs of the same names, got {sorted(ours - theirs)} in {first.shown} alone and "
@@ -198,18 +198,18 @@ def _feeds(first: Subject, second: Subject, request: Request) -> list[Feed]:
         )
     tensors = (*wanted, *first.states, *second.states)
     known = {axis for tensor in tensors for axis in tensor.axes}
-    own = {name: size for name, size in {**second.sizes, **first.sizes}.items() if name in known}
-    sizes = {**own, **request.sizes}
+    known_sizes = {name: size for name, size in {**second.sizes, **first.sizes}.items() if name in known}
+    sizes = {**known_sizes, **request.sizes}
     require_sizes(f"{first.shown} and {second.shown}", tensors, sizes)
     return random_feeds(wanted, sizes, request.seed, request.calls or CALLS)
 
 
 def _merged(first: Subject, second: Subject) -> tuple[Tensor, ...]:
     """Return the inputs of both models; where one has a number and the other a name, the number is used."""
-    found = {tensor.name: tensor for tensor in first.inputs}
+    by_name = {tensor.name: tensor for tensor in first.inputs}
     sized = {**second.sizes, **first.sizes}
     for theirs in second.inputs:
-        ours = found.setdefault(theirs.name, theirs)
+        ours = by_name.setdefault(theirs.name, theirs)
         pairs = list(zip(ours.dims, theirs.dims, strict=False))
         numbers = [(a, b) for a, b in pairs if isinstance(a, int) and isinstance(b, int)]
         if (ours.dtype, len(ours.dims)) != (theirs.dtype, len(theirs.dims)) or any(a != b for a, b in numbers):
@@ -220,8 +220,8 @@ def _merged(first: Subject, second: Subject) -> tuple[Tensor, ...]:
                 place=Location(stage=STAGE, tensor=theirs.name),
             )
         dims = [b if isinstance(b, int) or (_is_open(a, sized) and not _is_open(b, sized)) else a for a, b in pairs]
-        found[theirs.name] = dataclasses.replace(ours, dims=tuple(dims))
-    return tuple(found.values())
+        by_name[theirs.name] = dataclasses.replace(ours, dims=tuple(dims))
+    return tuple(by_name.values())
 
 
 def _is_open(dim: Dim, sized: Mapping[str, int]) -> bool:
@@ -252,11 +252,11 @@ def _from_file(path: Path, wanted: Sequence[Tensor], calls: int | None) -> list[
     most = next(iter(counts.values()), calls or CALLS)
     if calls is not None and calls > most:
         raise DataError(f"{path}: expected {calls} calls, got {most}", cure=f"ask for --calls {most}, or save more")
-    given = {tensor.name: arrays[tensor.name] for tensor in wanted} | {
+    calls_of = {tensor.name: arrays[tensor.name] for tensor in wanted} | {
         name: array for name, array in arrays.items() if name not in counts
     }
     return [
-        {name: array[call] if name in counts else array for name, array in given.items()}
+        {name: array[call] if name in counts else array for name, array in calls_of.items()}
         for call in range(calls or most)
     ]
 
@@ -266,12 +266,12 @@ def _from_file(path: Path, wanted: Sequence[Tensor], calls: int | None) -> list[
 
 def _compared(first: Subject, second: Subject, feeds: Sequence[Feed], limits: Tolerance) -> Comparison:
     tallies: dict[str, _Pair] = {}
-    notes = [f"{each.shown}: states guessed: {each.carried}" for each in (first, second) if each.carried]
+    notes = [f"{subject.shown}: states guessed: {subject.carried}" for subject in (first, second) if subject.carried]
     for call, (expected, got) in enumerate(zip(checked(first, feeds), checked(second, feeds), strict=True)):
         if call == 0:
             _require_common(first, second, expected, got)
-            for subject, own, other in ((first, expected, got), (second, got, expected)):
-                alone = sorted(own.keys() - other.keys())
+            for subject, own_outputs, other in ((first, expected, got), (second, got, expected)):
+                alone = sorted(own_outputs.keys() - other.keys())
                 notes += [f"{subject.shown} alone gives {', '.join(alone)}"] if alone else []
         for name in expected:
             if name in got:
@@ -324,15 +324,15 @@ def comparison_table(comparison: Comparison) -> Table:
         table.add_column(title, justify="right")
     table.add_column("")
     for row in comparison.rows:
-        found = row.difference
-        is_relative = found.classes is None and found.reference_max
-        relative = found.max_abs / found.reference_max if is_relative else None
+        difference = row.difference
+        is_relative = difference.classes is None and difference.reference_max
+        relative = difference.max_abs / difference.reference_max if is_relative else None
         table.add_row(
-            escape(found.tensor),
-            str(found.steps),
-            f"{found.max_abs:.3g}" if found.classes is None else "-",
+            escape(difference.tensor),
+            str(difference.steps),
+            f"{difference.max_abs:.3g}" if difference.classes is None else "-",
             "-" if relative is None else f"{relative:.3g}",
-            "-" if found.sqnr_db is None else f"{found.sqnr_db:.1f}",
+            "-" if difference.sqnr_db is None else f"{difference.sqnr_db:.1f}",
             "-" if row.argmax is None else f"{100 * row.argmax:.2f} %",
             "-" if row.first_call is None else str(row.first_call),
             "same" if row.holds else "DIFFERS",

@@ -55,7 +55,7 @@ def _met(model: ir.Model) -> Iterator[tuple[str, str]]:
     named = [
         str(dim) for value in model.graph.inputs for dim in graphs.dims_of(value) or () if not isinstance(dim, int)
     ]
-    order = {name: at for at, name in enumerate(sorted(dict.fromkeys(named), key=is_made_up))}
+    order = {name: position for position, name in enumerate(sorted(dict.fromkeys(named), key=is_made_up))}
     leaders: set[str] = set()
     followers: set[str] = set()
     for meeting in meetings_in(model):

@@ -89,7 +89,7 @@ def simplify_file(source: Path, target: Path, sizes: Mapping[str, int], toleranc
     with replace_file(target) as file:
         file.write(content)
     opset = onnx.load(source, load_external_data=False).opset_import
-    standard = next((each.version for each in opset if each.domain in ("", "ai.onnx")), 0)
+    standard = next((opset_import.version for opset_import in opset if opset_import.domain in ("", "ai.onnx")), 0)
     opsets = (standard, after.model.opset_imports.get("", standard))
     return Simplified(_operators(model), _operators(after.model), opsets, compared)
 
@@ -124,9 +124,9 @@ def _require_same(source: Path, before: Lowered, after: Lowered, feeds: list[Fee
         )
     kinds: tuple[EdgeKind, ...] = get_args(EdgeKind)
     cases = edge_cases(kinds, feeds, {}, run, before)
-    found = first_disagreement(after, runners_of(after), cases, limits)
-    if found is not None:
-        raise found.failure(after.graph, STAGE, CURE)
+    disagreement = first_disagreement(after, runners_of(after), cases, limits)
+    if disagreement is not None:
+        raise disagreement.failure(after.graph, STAGE, CURE)
     return f"{len(steps)} calls of random numbers agree within {limits.max_abs:g}; {agreement_words(cases)}"
 
 

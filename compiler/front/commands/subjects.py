@@ -104,24 +104,28 @@ def open_onnx(text: str, sizes: Mapping[str, int], fed: Mapping[str, Fed] | None
         RecipeError: the file cannot be read, or there is no such backend.
         Refused: the file cannot be run.
     """
-    name, at, backend = text.rpartition("@") if not Path(text).exists() else (text, "", "plain")
-    if at and backend not in BACKENDS:
+    name, separator, backend = text.rpartition("@") if not Path(text).exists() else (text, "", "plain")
+    if separator and backend not in BACKENDS:
         raise RecipeError(f"{text}: expected a backend behind @, got {backend!r}", cure=did_you_mean(backend, BACKENDS))
-    path = Path(name if at else text)
+    path = Path(name if separator else text)
     _, signature = read_file(path, STAGE)
-    told = () if fed is None else told_states(signature, {name: each.output for name, each in fed.items()})
-    carried = {each.input: each for each in (carried_states(signature) if fed is None else told)}
-    windows = {name: each.window for name, each in (fed or {}).items() if each.window is not None}
-    states = tuple(_empty(each, carried[each.name].frames_axis) for each in signature.inputs if each.name in carried)
-    inputs = tuple(each for each in signature.inputs if each.name not in carried)
+    told = () if fed is None else told_states(signature, {name: fed_state.output for name, fed_state in fed.items()})
+    carried = {state.input: state for state in (carried_states(signature) if fed is None else told)}
+    windows = {name: fed_state.window for name, fed_state in (fed or {}).items() if fed_state.window is not None}
+    states = tuple(
+        _empty(tensor, carried[tensor.name].frames_axis) for tensor in signature.inputs if tensor.name in carried
+    )
+    inputs = tuple(tensor for tensor in signature.inputs if tensor.name not in carried)
     return Subject(
-        shown=f"{shown_path(path)}{at}{backend if at else ''}",
+        shown=f"{shown_path(path)}{separator}{backend if separator else ''}",
         inputs=inputs,
         states=states,
         sizes={},
-        carried=", ".join(f"{each.input} <- {each.output} ({each.reason})" for each in carried.values() if fed is None),
+        carried=", ".join(
+            f"{state.input} <- {state.output} ({state.reason})" for state in carried.values() if fed is None
+        ),
         fed=None,
-        answers=_chained(BACKENDS[backend if at else "plain"](path), signature, states, carried, windows, sizes),
+        answers=_chained(BACKENDS[backend if separator else "plain"](path), signature, states, carried, windows, sizes),
     )
 
 
@@ -144,15 +148,17 @@ def _chained(
     known = {tensor.name for tensor in signature.inputs}
 
     def answers(feeds: Iterable[Feed]) -> Iterator[dict[str, Array]]:
-        kept: dict[str, Array] = {}
+        states_now: dict[str, Array] = {}
         for feed in feeds:
-            if not kept:
+            if not states_now:
                 seen = {**sizes, **sizes_of(signature.inputs, feed)}
-                kept = {each.name: np.zeros(shape_in(each, seen), np.dtype(each.dtype)) for each in states}
-                kept |= {name: array for name, array in feed.items() if name in kept}
-            given = {name: array for name, array in feed.items() if name in known and name not in kept}
-            outputs = dict(zip(names, map(np.asarray, call(names, {**given, **kept})), strict=True))
-            kept = {name: _newest(outputs[each.output], each, windows.get(name)) for name, each in carried.items()}
+                states_now = {state.name: np.zeros(shape_in(state, seen), np.dtype(state.dtype)) for state in states}
+                states_now |= {name: array for name, array in feed.items() if name in states_now}
+            fed = {name: array for name, array in feed.items() if name in known and name not in states_now}
+            outputs = dict(zip(names, map(np.asarray, call(names, {**fed, **states_now})), strict=True))
+            states_now = {
+                name: _newest(outputs[state.output], state, windows.get(name)) for name, state in carried.items()
+            }
             yield outputs
 
     return answers
@@ -187,9 +193,13 @@ def opened_bundle(text: str) -> Iterator[Subject]:
         axes = {name: axis.buckets[-1] if axis.length_input else axis.buckets[0] for name, axis in
                 runner.graph.axes.items()}  # fmt: skip
         inputs = tuple(
-            Tensor(each.name, tuple(dim if isinstance(dim, int) else expression(dim) for dim in each.shape), each.dtype)
-            for each in runner.graph.inputs
-            if each.role == "data"
+            Tensor(
+                tensor.name,
+                tuple(dim if isinstance(dim, int) else expression(dim) for dim in tensor.shape),
+                tensor.dtype,
+            )
+            for tensor in runner.graph.inputs
+            if tensor.role == "data"
         )
         fed = _fed(recipe_of(model.bundle), runner.name)
         yield Subject(text, inputs, (), axes, "", fed, lambda feeds: _pushed(model, runner.name, feeds))
@@ -208,17 +218,17 @@ def _fed(recipe: Mapping[str, Any], graph: str) -> dict[str, Fed]:
 
 def _pushed(model: Model, graph: str, feeds: Iterable[Feed]) -> Iterator[dict[str, Array]]:
     runner = model.runner(graph)
-    names = {each.name for each in runner.graph.inputs if each.role == "data"}
+    names = {tensor.name for tensor in runner.graph.inputs if tensor.role == "data"}
     with contextlib.ExitStack() as stack:
         push: Callable[[dict[str, Array]], dict[str, Array]] | None = None
         for feed in feeds:
-            given = {name: array for name, array in feed.items() if name in names}
+            chunk = {name: array for name, array in feed.items() if name in names}
             if push is None:
-                rows = runner.check(f"{graph}.run", given).rows
+                rows = runner.check(f"{graph}.run", chunk).rows
                 has_states = bool(runner.graph.states)
                 stream = stack.enter_context(model.open_stream(graph, rows=rows)) if has_states else None
                 push = stream.push if stream is not None else lambda feed: model.run(feed, graph)
-            yield push(given)
+            yield push(chunk)
 
 
 def named_graph(text: str) -> tuple[str, str | None]:
@@ -242,24 +252,30 @@ def open_original(loaded: LoadedRecipe, graph: str | None, cache: StageCache | N
     spec = graphs[name]
     original = original_of(loaded, name, spec, cache, progress, with_data=False)
     inputs = tuple(
-        Tensor(each, tuple(dim if isinstance(dim, int) else expression(dim) for dim in given.shape), given.dtype)
-        for each, given in spec.inputs.items()
-        if given.is_data
+        Tensor(
+            input_name,
+            tuple(dim if isinstance(dim, int) else expression(dim) for dim in input_spec.shape),
+            input_spec.dtype,
+        )
+        for input_name, input_spec in spec.inputs.items()
+        if input_spec.is_data
     )
     names = {tensor.name for tensor in inputs}
-    sizes = {axis: each.fixed for axis, each in spec.axes.items() if each.fixed is not None}
-    sizes |= {axis: each.buckets[-1] for axis, each in spec.padded.items() if each.buckets}
+    sizes = {axis: axis_spec.fixed for axis, axis_spec in spec.axes.items() if axis_spec.fixed is not None}
+    sizes |= {axis: axis_spec.buckets[-1] for axis, axis_spec in spec.padded.items() if axis_spec.buckets}
     sizes |= {} if spec.batch is None else {spec.batch: 1}
 
     def answers(feeds: Iterable[Feed]) -> Iterator[dict[str, Array]]:
-        given = ({name: array for name, array in feed.items() if name in names} for feed in feeds)
-        for outputs, _ in original.reference().run(given):
+        own_feeds = ({name: array for name, array in feed.items() if name in names} for feed in feeds)
+        for outputs, _ in original.reference().run(own_feeds):
             yield outputs
 
     fed = {
-        each: Fed(given.state, next((spec.caches[dim].window for dim in given.shape if dim in spec.caches), None))
-        for each, given in spec.inputs.items()
-        if given.state is not None
+        input_name: Fed(
+            input_spec.state, next((spec.caches[dim].window for dim in input_spec.shape if dim in spec.caches), None)
+        )
+        for input_name, input_spec in spec.inputs.items()
+        if input_spec.state is not None
     }
     return Subject(f"{shown}:{name}", inputs, (), sizes, "", fed, answers)
 

@@ -152,14 +152,14 @@ def explain(lowered: Lowered, passes: Sequence[Pass]) -> Explanation:
         lowered: the graph as captured; rewritten in place.
         passes: the passes of a build, up to pad_axes.
     """
-    for made in passes:
+    for pass_made in passes:
         before = dataclasses.replace(lowered, model=graphs.clone(lowered.model))
         try:
-            outcome = made.apply(lowered)
+            outcome = pass_made.apply(lowered)
         except Refused as refused:
-            refused.at(stage=made.name)
-            return _refused(before, refused, derive=made.name == PadAxes.name)
-        if made.name == PadAxes.name and outcome.records:
+            refused.at(stage=pass_made.name)
+            return _refused(before, refused, derive=pass_made.name == PadAxes.name)
+        if pass_made.name == PadAxes.name and outcome.records:
             return _proved(before, outcome)
         lowered = outcome.lowered
     return _explanation(lowered, lowered.model, {})
@@ -173,7 +173,7 @@ def _proved(before: Lowered, outcome: Outcome) -> Explanation:
     written = [node for node in after.model.graph if node.metadata_props.get(graphs.PASS_KEY) == PadAxes.name]
     fills = [node for node in written if graphs.is_op(node, "Where")]
     shown = _explanation(before, after.model, facts, records)
-    most = {each.axis: each.maximum for each in after.padded_axes}
+    most = {padded_axis.axis: padded_axis.maximum for padded_axis in after.padded_axes}
     replayed, rejected = _replay(before, outcome)
     return dataclasses.replace(
         shown,
@@ -216,14 +216,15 @@ def _refused(before: Lowered, refused: Refused, *, derive: bool) -> Explanation:
         except Refused:  # at an input: there is nothing to derive from
             work = before
     facts = {str(value.name): fact for value, fact in derivation.facts.items()}
-    refusals = [each for each in derivation.refusals if isinstance(each, Refused)]
-    places = {(each.place.node, each.message) for each in refusals}
+    refusals = [refusal for refusal in derivation.refusals if isinstance(refusal, Refused)]
+    places = {(refusal.place.node, refusal.message) for refusal in refusals}
     if (refused.place.node, refused.message) not in places:
         refusals.append(refused)
     shown = tuple(
-        ShownRefusal(each.message, each.cure, each.place, _chain(work.model, derivation, each)) for each in refusals
+        ShownRefusal(refusal.message, refusal.cure, refusal.place, _chain(work.model, derivation, refusal))
+        for refusal in refusals
     )
-    stuck = {each.place.node for each in refusals if each.place.node}
+    stuck = {refusal.place.node for refusal in refusals if refusal.place.node}
     explanation = _explanation(work, work.model, facts, records, stuck, underived=derive)
     counts = Counts(nodes=sum(1 for _ in before.model.graph), judged=len(records))
     return dataclasses.replace(explanation, refusals=shown, counts=counts)
@@ -239,7 +240,7 @@ def _explanation(
     underived: bool = False,
 ) -> Explanation:
     """Return the explanation of a proof or of refusals; `drawn` is the graph whose nodes and shapes are shown."""
-    order = {str(node.name): at for at, node in enumerate(lowered.model.graph)}
+    order = {str(node.name): position for position, node in enumerate(lowered.model.graph)}
     steps = sorted(map(_step, records), key=lambda step: order.get(step.node, len(order)))
     axes = _axes(lowered)
     taken = {axis.name for axis in axes} | {lowered.batch_axis}
@@ -259,7 +260,7 @@ def _explanation(
 
 
 def _axes(lowered: Lowered) -> tuple[ShownAxis, ...]:
-    sides = {each.axis: Side.LEFT for each in lowered.padded_axes}
+    sides = {padded_axis.axis: Side.LEFT for padded_axis in lowered.padded_axes}
     if not lowered.is_padded:
         sides |= {cache.axis: Side(cache.side) for cache in lowered.caches}
     inputs: dict[str, list[str]] = {name: [] for name in sides}
@@ -267,9 +268,11 @@ def _axes(lowered: Lowered) -> tuple[ShownAxis, ...]:
         for name in sides:
             if any(graphs.mentions(dim, name) for dim in graphs.dims_of(value) or ()):
                 inputs[name].append(f"{value.name} {shape_text(value)}")
-    for each in lowered.padded_axes:
+    for padded_axis in lowered.padded_axes:
         present = graphs.inputs_named(lowered.model)
-        inputs[each.axis] += [f"{name}: made from the lengths" for name in each.masks if name not in present]
+        inputs[padded_axis.axis] += [
+            f"{name}: made from the lengths" for name in padded_axis.masks if name not in present
+        ]
     return tuple(ShownAxis(name, SIDES[side.value], tuple(inputs[name])) for name, side in sides.items())
 
 

@@ -130,7 +130,7 @@ def from_recipe(
     spec = graphs[graph].model_copy(update={"share_heads": None})
     tracked = (*spec.padded, *spec.caches)
     _check_known("--axis", request.axes, tracked, "a padded axis or window of the recipe")
-    names = [each.name for each in spec.passes]
+    names = [pass_spec.name for pass_spec in spec.passes]
     if PadAxes.name not in names:
         raise RecipeError(
             f"{shown}: expected {PadAxes.name} among the passes of {graph}, got {', '.join(names)}",
@@ -138,7 +138,8 @@ def from_recipe(
         )
     original = original_of(loaded, graph, spec, cache, progress, with_data=False)
     return original.start(), tuple(
-        make_pass(each.name, each.options, placements()) for each in spec.passes[: names.index(PadAxes.name) + 1]
+        make_pass(pass_spec.name, pass_spec.options, placements())
+        for pass_spec in spec.passes[: names.index(PadAxes.name) + 1]
     )
 
 
@@ -184,7 +185,7 @@ def _states(model: ir.Model, request: Request) -> list[State]:
 
 def _caches(model: ir.Model, states: Sequence[State], request: Request, known: Sequence[str]) -> tuple[CacheAxis, ...]:
     """Return the cache axes with their windows, as requested."""
-    found = []
+    caches = []
     for text in request.windows:
         axis, slots = _split("--window", text, "AXIS=FRAMES")
         _check_known("--window", [axis], known)
@@ -198,12 +199,14 @@ def _caches(model: ir.Model, states: Sequence[State], request: Request, known: S
         length = _free_name(f"{axis}_length", graphs.inputs_named(model))
         frames = step_frames(model, states, (), axis, "explain")
         if isinstance(frames, int):
-            found.append(CacheAxis(axis, int(slots), frames, length, None))
+            caches.append(CacheAxis(axis, int(slots), frames, length, None))
             continue
         along = {state.output: state.frames_axis for state in states if state.cache == axis}
-        keep_newest(model, int(slots), {output: at for output, at in along.items() if at is not None})
-        found.append(CacheAxis(axis, int(slots), 1, length, None, added=graphs.written(frames)))
-    return tuple(found)
+        keep_newest(
+            model, int(slots), {output: frames_axis for output, frames_axis in along.items() if frames_axis is not None}
+        )
+        caches.append(CacheAxis(axis, int(slots), 1, length, None, added=graphs.written(frames)))
+    return tuple(caches)
 
 
 def _axis_names(model: ir.Model) -> tuple[str, ...]:

@@ -65,10 +65,10 @@ class SymbolicEntries:
             self.known[value] = None
             with contextlib.suppress(Unknown):
                 self.known[value] = self._found(value)
-        found = self.known[value]
-        if found is None:
+        entry = self.known[value]
+        if entry is None:
             raise Unknown
-        return found
+        return entry
 
     def _found(self, value: ir.Value) -> Entry:
         array = array_of(value)
@@ -127,9 +127,9 @@ def counted_axis(value: ir.Value, entry: int | None = None) -> int | None:
         held, dims = _placed(held, {last: entry}), dims[:-1]
     if isinstance(held, bool | str):
         return None
-    held = _placed(held, {at: 0 for at, dim in enumerate(dims) if dim == 1})
-    counts = [PLACES[at] if dim != 1 else sympy.Integer(0) for at, dim in enumerate(dims)]
-    return next((at for at, count in enumerate(counts) if held == count), None)
+    held = _placed(held, {axis: 0 for axis, dim in enumerate(dims) if dim == 1})
+    counts = [PLACES[axis] if dim != 1 else sympy.Integer(0) for axis, dim in enumerate(dims)]
+    return next((axis for axis, count in enumerate(counts) if held == count), None)
 
 
 def stays_below(value: ir.Value, size: Dim) -> bool:
@@ -146,13 +146,13 @@ def never_zero(value: ir.Value) -> bool:
     entries = SymbolicEntries()
     try:
         held, dims = _number(entries.of(value)), _dims(value)
-        return any(_is_never_negative(each, dims) for each in (held - 1, -held - 1))
+        return any(_is_never_negative(difference, dims) for difference in (held - 1, -held - 1))
     except Unknown:
         node = value.producer()
     if node is None or node.domain not in ("", "ai.onnx") or not node.inputs or node.inputs[0] is None:
         return False
     if node.op_type == "Max":
-        return any(each is not None and _is_positive(entries, each) for each in node.inputs)
+        return any(operand is not None and _is_positive(entries, operand) for operand in node.inputs)
     return node.op_type in PICKING and never_zero(node.inputs[0])
 
 
@@ -178,7 +178,7 @@ def uniform_values(values: Sequence[ir.Value], filled: Mapping[ir.Value, Dim]) -
 
     A value that is empty at every length has a number of shape [0].
     """
-    entries, found = SymbolicEntries(filled), {}
+    entries, numbers = SymbolicEntries(filled), {}
     for value in values:
         try:
             held = entries.of(value)
@@ -186,10 +186,10 @@ def uniform_values(values: Sequence[ir.Value], filled: Mapping[ir.Value, Dim]) -
             continue
         dtype = bool if value.dtype is None else value.dtype.numpy()
         if isinstance(held, str):
-            found[value] = np.zeros(0, dtype)
+            numbers[value] = np.zeros(0, dtype)
         elif isinstance(held, bool) or held.is_Integer:
-            found[value] = np.array([held if isinstance(held, bool) else int(held)], dtype)
-    return found
+            numbers[value] = np.array([held if isinstance(held, bool) else int(held)], dtype)
+    return numbers
 
 
 # What is proved
@@ -201,12 +201,12 @@ def _is_never_negative(entry: sympy.Expr, dims: Sequence[Dim]) -> bool:
     for part in least.atoms(sympy.Min, sympy.Max):
         if part.free_symbols & set(PLACES):
             return _of_extreme(least, part, dims)
-    for at, dim in enumerate(dims):
-        way = _direction(least, PLACES[at])
+    for axis, dim in enumerate(dims):
+        way = _direction(least, PLACES[axis])
         if way is None:
             return False
         if way:
-            least = sympy.expand(least.subs(PLACES[at], 0 if way > 0 else dim - 1))
+            least = sympy.expand(least.subs(PLACES[axis], 0 if way > 0 else dim - 1))
     names = sorted(least.free_symbols, key=str)
     if len(names) <= 1:
         return never_negative(normal_form(least), 0)
@@ -254,7 +254,7 @@ def _compared(name: str, difference: sympy.Expr, dims: Sequence[Dim]) -> bool:
     if name == "Equal":
         if difference == 0:
             return True
-        if any(_is_never_negative(each, dims) for each in (difference - 1, -difference - 1)):
+        if any(_is_never_negative(bound, dims) for bound in (difference - 1, -difference - 1)):
             return False
         raise Unknown
     always, never = holds[name]
@@ -310,10 +310,10 @@ def _of_array(array: np.ndarray) -> Entry:
         raise Unknown
     if (array == first).all():
         return sympy.Integer(int(first))
-    for at, size in enumerate(array.shape):
-        shape = [-1 if axis == at else 1 for axis in range(array.ndim)]
+    for counted, size in enumerate(array.shape):
+        shape = [-1 if axis == counted else 1 for axis in range(array.ndim)]
         if size > 1 and array.dtype.kind in "iu" and (array == int(first) + np.arange(size).reshape(shape)).all():
-            return PLACES[at] + int(first)
+            return PLACES[counted] + int(first)
     raise Unknown
 
 
@@ -382,15 +382,15 @@ def _joined(decides: bool) -> "Rule":
     """Return the rule of And or Or; one operand that equals `decides` decides alone."""
 
     def rule(entries: SymbolicEntries, node: ir.Node) -> Entry:
-        found = []
+        truths = []
         for value in node.inputs:
             try:
-                found.append(_truth(entries.of(value)))
+                truths.append(_truth(entries.of(value)))
             except Unknown:
                 continue
-        if decides in found:
+        if decides in truths:
             return decides
-        if len(found) < len(node.inputs):
+        if len(truths) < len(node.inputs):
             raise Unknown
         return not decides
 
@@ -490,11 +490,11 @@ def _extreme_along(sign: int) -> "Rule":
 
     def rule(entries: SymbolicEntries, node: ir.Node) -> Entry:
         entry, dims, view = _number(entries.of(node.inputs[0])), _dims(node.inputs[0]), _reduction(node)
-        for at in view.axes:
-            way = _direction(entry, PLACES[at])
+        for axis in view.axes:
+            way = _direction(entry, PLACES[axis])
             if way is None:
                 raise Unknown
-            entry = sympy.expand(entry.subs(PLACES[at], dims[at] - 1 if way * sign > 0 else 0))
+            entry = sympy.expand(entry.subs(PLACES[axis], dims[axis] - 1 if way * sign > 0 else 0))
         return _without(entry, view)
 
     return rule

@@ -41,24 +41,30 @@ class EveryLength:
 
     def _computed(self, value: ir.Value) -> Array | None:
         named = {*self.settled, self.cache.length_input, self.cache.mask_input}
-        given = (each for node in graphs.makers_of([value]) for each in node.inputs if each is not None)
-        if any(each.is_graph_input() and str(each.name) not in named for each in (value, *given)):
+        read_values = (operand for node in graphs.makers_of([value]) for operand in node.inputs if operand is not None)
+        if any(
+            read_value.is_graph_input() and str(read_value.name) not in named for read_value in (value, *read_values)
+        ):
             return None
         copy = graphs.clone(self.model)
         copy.graph.outputs[:] = list(values_named(copy, [str(value.name)]).values())
         graphs.prune(copy)
-        read = {each for each in copy.graph.inputs if each.uses() or each.is_graph_output()}
-        if any(str(each.name) not in named for each in read) or not copy.graph.outputs:
+        read = {graph_input for graph_input in copy.graph.inputs if graph_input.uses() or graph_input.is_graph_output()}
+        if any(str(graph_input.name) not in named for graph_input in read) or not copy.graph.outputs:
             return None
-        for each in list(copy.graph.inputs):
-            if each not in read:
-                copy.graph.inputs.remove(each)
-        session, found = session_of(copy), []
+        for graph_input in list(copy.graph.inputs):
+            if graph_input not in read:
+                copy.graph.inputs.remove(graph_input)
+        session, by_length = session_of(copy), []
         for length in range(self.count):
-            found.append(session.run(None, {str(each.name): self._feed(each, length) for each in read})[0])
-        if not found[0].ndim or not all(np.array_equal(each, np.broadcast_to(each[:1], each.shape)) for each in found):
+            by_length.append(
+                session.run(None, {str(graph_input.name): self._feed(graph_input, length) for graph_input in read})[0]
+            )
+        if not by_length[0].ndim or not all(
+            np.array_equal(array, np.broadcast_to(array[:1], array.shape)) for array in by_length
+        ):
             return None
-        return np.concatenate([each[:1] for each in found])
+        return np.concatenate([array[:1] for array in by_length])
 
     def _feed(self, value: ir.Value, length: int) -> Array:
         """Return the content of an input at a cache length, equal for every row; one row where their number is open."""

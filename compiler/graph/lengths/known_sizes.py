@@ -125,11 +125,11 @@ def is_placeholder(name: sympy.Symbol) -> bool:
 def _computed(node: ir.Node, seen: Numbers) -> tuple[Dim, ...] | None:
     if node.op_type == "Shape":
         dims = dims_of(node.inputs[0]) if node.inputs[0] is not None else None
-        return None if dims is None else tuple(dims[at] for at in dims_read(node, len(dims)))
-    operands = [_numbers(each, seen) for each in node.inputs if each is not None]
-    if any(each is None for each in operands):
+        return None if dims is None else tuple(dims[axis] for axis in dims_read(node, len(dims)))
+    operands = [_numbers(operand, seen) for operand in node.inputs if operand is not None]
+    if any(entries is None for entries in operands):
         return None
-    known = [each for each in operands if each is not None]
+    known = [entries for entries in operands if entries is not None]
     match node.op_type:
         case "Identity" | "Squeeze" | "Unsqueeze" | "Reshape":
             return known[0]
@@ -138,17 +138,17 @@ def _computed(node: ir.Node, seen: Numbers) -> tuple[Dim, ...] | None:
         case "Concat":
             dims = dims_of(node.outputs[0]) or ()
             is_in_order = all(dim == 1 for dim in dims[: axis_of(node, len(dims))])
-            return tuple(number for each in known for number in each) if is_in_order else None
+            return tuple(number for entries in known for number in entries) if is_in_order else None
         case "Gather":
             rank = len(dims_of(node.inputs[0]) or ()) if node.inputs[0] is not None else 0
             picked = [number for number in known[1] if isinstance(number, int)]
-            inside = all(-len(known[0]) <= at < len(known[0]) for at in picked)
+            inside = all(-len(known[0]) <= position < len(known[0]) for position in picked)
             usable = rank == 1 and inside and len(picked) == len(known[1])
-            return tuple(known[0][at] for at in picked) if usable else None
+            return tuple(known[0][position] for position in picked) if usable else None
         case "Slice":
             view = slice_of(node)
-            kept = None if view is None else view.picked(known[0], lambda value: _numbers(value, seen))
-            return None if kept is None else tuple(kept)
+            picked_entries = None if view is None else view.picked(known[0], lambda value: _numbers(value, seen))
+            return None if picked_entries is None else tuple(picked_entries)
         case "Neg":
             return tuple(-number for number in known[0])
         case "Floor":

@@ -94,8 +94,8 @@ def named_axes(node: ir.Node, read: Reader, rank: int) -> tuple[int, ...] | None
     Returns:
         The axes, empty where none are named; None where they are computed.
     """
-    at = AXES_OPERANDS.get(node.op_type, 1)
-    operand, stated = node.inputs[at] if at < len(node.inputs) else None, node.attributes.get("axes")
+    position = AXES_OPERANDS.get(node.op_type, 1)
+    operand, stated = node.inputs[position] if position < len(node.inputs) else None, node.attributes.get("axes")
     named = read(operand) if operand is not None else () if stated is None else stated.as_ints()
     axes = [axis for axis in named or () if isinstance(axis, int)]
     known = named is not None and len(axes) == len(named)

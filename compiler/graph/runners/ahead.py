@@ -37,8 +37,8 @@ def ahead(items: Iterable[T], depth: int = DEPTH) -> Iterator[T]:
                 waiting.append(maker.submit(next, iterator, _END))
                 yield item  # type: ignore[misc]  # everything but the end is an item
         finally:
-            for made in waiting:
-                made.cancel()
+            for future in waiting:
+                future.cancel()
 
 
 def on_all_cores(job: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
@@ -62,5 +62,5 @@ def on_all_cores(job: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
             while waiting:
                 yield waiting.popleft().result()
         finally:
-            for made in waiting:
-                made.cancel()
+            for future in waiting:
+                future.cancel()

@@ -80,7 +80,7 @@ def _grid(model: ir.Model, state: State, given: ir.Value, kept: ir.Value) -> Cod
         (written if graphs.is_op(node, "QuantizeLinear") else moves).append(node)
     grids = [grid_of(node) for node in written]
     first = grids[0] if grids else None
-    if first is None or any(each is None or not same_grid(each, first) for each in grids):
+    if first is None or any(grid is None or not same_grid(grid, first) for grid in grids):
         return None
     stays = all(graphs.is_op(node, *ALONG_AXES) for node in moves)
     dims = graphs.dims_of(kept) or ()

@@ -51,18 +51,18 @@ def section_of(lowered: Lowered, name: str, ends: Iterable[str]) -> tuple[ir.Nod
     """Return the nodes between the values `ends`, or the inputs, and a value; in graph order."""
     stop = set(ends)
     start = values_named(lowered.model, [name])[name].producer()
-    found: set[ir.Node] = set()
+    nodes: set[ir.Node] = set()
     waiting = [start] if start is not None else []
     while waiting:
         node = waiting.pop()
-        if node in found:
+        if node in nodes:
             continue
-        found.add(node)
+        nodes.add(node)
         for value in (*node.inputs, *graphs.read_inside(node)):
             producer = None if value is None or str(value.name) in stop else value.producer()
             if producer is not None:
                 waiting.append(producer)
-    return tuple(node for node in lowered.model.graph if node in found)
+    return tuple(node for node in lowered.model.graph if node in nodes)
 
 
 def read_by(nodes: Sequence[ir.Node]) -> list[ir.Value]:
@@ -215,21 +215,23 @@ class TeacherForcedRuns:
             states = dict(self.old.runner.states)
 
     def _forced_run(self, number: int, feed: Feed, states: Mapping[str, Array]) -> TeacherForcedRun:
-        lengths, given = dict(self.old.runner.lengths), mapped(self.maps, self._in_front(states))
-        inputs = self.old.full_feed(feed, states), self.new.full_feed(feed, given)
+        lengths, new_states = dict(self.old.runner.lengths), mapped(self.maps, self._in_front(states))
+        inputs = self.old.full_feed(feed, states), self.new.full_feed(feed, new_states)
         right = self.old.call(feed, states)
-        own = self.new.call(feed, given)
+        own_results = self.new.call(feed, new_states)
         following = mapped(self.maps, self.old.runner.states)
-        kept = {name: right[name] for name in self.names}
-        kept |= {state.output: following[state.input] for state in self.after.states if state.input in following}
-        places = {name: self._place(name, kept[name], own[name], feed) for name in kept}
-        origins = {name: self.old.runner.valid(name, array, feed) for name, array in kept.items()}
-        cut = {name: array[origins[name]] for name, array in kept.items()}
+        right_values = {name: right[name] for name in self.names}
+        right_values |= {
+            state.output: following[state.input] for state in self.after.states if state.input in following
+        }
+        places = {name: self._place(name, right_values[name], own_results[name], feed) for name in right_values}
+        origins = {name: self.old.runner.valid(name, array, feed) for name, array in right_values.items()}
+        cut = {name: array[origins[name]] for name, array in right_values.items()}
         forced_run = TeacherForcedRun(
-            number, feed, *inputs, lengths, states, given, right, cut, own, {}, origins, places
+            number, feed, *inputs, lengths, states, new_states, right, cut, own_results, {}, origins, places
         )
         more = {f"{FORCED}{name}": forced_run.given(name) for name in self.names}
-        return dataclasses.replace(forced_run, local=self.forced.call(feed, given, more))
+        return dataclasses.replace(forced_run, local=self.forced.call(feed, new_states, more))
 
     def _in_front(self, states: Mapping[str, Array]) -> dict[str, Array]:
         """Return states of the graph before, starting with the oldest frame where the graph after needs that."""

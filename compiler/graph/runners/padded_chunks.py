@@ -147,13 +147,14 @@ def side_by_side(lowered: Lowered, rows: Sequence[Feed], fill: float = 0.0) -> d
     if len(rows) == 1:
         return dict(rows[0])
     one = PaddedChunks(lowered, caller_dims(lowered), 1, fill=fill)
-    lengths = [{axis: int(each[0]) for axis, each in one.lengths(row).items()} for row in rows]
-    slots = {axis: max(each[axis] for each in lengths) for axis in lengths[0]}
+    lengths = [{axis: int(length[0]) for axis, length in one.lengths(row).items()} for row in rows]
+    slots = {axis: max(row_lengths[axis] for row_lengths in lengths) for axis in lengths[0]}
     joined = {name: np.concatenate([one.filled(name, row[name], slots) for row in rows]) for name in rows[0]}
-    if all(each == slots for each in lengths):
+    if all(row_lengths == slots for row_lengths in lengths):
         return joined
     counted = {
-        each.length_input: np.array([row[each.axis] for row in lengths], np.int64) for each in lowered.padded_axes
+        padded_axis.length_input: np.array([row[padded_axis.axis] for row in lengths], np.int64)
+        for padded_axis in lowered.padded_axes
     }
     return {**joined, **counted}
 

@@ -132,14 +132,16 @@ class RowsRunner:
         fill: float,
         given: Collection[str] = (),
     ) -> dict[str, Array]:
-        free = [{each.axis: each.minimum for each in self.lowered.padded_axes}] * (sizes.rows - len(rows))
+        free = [{padded_axis.axis: padded_axis.minimum for padded_axis in self.lowered.padded_axes}] * (
+            sizes.rows - len(rows)
+        )
         full = {}
-        for each in self.lowered.padded_axes:
-            counted = np.array([row[each.axis] for row in (*lengths, *free)])
-            for name in {each.length_input, *each.length_inputs} & self.inputs.keys():
+        for padded_axis in self.lowered.padded_axes:
+            counted = np.array([row[padded_axis.axis] for row in (*lengths, *free)])
+            for name in {padded_axis.length_input, *padded_axis.length_inputs} & self.inputs.keys():
                 full[name] = counted.astype(_dtype(self.inputs[name])).reshape(self._shape(name, sizes))
-            for name in each.masks.keys() & self.inputs.keys():
-                full[name] = np.full(self._shape(name, sizes), each.masks[name], _dtype(self.inputs[name]))
+            for name in padded_axis.masks.keys() & self.inputs.keys():
+                full[name] = np.full(self._shape(name, sizes), padded_axis.masks[name], _dtype(self.inputs[name]))
         for name in self.inputs.keys() - full.keys() - set(given):
             full[name] = self._side_by_side(name, [row[name] for row in rows], sizes, fill)
         return full

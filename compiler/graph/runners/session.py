@@ -99,9 +99,9 @@ def _fed(structure: Structure) -> Session:
     proto, tensors = onnx.ModelProto(), outside(structure.proto)
     proto.CopyFrom(structure.proto)
     names = {tensor.name for tensor in tensors}
-    kept = [tensor for tensor in proto.graph.initializer if tensor.name not in names]
+    remaining = [tensor for tensor in proto.graph.initializer if tensor.name not in names]
     del proto.graph.initializer[:]
-    proto.graph.initializer.extend(kept)
+    proto.graph.initializer.extend(remaining)
     for tensor in tensors:
         kind = ir.TensorType(ir.DataType(tensor.data_type))
         proto.graph.input.append(ir.to_proto(ir.Value(name=tensor.name, type=kind, shape=ir.Shape(tensor.dims))))

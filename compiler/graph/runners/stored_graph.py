@@ -40,7 +40,7 @@ def read_stored(path: Path) -> ir.Model:
     """Return the graph that `stored` wrote; its large weights are mapped, and stay readable without the files."""
     proto = onnx.load(path, load_external_data=False)
     model = ir.from_proto(proto)
-    external = {each.name: each for each in proto.graph.initializer if each.external_data}
+    external = {tensor.name: tensor for tensor in proto.graph.initializer if tensor.external_data}
     if not external:
         return model
     with path.with_suffix(".weights").open("rb") as file:

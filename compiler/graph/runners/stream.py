@@ -186,15 +186,17 @@ class Runner:
         """Run one call, keep its states, and return all outputs by name, with padding."""
         if self.first is not None and not self.started:
             names = {value.name for value in (self.lowered.first_call or self.lowered.model).graph.inputs}
-            given = {**self.chunks.padded(feed), **(more or {})}
-            results = self.first.run(None, {name: array for name, array in given.items() if name in names})
+            padded_feed = {**self.chunks.padded(feed), **(more or {})}
+            results = self.first.run(None, {name: array for name, array in padded_feed.items() if name in names})
             outputs = dict(zip(self.outputs, results, strict=True))
         else:
             full = {**self.full_feed(feed), **(more or {})}
             outputs = dict(zip(self.outputs, self.session.run(self.outputs, full), strict=True))
         self.started = True
         added = self.chunks.added(feed)
-        after = {each.axis: each.after_call(self.lengths[each.axis], added[each.axis]) for each in self.lowered.caches}
+        after = {
+            cache.axis: cache.after_call(self.lengths[cache.axis], added[cache.axis]) for cache in self.lowered.caches
+        }
         for state in self.lowered.states:
             new = outputs[state.output]
             if self.lowered.kind_of(state).is_given_whole:
@@ -232,7 +234,7 @@ def with_frames(lowered: Lowered, state: State, frames: Array, new: Array, lengt
     """
     cache, axis = lowered.cache_of(state), state.frames_axis
     assert cache is not None and axis is not None
-    found = frames.copy()
+    next_state = frames.copy()
     pairs = zip(cache.valid(lengths).tolist(), np.broadcast_to(added, lengths.shape).tolist(), strict=True)
     for row, (valid, count) in enumerate(pairs):
         place = _row_index(lowered, row, frames.ndim)
@@ -240,11 +242,11 @@ def with_frames(lowered: Lowered, state: State, frames: Array, new: Array, lengt
         for array, size in ((frames, valid), (new, count)):
             place[axis] = slice(size)
             parts.append(array[tuple(place)])
-        at = axis - (lowered.batch_axis is not None)
-        newest_frames = newest(np.concatenate(parts, at), at, cache.slots)
-        place[axis] = slice(newest_frames.shape[at])
-        found[tuple(place)] = newest_frames
-    return found
+        frames_axis = axis - (lowered.batch_axis is not None)
+        newest_frames = newest(np.concatenate(parts, frames_axis), frames_axis, cache.slots)
+        place[axis] = slice(newest_frames.shape[frames_axis])
+        next_state[tuple(place)] = newest_frames
+    return next_state
 
 
 def newest_in_slots(lowered: Lowered, state: State, array: Array) -> Array:
@@ -299,13 +301,13 @@ def poisoned(lowered: Lowered, full: Mapping[str, Array], active: Array, poisons
         active: which rows are in use, bool [rows].
         poisons: one per row.
     """
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     states = {state.input: state for state in lowered.states}
     masks = {cache.mask_input for cache in lowered.caches}
     for name, array in full.items():
         is_coded = array.dtype in (np.int8, np.uint8) and name in states
         if (array.dtype.kind != "f" and not is_coded) or name in masks:
-            found[name] = array
+            arrays[name] = array
             continue
         array = array.copy()
         fills = np.array(poisons)
@@ -326,8 +328,8 @@ def poisoned(lowered: Lowered, full: Mapping[str, Array], active: Array, poisons
                 array[tuple(index)] = fills[used]
         for used, place in _behind_chunks(lowered, name, full, active):
             array[place] = fills[used]
-        found[name] = array
-    return found
+        arrays[name] = array
+    return arrays
 
 
 def _row_index(lowered: Lowered, row: int, rank: int) -> list[Any]:

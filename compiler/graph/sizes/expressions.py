@@ -52,7 +52,7 @@ def normal_form(size: Dim) -> Dim:
         return normal_form(top - bottom * sympy.floor(top / bottom))
     if isinstance(size, sympy.floor):
         inner = sympy.expand(parts[0])
-        has_quotients = any(each.exp.is_negative and each.base.free_symbols for each in inner.atoms(sympy.Pow))
+        has_quotients = any(power.exp.is_negative and power.base.free_symbols for power in inner.atoms(sympy.Pow))
         return _normal_floor(sympy.cancel(inner) if has_quotients else inner)
     whole = size.func(*parts)
     whole = sympy.expand(whole) if whole.is_Mul or whole.is_Add or whole.is_Pow else whole
@@ -137,11 +137,11 @@ def written(size: Dim) -> str:
         case sympy.Min() | sympy.Max():
             return f"{'min' if isinstance(size, sympy.Min) else 'max'}({', '.join(map(written, size.args))})"
         case sympy.Add():
-            first, *others = sorted(size.args, key=lambda each: (each.could_extract_minus_sign(), each.is_number))
+            first, *others = sorted(size.args, key=lambda term: (term.could_extract_minus_sign(), term.is_number))
             return written(first) + "".join(
-                f" - {_term(-each)}" if each.could_extract_minus_sign() else f" + {_term(each)}" for each in others
+                f" - {_term(-term)}" if term.could_extract_minus_sign() else f" + {_term(term)}" for term in others
             )
-        case sympy.Mul() if all(not each.is_Rational or each.is_Integer for each in size.args):
+        case sympy.Mul() if all(not factor.is_Rational or factor.is_Integer for factor in size.args):
             return "*".join(map(_factor, size.args))
     raise ValueError(f"{size} is no formula of whole numbers")
 

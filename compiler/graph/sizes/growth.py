@@ -61,7 +61,10 @@ def lengths_for(sizes: Sequence[Dim], first: int) -> tuple[np.ndarray, int] | No
     parts = [sympy.sympify(normal_form(size)) for size in sizes]
     period = math.lcm(1, *(period_of(part) for part in parts))
     numbers = sum(
-        abs(int(each.p)) + int(each.q) for part in parts for each in part.atoms(sympy.Rational) if each.is_finite
+        abs(int(fraction.p)) + int(fraction.q)
+        for part in parts
+        for fraction in part.atoms(sympy.Rational)
+        if fraction.is_finite
     )
     floors = sum(len(part.atoms(sympy.floor)) for part in parts)
     last = (numbers + floors + 1) * period

@@ -92,13 +92,13 @@ def _taught() -> Iterator[None]:
         (_symbolic_shapes, "parse_symbolic_expression", _read),
         (_sizes_as_text, "_ALLOWED_FUNCTIONS", _sizes_as_text._ALLOWED_FUNCTIONS | READ),
     )
-    own = [getattr(holder, name) for holder, name, _ in places]
+    original = [getattr(holder, name) for holder, name, _ in places]
     try:
         for holder, name, taught in places:
             setattr(holder, name, taught)
         yield
     finally:
-        for (holder, name, _), known in zip(places, own, strict=True):
+        for (holder, name, _), known in zip(places, original, strict=True):
             setattr(holder, name, known)
 
 
@@ -110,9 +110,9 @@ def _extended() -> onnx_shape_inference.OpShapeInferenceRegistry:
     extended = copy.deepcopy(known)
     for domain, op, versions in known.iter_supported():
         for version in versions:
-            own = known.get(domain, op, version=version)
-            assert own is not None
-            careful = _of_data_with_a_shape(own) if op == "Expand" else own
+            library_function = known.get(domain, op, version=version)
+            assert library_function is not None
+            careful = _of_data_with_a_shape(library_function) if op == "Expand" else library_function
             extended.register(domain, op, since_version=version)(_where_it_can(careful))
     product = extended.get("", "MatMul", version=13)
     assert product is not None
@@ -221,9 +221,9 @@ def _arithmetic(function: Callable[..., sympy.Expr | None]) -> Inference:
         if output.dtype is None or not output.dtype.is_integer() or context.get_symbolic_value(output) is not None:
             return
         numbers = _single_sizes(context, node)
-        found = None if numbers is None or numbers[1:] == [0] else function(*numbers)
-        if found is not None:
-            context.set_symbolic_value(output, [_dim_of(found)])
+        size = None if numbers is None or numbers[1:] == [0] else function(*numbers)
+        if size is not None:
+            context.set_symbolic_value(output, [_dim_of(size)])
 
     return infer
 
@@ -273,8 +273,10 @@ def _sliced(context: ShapeInferenceContext, node: ir.Node) -> None:
         output.shape = ir.Shape([context.new_symbolic_dim() for _ in data.shape])
     if axis_slices is None:
         return
-    kept = {sliced.axis for sliced in axis_slices}
-    output.shape = ir.Shape([mine if at in kept else data.shape[at] for at, mine in enumerate(output.shape)])
+    sliced_axes = {sliced.axis for sliced in axis_slices}
+    output.shape = ir.Shape(
+        [mine if axis in sliced_axes else data.shape[axis] for axis, mine in enumerate(output.shape)]
+    )
     _pick(context, view, output, read)
     if any(None in (sliced.start, sliced.end, sliced.step) for sliced in axis_slices):
         return
@@ -301,7 +303,7 @@ def _size_of_slice(sliced: AxisSlice, rows: Size, *, is_open: bool) -> sympy.Exp
         return None if isinstance(rows, ir.SymbolicDim) and rows.value is None else _expression(rows)
     if sliced.step != 1:
         return None
-    start, end = (sympy.sympify(each) for each in (sliced.start, sliced.end))
+    start, end = (sympy.sympify(bound) for bound in (sliced.start, sliced.end))
     if isinstance(rows, ir.SymbolicDim):
         if _keeps_last(start, end, rows):
             return -start
@@ -351,11 +353,11 @@ def _pad(context: ShapeInferenceContext, node: ir.Node) -> None:
     if data is None or data.shape is None or amounts is None or has_axes or len(amounts) != 2 * len(data.shape):
         return
     dims = list(data.shape)
-    for at, (before, after) in enumerate(zip(amounts[: len(dims)], amounts[len(dims) :], strict=True)):
-        dim = dims[at]
+    for axis, (before, after) in enumerate(zip(amounts[: len(dims)], amounts[len(dims) :], strict=True)):
+        dim = dims[axis]
         if (before, after) != (0, 0) and (isinstance(dim, int) or dim.value is not None):
             size = _expression(dim) + _expression(before) + _expression(after)
-            dims[at] = _dim_of(size)
+            dims[axis] = _dim_of(size)
     output.shape = ir.Shape(dims)
 
 
@@ -414,12 +416,18 @@ def _piece(context: ShapeInferenceContext, node: ir.Node) -> None:
 
     Where pieces are of equal size, the last one may be shorter; a piece that exists is not empty.
     """
-    at = context.get_symbolic_value(node.inputs[1]) if node.inputs[1] is not None else None
+    index_value = context.get_symbolic_value(node.inputs[1]) if node.inputs[1] is not None else None
     source = node.inputs[0].producer() if node.inputs[0] is not None else None
     data = source.inputs[0] if source is not None and source.op_type == "SplitToSequence" else None
-    if source is None or data is None or data.shape is None or at is None or not isinstance(at[0], int):
+    if (
+        source is None
+        or data is None
+        or data.shape is None
+        or index_value is None
+        or not isinstance(index_value[0], int)
+    ):
         return
-    dims, place = list(data.shape), at[0]
+    dims, place = list(data.shape), index_value[0]
     axis = axis_of(source, len(dims))
     split_sizes = source.inputs[1] if len(source.inputs) > 1 else None
     if split_sizes is None:
@@ -431,8 +439,8 @@ def _piece(context: ShapeInferenceContext, node: ir.Node) -> None:
             return
         is_list = len(split_sizes.shape) == 1
         is_there = is_list and -len(sizes) <= place < len(sizes)
-        found = _equal_piece(dims[axis], sizes[0], place) if not is_list else sizes[place] if is_there else None
-        dims[axis] = context.new_symbolic_dim() if found is None else found
+        piece_size = _equal_piece(dims[axis], sizes[0], place) if not is_list else sizes[place] if is_there else None
+        dims[axis] = context.new_symbolic_dim() if piece_size is None else piece_size
     context.set_shape_and_dtype(node.outputs[0], ir.Shape(dims), data.dtype)
 
 

@@ -60,7 +60,7 @@ def typed_operands(node: ir.Node, kind: ir.DataType) -> Operands | None:
     except onnx.defs.SchemaError:
         return None
     half = f"tensor({kind.name.lower()})"
-    allowed = {each.type_param_str: set(each.allowed_type_strs) for each in schema.type_constraints}
+    allowed = {constraint.type_param_str: set(constraint.allowed_type_strs) for constraint in schema.type_constraints}
     for sides, positions in ((schema.inputs, inputs), (schema.outputs, outputs)):
         for position in positions:
             formal = sides[min(position, len(sides) - 1)]
@@ -162,11 +162,13 @@ class Planner:
         if typed_operands(node, self.kind) is None:
             return self._pin(node, f"{node.op_type} has no form in {self.kind.name.lower()}")
         for value in (*node.outputs, *node.inputs):
-            found = None if value is None else self._overflow(value, node)
-            if value is not None and found is not None:
+            magnitude = None if value is None else self._overflow(value, node)
+            if value is not None and magnitude is not None:
                 side = "gives" if value in node.outputs else "reads"
                 limit = f"{self.limit:.6g}"
-                return self._pin(node, f"{side} {value.name}, which reaches {found:.6g}, above {limit}", value, found)
+                return self._pin(
+                    node, f"{side} {value.name}, which reaches {magnitude:.6g}, above {limit}", value, magnitude
+                )
         if graphs.is_op(node, "DequantizeLinear", "QuantizeLinear"):
             scale = graphs.array_of(node.inputs[1])
             if scale is not None and scale.min() < SMALLEST_NORMAL[self.kind]:
@@ -199,7 +201,7 @@ class Planner:
         return max(Rates().picoseconds(multiply_adds(node, {}), moved) // 2, 1)
 
     def _choosable(self) -> dict[str, Choosable]:
-        found = {
+        choosables = {
             name: Choosable(
                 self._gain(node),
                 self.noise.get(name, 0.0),
@@ -209,10 +211,10 @@ class Planner:
         }
         overflowing = {str(value.name) for value in self._interface() if self._over_limit(value)}
         for state in self.lowered.states:
-            found[STATE + state.input] = Choosable(1, pinned=bool({state.input, state.output} & overflowing))
+            choosables[STATE + state.input] = Choosable(1, pinned=bool({state.input, state.output} & overflowing))
         for name in self._data_names():
-            found[DATA + name] = Choosable(0, pinned=True)
-        return found
+            choosables[DATA + name] = Choosable(0, pinned=True)
+        return choosables
 
     def _over_limit(self, value: ir.Value) -> bool:
         return self.magnitudes.get(str(value.name), 0.0) > self.limit

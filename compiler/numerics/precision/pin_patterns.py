@@ -21,7 +21,7 @@ def pinned_by(nodes: Sequence[ir.Node], patterns: Sequence[str], option: str) ->
     Raises:
         RecipeError: a pattern is malformed or matches no node.
     """
-    found: dict[str, str] = {}
+    patterns_of: dict[str, str] = {}
     for pattern in patterns:
         key, _, wanted = pattern.rpartition(":")
         if key not in ("", "op", "scope"):
@@ -33,8 +33,8 @@ def pinned_by(nodes: Sequence[ir.Node], patterns: Sequence[str], option: str) ->
             }
             near = did_you_mean(wanted, known).split(" known:")[0]
             raise RecipeError(f"{option}: expected a pattern that fits a node, got {pattern!r}", cure=near[:300])
-        found |= {str(node.name): pattern for node in fitting}
-    return found
+        patterns_of |= {str(node.name): pattern for node in fitting}
+    return patterns_of
 
 
 def _fits(node: ir.Node, key: str, wanted: str) -> bool:

@@ -44,9 +44,9 @@ class _Writer:
         }
         halves = {node: operands for node, operands in typed.items() if node.name not in self.float32}
         wanted = self._interface()
-        for given in self.graph.inputs:
-            if str(given.name) in wanted:
-                given.type = ir.TensorType(wanted[str(given.name)])
+        for graph_input in self.graph.inputs:
+            if str(graph_input.name) in wanted:
+                graph_input.type = ir.TensorType(wanted[str(graph_input.name)])
         for node, operands in halves.items():
             for index in operands.outputs:
                 node.outputs[index].type = ir.TensorType(self.kind)
@@ -95,13 +95,13 @@ class _Writer:
         producer = value.producer()
         if array is not None and producer is None:
             insert = graphs.Inserter(self.model, STAMP)
-            made = insert.constant(_rounded(array, kind, saturate=fill), f"{value.name}_{kind.name.lower()}")
+            converted = insert.constant(_rounded(array, kind, saturate=fill), f"{value.name}_{kind.name.lower()}")
         else:
             insert = graphs.Inserter.behind(self.model, STAMP, value)
             name = f"{value.name}_{kind.name.lower()}"
-            made = insert.op("Cast", [value], {"to": int(kind)}, name=name, shape=value.shape, dtype=kind)
-        self.casts[value, kind] = made
-        return made
+            converted = insert.op("Cast", [value], {"to": int(kind)}, name=name, shape=value.shape, dtype=kind)
+        self.casts[value, kind] = converted
+        return converted
 
 
 def _rounded(array: np.ndarray, kind: ir.DataType, *, saturate: bool) -> np.ndarray:

@@ -65,7 +65,7 @@ def _held(value: ir.Value, states: Collection[ir.Value]) -> ir.Value | None:
             return value
         maker = value.producer()
         moved = [] if maker is None else moved_by(maker)
-        pending += [each for each in moved if each not in seen]
+        pending += [operand for operand in moved if operand not in seen]
         seen.update(moved)
     return None
 

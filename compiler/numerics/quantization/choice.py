@@ -39,16 +39,16 @@ def pinned_layers(
     """
     kinds = kinds_of(list(layers), data_outputs)
     named = pinned_by([layer.node for layer in layers], keep_float, "keep_float")
-    found = {}
+    by_name = {}
     for layer in layers:
         kind = kinds.get(layer.name)
         if layer.name in named:
-            found[layer.name] = _pin(layer, f"asked for by {named[layer.name]!r}")
+            by_name[layer.name] = _pin(layer, f"asked for by {named[layer.name]!r}")
         elif kind in pins and kind is not None:
-            found[layer.name] = _pin(layer, REASONS[kind])
+            by_name[layer.name] = _pin(layer, REASONS[kind])
         elif layer.is_convolution and layer.weights.shape[0] < placement.least_channels:
-            found[layer.name] = _pin(layer, f"fewer than {placement.least_channels} channels")
-    return found
+            by_name[layer.name] = _pin(layer, f"fewer than {placement.least_channels} channels")
+    return by_name
 
 
 def _pin(layer: WeightedLayer, reason: str, cost: float | None = None) -> Pin:
@@ -101,15 +101,15 @@ def choose(
     total = sum(losses.values())
     ranked = sorted(layers, key=lambda layer: losses[layer.name] / layer.weights.size, reverse=True)
     for share in SHARES:
-        kept = _first(ranked, losses, share * total)
-        quantised = everything - {layer.name for layer in kept}
+        float_layers = _first(ranked, losses, share * total)
+        quantised = everything - {layer.name for layer in float_layers}
         if quantised in tried:
             continue
         tried.add(quantised)
         distance = distance_of(quantised)
         if distance is None or distance <= most:
             reason = f"loses most for the work it saves, and the task allows {most:g}"
-            pins = tuple(_pin(layer, reason, decibels(losses[layer.name])) for layer in kept)
+            pins = tuple(_pin(layer, reason, decibels(losses[layer.name])) for layer in float_layers)
             return Chosen(quantised, pins, distance, len(tried), losses)
         nearest = min(nearest, distance)
     raise Refused(

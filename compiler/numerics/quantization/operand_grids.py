@@ -38,8 +38,8 @@ def grids_of(
         DataError: a value was never computed.
     """
     alike: dict[tuple[ir.Value, bool], list[str]] = {}
-    for each in products:
-        for value, of, signed in ((each.first, root_of(each.first), False), (each.second, each.held, True)):
+    for product in products:
+        for value, of, signed in ((product.first, root_of(product.first), False), (product.second, product.held, True)):
             names = alike.setdefault((of, signed), [])
             names += [] if value.name in names else [str(value.name)]
     wanted = {name: Wanted(name, -1) for names in alike.values() for name in names}
@@ -49,7 +49,7 @@ def grids_of(
         tensors = {name: table.tensors[str(wanted[name])] for name in names}
         behind = [(tensor.rows, None) for tensor in tensors.values()]
         widest = max(tensors.values(), key=lambda tensor: max(-tensor.low, tensor.high))
-        grid, found = nearest_grid(widest, behind, signed=signed)
+        grid, chosen_range = nearest_grid(widest, behind, signed=signed)
         for name, tensor in tensors.items():
-            grids[name], ranges[name] = grid, range_chosen(name, grid, found, tensor)
+            grids[name], ranges[name] = grid, range_chosen(name, grid, chosen_range, tensor)
     return grids, ranges

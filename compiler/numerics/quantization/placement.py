@@ -40,12 +40,12 @@ def with_placement(options: Mapping[str, Any], placements: Mapping[str, Placemen
     Raises:
         RecipeError: the name is unknown.
     """
-    given = dict(options)
-    name = given.get("placement")
+    completed = dict(options)
+    name = completed.get("placement")
     if name is None:
-        return given
+        return completed
     if not isinstance(name, str) or name not in placements:
         raise RecipeError(
             f"expected a placement of {', '.join(sorted(placements))}, got {name!r}", cure="write one of them"
         )
-    return {**given, "placement": placements[name]}
+    return {**completed, "placement": placements[name]}

@@ -47,14 +47,14 @@ def make_plans(layers: Sequence[WeightedLayer], table: Table, placement: Placeme
     chosen = {root: _choose(group, table, placement) for root, group in readers.items()}
     plans = {}
     for layer in layers:
-        grid, found = chosen[root_of(layer.data)]
+        grid, data_range = chosen[root_of(layer.data)]
         tensor = table.tensors[_key(layer)]
         weights = quantize_weights(layer.weights, layer.weight_axis, _importance(layer, tensor))
-        plan = Plan(grid, found, weights, _correction(layer, tensor, grid, weights))
+        plan = Plan(grid, data_range, weights, _correction(layer, tensor, grid, weights))
         if layer.is_convolution and placement.rounds_convolution_outputs:
             if layer.result not in chosen:
-                given = table.tensors[str(Wanted(str(layer.result.name), 1))]
-                chosen[layer.result] = nearest_grid(given, signed=placement.signed)
+                result_histogram = table.tensors[str(Wanted(str(layer.result.name), 1))]
+                chosen[layer.result] = nearest_grid(result_histogram, signed=placement.signed)
             plan = dataclasses.replace(plan, result=chosen[layer.result][0], result_range=chosen[layer.result][1])
         plans[layer.name] = plan
     return plans
@@ -112,20 +112,20 @@ def _correction(layer: WeightedLayer, tensor: Histogram, grid: Grid, weights: We
 
 def ranges_chosen(layers: Sequence[WeightedLayer], plans: Mapping[str, Plan], table: Table) -> list[TensorRange]:
     """Return the chosen ranges for reports: one record per value and one per weight."""
-    found: dict[str, TensorRange] = {}
+    records: dict[str, TensorRange] = {}
     for layer in layers:
         plan, tensor = plans[layer.name], table.tensors[_key(layer)]
-        found[str(layer.data.name)] = range_chosen(str(layer.data.name), plan.data, plan.data_range, tensor)
+        records[str(layer.data.name)] = range_chosen(str(layer.data.name), plan.data, plan.data_range, tensor)
         if plan.result is not None and plan.result_range is not None:
             tensor, name = table.tensors[str(Wanted(str(layer.result.name), 1))], str(layer.result.name)
-            found[name] = range_chosen(name, plan.result, plan.result_range, tensor)
+            records[name] = range_chosen(name, plan.result, plan.result_range, tensor)
         scales, weight = plan.weights.scales, layer.node.inputs[1]
         highest = float(scales.max()) * 127
         name = "" if weight is None else str(weight.name)
         beyond = np.abs(layer.weights) > 127.5 * plan.weights.along(scales)
         clipped = float(np.mean(beyond))
-        found[name] = TensorRange(name, -highest, highest, "least weighted square error", clipped, len(scales))
-    return list(found.values())
+        records[name] = TensorRange(name, -highest, highest, "least weighted square error", clipped, len(scales))
+    return list(records.values())
 
 
 def range_chosen(name: str, grid: Grid, chosen: Range, tensor: Histogram) -> TensorRange:

@@ -52,14 +52,14 @@ def record(lowered: Lowered, wanted: Sequence[Wanted], streams: Sequence[Sequenc
     Raises:
         DataError: nothing was recorded, or only padding of a value.
     """
-    tensors = {str(each): Histogram(each.channel_axis) for each in wanted}
+    tensors = {str(watched_value): Histogram(watched_value.channel_axis) for watched_value in wanted}
     calls = 0
-    watched = measured(lowered, [each.value for each in wanted], SHOWN, _itself)
+    watched = measured(lowered, [watched_value.value for watched_value in wanted], SHOWN, _itself)
     for call in run_streams(watched, streams):
-        for each in wanted:
-            tensors[str(each)].add(call.outputs[f"{SHOWN}{each.value}"])
+        for watched_value in wanted:
+            tensors[str(watched_value)].add(call.outputs[f"{SHOWN}{watched_value.value}"])
         calls += 1
-    empty = [each.value for each in wanted if not tensors[str(each)].rows.size]
+    empty = [watched_value.value for watched_value in wanted if not tensors[str(watched_value)].rows.size]
     if empty:
         got = "padding alone" if calls else "no calls"
         raise DataError(

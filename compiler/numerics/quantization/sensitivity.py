@@ -46,7 +46,7 @@ def sensitivities(
         calls: number of calls to compare.
     """
     measured = measured_on(lowered.model)
-    names = tuple(dict.fromkeys(each for name in lowered.data_outputs for each in measured[name]))
+    names = tuple(dict.fromkeys(measured_name for name in lowered.data_outputs for measured_name in measured[name]))
     (lowered,) = with_deciding(lowered)
     model = graphs.clone(lowered.model)
     layers = [layer for layer in find_layers(model) if layer.name in plans]

@@ -158,16 +158,16 @@ def kinds_of(layers: list[WeightedLayer], data_outputs: tuple[str, ...]) -> dict
     by_node = {layer.node: layer for layer in layers}
     before = {layer.name: _reached(layer, by_node, forward=False) for layer in layers}
     after = {layer.name: _reached(layer, by_node, forward=True) for layer in layers}
-    found = {}
+    kinds = {}
     for layer in layers:
         ends = {str(value.name) for value in after[layer.name][1]}
         if layer.is_convolution and all(other.is_convolution for other in before[layer.name][0]):
-            found[layer.name] = "front"
+            kinds[layer.name] = "front"
         elif layer.is_convolution and layer.groups > 1:
-            found[layer.name] = "depthwise"
+            kinds[layer.name] = "depthwise"
         elif not after[layer.name][0] and ends & set(data_outputs):
-            found[layer.name] = "output"
-    return found
+            kinds[layer.name] = "output"
+    return kinds
 
 
 def _reached(
@@ -175,19 +175,19 @@ def _reached(
 ) -> tuple[list[WeightedLayer], list[ir.Value]]:
     """Return all layers before or after one, and the graph outputs that are reached."""
     pending, seen = [layer.node], {layer.node}
-    found: list[WeightedLayer] = []
+    reached_layers: list[WeightedLayer] = []
     ends: list[ir.Value] = []
     while pending:
         node = pending.pop()
         if node in layers and node is not layer.node:
-            found.append(layers[node])
+            reached_layers.append(layers[node])
         if forward:
             ends += [value for value in node.outputs if value.is_graph_output()]
             near = [use.node for value in node.outputs for use in value.uses()]
         else:
-            near = [made for value in node.inputs if value is not None and (made := value.producer()) is not None]
-        for each in near:
-            if each not in seen:
-                seen.add(each)
-                pending.append(each)
-    return found, ends
+            near = [maker for value in node.inputs if value is not None and (maker := value.producer()) is not None]
+        for neighbour in near:
+            if neighbour not in seen:
+                seen.add(neighbour)
+                pending.append(neighbour)
+    return reached_layers, ends

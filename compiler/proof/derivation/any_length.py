@@ -147,7 +147,7 @@ class AnyLength:
         for value, table in self.judging.tables.items():
             if self.kept + most > longest:
                 return f"{value.name} is told by a table, and calls of {most} frames read further than {longest}"
-            places = {axis: Places(calls=1, apart=at) for at, axis in enumerate(table.along)}
+            places = {axis: Places(calls=1, apart=distance) for distance, axis in enumerate(table.along)}
             if len(table.along) > 2 or not self._is_by_distance(value, places):
                 return f"{value.name} is told by a table of the places up to {longest}"
         return ""
@@ -168,15 +168,15 @@ class AnyLength:
     def _hides(self, node: ir.Node, scores: ir.Value, outside: Outside, kind: Kind) -> bool:
         """Whether a mask hides far earlier frames and later chunks from every row, at every start of a call."""
         hidden: list[Span] = []
-        own: list[Span] = []
+        own_spans: list[Span] = []
         for start in range(0, self.period, self.chunk):
             row = self._at(start, within=1)
             far, ahead = self._at(start - self.kept - 1, apart=-1), self._at(start + self.chunk, apart=1)
-            for column, spans in ((far, hidden), (ahead, hidden), (row, own)):
+            for column, spans in ((far, hidden), (ahead, hidden), (row, own_spans)):
                 spans.append(span_of(self.of(scores, {outside.row: row, outside.column: column})))
         if kind == "zero":
             return all(span == ZERO for span in hidden)
-        level, seen = max(span.high for span in hidden), min(span.low for span in own)
+        level, seen = max(span.high for span in hidden), min(span.low for span in own_spans)
         if level > LOW:
             return False
         if level == -math.inf and is_guarded(node.outputs[0]):
@@ -204,7 +204,9 @@ class AnyLength:
         node = value.producer()
         if node is None or node.domain not in ("", "ai.onnx") or node.op_type in MIXING:
             return self._of_data(value, [])
-        if self.judging.is_number(value) or any(each.before != 0 for each in self.judging.of(value).along.values()):
+        if self.judging.is_number(value) or any(
+            along_axis.before != 0 for along_axis in self.judging.of(value).along.values()
+        ):
             return UNKNOWN
         operands = self._operands(node, axes)
         if operands is None:
@@ -220,19 +222,27 @@ class AnyLength:
         """Return bounds of a node's operands at the positions of its result; None where no rule relates them."""
         if node.op_type in VIEWS or node.op_type in ("Transpose", "Expand"):
             moved = self.judging.masks.places_before(node, len(dims(node.outputs[0])))
-            given = node.inputs[0]
-            if moved is None or given is None:
+            moved_operand = node.inputs[0]
+            if moved is None or moved_operand is None:
                 return None
-            return [self.of(given, {moved[at]: each for at, each in axes.items() if at in moved})]
+            return [
+                self.of(
+                    moved_operand, {moved[axis]: place_of_axis for axis, place_of_axis in axes.items() if axis in moved}
+                )
+            ]
         try:
             axis_map = axis_map_of(node)
         except NotMapped:
             return None
-        found = []
-        for at, operand in enumerate(node.inputs):
-            own = {pairs[at]: axes[axis] for axis, pairs in axis_map.axes.items() if at in pairs and axis in axes}
-            found.append(UNKNOWN if operand is None else self.of(operand, own))
-        return found
+        bounds = []
+        for operand_number, operand in enumerate(node.inputs):
+            operand_axes = {
+                pairs[operand_number]: axes[axis]
+                for axis, pairs in axis_map.axes.items()
+                if operand_number in pairs and axis in axes
+            }
+            bounds.append(UNKNOWN if operand is None else self.of(operand, operand_axes))
+        return bounds
 
     def _computed(self, node: ir.Node, value: ir.Value, axes: Axes, operands: list[Bounds]) -> Bounds:
         op = node.op_type
@@ -257,8 +267,10 @@ class AnyLength:
             return hull(map(span_of, operands[1:])) if chosen is None else chosen
         if op == "Clip":
             ends = {1: Span(-math.inf, -math.inf), 2: Span(math.inf, math.inf)}
-            given = {at: span_of(each) for at, each in enumerate(operands) if node.inputs[at] is not None}
-            return RULES["Clip"](*({**ends, **given}[at] for at in range(3)))
+            spans = {
+                number: span_of(operand) for number, operand in enumerate(operands) if node.inputs[number] is not None
+            }
+            return RULES["Clip"](*({**ends, **spans}[number] for number in range(3)))
         if (whole := self._of_whole_numbers(node, value, operands)) is not None:
             return whole
         rule = rule_of(op, is_whole=value.dtype is not None and value.dtype.is_integer())

@@ -34,30 +34,34 @@ class Asking:
         asked: dict[ir.Value, dict[Parts, None]] = {}
         nodes = list(self.judging.model.graph)
         for value in self.judging.model.graph.outputs:
-            asked.setdefault(value, {})[tuple((at, Part.NEW) for at in sorted(self.judging.of(value).along))] = None
+            asked.setdefault(value, {})[
+                tuple((axis_number, Part.NEW) for axis_number in sorted(self.judging.of(value).along))
+            ] = None
         for node in reversed(nodes):
             for value in node.outputs:
                 for parts in list(asked.get(value, {})):
                     if self.is_cached_part(value, dict(parts)):
-                        ((axis, each),) = self.judging.of(value).along.items()
+                        ((axis, along),) = self.judging.of(value).along.items()
                         asked[value][((axis, Part.NEW),)] = None
-                        if each.before != 0:
+                        if along.before != 0:
                             asked[value][((axis, Part.FIRST),)] = None
                     if more := self.mixed_within(node, value, dict(parts)):
-                        asked[value][tuple((at, more.get(at, part)) for at, part in parts)] = None
+                        asked[value][
+                            tuple((axis_number, more.get(axis_number, part)) for axis_number, part in parts)
+                        ] = None
                 for parts in asked.get(value, {}):
                     if self._is_leaf(value, dict(parts)):
                         continue
                     for operand, wanted in self.asked_of(node, value, dict(parts)):
                         asked.setdefault(operand, {})[tuple(sorted(wanted.items()))] = None
-        made = (value for node in nodes for value in node.outputs)
-        return [(value, parts) for value in made for parts in asked.get(value, {})]
+        results = (value for node in nodes for value in node.outputs)
+        return [(value, parts) for value in results for parts in asked.get(value, {})]
 
     def asked_of(
         self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]
     ) -> list[tuple[ir.Value, dict[int, Part]]]:
         """Return the operands of a node, with the parts that a part of its result is computed from."""
-        found = []
+        asked_operands = []
         if node.op_type in VIEWS - {"Identity"}:
             operand = node.inputs[0]
             assert operand is not None
@@ -67,10 +71,10 @@ class Asking:
         if node in self.judging.kept and node.inputs[0] is not None:
             return [(node.inputs[0], {self.judging.kept[node][0]: Part.NEW})]
         axis_map = axis_map_of(node) if self.judging.of(value).along or self.reads_time(node) else None
-        for at, operand in enumerate(node.inputs):
+        for number, operand in enumerate(node.inputs):
             if operand is not None and graphs.array_of(operand) is None and not self.judging.is_number(operand):
-                found.append((operand, self.wanted(node, axis_map, at, parts)))
-        return found
+                asked_operands.append((operand, self.wanted(node, axis_map, number, parts)))
+        return asked_operands
 
     def wanted(
         self, node: ir.Node, axis_map: AxisMap | None, operand: int, parts: Mapping[int, Part]
@@ -80,14 +84,16 @@ class Asking:
         along = self.judging.of(value).along
         if not along or axis_map is None:
             return {}
-        mixed = {own for group in axis_map.mixed for at, own in group.items() if at == operand}
-        known = ((own, self.judging.rows.get((node, operand, own))) for own in mixed)
-        rows = {own: at for own, at in known if at is not None}
+        mixed = {
+            operand_axis for group in axis_map.mixed for number, operand_axis in group.items() if number == operand
+        }
+        known = ((operand_axis, self.judging.rows.get((node, operand, operand_axis))) for operand_axis in mixed)
+        rows = {operand_axis: row_axis for operand_axis, row_axis in known if row_axis is not None}
         wanted = {own: self._mixed_part(node, operand, own, parts.get(rows.get(own, -1))) for own in along}
-        for at, pairs in axis_map.axes.items():
-            own = pairs.get(operand)
-            if own is not None and own in along and own not in mixed:
-                wanted[own] = parts[at]
+        for result_axis, pairs in axis_map.axes.items():
+            operand_axis = pairs.get(operand)
+            if operand_axis is not None and operand_axis in along and operand_axis not in mixed:
+                wanted[operand_axis] = parts[result_axis]
         return wanted
 
     def _mixed_part(self, node: ir.Node, operand: int, own: int, rows: Part | None) -> Part:
@@ -109,8 +115,16 @@ class Asking:
         axis_map = axis_map_of(node)
         wanted = self.wanted(node, axis_map, 0, parts) if node.inputs else {}
         mixed = {group[0] for group in axis_map.mixed if 0 in group}
-        kept = {at: pairs[0] for at, pairs in axis_map.axes.items() if pairs.get(0) in mixed and at in parts}
-        return {at: wanted[own] for at, own in kept.items() if own in wanted and wanted[own] is not parts[at]}
+        operand_axes = {
+            result_axis: pairs[0]
+            for result_axis, pairs in axis_map.axes.items()
+            if pairs.get(0) in mixed and result_axis in parts
+        }
+        return {
+            result_axis: wanted[operand_axis]
+            for result_axis, operand_axis in operand_axes.items()
+            if operand_axis in wanted and wanted[operand_axis] is not parts[result_axis]
+        }
 
     def places_before(self, operand: ir.Value, value: ir.Value) -> dict[int, int]:
         """Map the time axes of a Reshape's operand to the axes of its result."""

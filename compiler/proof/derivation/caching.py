@@ -73,29 +73,29 @@ class Caches:
 
         Among values of equal size the last one is chosen, so that nothing behind it is computed again.
         """
-        chosen, current, at = value, value, axis
+        chosen, current, current_axis = value, value, axis
         while True:
             node = current.producer()
-            found = None if node is None else self._moved_from(node, current, at)
-            if found is None:
+            source = None if node is None else self._moved_from(node, current, current_axis)
+            if source is None:
                 return chosen
-            current, at = found
+            current, current_axis = source
             is_better = not self.can_hold(chosen) or self._frame_size(current) < self._frame_size(chosen)
             if self.can_hold(current) and is_better:
                 chosen = current
 
     def _moved_from(self, node: ir.Node, value: ir.Value, axis: int) -> tuple[ir.Value, int] | None:
         """Return the operand that a node maps or moves frame by frame, and its time axis; None for other nodes."""
-        timed = [each for each in node.inputs if self.judging.of(each).along]
-        others = [each for each in node.inputs if each is not None and each not in timed]
+        timed = [operand for operand in node.inputs if self.judging.of(operand).along]
+        others = [operand for operand in node.inputs if operand is not None and operand not in timed]
         if len(timed) != 1 or node.op_type not in ENTRYWISE | {"CumSum", "Expand", "Transpose", *VIEWS}:
             return None
-        if node.op_type in ENTRYWISE and any(graphs.array_of(each) is None for each in others):
+        if node.op_type in ENTRYWISE and any(graphs.array_of(operand) is None for operand in others):
             return None
         operand = timed[0]
         assert operand is not None
         along = self.judging.of(operand).along
-        if len(along) != 1 or not all(each.is_alone for each in along.values()):
+        if len(along) != 1 or not all(along_axis.is_alone for along_axis in along.values()):
             return None
         return operand, next(iter(along))
 
@@ -129,7 +129,9 @@ class Caches:
             kept: number of newest frames to keep; 0 keeps all.
         """
         along = self.judging.of(value).along[axis]
-        shape = [kept or self.past if at == axis else written_size(dim) for at, dim in enumerate(dims(value))]
+        shape = [
+            kept or self.past if position == axis else written_size(dim) for position, dim in enumerate(dims(value))
+        ]
         name, output = self._names()
         return self._given(
             ir.Shape(shape), CachedValue(value, axis, name, output, along.reach, along.before, kept=kept)

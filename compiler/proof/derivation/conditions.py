@@ -24,7 +24,7 @@ def conditions(judging: Judging, results: Sequence[ir.Value], cached: Sequence[C
     """
     return {
         "bounded look-ahead": {str(value.name): _reaches(judging, value) for value in results},
-        "cached values stay": {str(each.value.name): str(each.reach) for each in cached},
+        "cached values stay": {str(cached_value.value.name): str(cached_value.reach) for cached_value in cached},
         "places are counted": sorted(str(value.name) for value in judging.tables),
         "along time": dict(sorted(_along_time(judging).items())),
         "end of stream": "no frame is read that has not come, so that nothing is left to be called for",

@@ -59,23 +59,28 @@ def combined(rule: Rule, given: Sequence[Contents], rank: int) -> Contents:
         given: contents of the operands.
         rank: rank of the result.
     """
-    picks = itertools.product(*(range(len(each.spans)) for each in given))
-    made = [rule(*(each.spans[at] for each, at in zip(given, pick, strict=True))) for pick in picks]
-    if len(made) == 1:
-        return uniform(made[0], rank)
-    moving = [each for each in given if len(each.spans) > 1]
+    picks = itertools.product(*(range(len(contents_of.spans)) for contents_of in given))
+    spans_made = [
+        rule(*(contents_of.spans[code] for contents_of, code in zip(given, pick, strict=True))) for pick in picks
+    ]
+    if len(spans_made) == 1:
+        return uniform(spans_made[0], rank)
+    moving = [contents_of for contents_of in given if len(contents_of.spans) > 1]
     codes: npt.NDArray[np.integer] = _with_rank(moving[0].which, rank)
-    for each in moving[1:]:
-        codes = codes.astype(np.uint32) * len(each.spans) + _with_rank(each.which, rank)
+    for contents_moving in moving[1:]:
+        codes = codes.astype(np.uint32) * len(contents_moving.spans) + _with_rank(contents_moving.which, rank)
     if len(moving) > 1:
-        there = np.zeros(len(made), np.bool_)
+        there = np.zeros(len(spans_made), np.bool_)
         there[np.unique(codes)] = True
-        made = [span if is_there else made[int(np.argmax(there))] for span, is_there in zip(made, there, strict=True)]
-    spans = tuple(dict.fromkeys(made))
+        spans_made = [
+            span if is_there else spans_made[int(np.argmax(there))]
+            for span, is_there in zip(spans_made, there, strict=True)
+        ]
+    spans = tuple(dict.fromkeys(spans_made))
     if len(spans) == 1 or len(spans) > MOST_SPANS:
         return uniform(spans[0] if len(spans) == 1 else UNKNOWN, rank)
-    places = np.array([spans.index(each) for each in made], np.uint8)
-    is_same = len(moving) == 1 and len(spans) == len(made)
+    places = np.array([spans.index(span_made) for span_made in spans_made], np.uint8)
+    is_same = len(moving) == 1 and len(spans) == len(spans_made)
     return Contents(spans, codes if is_same else places[codes])  # type: ignore[arg-type]
 
 
@@ -97,7 +102,7 @@ def moved(given: Contents, axes: Mapping[int, int], rank: int) -> Contents:
         return uniform(UNKNOWN, rank)
     order = [axis for _, axis in sorted(axes.items())]
     order += [axis for axis in range(given.which.ndim) if axis not in order]
-    sizes = [given.which.shape[axes[at]] if at in axes else 1 for at in range(rank)]
+    sizes = [given.which.shape[axes[axis]] if axis in axes else 1 for axis in range(rank)]
     return Contents(given.spans, given.which.transpose(order).reshape(sizes))
 
 
@@ -190,12 +195,12 @@ class Tables:
             4: ZERO, 8: ONE, 16: Span(most[0], most[1]), 32: UNKNOWN,
         }  # fmt: skip
         codes = np.unique(self.bits)
-        of_code = [hull(single[1 << at] for at in range(KINDS) if code >> at & 1) for code in codes.tolist()]
+        of_code = [hull(single[1 << kind] for kind in range(KINDS) if code >> kind & 1) for code in codes.tolist()]
         spans = tuple(dict.fromkeys(of_code))
         if len(spans) == 1:
             return uniform(spans[0], self.bits.ndim)
         if len(spans) > MOST_SPANS:
             return uniform(UNKNOWN, self.bits.ndim)
         places = np.zeros(256, np.uint8)
-        places[codes] = [spans.index(each) for each in of_code]
+        places[codes] = [spans.index(code_span) for code_span in of_code]
         return Contents(spans, places[self.bits])

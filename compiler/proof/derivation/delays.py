@@ -83,7 +83,9 @@ def write_delays(model: ir.Model, frames: sympy.Symbol) -> int:
     """
     count = 0
     for node in list(model.graph):
-        written = next((each for each in _written(model, node, frames) if each is not None), None)
+        written = next(
+            (written_delay for written_delay in _written(model, node, frames) if written_delay is not None), None
+        )
         if written is not None:
             written.shape = node.outputs[0].shape  # later nodes look through it
             graphs.take_over(model, node.outputs[0], written)
@@ -192,12 +194,12 @@ def _by_frame(node: ir.Node, delay: _Delay) -> _Delay | None:
     if len(node.outputs) != 1 or node.op_type in ("Conv", *MOVED):
         return None
     try:
-        found = _view_of(node, delay.axis) if is_view else _linked(node, delay.axis)
+        source = _view_of(node, delay.axis) if is_view else _linked(node, delay.axis)
     except NotMapped:
         return None
-    if found is None:
+    if source is None:
         return None
-    operand, axis = found
+    operand, axis = source
     value = node.inputs[operand]
     is_moved = is_view or graphs.is_op(node, "Transpose")
     if value is None or (delay.front and not is_moved):
@@ -245,7 +247,7 @@ def _as_pad(insert: graphs.Inserter, node: ir.Node, axis: int, delay: _Delay, fr
     if not 0 < count == delay.removed or is_written_so or not _is_of(dims(delay.value)[delay.axis], frames):
         return None
     first = delay.front[0][1]
-    is_of_one = all(each is first for _, each in delay.front) or all(each == first for _, each in delay.front)
+    is_of_one = all(front is first for _, front in delay.front) or all(front == first for _, front in delay.front)
     if not is_of_one or (isinstance(first, ir.Value) and (count > 1 or delay.between)):
         return None
     if not delay.is_of_zeros and delay.value.dtype == ir.DataType.BOOL:
@@ -253,14 +255,14 @@ def _as_pad(insert: graphs.Inserter, node: ir.Node, axis: int, delay: _Delay, fr
     pads = [0] * 2 * len(dims(delay.value))
     pads[delay.axis], pads[delay.axis + len(pads) // 2] = count, -count
     back = insert.op("Pad", [delay.value, insert.int64s(*pads)], name="moved_back", shape=delay.value.shape)
-    found = _rebuilt(insert, delay, back)
-    return found if delay.is_of_zeros else _started(insert, axis, delay, found, first)
+    delayed = _rebuilt(insert, delay, back)
+    return delayed if delay.is_of_zeros else _started(insert, axis, delay, delayed, first)
 
 
 def _started(insert: graphs.Inserter, axis: int, delay: _Delay, value: ir.Value, first: float | ir.Value) -> ir.Value:
     """Return delayed frames whose first entries are not zero: both are selected by their positions."""
     assert value.dtype is not None
-    zero, one = (insert.constant(np.array(each, np.int64), "number") for each in (0, 1))
+    zero, one = (insert.constant(np.array(number, np.int64), "number") for number in (0, 1))
     bounds = {"start": delay.axis, "end": delay.axis + 1}
     count = insert.op("Shape", [delay.value], bounds, name="frames", dtype=ir.DataType.INT64)
     length = insert.op("Squeeze", [count], name="length")
@@ -293,9 +295,9 @@ def _with_pads(
     pads[axis - 2 + half] += behind
     if min(pads) < 0 or str(graphs.attribute(node, "auto_pad", "NOTSET")) != "NOTSET":
         return None
-    given = _rebuilt(insert, operand, operand.value) if isinstance(operand, _Delay) else operand
-    others = [each for each in node.attributes.values() if each.name != "pads"]
-    return _copied(insert, node, [given, *node.inputs[1:]], [*others, ir.AttrInt64s("pads", pads)])
+    data = _rebuilt(insert, operand, operand.value) if isinstance(operand, _Delay) else operand
+    others = [attribute for attribute in node.attributes.values() if attribute.name != "pads"]
+    return _copied(insert, node, [data, *node.inputs[1:]], [*others, ir.AttrInt64s("pads", pads)])
 
 
 def _rebuilt(insert: graphs.Inserter, delay: _Delay, value: ir.Value) -> ir.Value:

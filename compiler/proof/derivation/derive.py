@@ -90,7 +90,7 @@ def derive(
         )
     unmasked = require_masked(judging, lookups)
     emission, why_it_ends = _emitted(judging, past, marks, is_looked_up=bool(lookups))
-    require_not_carried((each.value for each in emission.caches.cached), lookups)
+    require_not_carried((cached_value.value for cached_value in emission.caches.cached), lookups)
     graphs.prune(emission.model)
     certificate = {**_certificate(judging, emission, time, past, longest), "ranges": told_ranges(ranges)}
     certificate["why_it_ends"] = why_it_ends
@@ -126,7 +126,7 @@ def _emitted(judging: Judging, past: str, marks: ir.Value | None, *, is_looked_u
 def _marks(model: ir.Model, time: str) -> ir.Value:
     """Return one number per frame, read from the input of lowest rank that has the time axis."""
     timed = (value for value in model.graph.inputs if graphs.symbol(time) in dims(value))
-    value = min(timed, key=lambda each: len(dims(each)), default=None)
+    value = min(timed, key=lambda graph_input: len(dims(graph_input)), default=None)
     if value is None:
         raise Refused(f"no steps can be derived: no input has an axis {time}", cure=CURE, place=Location(axis=time))
     insert = graphs.Inserter(model, STAMP)
@@ -135,7 +135,7 @@ def _marks(model: ir.Model, time: str) -> ir.Value:
             first = insert.constant(np.array(0, np.int64), "first")
             shape = [*dims(value)[:axis], *dims(value)[axis + 1 :]]
             value = insert.op("Gather", [value, first], {"axis": axis}, name="marks",
-                              shape=[written_size(each) for each in shape], dtype=value.dtype)  # fmt: skip
+                              shape=[written_size(size) for size in shape], dtype=value.dtype)  # fmt: skip
     return value
 
 
@@ -158,10 +158,10 @@ def _require_lengths(model: ir.Model, time: str, longest: int, most: Mapping[str
     """
     for size, limit in infer_settled(model):
         for frames in (1, longest):
-            found = size.subs(
-                {**{graphs.symbol(name): each for name, each in most.items()}, graphs.symbol(time): frames}
+            longest_size = size.subs(
+                {**{graphs.symbol(name): length for name, length in most.items()}, graphs.symbol(time): frames}
             )
-            if found.is_number and found > limit:
+            if longest_size.is_number and longest_size > limit:
                 raise Refused(
                     f"no steps can be derived: sequences of {frames} frames do not fit, as {graphs.written(size)} may "
                     f"be at most {limit}",
@@ -172,29 +172,31 @@ def _require_lengths(model: ir.Model, time: str, longest: int, most: Mapping[str
 
 def _certificate(judging: Judging, emission: Emission, time: str, past: str, longest: int) -> dict[str, Any]:
     """Return the certificate's claims for each value, in the checker's vocabulary."""
-    kept = {value for node in emission.graph for value in node.outputs} | set(emission.graph.inputs)
+    remaining = {value for node in emission.graph for value in node.outputs} | set(emission.graph.inputs)
     results = dict(zip(emission.graph.outputs, judging.model.graph.outputs, strict=False))
     standing = {
         **{
-            step: told for step, told in emission.standing.items() if step in kept and step not in emission.graph.inputs
+            step: told
+            for step, told in emission.standing.items()
+            if step in remaining and step not in emission.graph.inputs
         },
-        **{step: (each, _all_new(judging, each)) for step, each in results.items()},
+        **{step: (whole_value, _all_new(judging, whole_value)) for step, whole_value in results.items()},
     }
     values = [
         {
             "step": str(step.name),
             "value": str(value.name),
             "parts": [[axis, part.value, *_around(judging, value, axis)] for axis, part in parts],
-            "reach": {str(axis): str(each.reach) for axis, each in sorted(judging.of(value).along.items())},
+            "reach": {str(axis): str(along_axis.reach) for axis, along_axis in sorted(judging.of(value).along.items())},
         }
         for step, (value, parts) in standing.items()
     ]
     values += [
-        {"step": str(left.name), "value": str(each.value.name), "parts": [_left(each)],
-         "reach": {str(each.axis): str(each.reach)}}
-        for each, left in zip(emission.caches.cached, emission.caches.left, strict=True)
+        {"step": str(left.name), "value": str(cached.value.name), "parts": [_left(cached)],
+         "reach": {str(cached.axis): str(cached.reach)}}
+        for cached, left in zip(emission.caches.cached, emission.caches.left, strict=True)
     ]  # fmt: skip
-    reaches = [each.reach for value in results.values() for each in judging.of(value).along.values()]
+    reaches = [along_axis.reach for value in results.values() for along_axis in judging.of(value).along.values()]
     ahead = max((reach.high for reach in reaches if not reach.first), default=0)
     masks = [
         {"value": str(value.name), "reach": str(reach_of(outside.support, judging.chunk))}
@@ -211,10 +213,10 @@ def _certificate(judging: Judging, emission: Emission, time: str, past: str, lon
         "look_ahead": int(max(ahead, 0)),
         "first": max([int(reach.first) for reach in reaches], default=0),
         "caches": [
-            {"value": str(each.value.name), "axis": each.axis, "input": each.input, "output": each.output,
-             "before": graphs.written(each.before), "is_state": each.is_state, "is_count": each.is_count,
-             "reach": str(each.reach), "initial": each.begins.tolist()}
-            for each in emission.caches.cached
+            {"value": str(cached.value.name), "axis": cached.axis, "input": cached.input, "output": cached.output,
+             "before": graphs.written(cached.before), "is_state": cached.is_state, "is_count": cached.is_count,
+             "reach": str(cached.reach), "initial": cached.begins.tolist()}
+            for cached in emission.caches.cached
         ],
         "masks": masks,
         "values": values,

@@ -83,7 +83,7 @@ class Emission:
         results = [self.result(value) for value in whole.outputs]
         for value, result in zip(whole.outputs, results, strict=True):
             self._name_output(result, str(value.name))
-        if marks is not None and self.recent and not any(each.is_joined for each in self.caches.cached):
+        if marks is not None and self.recent and not any(cached_value.is_joined for cached_value in self.caches.cached):
             (axis,) = judging.of(marks).along
             if is_endless:
                 self._counted(marks, axis)
@@ -92,9 +92,15 @@ class Emission:
         elif is_endless:
             raise NotByRow("all frames of a value are needed")
         inputs, pairs = graphs.inputs_named(self.model), list(zip(self.caches.cached, self.caches.left, strict=True))
-        self.sizes.measure([(inputs[each.input], left, each.axis) for each, left in pairs if each.is_joined])
-        for each, left in pairs:
-            self._name_output(left, each.output)
+        self.sizes.measure(
+            [
+                (inputs[cached_value.input], left, cached_value.axis)
+                for cached_value, left in pairs
+                if cached_value.is_joined
+            ]
+        )
+        for cached_value, left in pairs:
+            self._name_output(left, cached_value.output)
 
     def _input(self, value: ir.Value) -> ir.Value:
         copy = ir.Value(name=value.name, shape=ir.Shape([written_size(dim) for dim in dims(value)]), type=value.type)
@@ -184,7 +190,8 @@ class Emission:
         if more := self.asking.mixed_within(node, value, parts):
             return self._slice_to(value, parts, more)
         operands = [
-            None if each is None else self._operand(node, axis_map, at, parts) for at, each in enumerate(node.inputs)
+            None if operand is None else self._operand(node, axis_map, number, parts)
+            for number, operand in enumerate(node.inputs)
         ]
         return self._node(node, operands, value, parts)
 
@@ -193,7 +200,7 @@ class Emission:
         operand = node.inputs[at]
         assert operand is not None
         wanted = self.asking.wanted(node, axis_map, at, parts)
-        found = self.part(operand, wanted)
+        needed = self.part(operand, wanted)
         for axis in (axis for axis, part in wanted.items() if part is Part.RECENT):
             _, masked, outside = self.judging.recent.get((node, at, axis), (0, None, None))
             if masked != at or outside is None or graphs.is_op(operand.producer(), "Softmax"):
@@ -203,10 +210,10 @@ class Emission:
             level = insert.constant(np.array(outside.level, operand.dtype.numpy()), "outside")
             heard, behind = self.sizes.heard(insert.source), range(1, len(dims(operand)) - axis)
             placed = insert.op("Unsqueeze", [heard, insert.int64s(*behind)], name="heard_along") if behind else heard
-            found = insert.op(
-                "Where", [placed, found, level], name=f"{operand.name}_heard", shape=found.shape, dtype=operand.dtype
+            needed = insert.op(
+                "Where", [placed, needed, level], name=f"{operand.name}_heard", shape=needed.shape, dtype=operand.dtype
             )
-        return found
+        return needed
 
     def _node(
         self,
@@ -218,12 +225,12 @@ class Emission:
     ) -> ir.Value:
         """Copy a node onto other operands, with its own attributes or replacements."""
         index = list(node.outputs).index(value)
-        outputs = [ir.Value(name=self._fresh(str(each.name), parts), type=each.type) for each in node.outputs]
+        outputs = [ir.Value(name=self._fresh(str(output.name), parts), type=output.type) for output in node.outputs]
         outputs[index].shape = ir.Shape([written_size(size) for size in self._shape(value, parts)])
-        given = list(node.attributes.values() if attributes is None else attributes)
+        attributes_copied = list(node.attributes.values() if attributes is None else attributes)
         name = str(node.name).removesuffix("_node")  # what is inserted later is named after its value so
         ending = str(node.name)[len(name) :]
-        copy = ir.Node(node.domain, node.op_type, operands, given, outputs=outputs,
+        copy = ir.Node(node.domain, node.op_type, operands, attributes_copied, outputs=outputs,
                        name=f"{self._fresh(name, parts)}{ending}", version=node.version)  # fmt: skip
         copy.metadata_props.update(node.metadata_props)
         self.graph.append(copy)
@@ -254,9 +261,9 @@ class Emission:
             )
         old = self.caches.carry(value, axis)
         self.joined[value] = old  # sizes may be read of it while the new frames are written
-        at = len(self.caches.left) - 1
+        cache_number = len(self.caches.left) - 1
         joined = self._behind([old, self.part(value, {axis: Part.NEW})], value, {axis: Part.SINCE}, axis)
-        self.joined[value] = self.caches.left[at] = joined
+        self.joined[value] = self.caches.left[cache_number] = joined
         return joined
 
     def _counted(self, marks: ir.Value, axis: int) -> None:
@@ -272,9 +279,11 @@ class Emission:
             return
         if len(dims(marks)) > 2:
             raise NotByRow(f"frames of shape {[*map(str, dims(marks))]} are counted by more than rows")
-        heard, at = self.caches.carry_count(marks, axis), len(self.caches.left) - 1
+        heard, cache_number = self.caches.carry_count(marks, axis), len(self.caches.left) - 1
         insert = graphs.Inserter(self.model, STAMP)
-        self.caches.left[at] = insert.op("Add", [heard, self.sizes.one(self.frames)], name="heard", shape=heard.shape)
+        self.caches.left[cache_number] = insert.op(
+            "Add", [heard, self.sizes.one(self.frames)], name="heard", shape=heard.shape
+        )
         (rows,) = dims(heard)
         if isinstance(rows, int):
             ir.convenience.replace_all_uses_with(place, heard)
@@ -295,20 +304,22 @@ class Emission:
         count = 2 if node.op_type == "LSTM" else 1
         node.resize_outputs(1 + count)
         first = len(self.caches.left)
-        for each in node.outputs[1:]:
-            each.name = each.name or graphs.fresh_name(self.judging.model.graph, f"{value.name}_state")
-            each.type, each.shape = value.type, ir.Shape([written_size(dim) for dim in shape[1:]])
-        begun = [each for each in first_states(node) if each is not None]
-        olds = [self.caches.carry_state(each, row) for each, row in zip(node.outputs[1:], begun, strict=True)]
-        weights = [None if each is None else self.part(each, {}) for each in (*node.inputs[1:4], None, None, None)[:3]]
-        peepholes = [None if each is None else self.part(each, {}) for each in node.inputs[7:8]]
+        for state_output in node.outputs[1:]:
+            state_output.name = state_output.name or graphs.fresh_name(self.judging.model.graph, f"{value.name}_state")
+            state_output.type, state_output.shape = value.type, ir.Shape([written_size(dim) for dim in shape[1:]])
+        begun = [first for first in first_states(node) if first is not None]
+        olds = [self.caches.carry_state(output, row) for output, row in zip(node.outputs[1:], begun, strict=True)]
+        weights = [
+            None if weight is None else self.part(weight, {}) for weight in (*node.inputs[1:4], None, None, None)[:3]
+        ]
+        peepholes = [None if peephole is None else self.part(peephole, {}) for peephole in node.inputs[7:8]]
         cells = [*olds, *([None] if peepholes and count == 1 else [])]
         new = self.part(operand, {0: Part.NEW})
-        found = self._node(node, [new, *weights, None, *cells, *peepholes], value, parts)
-        made = found.producer()
-        assert made is not None
-        self.caches.left[first : first + count] = made.outputs[1:]
-        return found
+        result = self._node(node, [new, *weights, None, *cells, *peepholes], value, parts)
+        recurrence = result.producer()
+        assert recurrence is not None
+        self.caches.left[first : first + count] = recurrence.outputs[1:]
+        return result
 
     def _slid(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
         """Write a convolution or Pad over cached frames followed by the new ones."""
@@ -333,12 +344,12 @@ class Emission:
         """Return the newest cached frames, zeros before the stream's start, followed by the new ones."""
         if not self.caches.can_hold(operand):
             raise self._refusal(operand, f"frames of shape {[*map(str, dims(operand))]} cannot be kept")
-        old, at, name = self.caches.carry(operand, axis, count), len(self.caches.left) - 1, str(operand.name)
+        old, cache_number, name = self.caches.carry(operand, axis, count), len(self.caches.left) - 1, str(operand.name)
         new = self.part(operand, {axis: Part.NEW})
         joined = self._op("Concat", [old, new], operand, f"{name}_joined", axis=axis)
         insert = graphs.Inserter(self.model, STAMP, source=source)
-        bounds = [insert.int64s(each) for each in (-count, 2**63 - 1, axis)]
-        self.caches.left[at] = insert.op(
+        bounds = [insert.int64s(bound) for bound in (-count, 2**63 - 1, axis)]
+        self.caches.left[cache_number] = insert.op(
             "Slice", [joined, *bounds], name=f"{name}_kept", shape=old.shape, dtype=old.dtype
         )
         return joined
@@ -372,7 +383,7 @@ class Emission:
     def _shifted(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
         """Return a part of the result of a Concat with a prefix, or of a Slice that removes one."""
         axis = self.judging.shifted[node]
-        operands = [self.part(each, dict(asked)) for each, asked in self.asking.shifted_from(node, parts)]
+        operands = [self.part(operand, dict(asked)) for operand, asked in self.asking.shifted_from(node, parts)]
         if node.op_type == "Concat" or parts.get(axis) is Part.NEW:
             return self._behind(operands, value, parts, axis)
         start = start_of(node, axis)
@@ -380,7 +391,7 @@ class Emission:
         if start == 0 and axis not in parts and end == self._along(node.inputs[0])[axis].before:
             return operands[0]
         insert = graphs.Inserter(self.model, STAMP, source=graphs.source_of(node))
-        bounds = [self.sizes.one(graphs.normal_form(each)) for each in (start, end)]
+        bounds = [self.sizes.one(graphs.normal_form(bound)) for bound in (start, end)]
         shape = [written_size(size) for size in self._shape(value, parts)]
         name = self._fresh(str(value.name), parts)
         return insert.op("Slice", [*operands, *bounds, insert.int64s(axis)], name=name, shape=shape, dtype=value.dtype)
@@ -425,20 +436,24 @@ class Emission:
         insert = graphs.Inserter(self.model, STAMP, source=graphs.source_of(node))
         row, column = sorted(parts)[-2:]
         assert node.inputs[0] is not None
-        given = self.part(node.inputs[0], {at: part for at, part in parts.items() if at in self._along(node.inputs[0])})
+        data = self.part(
+            node.inputs[0], {axis: part for axis, part in parts.items() if axis in self._along(node.inputs[0])}
+        )
         diagonal = graphs.array_of(node.inputs[1]) if len(node.inputs) > 1 else None
         shift = insert.int64s(0 if diagonal is None else int(diagonal.reshape(-1)[0]))
-        each = {at: self.sizes.places(parts[at], insert.source, self._along(value)[at].before) for at in parts}
-        rows, columns = insert.op("Unsqueeze", [each[row], insert.int64s(1)], name="rows"), each[column]
+        positions = {
+            axis: self.sizes.places(parts[axis], insert.source, self._along(value)[axis].before) for axis in parts
+        }
+        rows, columns = insert.op("Unsqueeze", [positions[row], insert.int64s(1)], name="rows"), positions[column]
         limits = insert.op("Add", [rows, shift], name="diagonal")
         kind = "GreaterOrEqual" if graphs.int_attribute(node, "upper", 1) else "LessOrEqual"
-        kept = insert.op(kind, [columns, limits], name="triangle", dtype=ir.DataType.BOOL)
+        inside = insert.op(kind, [columns, limits], name="triangle", dtype=ir.DataType.BOOL)
         assert value.dtype is not None
         shape = [written_size(size) for size in self._shape(value, parts)]
         if value.dtype == ir.DataType.BOOL:  # runtimes have no Where of truths
-            return insert.op("And", [kept, given], name=str(value.name), dtype=value.dtype, shape=shape)
+            return insert.op("And", [inside, data], name=str(value.name), dtype=value.dtype, shape=shape)
         nothing = insert.constant(np.zeros((), value.dtype.numpy()), "nothing")
-        return insert.op("Where", [kept, given, nothing], name=str(value.name), shape=shape, dtype=value.dtype)
+        return insert.op("Where", [inside, data, nothing], name=str(value.name), shape=shape, dtype=value.dtype)
 
     def _along(self, value: ir.Value | None) -> Mapping[int, Along]:
         return self.judging.of(value).along

@@ -34,8 +34,8 @@ def first_state(value: ir.Value | None, rows: Dim) -> Array | None:
     if array is not None or value is None or sizes is None:
         return array
     node = value.producer()
-    made = None if node is None else _made(node, rows, sizes)
-    return made if made is not None and list(made.shape) == sizes else None
+    row = None if node is None else _made(node, rows, sizes)
+    return row if row is not None and list(row.shape) == sizes else None
 
 
 def _one_row(value: ir.Value, rows: Dim) -> list[int] | None:
@@ -52,15 +52,15 @@ def _made(node: ir.Node, rows: Dim, sizes: list[int]) -> Array | None:
         number = filled.numpy().reshape(()) if isinstance(filled, ir.TensorProtocol) else np.zeros((), np.float32)
         return np.full(sizes, number)
     operands = list(node.inputs) if graphs.is_op(node, "Concat") else [node.inputs[0]]
-    given = [array for each in operands if (array := first_state(each, rows)) is not None]
-    if len(given) < len(operands):
+    operand_rows = [array for operand in operands if (array := first_state(operand, rows)) is not None]
+    if len(operand_rows) < len(operands):
         return None
     if graphs.is_op(node, *SPREADING):
-        return _spread(given[0], sizes)
-    places = {_place(each, rows) for each in (*operands, node.outputs[0])}
+        return _spread(operand_rows[0], sizes)
+    places = {_place(moved_value, rows) for moved_value in (*operands, node.outputs[0])}
     if graphs.is_op(node, "Cast"):
-        return given[0].astype(node.outputs[0].dtype.numpy()) if node.outputs[0].dtype is not None else None
-    return None if None in places else _moved(node, given, rows, sizes)
+        return operand_rows[0].astype(node.outputs[0].dtype.numpy()) if node.outputs[0].dtype is not None else None
+    return None if None in places else _moved(node, operand_rows, rows, sizes)
 
 
 def _spread(array: Array, sizes: list[int]) -> Array | None:
@@ -73,21 +73,21 @@ def _spread(array: Array, sizes: list[int]) -> Array | None:
 
 def _moved(node: ir.Node, given: list[Array], rows: Dim, sizes: list[int]) -> Array | None:
     """Return the result of a movement on one row of its operands, all of which have the axis of rows."""
-    (array, *_), at = given, _place(node.inputs[0], rows)
-    assert at is not None
+    (array, *_), row_axis = given, _place(node.inputs[0], rows)
+    assert row_axis is not None
     if graphs.is_op(node, *VIEWS):
         return array.reshape(sizes) if _is_left_whole(node, rows) else None
     if graphs.is_op(node, "Transpose"):
         return np.transpose(array, perm_of(node, array.ndim))
     axis = axis_of(node, array.ndim)
     if graphs.is_op(node, "Concat"):
-        return None if axis == at else np.concatenate(given, axis)
+        return None if axis == row_axis else np.concatenate(given, axis)
     if graphs.is_op(node, "Gather"):
         index = graphs.array_of(node.inputs[1])
-        return None if axis == at or index is None else np.take(array, index, axis)
+        return None if axis == row_axis or index is None else np.take(array, index, axis)
     view = slice_of(node)
     axis_slices = None if view is None else view.axis_slices(graphs.integers_of)
-    if axis_slices is None or any(sliced.axis == at or sliced.as_slice is None for sliced in axis_slices):
+    if axis_slices is None or any(sliced.axis == row_axis or sliced.as_slice is None for sliced in axis_slices):
         return None
     for sliced in axis_slices:
         array = array.take(np.arange(array.shape[sliced.axis])[sliced.as_slice], sliced.axis)

@@ -126,7 +126,7 @@ class Judging:
         self.recent: dict[tuple[ir.Node, int, int], tuple[int, int, Outside]] = {}
         self._unfollowed: dict[ir.Value, Offence | Refused] = {}
         for value in model.graph.inputs:
-            along = {at: Along((dim,), HERE) for at, dim in enumerate(dims(value)) if dim == self.frames}
+            along = {axis: Along((dim,), HERE) for axis, dim in enumerate(dims(value)) if dim == self.frames}
             self.known[value] = Dependence(along, is_data=True)
             self._require_single(value)
         try:
@@ -178,9 +178,9 @@ class Judging:
             return
         for operand in node.inputs if is_data else ():
             self._place(operand)
-        found = self._followed(node)
+        followed = self._followed(node)
         for value in outputs:
-            self.known[value] = found
+            self.known[value] = followed
         if is_data:
             self.masks.note(node)
 
@@ -204,9 +204,9 @@ class Judging:
             self._followed(node)
         except Refused as refused:
             return refused
-        found = self.offences[before:]
+        new_offences = self.offences[before:]
         del self.offences[before:]
-        return found[0] if found else None
+        return new_offences[0] if new_offences else None
 
     def _place(self, value: ir.Value | None) -> None:
         """Evaluate a value of positions that no rule handles into a table, or report why neither works."""
@@ -224,7 +224,9 @@ class Judging:
             return
         self.tables[value] = table
         self.masks.tables[value] = table
-        self.known[value] = Dependence({at: each for at, each in self._made(value).items() if at in table.along})
+        self.known[value] = Dependence(
+            {axis: along_axis for axis, along_axis in self._made(value).items() if axis in table.along}
+        )
 
     def _made(self, value: ir.Value) -> dict[int, Along]:
         """Return the axes of frames of a value computed from positions."""
@@ -278,16 +280,20 @@ class Judging:
         if whole is None:
             require_kept(node, fact.along[axis])
             self.kept[node] = axis, 0 if math.isinf(reach.low) else int(-reach.low)
-        along = {at: Along((dim,), joined) for at, dim in enumerate(dims(node.outputs[0])) if dim == self.frames}
+        along = {
+            result_axis: Along((dim,), joined)
+            for result_axis, dim in enumerate(dims(node.outputs[0]))
+            if dim == self.frames
+        }
         return Dependence(along, fact.is_data, fact.whole or (None if along else whole))
 
     def _linked(self, node: ir.Node) -> Dependence:
         axis_map = axis_map_of(node)
-        operands = [at for at in axis_map.data if at < SIZES_BEHIND.get(node.op_type, len(node.inputs))]
-        facts = {at: self.of(node.inputs[at]) for at in operands}
+        operands = [number for number in axis_map.data if number < SIZES_BEHIND.get(node.op_type, len(node.inputs))]
+        facts = {number: self.of(node.inputs[number]) for number in operands}
         is_data = any(fact.is_data for fact in facts.values())
         whole = next((fact.whole for fact in facts.values() if fact.whole is not None), None)
-        if whole is None and any(self.is_length(node.inputs[at]) for at in operands):
+        if whole is None and any(self.is_length(node.inputs[number]) for number in operands):
             whole = self._offend(node, EVERYWHERE, "computes with the length of the sequence")
         if whole is None:
             whole = self._starts_late(node)
@@ -332,61 +338,70 @@ class Judging:
         """Return the axis along which a node joins a prefix to frames or cuts it off; nothing for other nodes."""
         if node.op_type not in ("Concat", "Slice"):
             return {}
-        changed = {own for axis_map in axis_map_of(node).mixed for own in axis_map.values()}
-        axes = [at for at in changed if any(at in fact.along for fact in facts.values())]
+        changed = {operand_axis for axis_map in axis_map_of(node).mixed for operand_axis in axis_map.values()}
+        axes = [changed_axis for changed_axis in changed if any(changed_axis in fact.along for fact in facts.values())]
         if not axes:
             return {}
         if len(changed) > 1:
             raise NotMapped(f"{node.op_type} acts along time, and along other axes at once")
         (axis,) = axes
         if node.op_type == "Concat":
-            found: Along | None = joined_along(
+            shifted: Along | None = joined_along(
                 node, [fact.along.get(axis) for fact in facts.values()], axis, self.frames
             )
         else:
-            found = kept_along(node, facts[0].along[axis], axis, self.frames)
+            shifted = kept_along(node, facts[0].along[axis], axis, self.frames)
         self.shifted[node] = axis
-        return {} if found is None else {axis: found}
+        return {} if shifted is None else {axis: shifted}
 
     def _axes(
         self, node: ir.Node, axis_map: AxisMap, facts: Mapping[int, Dependence], shifted: Mapping[int, Along]
     ) -> dict[int, Along]:
         """Return the time axes of the result, from the operand axes that it keeps."""
-        found: dict[int, Along] = dict(shifted)
-        for at, dim in enumerate(dims(node.outputs[0])):
-            if at == self.shifted.get(node):
+        along: dict[int, Along] = dict(shifted)
+        for axis, dim in enumerate(dims(node.outputs[0])):
+            if axis == self.shifted.get(node):
                 continue
-            meeting = {k: facts[k].along[own] for k, own in axis_map.axes.get(at, {}).items() if own in facts[k].along}
+            meeting = {
+                k: facts[k].along[operand_axis]
+                for k, operand_axis in axis_map.axes.get(axis, {}).items()
+                if operand_axis in facts[k].along
+            }
             if meeting:
-                factors = {each.factors for each in meeting.values()}
-                others = [k for k, own in axis_map.axes[at].items() if k in facts and k not in meeting]
+                factors = {operand_along.factors for operand_along in meeting.values()}
+                others = [k for k, operand_axis in axis_map.axes[axis].items() if k in facts and k not in meeting]
                 if len(factors) > 1 or others:
                     raise NotMapped("an axis of time meets one of another size or kind")
-                before = next(each.before for each in meeting.values())
-                found[at] = Along(factors.pop(), hull(each.reach for each in meeting.values()), before)
+                before = next(operand_along.before for operand_along in meeting.values())
+                along[axis] = Along(
+                    factors.pop(), hull(operand_along.reach for operand_along in meeting.values()), before
+                )
             elif (own_before := before_frames(dim, self.frames)) is not None:
-                if node.op_type == "Slice" or any(k in facts for k in axis_map.axes.get(at, {})):
+                if node.op_type == "Slice" or any(k in facts for k in axis_map.axes.get(axis, {})):
                     raise NotMapped("an axis as long as the sequence is made of another")
-                found[at] = Along((dim,), NOWHERE, own_before)
+                along[axis] = Along((dim,), NOWHERE, own_before)
             elif graphs.mentions(dim, str(self.frames)):
                 raise NotMapped(f"an axis of {dim} entries is made")
-        return found
+        return along
 
     def _mixed(self, node: ir.Node, axis_map: AxisMap, facts: Mapping[int, Dependence]) -> list[dict[int, int]]:
         """Return the groups of time axes along which a node mixes entries, as axis by operand."""
-        mixed = [{k: own for k, own in each.items() if k in facts and own in facts[k].along} for each in axis_map.mixed]
-        found = [each for each in mixed if each and node not in self.shifted]
+        mixed = [
+            {k: operand_axis for k, operand_axis in mixed_axes.items() if k in facts and operand_axis in facts[k].along}
+            for mixed_axes in axis_map.mixed
+        ]
+        groups = [group for group in mixed if group and node not in self.shifted]
         is_lookup = node.op_type in ("Gather", "GatherElements")
         if is_lookup and facts[1].along and not (facts[0].is_data or facts[1].is_data):
             raise NotMapped("a table is looked up by places")
-        if node.op_type == "Gather" and found:
+        if node.op_type == "Gather" and groups:
             places = () if node.inputs[1] is None else self.masks.of(node.inputs[1]).spans
             if facts[0].is_data or facts[1].is_data or any(not span.low >= 0 for span in places):
                 raise NotMapped("frames are looked up by a computed place")
             return []
-        if found and node.op_type in WITHOUT_RULE:
+        if groups and node.op_type in WITHOUT_RULE:
             raise NotMapped(f"{node.op_type} acts along time")
-        return found
+        return groups
 
     def _over_frames(
         self,
@@ -401,15 +416,15 @@ class Judging:
         if node.op_type == "CumSum":
             return self._running(node, facts, along), whole
         for group in mixed:
-            if not all(facts[k].along[own].is_alone for k, own in group.items()):
+            if not all(facts[k].along[operand_axis].is_alone for k, operand_axis in group.items()):
                 raise NotMapped("frames are mixed along an axis that they share with others")
             masked = self._masked(node, facts, group)
-            beyond = hull(facts[k].along[own].reach for k, own in group.items())
+            beyond = hull(facts[k].along[operand_axis].reach for k, operand_axis in group.items())
             if masked is None:
                 if not any(facts[k].is_data for k in facts):
                     whole = whole or self._offend(node, EVERYWHERE, "computes with all places of the sequence")
                     continue
-                along = {at: dataclasses.replace(each, reach=EVERYWHERE) for at, each in along.items()}
+                along = {axis: dataclasses.replace(axis_along, reach=EVERYWHERE) for axis, axis_along in along.items()}
                 offence = self._offend(node, EVERYWHERE, self._why_unmasked())
                 whole = whole or (None if along else offence)
                 continue
@@ -420,18 +435,18 @@ class Judging:
             if not any(facts[k].is_data for k in facts) and (not reach.is_causal or reach.first):
                 whole = whole or self._offend(node, EVERYWHERE, "computes with later places of the sequence")
                 continue
-            for at, each in along.items():
-                if axis_map.axes.get(at, {}).get(operand) == row:
-                    joined = hull((each.reach, reach))
-                    if joined.beyond > 0 and joined.beyond > each.reach.beyond:
+            for axis, axis_along in along.items():
+                if axis_map.axes.get(axis, {}).get(operand) == row:
+                    joined = hull((axis_along.reach, reach))
+                    if joined.beyond > 0 and joined.beyond > axis_along.reach.beyond:
                         self._offend(node, joined, f"reads frames {joined} around its own")
-                    elif each.before and not outside.is_closed:
+                    elif axis_along.before and not outside.is_closed:
                         self._offend(node, EVERYWHERE, "lets what lies in front of the frames read them")
-                    along[at] = dataclasses.replace(each, reach=joined)
-                    self.rows |= {(node, k, own): at for k, own in group.items()}
-            if not any(each.before for k in group for each in facts[k].along.values()):
+                    along[axis] = dataclasses.replace(axis_along, reach=joined)
+                    self.rows |= {(node, k, operand_axis): axis for k, operand_axis in group.items()}
+            if not any(operand_along.before for k in group for operand_along in facts[k].along.values()):
                 count = frames_kept(outside.support, self.chunk)
-                self.recent |= {(node, k, own): (count, operand, outside) for k, own in group.items()}
+                self.recent |= {(node, k, operand_axis): (count, operand, outside) for k, operand_axis in group.items()}
         return along, whole
 
     def _masked(
@@ -443,14 +458,14 @@ class Judging:
             Refused: a softmax may find a row in which everything is hidden.
         """
         kind: Kind = "low" if node.op_type == "Softmax" else "zero"
-        for operand, own in group.items():
+        for operand, operand_axis in group.items():
             outside = self.masks.outside(node.inputs[operand], kind)
             if outside is None:
                 continue
-            if outside.row == own:
-                is_closed = not any(each.before for each in facts[operand].along.values())
+            if outside.row == operand_axis:
+                is_closed = not any(along_axis.before for along_axis in facts[operand].along.values())
                 outside = dataclasses.replace(
-                    outside, row=outside.column, column=own, support=outside.support.T, is_closed=is_closed
+                    outside, row=outside.column, column=operand_axis, support=outside.support.T, is_closed=is_closed
                 )
             if kind == "low" and any(fact.is_data for fact in facts.values()):
                 self._require_seeing(node, node.inputs[operand], outside)
@@ -467,11 +482,11 @@ class Judging:
         is_empty = row >= 0 and not outside.support[row, : row + 1].any()
         why = "its mask shows it no frame up to its own" if is_empty else "data may hide all that its mask shows"
         share = f"gives the hidden ones, at {outside.level:g}, a share"
-        given = "gives no number" if outside.level == -math.inf else share
+        outcome = "gives no number" if outside.level == -math.inf else share
         place = Location(node=str(node.name), op=node.op_type, source=graphs.source_of(node), axis=str(self.frames))
         cure = BLIND_CURE if is_empty else f"{BLIND_CURE}; or drop what hides padding, of which a stream has none"
         raise Refused(
-            f"no steps can be derived: {name} may see nothing: {why}, and a softmax over hidden scores alone {given}",
+            f"no steps can be derived: {name} may see nothing: {why}, and a softmax over hidden scores alone {outcome}",
             cure=cure,
             place=place,
         )

@@ -98,8 +98,8 @@ class Masks:
         fact = self.judging.of(value)
         if fact.whole is not None:
             return None
-        before = {axis: each.before for axis, each in sorted(fact.along.items()) if each.is_alone}
-        tables = Tables(self.longest, {axis: each != 0 for axis, each in before.items()})
+        before = {axis: along_axis.before for axis, along_axis in sorted(fact.along.items()) if along_axis.is_alone}
+        tables = Tables(self.longest, {axis: count != 0 for axis, count in before.items()})
         try:
             for array, prefixes in self._arrays(value, before):
                 if not tables.add(array, prefixes):
@@ -114,16 +114,18 @@ class Masks:
     def _arrays(self, value: ir.Value, before: Mapping[int, graphs.Dim]) -> Iterator[tuple[Array, dict[int, int]]]:
         """Yield the entries of a value for the longest sequence and every other size, with the size of each prefix."""
         table = self.tables.get(value)
-        if table is not None and all(isinstance(each, int) for each in table.prefixes.values()):
+        if table is not None and all(isinstance(prefix, int) for prefix in table.prefixes.values()):
             yield table.array, {axis: int(table.prefixes.get(axis, 0)) for axis in before}
             return
-        made = ShapeOnly([value])
-        for sizes in sizes_of(made, graphs.symbol(str(self.frames)), self.most):
-            lengths = {name: sizes.get(name, self.longest) for name in made.names}
-            counts = {axis: each if isinstance(each, int) else each.subs(sizes) for axis, each in before.items()}
-            if not all(isinstance(each, int) or each.is_number for each in counts.values()):
+        evaluated = ShapeOnly([value])
+        for sizes in sizes_of(evaluated, graphs.symbol(str(self.frames)), self.most):
+            lengths = {name: sizes.get(name, self.longest) for name in evaluated.names}
+            counts = {
+                axis: prefix if isinstance(prefix, int) else prefix.subs(sizes) for axis, prefix in before.items()
+            }
+            if not all(isinstance(prefix, int) or prefix.is_number for prefix in counts.values()):
                 return
-            yield made.at(lengths)[0], {axis: int(each) for axis, each in counts.items()}
+            yield evaluated.at(lengths)[0], {axis: int(prefix) for axis, prefix in counts.items()}
 
     # Of data
 
@@ -150,24 +152,24 @@ class Masks:
         rank = len(dims(value))
         rule = rule_of(node.op_type, is_whole=value.dtype is not None and value.dtype.is_integer())
         if rule is not None:
-            return combined(rule, [self._operand(node, at) for at in range(len(node.inputs))], rank)
-        given = self.of(node.inputs[0]) if node.inputs and node.inputs[0] is not None else None
-        if given is None:
+            return combined(rule, [self._operand(node, number) for number in range(len(node.inputs))], rank)
+        operand_contents = self.of(node.inputs[0]) if node.inputs and node.inputs[0] is not None else None
+        if operand_contents is None:
             return None
         if node.op_type in ("Cast", "CastLike"):
             kind = value.dtype or ir.DataType.UNDEFINED
             to_truth, to_whole = kind == ir.DataType.BOOL, kind.is_integer()
-            return combined(lambda span: cast(span, to_truth=to_truth, to_whole=to_whole), [given], rank)
+            return combined(lambda span: cast(span, to_truth=to_truth, to_whole=to_whole), [operand_contents], rank)
         if node.op_type == "Softmax":
-            return self._softmax(node, given, rank)
+            return self._softmax(node, operand_contents, rank)
         if node.op_type == "Trilu":
-            return self._trilu(node, given, rank)
+            return self._trilu(node, operand_contents, rank)
         axes = self.places_before(node, rank)
         if axes is None:
             return None
         if node.op_type == "Slice":
-            given = self._behind_prefixes(node, given)
-        return moved(given, axes, rank)
+            operand_contents = self._behind_prefixes(node, operand_contents)
+        return moved(operand_contents, axes, rank)
 
     def _operand(self, node: ir.Node, at: int) -> Contents:
         value = node.inputs[at]
@@ -223,7 +225,7 @@ class Masks:
 
     def _outside(self, value: ir.Value, kind: Kind) -> Outside | None:
         along = self.judging.of(value).along
-        if len(along) != 2 or not all(each.is_alone for each in along.values()):
+        if len(along) != 2 or not all(along_axis.is_alone for along_axis in along.values()):
             return None
         row, column = sorted(along)
         contents = self.of(value)
@@ -269,8 +271,8 @@ class Masks:
         rows, columns = (self.longest + fronts[axis] for axis in (row, column))
         best, worst = np.full(rows, -np.inf), np.full(rows, -np.inf)
         is_any = np.zeros(rows, np.bool_)
-        for at, span in enumerate(contents.spans):
-            alone = tuple(at == each for each in range(len(contents.spans)))
+        for number, span in enumerate(contents.spans):
+            alone = tuple(number == other for other in range(len(contents.spans)))
             there = self._where(contents, alone, (rows, columns), row, column)
             if span.hides:
                 is_there = there.any(axis=1)

@@ -50,8 +50,8 @@ def sizes_of(made: ShapeOnly, frames: sympy.Symbol, most: Mapping[str, int]) -> 
             if str(name) not in most:
                 raise NotBounded(f"it changes with the length of axis {name}, which has no largest size in the recipe")
             ranges[name] = range(1, most[str(name)] + 1)
-    if math.prod(len(each) for each in ranges.values()) > MOST_SIZES:
-        names = " and ".join(str(name) for name, each in ranges.items() if len(each) > 1)
+    if math.prod(len(sizes) for sizes in ranges.values()) > MOST_SIZES:
+        names = " and ".join(str(name) for name, sizes in ranges.items() if len(sizes) > 1)
         raise NotBounded(f"it changes with the length of axis {names}, which has too many sizes to look at each")
     return [dict(zip(ranges, sizes, strict=True)) for sizes in itertools.product(*ranges.values())]
 
@@ -60,13 +60,13 @@ def is_repeated(made: ShapeOnly, name: sympy.Symbol) -> bool:
     """Whether a value repeats the same entries along the axis of a name, for each of its sizes."""
     carrying = {value for value, dims in made.read.items() if any(graphs.mentions(dim, str(name)) for dim in dims)}
     for node in made.nodes:
-        given = [value for at, value in enumerate(node.inputs) if at != SHAPES.get(node.op_type)]
-        is_carried = any(value in carrying for value in given)
+        data_operands = [value for number, value in enumerate(node.inputs) if number != SHAPES.get(node.op_type)]
+        is_carried = any(value in carrying for value in data_operands)
         for value in node.outputs:
             if not _is_along(value, name, node):
                 return False
             numbers = numbers_of(value)
-            if is_carried if numbers is None else any(graphs.mentions(each, str(name)) for each in numbers):
+            if is_carried if numbers is None else any(graphs.mentions(size, str(name)) for size in numbers):
                 carrying.add(value)
     return not carrying & set(made.values)
 

@@ -74,8 +74,8 @@ def placed(value: ir.Value, frames: sympy.Symbol, longest: int, most: Mapping[st
     """
     befores = _befores(value, frames)
     try:
-        made = ShapeOnly([value])
-        others = sizes_of(made, frames, most)
+        evaluated = ShapeOnly([value])
+        others = sizes_of(evaluated, frames, most)
     except ValueError as error:
         raise NotPlaced(f"it cannot be evaluated: {error}") from None
     except NotBounded as never:
@@ -88,7 +88,7 @@ def placed(value: ir.Value, frames: sympy.Symbol, longest: int, most: Mapping[st
     for layout in layouts:
         try:
             return Placed(
-                _table(made, layout, frames, longest, others), tuple(befores), layout.prefixes, layout.repeated
+                _table(evaluated, layout, frames, longest, others), tuple(befores), layout.prefixes, layout.repeated
             )
         except NotPlaced as never:
             reasons.append(never)
@@ -148,25 +148,25 @@ def _table(
 ) -> Array:
     """Return the table for the longest sequence, after checking that every shorter value is a prefix of it."""
 
-    def at(length: int, sizes: Mapping[sympy.Symbol, int]) -> Array:
+    def entries_at(length: int, sizes: Mapping[sympy.Symbol, int]) -> Array:
         try:
-            found = made.at({name: sizes.get(name, length) for name in made.names})[0]
+            entries = made.at({name: sizes.get(name, length) for name in made.names})[0]
         except ValueError as error:
             raise NotPlaced(f"it cannot be evaluated for {length} frames: {' '.join(str(error).split())}") from None
-        return layout.kept(found, sizes)
+        return layout.kept(entries, sizes)
 
     ones = {name: 1 for name in made.names if name != frames}
-    largest = max(others, key=lambda sizes: sum(_number(each, sizes) for each in layout.prefixes.values()))
-    whole = at(longest, largest)
+    largest = max(others, key=lambda sizes: sum(_number(prefix, sizes) for prefix in layout.prefixes.values()))
+    whole = entries_at(longest, largest)
     if whole.nbytes > MOST_BYTES:
         raise NotPlaced(f"a table of {whole.nbytes} bytes for {longest} frames is too large")
     for length in range(1, longest + 1):
-        if not _same(at(length, ones), layout.beginning(whole, length, ones)):
+        if not _same(entries_at(length, ones), layout.beginning(whole, length, ones)):
             raise NotPlaced(f"it is not the same for {length} frames and for {longest}")
     is_few = len(others) * longest <= MOST_RUNS
     lengths = range(1, longest + 1) if is_few else sorted({1, min(2, longest), longest})
     for sizes, length in itertools.product(others, lengths):
-        if not _same(at(length, sizes), layout.beginning(whole, length, sizes)):
+        if not _same(entries_at(length, sizes), layout.beginning(whole, length, sizes)):
             raise NotPlaced(DIFFERS)
     return whole
 

@@ -68,8 +68,8 @@ def by_distance(array: Array, row: int, column: int) -> Array | None:
     if square.shape[1] != longest:
         return None
     places = np.arange(longest)
-    found: Array = np.concatenate([square[0, :0:-1], square[:, 0]])
-    return found if _equal(found[places[:, None] - places + longest - 1], square) else None
+    distances: Array = np.concatenate([square[0, :0:-1], square[:, 0]])
+    return distances if _equal(distances[places[:, None] - places + longest - 1], square) else None
 
 
 def compared(distances: Array) -> Compared | None:
@@ -79,8 +79,8 @@ def compared(distances: Array) -> Compared | None:
         return None
     flat, reach = entries[:, 0], len(entries) // 2
     for inside in (flat[reach], flat[0], flat[-1]):
-        places = np.flatnonzero([_equal(each, inside) for each in flat])
-        others = flat[[not _equal(each, inside) for each in flat]]
+        places = np.flatnonzero([_equal(entry, inside) for entry in flat])
+        others = flat[[not _equal(entry, inside) for entry in flat]]
         whole = len(places) == places[-1] - places[0] + 1
         if whole and others.size and _equal(np.full_like(others, others[0]), others):
             low, high = int(places[0]) - reach, int(places[-1]) - reach
@@ -110,19 +110,19 @@ class Placing:
         """
         insert = graphs.Inserter(self.model, STAMP, source=graphs.source_of(value.producer()))
         moving, array, name = varying(table), table.array, str(value.name)
-        asked = {at: (part, table.prefixes.get(at, 0), table.repeated.get(at)) for at, part in parts.items()}
-        for at in table.along:
-            array = array if at in moving else np.take(array, [0], at)
+        asked = {axis: (part, table.prefixes.get(axis, 0), table.repeated.get(axis)) for axis, part in parts.items()}
+        for axis in table.along:
+            array = array if axis in moving else np.take(array, [0], axis)
         if not moving:
-            found = insert.constant(array, name)
+            result = insert.constant(array, name)
         elif len(moving) == 1:
-            found = self._along_one(insert, array, moving[0], asked, name)
+            result = self._along_one(insert, array, moving[0], asked, name)
         else:
-            found = self._along_two(insert, array, moving, asked, name)
-        if any(not isinstance(dim, int) and at not in moving for at, dim in enumerate(dims(value))):
-            found = insert.op("Expand", [found, self.sizes.several(shape, name)], name=name)
-        found.shape = ir.Shape([written_size(each) for each in shape])
-        return found
+            result = self._along_two(insert, array, moving, asked, name)
+        if any(not isinstance(dim, int) and axis not in moving for axis, dim in enumerate(dims(value))):
+            result = insert.op("Expand", [result, self.sizes.several(shape, name)], name=name)
+        result.shape = ir.Shape([written_size(size) for size in shape])
+        return result
 
     def counted(self, value: ir.Value, start: Dim, part: Part, before: Dim) -> ir.Value:
         """Write consecutive numbers along an axis of a prefix and frames.
@@ -135,12 +135,12 @@ class Placing:
         """
         insert = graphs.Inserter(self.model, STAMP, source=graphs.source_of(value.producer()))
         kind, name = value.dtype or ir.DataType.INT64, str(value.name)
-        found = self.sizes.places(part, insert.source, before)
+        numbers = self.sizes.places(part, insert.source, before)
         if kind != ir.DataType.INT64:
-            found = insert.op("Cast", [found], {"to": int(kind)}, name=name, shape=found.shape, dtype=kind)
+            numbers = insert.op("Cast", [numbers], {"to": int(kind)}, name=name, shape=numbers.shape, dtype=kind)
         if start == 0:
-            return found
-        return insert.op("Add", [found, self.sizes.scalar(start, kind)], name=name, shape=found.shape, dtype=kind)
+            return numbers
+        return insert.op("Add", [numbers, self.sizes.scalar(start, kind)], name=name, shape=numbers.shape, dtype=kind)
 
     def _along_one(self, insert: graphs.Inserter, array: Array, axis: int, asked: Asked, name: str) -> ir.Value:
         longest = array.shape[axis]
@@ -163,11 +163,11 @@ class Placing:
         if bounds is not None:
             return self._compared(insert, bounds, array.ndim, axes, asked, name)
         longest = array.shape[column]
-        rows, columns = (self._places(insert, asked, each, 2, at) for at, each in enumerate(axes))
+        rows, columns = (self._places(insert, asked, axis, 2, position) for position, axis in enumerate(axes))
         if distances is None:
             rows, columns = (
-                self._bounded(insert, places, array.shape[each])
-                for places, each in zip((rows, columns), axes, strict=True)
+                self._bounded(insert, places, array.shape[axis])
+                for places, axis in zip((rows, columns), axes, strict=True)
             )
             square = np.moveaxis(array, axes, (0, 1))
             from_row = insert.op("Mul", [rows, insert.int64s(longest)], name="before_row")
@@ -187,19 +187,19 @@ class Placing:
         asked: Asked,
         name: str,
     ) -> ir.Value:
-        rows, columns = (self._places(insert, asked, at, rank) for at in axes)
-        found: ir.Value | None = None
+        rows, columns = (self._places(insert, asked, axis, rank) for axis in axes)
+        holds: ir.Value | None = None
         for bound, compares in ((bounds.low, "LessOrEqual"), (bounds.high, "GreaterOrEqual")):
             if bound is None:
                 continue
             limit = insert.op("Sub", [rows, insert.int64s(bound)], name="limit") if bound else rows
-            kept = insert.op(compares, [columns, limit], name="within", dtype=ir.DataType.BOOL)
-            found = kept if found is None else insert.op("And", [found, kept], name="within")
-        assert found is not None
+            within = insert.op(compares, [columns, limit], name="within", dtype=ir.DataType.BOOL)
+            holds = within if holds is None else insert.op("And", [holds, within], name="within")
+        assert holds is not None
         if bounds.inside.dtype.kind == "b":
-            return found if bounds.inside else insert.op("Not", [found], name=name)
-        numbers = [insert.constant(np.asarray(each), name) for each in (bounds.inside, bounds.outside)]
-        return insert.op("Where", [found, *numbers], name=name, dtype=numbers[0].dtype)
+            return holds if bounds.inside else insert.op("Not", [holds], name=name)
+        numbers = [insert.constant(np.asarray(number), name) for number in (bounds.inside, bounds.outside)]
+        return insert.op("Where", [holds, *numbers], name=name, dtype=numbers[0].dtype)
 
     def _looked_up(
         self, insert: graphs.Inserter, table: Array, places: ir.Value, axes: tuple[int, ...], name: str

@@ -55,7 +55,12 @@ def joined_along(node: ir.Node, joined: Sequence[Along | None], axis: int, frame
     """
     last, size = joined[-1], dims(node.outputs[0])[axis]
     before = before_frames(size, frames)
-    if last is None or any(each is not None for each in joined[:-1]) or not last.is_alone or before is None:
+    if (
+        last is None
+        or any(operand_along is not None for operand_along in joined[:-1])
+        or not last.is_alone
+        or before is None
+    ):
         raise NotMapped("Concat joins frames to what lies behind them")
     return Along((size,), last.reach, before)
 

@@ -48,20 +48,24 @@ def reach_along(node: ir.Node, axis: int) -> Reach:
         if axis or graphs.int_attribute(node, "layout", 0):
             raise NotMapped(f"{node.op_type} goes along another axis than time")
         return ways[str(graphs.attribute(node, "direction", "forward"))]
-    at, count = axis - 2, len(dims(node.inputs[0])) - 2
-    if at < 0:
+    spatial_axis, count = axis - 2, len(dims(node.inputs[0])) - 2
+    if spatial_axis < 0:
         raise NotMapped(f"{node.op_type} reads all channels, and frames are among them")
     kernel = dims(node.inputs[1])[2:] if node.op_type == "Conv" else graphs.ints_attribute(node, "kernel_shape")
-    taps = kernel[at]
+    taps = kernel[spatial_axis]
     if taps == 1 and dims(node.inputs[0])[axis] == dims(node.outputs[0])[axis]:
         return HERE
     strides, dilations = (graphs.ints_attribute(node, name) or (1,) * count for name in ("strides", "dilations"))
-    if not isinstance(taps, int) or strides[at] != 1 or dims(node.inputs[0])[axis] != dims(node.outputs[0])[axis]:
+    if (
+        not isinstance(taps, int)
+        or strides[spatial_axis] != 1
+        or dims(node.inputs[0])[axis] != dims(node.outputs[0])[axis]
+    ):
         raise NotMapped(f"{node.op_type} makes another number of frames")
-    reach = dilations[at] * (taps - 1)
+    reach = dilations[spatial_axis] * (taps - 1)
     pads = graphs.ints_attribute(node, "pads") or (0,) * 2 * count
     same = {"SAME_UPPER": reach // 2, "SAME_LOWER": reach - reach // 2}
-    before = same.get(str(graphs.attribute(node, "auto_pad", "NOTSET")), pads[at])
+    before = same.get(str(graphs.attribute(node, "auto_pad", "NOTSET")), pads[spatial_axis])
     return Reach(-before, reach - before)
 
 
@@ -98,11 +102,11 @@ def require_kept(node: ir.Node, along: Along) -> None:
     weights = node.inputs[1:4] if node.op_type in RECURRENT else node.inputs[1:2]
     if node.op_type not in {"Conv", "Pad", *RECURRENT} or not is_plain:
         raise NotMapped(f"no rule says what steps of {node.op_type} along time keep")
-    if any(each is not None and graphs.array_of(each) is None for each in weights):
+    if any(weight is not None and graphs.array_of(weight) is None for weight in weights):
         raise NotMapped(f"{node.op_type} has weights that are computed")
-    if node.op_type in RECURRENT and any(each is not None for each in node.inputs[4:5]):
+    if node.op_type in RECURRENT and any(operand is not None for operand in node.inputs[4:5]):
         raise NotMapped(f"{node.op_type} is given lengths")
-    if node.op_type in RECURRENT and any(each is None for each in first_states(node)):
+    if node.op_type in RECURRENT and any(state is None for state in first_states(node)):
         raise NotMapped(f"{node.op_type} begins with a state that is not one row of constants, the same in all rows")
     if any(value.uses() or value.is_graph_output() for value in node.outputs[1:]):
         raise NotMapped(f"the state of {node.op_type} behind the last frame is used")

@@ -27,27 +27,27 @@ def regrouped(
     Raises:
         NotMapped: frames would be split, or merged in another order.
     """
-    found: dict[int, tuple[int, tuple[Dim, ...]]] = {}
-    at = to = 0
-    while at < len(before) or to < len(after):
-        here, there = [at] if at < len(before) else [], [to] if to < len(after) else []
+    axes: dict[int, tuple[int, tuple[Dim, ...]]] = {}
+    old_axis = new_axis = 0
+    while old_axis < len(before) or new_axis < len(after):
+        here, there = [old_axis] if old_axis < len(before) else [], [new_axis] if new_axis < len(after) else []
         while True:
-            entries = sympy.sympify(sympy.prod([size for each in here for size in before[each]]))
+            entries = sympy.sympify(sympy.prod([size for axis in here for size in before[axis]]))
             ratio = sympy.cancel(entries / sympy.sympify(sympy.prod([after[axis] for axis in there])))
             if ratio == 1:
                 break
             is_more = ratio.is_polynomial() and sympy.denom(ratio) == 1
-            if (is_more or at + len(here) >= len(before)) and to + len(there) < len(after):
-                there.append(to + len(there))
-            elif at + len(here) < len(before):
-                here.append(at + len(here))
+            if (is_more or old_axis + len(here) >= len(before)) and new_axis + len(there) < len(after):
+                there.append(new_axis + len(there))
+            elif old_axis + len(here) < len(before):
+                here.append(old_axis + len(here))
             else:
                 raise NotMapped(f"a Reshape of {[*before]} to {[*after]}")
-        times = [each for each in here if any(_counts(size, frames) for size in before[each])]
+        times = [axis for axis in here if any(_counts(size, frames) for size in before[axis])]
         if times:
-            found |= _group(before, here, after, there, times, frames)
-        at, to = at + len(here), to + len(there)
-    return found
+            axes |= _group(before, here, after, there, times, frames)
+        old_axis, new_axis = old_axis + len(here), new_axis + len(there)
+    return axes
 
 
 def _group(
@@ -62,26 +62,26 @@ def _group(
 
     A factor that counts no frames, such as rows times heads, may be split.
     """
-    factors = [(size, each) for each in here for size in before[each] if size != 1]
-    found: dict[int, tuple[int, tuple[Dim, ...]]] = {}
+    factors = [(size, old_axis) for old_axis in here for size in before[old_axis] if size != 1]
+    axes: dict[int, tuple[int, tuple[Dim, ...]]] = {}
     for axis in there:
         taken: list[tuple[Dim, int]] = []
         while (missing := _times(after[axis], [size for size, _ in taken])) not in (1, None) and factors:
             assert missing is not None
-            size, each = factors.pop(0)
+            size, old_axis = factors.pop(0)
             inner = None if _counts(size, frames) or _times(missing, [size]) is not None else _times(size, [missing])
-            taken.append((size if inner is None else missing, each))
-            factors[:0] = [] if inner is None else [(inner, each)]
+            taken.append((size if inner is None else missing, old_axis))
+            factors[:0] = [] if inner is None else [(inner, old_axis)]
         if missing != 1:
             raise NotMapped(f"a Reshape that parts or merges time into an axis of {after[axis]} entries")
-        held = [each for size, each in taken if _counts(size, frames)]
+        held = [old_axis for size, old_axis in taken if _counts(size, frames)]
         if len(held) > 1:
             raise NotMapped("a Reshape that merges two time axes")
         if held:
-            found[held[0]] = axis, tuple(size for size, _ in taken)
-    if len(found) != len(times):
+            axes[held[0]] = axis, tuple(size for size, _ in taken)
+    if len(axes) != len(times):
         raise NotMapped("a Reshape that merges two time axes")
-    return found
+    return axes
 
 
 def _times(size: Dim, of: Sequence[Dim]) -> Dim | None:

@@ -52,12 +52,12 @@ class RowPositions:
         self.moved[position] = by_row
         fed = _computed_of_data(self.model, position)
         for node in list(self.model.graph):
-            taken = [at for at, value in enumerate(node.inputs) if value in self.moved]
+            taken = [number for number, value in enumerate(node.inputs) if value in self.moved]
             if not taken:
                 continue
             if any(value in fed for value in node.outputs):
-                for at in taken:
-                    node.replace_input_with(at, self._beside_data(node, at))
+                for number in taken:
+                    node.replace_input_with(number, self._beside_data(node, number))
             else:
                 (output,) = node.outputs
                 self.moved[output] = self._with_rows(node, output)
@@ -74,18 +74,18 @@ class RowPositions:
         if node.op_type not in ENTRYWISE - {"Clip", "CastLike"} or len(places) != 1:
             raise NotByRow(self._text(node))
         (rows,), rank = places, len(dims(value))
-        insert, found, name = self._insert(node), self.moved[value], f"{value.name}_of_rows"
-        own = rows - (len(result) - rank)
-        if own < 0:
-            axes = range(1, -own)
+        insert, moved, name = self._insert(node), self.moved[value], f"{value.name}_of_rows"
+        row_position = rows - (len(result) - rank)
+        if row_position < 0:
+            axes = range(1, -row_position)
             return (
-                insert.op("Unsqueeze", [found, insert.int64s(*axes)], name=name, dtype=value.dtype) if axes else found
+                insert.op("Unsqueeze", [moved, insert.int64s(*axes)], name=name, dtype=value.dtype) if axes else moved
             )
-        if dims(value)[own] not in (1, self.rows):
+        if dims(value)[row_position] not in (1, self.rows):
             raise NotByRow(self._text(node))
-        alone = insert.op("Squeeze", [found, insert.int64s(own + 1)], name=name, dtype=value.dtype)
-        perm = [*range(1, own + 1), 0, *range(own + 1, rank)]
-        return insert.op("Transpose", [alone], {"perm": perm}, name=name, dtype=value.dtype) if own else alone
+        alone = insert.op("Squeeze", [moved, insert.int64s(row_position + 1)], name=name, dtype=value.dtype)
+        perm = [*range(1, row_position + 1), 0, *range(row_position + 1, rank)]
+        return insert.op("Transpose", [alone], {"perm": perm}, name=name, dtype=value.dtype) if row_position else alone
 
     # Of positions alone
 
@@ -158,11 +158,11 @@ class RowPositions:
         parts, start = [one], 0
         for axis in [axis for axis, dim in enumerate(dims(output)) if dim == self.rows]:
             if axis > start:
-                bounds = [insert.int64s(each) for each in (start, axis)]
+                bounds = [insert.int64s(bound) for bound in (start, axis)]
                 parts.append(insert.op("Slice", [shape, *bounds], name="sizes", dtype=ir.DataType.INT64))
             parts, start = [*parts, one], axis + 1
         if start < len(dims(output)):
-            bounds = [insert.int64s(each) for each in (start, graphs.END)]
+            bounds = [insert.int64s(bound) for bound in (start, graphs.END)]
             parts.append(insert.op("Slice", [shape, *bounds], name="sizes", dtype=ir.DataType.INT64))
         sizes = insert.op("Concat", parts, {"axis": 0}, name="sizes_of_rows", dtype=ir.DataType.INT64)
         return self._same(node, [self._aligned(node, node.inputs[0], len(dims(output))), sizes])
@@ -188,12 +188,12 @@ class RowPositions:
             raise NotByRow(self._text(node))
         if table in self.moved:
             return self._same(node, [self.moved[table], places], {"axis": axis + 1})
-        found = self._same(node, [table, self.moved[places]])
-        perm = [axis, *(at for at in range(len(dims(output)) + 1) if at != axis)]
+        looked_up = self._same(node, [table, self.moved[places]])
+        perm = [axis, *(position for position in range(len(dims(output)) + 1) if position != axis)]
         return (
-            self._insert(node).op("Transpose", [found], {"perm": perm}, name="rows_first", dtype=output.dtype)
+            self._insert(node).op("Transpose", [looked_up], {"perm": perm}, name="rows_first", dtype=output.dtype)
             if axis
-            else found
+            else looked_up
         )
 
     def _joined(self, node: ir.Node, output: ir.Value) -> ir.Value:

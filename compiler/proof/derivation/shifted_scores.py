@@ -89,16 +89,16 @@ def look_up(model: ir.Model, frames: sympy.Symbol, longest: int) -> list[Lookup]
         frames: the number of frames.
         longest: frames of the longest sequence.
     """
-    found: list[Lookup] = []
+    lookups: list[Lookup] = []
     for node in list(model.graph):
         shift = _shift_at(node, frames)
-        if shift is None or any(each.moved is shift.moved for each in found):
+        if shift is None or any(lookup.moved is shift.moved for lookup in lookups):
             continue
         try:
-            found.append(_Widening(model, shift, frames, longest).lookup())
+            lookups.append(_Widening(model, shift, frames, longest).lookup())
         except (NotShifted, NotMapped):
             continue
-    return found
+    return lookups
 
 
 def in_terms_of_movements(
@@ -111,11 +111,11 @@ def in_terms_of_movements(
         lookups: the lookups of that graph.
         unmasked: values computed from pairs that lookups leave out.
     """
-    moved = {str(each.looked_up.name): str(each.moved.name) for each in lookups}
-    gone = {str(each.name) for lookup in lookups for each in lookup.made} - set(moved)
-    gone |= {str(each.name) for each in unmasked}
-    kept = (each for each in values if each["value"] not in gone)
-    return [{**each, "value": moved.get(each["value"], each["value"])} for each in kept]
+    moved = {str(lookup.looked_up.name): str(lookup.moved.name) for lookup in lookups}
+    gone = {str(made_value.name) for lookup in lookups for made_value in lookup.made} - set(moved)
+    gone |= {str(value.name) for value in unmasked}
+    remaining = (claim for claim in values if claim["value"] not in gone)
+    return [{**claim, "value": moved.get(claim["value"], claim["value"])} for claim in remaining]
 
 
 def restore(model: ir.Model, lookups: Sequence[Lookup]) -> None:
@@ -161,25 +161,25 @@ def require_masked(judging: Judging, lookups: Sequence[Lookup]) -> set[ir.Value]
     Raises:
         Refused: another node reads such pairs; the message names it.
     """
-    found: set[ir.Value] = set()
+    reached: set[ir.Value] = set()
     for lookup in lookups:
         waiting = [] if lookup.support.all() else [lookup.looked_up]
         while waiting:
             value = waiting.pop()
-            found.add(value)
+            reached.add(value)
             for node in graphs.consumers_of(value):
-                made = node.outputs[0]
-                outsides = (judging.masks.outside(made, kind) for kind in KINDS)
-                if any(_hides(each, len(dims(made)), lookup) for each in outsides):
+                result = node.outputs[0]
+                outsides = (judging.masks.outside(result, kind) for kind in KINDS)
+                if any(_hides(outside, len(dims(result)), lookup) for outside in outsides):
                     continue
-                if made.is_graph_output() or not _stays(node, value):
+                if result.is_graph_output() or not _stays(node, value):
                     raise _unmasked(node, f"{node.op_type} reads those unmasked")
-                if made not in found:
-                    waiting.append(made)
+                if result not in reached:
+                    waiting.append(result)
         maker = lookup.looked_up.producer()
-        if lookup.looked_up in found and lookup.looked_up.is_graph_output() and maker is not None:
+        if lookup.looked_up in reached and lookup.looked_up.is_graph_output() and maker is not None:
             raise _unmasked(maker, "those are answered")
-    return found
+    return reached
 
 
 def _hides(outside: Outside | None, rank: int, lookup: Lookup) -> bool:
@@ -214,15 +214,15 @@ def _shift_at(node: ir.Node, frames: sympy.Symbol) -> _Shift | None:
         shape = dims(scores)
         if len(shape) < 2 or shape[-2] != frames or not graphs.mentions(shape[-1], str(frames)):
             return None
-        found: _Shift | None = None
+        shift: _Shift | None = None
         nodes = list(followers(node))
-        for count, each in enumerate(nodes[1:], 2):
-            if dims(each.outputs[0]) == (*shape[:-1], frames):
+        for count, later_node in enumerate(nodes[1:], 2):
+            if dims(later_node.outputs[0]) == (*shape[:-1], frames):
                 first = _first(nodes[:count], shape, frames)
-                found = found if first is None else _Shift(scores, each.outputs[0], first)
+                shift = shift if first is None else _Shift(scores, later_node.outputs[0], first)
     except NotMapped:
         return None
-    return found
+    return shift
 
 
 def _moved_operand(node: ir.Node) -> ir.Value | None:
@@ -240,14 +240,14 @@ def _first(nodes: Sequence[ir.Node], shape: Sequence[Dim], frames: sympy.Symbol)
         return None
     known = {frames: FRAMES, **dict.fromkeys(names, ROWS)}
     try:
-        found = derive(nodes, shape, known)
+        index_map = derive(nodes, shape, known)
     except ValueError:
         return None
-    indices = [index for index, _ in found.box]
+    indices = [index for index, _ in index_map.box]
     row, column = indices[-2:]
     size = sympy.expand(sympy.sympify(shape[-1]).subs(known))
     first: sympy.Expr | None = None
-    for source in found.sources:
+    for source in index_map.sources:
         if source.index is not None and list(source.index[:-1]) == indices[:-1]:
             start = sympy.expand(source.index[-1] - column + row)
             if not start.free_symbols - {FRAMES}:
@@ -255,10 +255,10 @@ def _first(nodes: Sequence[ir.Node], shape: Sequence[Dim], frames: sympy.Symbol)
     if first is None:
         return None
     place = column - row + first
-    for source in found.sources:
+    for source in index_map.sources:
         is_by_distance = source.index is not None and list(source.index) == [*indices[:-1], sympy.expand(place)]
         beyond = (sympy.expand(place - size), sympy.expand(-1 - place))
-        if not is_by_distance and not any(never_negative(each, source.guards, found.box) for each in beyond):
+        if not is_by_distance and not any(never_negative(bound, source.guards, index_map.box) for bound in beyond):
             return None
     return graphs.normal_form(first.subs({FRAMES: frames}))
 
@@ -301,25 +301,25 @@ class _Widening:
         rank = len(dims(scores))
         wide = self._wide(scores, rank - 1)
         op, int64s = self.insert.op, self.insert.int64s
-        shape = [self._written(each) for each in dims(moved)]
+        shape = [self._written(size) for size in dims(moved)]
         kind, frames = ir.DataType.INT64, shape[-1]
         lead = op("Shape", [wide], {"start": 0, "end": rank - 1}, name="rows_of_scores", shape=[rank - 1], dtype=kind)
         one = op("Shape", [wide], {"start": rank - 2, "end": rank - 1}, name="frames", shape=[1], dtype=kind)
         count = op("Squeeze", [one, int64s(0)], name="frames", shape=[], dtype=kind)
-        zero, step = (self.insert.constant(np.array(each, np.int64), "number") for each in (0, 1))
+        zero, step = (self.insert.constant(np.array(number, np.int64), "number") for number in (0, 1))
         places = op("Range", [zero, count, step], name="places", shape=[frames], dtype=kind)
         rows = op("Unsqueeze", [places, int64s(1)], name="rows", shape=[frames, 1])
         apart = op("Sub", [places, rows], name="distances", shape=[frames, frames])
-        found = op("Add", [apart, int64s(self.first)], name="places_of_scores", shape=[frames, frames])
-        found = op("Max", [found, int64s(0)], name="places_of_scores", shape=[frames, frames])
-        found = op("Min", [found, int64s(self.entries - 1)], name="places_of_scores", shape=[frames, frames])
+        positions = op("Add", [apart, int64s(self.first)], name="places_of_scores", shape=[frames, frames])
+        positions = op("Max", [positions, int64s(0)], name="places_of_scores", shape=[frames, frames])
+        positions = op("Min", [positions, int64s(self.entries - 1)], name="places_of_scores", shape=[frames, frames])
         target = op("Concat", [lead, one], {"axis": 0}, name="shape_of_scores", shape=[rank], dtype=kind)
-        found = op("Expand", [found, target], name="places_of_scores", shape=shape, dtype=kind)
-        looked = op("GatherElements", [wide, found], {"axis": rank - 1}, name=f"{moved.name}_by_distance",
+        positions = op("Expand", [positions, target], name="places_of_scores", shape=shape, dtype=kind)
+        looked = op("GatherElements", [wide, positions], {"axis": rank - 1}, name=f"{moved.name}_by_distance",
                     shape=shape, dtype=moved.dtype)  # fmt: skip
-        made = looked.producer()
-        assert made is not None
-        graphs.take_over(self.model, moved, looked, except_in=[made])
+        lookup_node = looked.producer()
+        assert lookup_node is not None
+        graphs.take_over(self.model, moved, looked, except_in=[lookup_node])
         written = [value for node in self.model.graph if node not in self.before for value in node.outputs]
         ends = np.arange(self.longest)
         by_pair = ends[None, :] - ends[:, None] + self.first
@@ -345,15 +345,15 @@ class _Widening:
             raise NotShifted("distances are given, or parted")
         along = self._along(axis_map_of(node), axis)
         operands = [
-            self._wide(each, along[at]) if at in along and each is not None else each
-            for at, each in enumerate(node.inputs)
+            self._wide(operand, along[number]) if number in along and operand is not None else operand
+            for number, operand in enumerate(node.inputs)
         ]
-        shape = [self.entries if at == axis else self._written(each) for at, each in enumerate(dims(value))]
+        shape = [self.entries if position == axis else self._written(size) for position, size in enumerate(dims(value))]
         copy = self.insert.op(node.op_type, operands, name=f"{value.name}_wide", shape=shape, dtype=value.dtype)
-        made = copy.producer()
-        assert made is not None
-        for each in node.attributes.values():
-            made.attributes[each.name] = each
+        copy_node = copy.producer()
+        assert copy_node is not None
+        for attribute in node.attributes.values():
+            copy_node.attributes[attribute.name] = attribute
         return copy
 
     @staticmethod
@@ -382,10 +382,10 @@ class _Widening:
         table = self._evaluated(value)
         if node is None or table is None:
             raise NotShifted("what lies along distances is not computed of their number")
-        if all(each.op_type in EXACT for each in table.nodes):
+        if all(table_node.op_type in EXACT for table_node in table.nodes):
             return self._require_part(table, axis)
-        for operand, own in self._middles(node, value, axis):
-            self._require_middle(operand, own)
+        for operand, operand_axis in self._middles(node, value, axis):
+            self._require_middle(operand, operand_axis)
         return None
 
     def _middles(self, node: ir.Node, value: ir.Value, axis: int) -> Iterator[tuple[ir.Value, int]]:
@@ -398,23 +398,23 @@ class _Widening:
             yield node.inputs[0], places[axis]
             return
         along = self._along(axis_map_of(node), axis)
-        for at, operand in enumerate(node.inputs):
+        for number, operand in enumerate(node.inputs):
             if operand is None or graphs.array_of(operand) is not None:
                 continue
-            if at not in along:
+            if number not in along:
                 raise NotShifted("what lies along distances changes with the length")
-            yield operand, along[at]
+            yield operand, along[number]
 
     def _require_part(self, table: ShapeOnly, axis: int) -> None:
-        def at(length: int) -> Array:
+        def table_at(length: int) -> Array:
             try:
                 return table.at(dict.fromkeys(table.names, length))[0]
             except ValueError as error:
                 raise NotShifted(str(error)) from None
 
-        whole = at(self.longest)
+        whole = table_at(self.longest)
         for length in range(1, self.longest):
-            start, found = self.first - self._at(self.shift.first, length), at(length)
+            start, shorter = self.first - self._at(self.shift.first, length), table_at(length)
             part = whole[(slice(None),) * axis + (slice(start, start + self._at(self.size, length)),)]
-            if part.shape != found.shape or not np.array_equal(part, found):
+            if part.shape != shorter.shape or not np.array_equal(part, shorter):
                 raise NotShifted("what lies along distances is not the middle of the longest")

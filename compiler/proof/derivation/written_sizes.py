@@ -71,11 +71,11 @@ class Sizes:
         if size.is_Symbol:
             return self._read(size)
         if size.is_Add or size.is_Mul:
-            parts = [self.one(int(each) if each.is_Integer else each) for each in size.args]
-            found = parts[0]
-            for each in parts[1:]:
-                found = insert.op("Add" if size.is_Add else "Mul", [found, each], name="size", shape=[1])
-            return found
+            parts = [self.one(int(argument) if argument.is_Integer else argument) for argument in size.args]
+            total = parts[0]
+            for part in parts[1:]:
+                total = insert.op("Add" if size.is_Add else "Mul", [total, part], name="size", shape=[1])
+            return total
         raise Refused(f"no steps can be derived: a size of {size}", cure=RULE_CURE)
 
     def _read(self, name: sympy.Symbol) -> ir.Value:
@@ -139,7 +139,7 @@ class Sizes:
         """
         insert = graphs.Inserter(self.model, STAMP, source=source)
         if part is Part.ALL and before != 0:  # counted apart, as each may be padded on another side
-            both = [self.places(each, source, before, repeated) for each in (Part.FIRST, Part.SINCE)]
+            both = [self.places(part_of_both, source, before, repeated) for part_of_both in (Part.FIRST, Part.SINCE)]
             shape = [written_size(self.count(part, before if repeated is None else repeated))]
             return insert.op("Concat", both, {"axis": 0}, name="places_of_all", shape=shape)
         zero, one = insert.constant(np.array(0, np.int64), "zero"), insert.constant(np.array(1, np.int64), "one")
@@ -216,8 +216,8 @@ def _hangs_on(value: ir.Value, size: ir.Value) -> bool:
         if current is size:
             return True
         node = current.producer()
-        for each in () if node is None else node.inputs:
-            if each is not None and each not in seen:
-                seen.add(each)
-                waiting.append(each)
+        for operand in () if node is None else node.inputs:
+            if operand is not None and operand not in seen:
+                seen.add(operand)
+                waiting.append(operand)
     return False

@@ -281,7 +281,9 @@ class Case:
     ) -> Verdict:
         """Return the verdict with the needs stated before; a single fact stands for every output."""
         facts = outputs if len(outputs) == len(self.node.outputs) else outputs[:1] * len(self.node.outputs)
-        assumed = tuple(each for each in assumes if each.is_needed(self.fact(each.operand).valid))
+        assumed = tuple(
+            assumption for assumption in assumes if assumption.is_needed(self.fact(assumption.operand).valid)
+        )
         return Verdict(rule, facts, reason, tuple(self.needs), pointwise, tuple(at_least_one), assumed)
 
     def output(
@@ -297,7 +299,7 @@ class Case:
             Refused: a tracked axis has no new position.
         """
         fact = self.fact(operand)
-        lost = [at for at, _ in fact.axes if at not in positions]
+        lost = [position for position, _ in fact.axes if position not in positions]
         if lost:
             raise refuse(
                 f"{self.op} removes axis {lost[0]}, which is padded or holds the batch",
@@ -308,8 +310,8 @@ class Case:
         if index is not None:
             index = Index(positions[index.axis], index.offset) if index.axis in positions else None
         return make_fact(
-            {positions[at]: axis for at, axis in fact.axes},
-            lambda region: fact.content(back[at] for at in region),
+            {positions[position]: axis for position, axis in fact.axes},
+            lambda region: fact.content(back[position] for position in region),
             index,
         )
 
@@ -333,15 +335,15 @@ class Case:
             Refused: the axis holds the batch, or was merged with another axis.
         """
         self.refuse_rows(operand, axis, "acts along")
-        found = self.fact(operand).axis(axis)
-        if found is None:
+        factors = self.fact(operand).axis(axis)
+        if factors is None:
             return None
-        if len(found) > 1:
+        if len(factors) > 1:
             raise refuse(
-                f"{self.op} acts along axis {axis}, which a Reshape merged of {' * '.join(map(str, found))}",
+                f"{self.op} acts along axis {axis}, which a Reshape merged of {' * '.join(map(str, factors))}",
                 "act on the axis before it is merged",
             )
-        (factor,) = found
+        (factor,) = factors
         assert isinstance(factor, Frames)
         return factor
 
@@ -375,8 +377,8 @@ def broadcast(case: Case, operands: Sequence[int], out_rank: int) -> dict[int, A
     axes: dict[int, Axis] = {}
     for operand in sorted(operands, key=lambda operand: case.fact(operand).anywhere.is_constant):
         shift, is_even = out_rank - case.rank(operand), case.fact(operand).anywhere.is_constant
-        for at, axis in case.fact(operand).axes:
-            known = axes.setdefault(at + shift, axis)
+        for position, axis in case.fact(operand).axes:
+            known = axes.setdefault(position + shift, axis)
             if known != axis and not (is_even and size_of(known) == size_of(axis)):
                 raise refuse(
                     f"{case.op} joins {' * '.join(map(str, known))} with {' * '.join(map(str, axis))}",
@@ -385,13 +387,13 @@ def broadcast(case: Case, operands: Sequence[int], out_rank: int) -> dict[int, A
     for operand in operands:
         dims = case.dims(operand)
         shift = out_rank - len(dims)
-        for at, axis in axes.items():
-            own = at - shift
-            if own >= 0 and case.fact(operand).axis(own) is None and dims[own] != 1:
+        for position, axis in axes.items():
+            own_position = position - shift
+            if own_position >= 0 and case.fact(operand).axis(own_position) is None and dims[own_position] != 1:
                 value = case.node.inputs[operand]
                 raise refuse(
                     f"{case.op} joins {' * '.join(map(str, axis))} with {value.name if value else ''!r}, which has "
-                    f"{dims[own]} entries there",
+                    f"{dims[own_position]} entries there",
                     "look the table up by the true length, or slice it to one entry",
                 )
     return axes

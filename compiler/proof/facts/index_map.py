@@ -117,10 +117,12 @@ def derive(nodes: Sequence[ir.Node], dims: Sequence[Dim], known: Sizes) -> Index
         shapes.append(step.shape)
         steps.append(step)
         current = node.outputs[0]
-    box = tuple((sympy.Symbol(f"i{at}", integer=True, nonnegative=True), size) for at, size in enumerate(shapes[-1]))
+    box = tuple(
+        (sympy.Symbol(f"i{number}", integer=True, nonnegative=True), size) for number, size in enumerate(shapes[-1])
+    )
     cases = [Source((), tuple(index for index, _ in box))]
     for step in reversed(steps):
-        cases = [found for case in cases for found in ([case] if case.index is None else step.back(case, box))]
+        cases = [sources for case in cases for sources in ([case] if case.index is None else step.back(case, box))]
         cases = [case for case in cases if not is_impossible(case.guards, box)]
         if len(cases) > MOST_CASES:
             raise ValueError("too many cases")
@@ -177,7 +179,7 @@ class _Movement:
             self.shape = self._concat(current)
         elif is_op(node, "Transpose"):
             self.perm = perm_of(node, len(before))
-            self.shape = tuple(before[at] for at in self.perm)
+            self.shape = tuple(before[position] for position in self.perm)
         else:
             self.shape = self._reshaped()
 
@@ -190,11 +192,11 @@ class _Movement:
         for sliced in axis_slices:
             if sliced.step != 1 or sliced.start is None or sliced.end is None:
                 raise ValueError("in steps, or by bounds that are not known")
-            at = sliced.axis
-            first, last = (self._bound(_size(each, self.known), shape[at]) for each in (sliced.start, sliced.end))
+            axis = sliced.axis
+            first, last = (self._bound(_size(bound, self.known), shape[axis]) for bound in (sliced.start, sliced.end))
             if not never_negative(sympy.expand(last - first - 1), (), ()):
                 raise ValueError(f"{last - first} entries")
-            self.offsets[at], shape[at] = first, sympy.expand(last - first)
+            self.offsets[axis], shape[axis] = first, sympy.expand(last - first)
         return tuple(shape)
 
     def _bound(self, bound: sympy.Expr, size: sympy.Expr) -> sympy.Expr:
@@ -212,15 +214,15 @@ class _Movement:
         pad = pad_of(self.node, numbers_of, len(self.before))
         if pad is None or pad.mode != "constant":
             raise ValueError("not a constant Pad by amounts that are known")
-        ends = {at: [_size(each, self.known) for each in pair] for at, pair in pad.added.items()}
-        if not all(never_negative(each, (), ()) for pair in ends.values() for each in pair):
+        ends = {axis: [_size(amount, self.known) for amount in pair] for axis, pair in pad.added.items()}
+        if not all(never_negative(amount, (), ()) for pair in ends.values() for amount in pair):
             raise ValueError("takes entries away")
         added = pad_value(self.node)
         if added is None:
             raise ValueError("adds a number that is computed")
         self.added, nothing = added, [sympy.Integer(0)] * 2
-        self.offsets = [ends.get(at, nothing)[0] for at in range(len(self.before))]
-        return tuple(sympy.expand(size + sum(ends.get(at, nothing))) for at, size in enumerate(self.before))
+        self.offsets = [ends.get(axis, nothing)[0] for axis in range(len(self.before))]
+        return tuple(sympy.expand(size + sum(ends.get(axis, nothing))) for axis, size in enumerate(self.before))
 
     def _concat(self, current: ir.Value | None) -> tuple[sympy.Expr, ...]:
         self.axis = axis_of(self.node, len(self.before))
@@ -250,30 +252,32 @@ class _Movement:
         if sizes.count(None) == 1:
             rest = sympy.cancel(whole / sympy.prod([size for size in sizes if size is not None]))
             sizes = [sympy.expand(rest) if size is None else size for size in sizes]
-        found = tuple(size for size in sizes if size is not None)
-        if len(found) != len(sizes) or any(not size.is_polynomial() for size in found):
+        known_sizes = tuple(size for size in sizes if size is not None)
+        if len(known_sizes) != len(sizes) or any(not size.is_polynomial() for size in known_sizes):
             raise ValueError("a shape is not known")
-        if sympy.expand(sympy.prod(found) - whole) != 0:
-            raise ValueError(f"{whole} entries as {found}")
-        return found
+        if sympy.expand(sympy.prod(known_sizes) - whole) != 0:
+            raise ValueError(f"{whole} entries as {known_sizes}")
+        return known_sizes
 
     def back(self, case: Source, box: Box) -> Iterator[Source]:
         """Yield the cases that map an index of the result to an index of the operand."""
         index = case.index
         assert index is not None
         if is_op(self.node, "Slice"):
-            moved = tuple(sympy.expand(at + offset) for at, offset in zip(index, self.offsets, strict=True))
+            moved = tuple(
+                sympy.expand(place_index + offset) for place_index, offset in zip(index, self.offsets, strict=True)
+            )
             yield Source(case.guards, moved)
         elif is_op(self.node, "Transpose"):
             places = {old: new for new, old in enumerate(self.perm)}
-            yield Source(case.guards, tuple(index[places[at]] for at in range(len(self.perm))))
+            yield Source(case.guards, tuple(index[places[axis]] for axis in range(len(self.perm))))
         elif is_op(self.node, "Pad"):
             yield from self._unpadded(case, box)
         elif is_op(self.node, "Concat"):
             yield from self._parted(case)
         else:
-            for guards, found in _divided(case.guards, index, self.shape, self.before, box):
-                yield Source(guards, found)
+            for guards, operand_index in _divided(case.guards, index, self.shape, self.before, box):
+                yield Source(guards, operand_index)
 
     def _unpadded(self, case: Source, box: Box) -> Iterator[Source]:
         assert case.index is not None
@@ -304,15 +308,15 @@ def _divided(
     cases: list[tuple[Guards, tuple[sympy.Expr, ...]]] = [(guards, ())]
     for here, there in _groups(after, before):
         place = sympy.Integer(0)
-        for at in here:
-            place = sympy.expand(place * after[at] + index[at])
+        for after_axis in here:
+            place = sympy.expand(place * after[after_axis] + index[after_axis])
         if len(here) == len(there) == 1:
-            cases = [(known, (*found, place)) for known, found in cases]
+            cases = [(known, (*index_so_far, place)) for known, index_so_far in cases]
             continue
         cases = [
-            (more, (*found, *inner))
-            for known, found in cases
-            for more, inner in _places(known, place, [before[at] for at in there], box)
+            (more, (*index_so_far, *inner))
+            for known, index_so_far in cases
+            for more, inner in _places(known, place, [before[before_axis] for before_axis in there], box)
         ]
     yield from cases
 
@@ -352,7 +356,7 @@ def _quotients(
         left = sympy.expand(rest - more * size)
         known = (
             *guards,
-            *(each for each in (left, sympy.expand(size - 1 - left)) if not never_negative(each, guards, box)),
+            *(bound for bound in (left, sympy.expand(size - 1 - left)) if not never_negative(bound, guards, box)),
         )
         if known == guards or not is_impossible(known, box):
             yield known, sympy.expand(guess + more), left
@@ -364,11 +368,11 @@ def _groups(after: Sequence[sympy.Expr], before: Sequence[sympy.Expr]) -> Iterat
     """Yield the smallest groups of neighbouring axes of two shapes that hold equally many entries."""
     here: list[int] = []
     there: list[int] = []
-    at = to = 0
-    while at < len(after) or to < len(before):
-        if not here and at < len(after):
-            here.append(at)
-            at += 1
+    after_axis = to = 0
+    while after_axis < len(after) or to < len(before):
+        if not here and after_axis < len(after):
+            here.append(after_axis)
+            after_axis += 1
         elif not there and to < len(before):
             there.append(to)
             to += 1
@@ -378,9 +382,9 @@ def _groups(after: Sequence[sympy.Expr], before: Sequence[sympy.Expr]) -> Iterat
             if gap == 0:
                 yield here, there
                 here, there = [], []
-            elif at < len(after) and (to == len(before) or never_negative(-gap, (), ())):
-                here.append(at)
-                at += 1
+            elif after_axis < len(after) and (to == len(before) or never_negative(-gap, (), ())):
+                here.append(after_axis)
+                after_axis += 1
             elif to < len(before):
                 there.append(to)
                 to += 1

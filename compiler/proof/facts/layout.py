@@ -152,20 +152,20 @@ def joined(parts: Iterable[Segment]) -> Axis:
     Full ++ full is full; right-aligned ++ full is right-aligned; full ++ left-aligned is left-aligned. Right-aligned ++
     left-aligned has no gap either, and the border between the two may be drawn at any fixed distance: see `_centered`.
     """
-    kept: list[Segment] = []
+    merged: list[Segment] = []
     for part in parts:
         if part.size == 0:
             continue
-        last = kept[-1] if kept else None
+        last = merged[-1] if merged else None
         if last is not None and part.is_full and (last.is_full or last.side is Side.RIGHT):
-            kept[-1] = Segment(total((last.size, part.size)), last.side)
+            merged[-1] = Segment(total((last.size, part.size)), last.side)
         elif last is not None and last.is_full and part.side is Side.LEFT:
-            kept[-1] = Segment(total((last.size, part.size)), Side.LEFT)
+            merged[-1] = Segment(total((last.size, part.size)), Side.LEFT)
         elif last is not None and not last.is_full and last.side is Side.RIGHT and part.side is Side.LEFT:
-            kept[-1:] = _centered(last.size, part.size)
+            merged[-1:] = _centered(last.size, part.size)
         else:
-            kept.append(part)
-    return (Frames(tuple(kept or (Segment(0),))),)
+            merged.append(part)
+    return (Frames(tuple(merged or (Segment(0),))),)
 
 
 def _centered(before: Dim, after: Dim) -> tuple[Segment, Segment]:

@@ -56,7 +56,11 @@ def per_row(case: Case) -> None:
             case.facts[operand] = NUMBER
     for operand in case.present:
         if case.fact(operand).is_number:
-            other = next(each for each in case.present if each != operand and case.is_of_rows(each))
+            other = next(
+                operand_of_rows
+                for operand_of_rows in case.present
+                if operand_of_rows != operand and case.is_of_rows(operand_of_rows)
+            )
             rows_axis = case.fact(other).rows_axis
             rows_at = NO_AXIS if rows_axis is None else rows_axis + rank - case.rank(other)
             take_per_row(case, operand, _row_value_layout(case, operand, rank, rows_at))
@@ -111,8 +115,8 @@ def _row_value_layout(case: Case, operand: int, rank: int, rows_at: int) -> RowV
     )
     dims = case.dims(operand)
     layouts: list[Axis | None] = []
-    for at, dim in enumerate(dims):
-        back = at - len(dims)
+    for axis_number, dim in enumerate(dims):
+        back = axis_number - len(dims)
         others = [
             axis for other in case.present if other != operand and (axis := _axis_of(case, other, back)) is not None
         ]
@@ -134,20 +138,20 @@ def _row_value_layout(case: Case, operand: int, rank: int, rows_at: int) -> RowV
 def _lies_otherwise(case: Case, operand: int) -> bool:
     """Whether the padding of an operand of positions lies on another side than that of the operands with rows."""
     fact, rank = case.fact(operand), case.rank(operand)
-    rows = [each for each in case.present if case.is_of_rows(each)]
+    rows = [row_operand for row_operand in case.present if case.is_of_rows(row_operand)]
     if fact.is_number or case.is_of_rows(operand) or not fact.axes or not rows:
         return False
     dims = case.dims(operand)
     meets = [
-        (axis, _axis_of(case, each, at - rank) or _along_window(case, dims[at]))
-        for at, axis in fact.axes
-        for each in rows
+        (axis, _axis_of(case, row_operand, position - rank) or _along_window(case, dims[position]))
+        for position, axis in fact.axes
+        for row_operand in rows
     ]
     if all(other is None or axis == other for axis, other in meets):
         return False
     layouts = [
-        None if dim == 1 else _axis_of(case, rows[0], at - rank) or _along_window(case, dim)
-        for at, dim in enumerate(dims)
+        None if dim == 1 else _axis_of(case, rows[0], position - rank) or _along_window(case, dim)
+        for position, dim in enumerate(dims)
     ]
     try:
         Planner(case.batch).plan(case.node.inputs[operand], layouts)

@@ -74,7 +74,7 @@ def least_lengths(
     least = dict(start)
     sizes: dict[Dim, None] = {size: None for size in at_least_one if not isinstance(size, int)}
     sizes |= {most - size + 1: None for size, most in limits if never_falls(-size)}
-    for name in sorted(start, key=lambda each: -start[each]):
+    for name in sorted(start, key=lambda name_of_axis: -start[name_of_axis]):
         others = least if start[name] == 0 else start
         for size in map(sympy.sympify, sizes):
             if symbol(name) in symbols_of(size):
@@ -165,7 +165,11 @@ def _limits_of_types(model: ir.Model) -> dict[Limit, ir.Node]:
         if not _is_integer(output) or graphs.array_of(output) is not None or numbers_of(output, known) is None:
             continue
         for value in (output, *_rounded(node)):
-            for limit in (each for number in numbers_of(value, known) or () for each in _held(number, value.dtype)):
+            for limit in (
+                limit_of_number
+                for number in numbers_of(value, known) or ()
+                for limit_of_number in _held(number, value.dtype)
+            ):
                 limits.setdefault(limit, value.producer() or node)
     return limits
 
@@ -225,16 +229,16 @@ def _limits(node: ir.Node) -> list[Limit]:
     """Return the limits of slices from a fixed number of entries, and of sizes that choose between programs."""
     pad = pad_of(node, graphs.integers_of)
     if pad is not None:
-        return [limit for pair in pad.added.values() for each in pair for limit in _grown(each)]
+        return [limit for pair in pad.added.values() for amount in pair for limit in _grown(amount)]
     if not graphs.is_op(node, "Slice"):
         return []
-    found: list[Limit] = []
+    limits: list[Limit] = []
     for rows, size in zip(_dims(node.inputs[0]), _dims(node.outputs[0]), strict=False):
-        found += _taken(rows, size)
+        limits += _taken(rows, size)
     for start, end, _, rows in _slice_bounds(node):
         if isinstance(rows, int):
-            found += [*_taken(rows, end), *_left_over(rows, start), *_bounds(rows, start, end)]
-    return [(size, most) for size, most in found if not size.is_number]
+            limits += [*_taken(rows, end), *_left_over(rows, start), *_bounds(rows, start, end)]
+    return [(size, most) for size, most in limits if not size.is_number]
 
 
 def _dims(value: ir.Value | None) -> tuple[Dim, ...]:
@@ -281,8 +285,8 @@ def _first_entries(node: ir.Node, behind: Collection[str]) -> list[Limit]:
         return []
     rows = sympy.sympify(before[axis])
     sizes = [dims[axis] for maker in slices if (dims := graphs.dims_of(maker.outputs[0]))]
-    few = [each for size in sizes if isinstance(size, sympy.Min) for each in size.args if each.is_Integer]
-    return [(-rows, -int(each)) for each in few if sympy.Min(each, rows) in sizes]
+    few = [argument for size in sizes if isinstance(size, sympy.Min) for argument in size.args if argument.is_Integer]
+    return [(-rows, -int(argument)) for argument in few if sympy.Min(argument, rows) in sizes]
 
 
 def _remainders(node: ir.Node, behind: Collection[str]) -> list[tuple[Limit, sympy.Expr]]:
@@ -291,16 +295,16 @@ def _remainders(node: ir.Node, behind: Collection[str]) -> list[tuple[Limit, sym
     Returns:
         The limits, each with the quotient that is 0 within it.
     """
-    found = []
+    limits = []
     for start, end, _, rows in _slice_bounds(node):
         if not _grows_behind(rows, behind):
             continue
-        shifts = (None if isinstance(each, int) else remainder_by(each, rows) for each in (start, end))
+        shifts = (None if isinstance(bound, int) else remainder_by(bound, rows) for bound in (start, end))
         for shift in shifts:
             if shift is not None and shift != -1:
                 least = shift + 1 if shift >= 0 else -shift
-                found.append(((-rows, -least), sympy.floor((least - 1) / rows)))
-    return found
+                limits.append(((-rows, -least), sympy.floor((least - 1) / rows)))
+    return limits
 
 
 def _grown(amount: Dim) -> list[Limit]:

@@ -113,8 +113,8 @@ def lookup_ranges(
         and (dtype == ir.DataType.BOOL or name not in fed)
     }  # fmt: skip
     states = _states_of(model, carried, tokens | others)
-    lookups = [each for each in _lookups(model, {*tokens, *others, *states}) if each.inputs & {*tokens, *states}]
-    asked = [name for name in inputs if name in tokens and any(name in each.inputs for each in lookups)]
+    lookups = [lookup for lookup in _lookups(model, {*tokens, *others, *states}) if lookup.inputs & {*tokens, *states}]
+    asked = [name for name in inputs if name in tokens and any(name in lookup.inputs for lookup in lookups)]
     known: Ranges = {
         name: (int(low), int(high)) for name, (low, high) in declared.items()
         if name in asked or (name in tokens and inputs[name].is_integer())
@@ -126,9 +126,9 @@ def lookup_ranges(
         if name not in known:
             known[name] = places.legal(name, known)
     everywhere = places.with_states(known)
-    for each in lookups:
-        if each.inputs <= everywhere.keys():
-            places.require_within(each, everywhere)
+    for lookup in lookups:
+        if lookup.inputs <= everywhere.keys():
+            places.require_within(lookup, everywhere)
     return known
 
 
@@ -167,18 +167,18 @@ def _lookups(model: ir.Model, inputs: Collection[str]) -> Iterator[_Lookup]:
 
 def _read(value: ir.Value) -> set[str]:
     """Return the inputs whose contents a value depends on; inputs of which only sizes are read are left out."""
-    found, pending, seen = set[str](), [value], set[ir.Value]()
+    input_names, pending, seen = set[str](), [value], set[ir.Value]()
     while pending:
-        each = pending.pop()
-        maker = each.producer()
-        if each in seen or graphs.is_op(maker, "Shape", "Size"):
+        current = pending.pop()
+        maker = current.producer()
+        if current in seen or graphs.is_op(maker, "Shape", "Size"):
             continue
-        seen.add(each)
-        if each.is_graph_input():
-            found.add(str(each.name))
+        seen.add(current)
+        if current.is_graph_input():
+            input_names.add(str(current.name))
         elif maker is not None:
             pending += [read for read in (*maker.inputs, *graphs.read_inside(maker)) if read is not None]
-    return found
+    return input_names
 
 
 class _Places:
@@ -203,9 +203,9 @@ class _Places:
         sizes: Mapping[str, int],
     ) -> None:
         self.lookups, self.states, self.sizes = lookups, states, sizes
-        self.largest = max(each.entries for each in lookups)
-        self.wanted = list(dict.fromkeys(str(each.places.name) for each in lookups))
-        self.wanted += [each.output for each in states.values() if each.output not in self.wanted]
+        self.largest = max(lookup.entries for lookup in lookups)
+        self.wanted = list(dict.fromkeys(str(lookup.places.name) for lookup in lookups))
+        self.wanted += [state.output for state in states.values() if state.output not in self.wanted]
         self.part = _part_of(model, self.wanted)
         self.inputs = graphs.inputs_named(self.part)
         self.session: Session = open_model(self.part)
@@ -219,9 +219,16 @@ class _Places:
         Raises:
             Refused: there is none.
         """
-        first = next((each for each in self._firsts() if self._is_legal(name, known, each, each)), None)
+        first = next(
+            (
+                first_integer
+                for first_integer in self._firsts()
+                if self._is_legal(name, known, first_integer, first_integer)
+            ),
+            None,
+        )
         if first is None:
-            lookup = next(each for each in self.lookups if name in each.inputs)
+            lookup = next(lookup_of_input for lookup_of_input in self.lookups if name in lookup_of_input.inputs)
             raise Refused(
                 f"expected values of {name!r} that index a table of {lookup.entries} entries, got none",
                 cure=f"write at {name} the range of values that callers feed, as in range: [0, {lookup.entries - 1}]",
@@ -288,16 +295,17 @@ class _Places:
         table = _combined([_tried(*ranges.get(name, (0, 0)), self.noted, most) for name in self.asked])
         for size in OTHER_SIZES:
             sizes = {} if rows is None else {rows: len(table)}
-            calls = [table] if rows is not None else [table[at : at + 1] for at in range(len(table))]
+            calls = [table] if rows is not None else [table[row : row + 1] for row in range(len(table))]
             try:
-                found = [
-                    self.session.run(None, {n: self._filled(v, each, sizes, size) for n, v in self.inputs.items()})
-                    for each in calls
+                results = [
+                    self.session.run(None, {n: self._filled(v, call, sizes, size) for n, v in self.inputs.items()})
+                    for call in calls
                 ]
             except Exception:  # noqa: BLE001 - of sizes that the graph does not take
                 continue
             return {
-                name: np.concatenate([each[at].reshape(-1) for each in found]) for at, name in enumerate(self.wanted)
+                name: np.concatenate([call_results[number].reshape(-1) for call_results in results])
+                for number, name in enumerate(self.wanted)
             }
         return {}
 

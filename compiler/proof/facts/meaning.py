@@ -129,12 +129,12 @@ def _not_copied(case: Case, known: Known) -> tuple[Dim, ...]:
     """
     told, needs = numbers_of(case.node.inputs[1]) or (), list[Dim]()
     dims = case.dims() if told else ()
-    for at, dim in enumerate(told):
-        if at < len(dims) and same(dim, dims[at]):
+    for axis, dim in enumerate(told):
+        if axis < len(dims) and same(dim, dims[axis]):
             continue
-        if dim == 0 and case.array(1) is None and not (at < len(dims) and same(case.out_dims()[at], dims[at])):
+        if dim == 0 and case.array(1) is None and not (axis < len(dims) and same(case.out_dims()[axis], dims[axis])):
             raise refuse(
-                f"Reshape to no entries along axis {at}: it takes the size of its operand instead, at every length",
+                f"Reshape to no entries along axis {axis}: it takes the size of its operand instead, at every length",
                 "see that some entries are left in front of it, or leave it out",
             )
         needs += (_needs_of_size(case, dim, 1, known, divides=False) or ()) if symbols_of(dim) else ()
@@ -153,9 +153,9 @@ def _needs_of_number(case: Case, operand: int, first: int, known: Known, *, divi
     if value is None or _of_lengths(value) is None:
         return ()
     held = numbers_of(value) or _alike(value)
-    found = [None] if held is None else [_needs_of_size(case, size, first, known, divides=divides) for size in held]
-    sizes = [size for each in found if each is not None for size in each]
-    if None not in found:
+    needs = [None] if held is None else [_needs_of_size(case, size, first, known, divides=divides) for size in held]
+    sizes = [size for need in needs if need is not None for size in need]
+    if None not in needs:
         return tuple(sizes)
     if divides and value.dtype is not None and value.dtype.is_integer():
         if never_zero(value):
@@ -168,8 +168,8 @@ def _needs_of_number(case: Case, operand: int, first: int, known: Known, *, divi
         return tuple(sizes)  # of positions, some of which the original leaves without a value at every length
 
     def meets(array: np.ndarray, lengths: Lengths) -> bool:
-        kept = array != 0 if divides else array >= first if first == 0 else array > 0
-        return bool(np.isfinite(array).all() and kept.all())
+        is_valid = array != 0 if divides else array >= first if first == 0 else array > 0
+        return bool(np.isfinite(array).all() and is_valid.all())
 
     return (*sizes, *_first(case, value, meets, known))
 
@@ -239,7 +239,7 @@ def legal_from(
 
     def meets(array: np.ndarray, lengths: Lengths) -> bool:
         counts = [size if isinstance(size, int) else int(size.subs(dict(lengths))) for size in sizes]
-        columns = [array[..., at] for at in range(len(counts))] if components else [array]
+        columns = [array[..., component] for component in range(len(counts))] if components else [array]
         return all(
             bool((column >= -count).all() and (column < count).all())
             for column, count in zip(columns, counts, strict=True)
@@ -261,7 +261,7 @@ def _first(
     if function is None:
         return ()
     read = set(function.names) | others
-    names = {name for each in read for name in symbols_of(known.size(each))}
+    names = {name for read_size in read for name in symbols_of(known.size(read_size))}
     if any(is_placeholder(name) for name in names):
         return ()
     tracked = [name for name in names if str(name) in case.sides]

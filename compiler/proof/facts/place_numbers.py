@@ -196,14 +196,14 @@ def uniform(value: ir.Value | None) -> float | None:
         return uniform(node.inputs[0])
     if is_op(node, "Cast") and value is not None and value.dtype is not None:
         assert node is not None
-        found = uniform(node.inputs[0])
-        if found is None or not _is_held(value.dtype, found):
+        operand_number = uniform(node.inputs[0])
+        if operand_number is None or not _is_held(value.dtype, operand_number):
             return None
-        return float(np.asarray(found).astype(value.dtype.numpy()))
+        return float(np.asarray(operand_number).astype(value.dtype.numpy()))
     if is_op(node, "ConstantOfShape"):
         assert node is not None
-        given = attribute(node, "value")
-        return float(given.numpy().reshape(-1)[0]) if isinstance(given, ir.TensorProtocol) else 0.0
+        value_attribute = attribute(node, "value")
+        return float(value_attribute.numpy().reshape(-1)[0]) if isinstance(value_attribute, ir.TensorProtocol) else 0.0
     return None
 
 

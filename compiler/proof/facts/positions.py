@@ -44,12 +44,12 @@ def difference(case: Case, region: Region, rank: int) -> Interval | None:
         return None
     if first.exact is not None and second.exact is not None and first.exact[0] == second.exact[0]:
         low = high = first.exact[1] - second.exact[1]
-        found = Interval(_least(low), -_least(-high))
+        bounds = Interval(_least(low), -_least(-high))
     else:
         low = None if first.low is None or second.high is None else first.low - second.high
         high = None if first.high is None or second.low is None else first.high - second.low
-        found = Interval(-math.inf if low is None else _least(low), math.inf if high is None else -_least(-high))
-    return None if math.isinf(found.low) and math.isinf(found.high) else found
+        bounds = Interval(-math.inf if low is None else _least(low), math.inf if high is None else -_least(-high))
+    return None if math.isinf(bounds.low) and math.isinf(bounds.high) else bounds
 
 
 def _least(size: Dim) -> float:
@@ -71,20 +71,20 @@ def _span(case: Case, operand: int, region: Region, rank: int) -> Span | None:
         start = fact.valid.low
         whole = not fact.axes and fact.valid.is_constant and abs(start) < 2**53 and start == int(start)
         return Span(int(start), int(start)) if whole else None
-    at = index.axis + rank - case.rank(operand)
+    output_axis = index.axis + rank - case.rank(operand)
     axis = fact.axis(index.axis)
     if axis is None:
         size = case.dims(operand)[index.axis]
         if not isinstance(size, int):
             return None
-        return Span(index.offset, index.offset + size - 1, (at, index.offset) if size > 1 else None)
+        return Span(index.offset, index.offset + size - 1, (output_axis, index.offset) if size > 1 else None)
     frames = frames_of(axis)
     if frames is None:
         return None
-    inside = Span(index.offset, index.offset + frames.size - 1, (at, index.offset))
+    inside = Span(index.offset, index.offset + frames.size - 1, (output_axis, index.offset))
     if case.fact(1 - operand).is_number:
         return inside if _is_alike(fact, index.offset, region, frames) else None
-    if at not in region:
+    if output_axis not in region:
         return inside
     if frames.is_suffix_padded:
         return Span(index.offset + frames.size, None, inside.exact)

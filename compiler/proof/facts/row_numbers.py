@@ -140,16 +140,16 @@ class Planner:
         Raises:
             Refused: a size is not known.
         """
-        found: list[Dim] = []
+        sizes: list[Dim] = []
         for dim, layout in zip(dims, layouts, strict=True):
             of_row = self.of_row(dim)
             if of_row != dim and isinstance(of_row, int):
-                found.append(of_row)
+                sizes.append(of_row)
             elif layout is None and not isinstance(dim, int):
                 raise refuse(f"an axis of {dim} entries, computed from axis lengths, is used as data", CURE)
             else:
-                found.append(dim if layout is None else size_of(layout))
-        return tuple(found)
+                sizes.append(dim if layout is None else size_of(layout))
+        return tuple(sizes)
 
     def of_row(self, dim: Dim) -> Dim:
         """Return the number of entries per row along an axis: 1 for the batch, 4 for four consecutive ones."""
@@ -218,19 +218,19 @@ def _reshaped(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[
     whole = _dims(node, 0)
     if planner.in_front(whole) != planner.in_front(dims):
         raise refuse(f"{node.op_type} of axis lengths mixes rows of the batch with others, and is used as data", CURE)
-    own, dims_of_node, dims = [planner.of_row(dim) for dim in whole], dims, [planner.of_row(dim) for dim in dims]
-    found: list[Axis | None] = [None] * len(own)
-    before = [at for at, dim in enumerate(own) if dim != 1]
-    after = [at for at, dim in enumerate(dims) if dim != 1]
+    own_dims, dims_of_node, dims = [planner.of_row(dim) for dim in whole], dims, [planner.of_row(dim) for dim in dims]
+    layouts_before: list[Axis | None] = [None] * len(own_dims)
+    before = [axis for axis, dim in enumerate(own_dims) if dim != 1]
+    after = [axis for axis, dim in enumerate(dims) if dim != 1]
     while before and after:
-        if same(own[before[0]], dims[after[0]]):
-            found[before.pop(0)] = layouts[after.pop(0)]
+        if same(own_dims[before[0]], dims[after[0]]):
+            layouts_before[before.pop(0)] = layouts[after.pop(0)]
             continue
-        left, right = own[before.pop(0)], dims[after.pop(0)]
+        left, right = own_dims[before.pop(0)], dims[after.pop(0)]
         while (
             left != right and isinstance(left, int) and isinstance(right, int) and (before if left < right else after)
         ):
-            more, size = (before, own) if left < right else (after, dims)
+            more, size = (before, own_dims) if left < right else (after, dims)
             factor = size[more.pop(0)]
             if not isinstance(factor, int):
                 break
@@ -239,7 +239,7 @@ def _reshaped(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[
             break
     if before or after:
         raise refuse(f"{node.op_type} of axis lengths merges or cuts axes of unknown size, and is used as data", CURE)
-    return _applied(planner, node, layouts, dims_of_node, [(0, tuple(found))])
+    return _applied(planner, node, layouts, dims_of_node, [(0, tuple(layouts_before))])
 
 
 def _transposed(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
@@ -286,15 +286,15 @@ def parted(layout: Axis, sizes: Sequence[Dim]) -> list[Axis | None] | None:
     """Return the layouts of consecutive pieces of an axis; None where a segment would be split."""
     frames = layout[0] if len(layout) == 1 else None
     segments = list(frames.segments) if isinstance(frames, Frames) else []
-    found: list[Axis | None] = []
+    layouts: list[Axis | None] = []
     for size in sizes:
         taken: list[Segment] = []
         while segments and not (taken and same(size, Frames(tuple(taken)).size)):
             taken.append(segments.pop(0))
         if not taken or not same(size, Frames(tuple(taken)).size):
             return None
-        found.append((Frames(tuple(taken)),))
-    return None if segments else found
+        layouts.append((Frames(tuple(taken)),))
+    return None if segments else layouts
 
 
 def _sliced(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
@@ -332,13 +332,13 @@ def _run(node: ir.Node, dims: Sequence[Dim]) -> tuple[int, Dim, int] | None:
         or sliced.step < 1
     ):
         return None
-    at = sliced.axis
-    size = _dims(node, 0)[at]
-    first, last = (_from_front(each, size) for each in (sliced.start, sliced.end))
-    inside = all(never_negative(each) for each in (first, normal_form(size - last)))
+    axis = sliced.axis
+    size = _dims(node, 0)[axis]
+    first, last = (_from_front(bound, size) for bound in (sliced.start, sliced.end))
+    inside = all(never_negative(bound) for bound in (first, normal_form(size - last)))
     count = normal_form(-sympy.floor(-sympy.sympify(last - first) / sliced.step))
-    moves = not isinstance(size, int) and same(count, dims[at])
-    return (at, first, sliced.step) if inside and moves else None
+    moves = not isinstance(size, int) and same(count, dims[axis])
+    return (axis, first, sliced.step) if inside and moves else None
 
 
 def _from_front(bound: Dim, size: Dim) -> Dim:
@@ -368,11 +368,13 @@ def _kept(plan: Plan, axis: int, first: Dim, stride: int, layout: Axis) -> Plan:
                     later, step if stride == 1 else Sizes((by * stride,), (), plan.dtype), frames, plan.dtype
                 )
         case Apply(node=node, operands=operands):
-            places = [_place_in(node, at, axis, len(plan.sizes)) for at in range(len(operands))]
+            places = [_place_in(node, number, axis, len(plan.sizes)) for number in range(len(operands))]
             if None not in places:
                 moved = tuple(
-                    each if at < 0 else _kept(each, at, first, stride, layout)
-                    for each, at in zip(operands, (place for place in places if place is not None), strict=True)
+                    operand_plan if operand_axis < 0 else _kept(operand_plan, operand_axis, first, stride, layout)
+                    for operand_plan, operand_axis in zip(
+                        operands, (place for place in places if place is not None), strict=True
+                    )
                 )
                 return dataclasses.replace(plan, operands=moved, sizes=_resized(plan.sizes, axis, layout))
     raise refuse(
@@ -386,10 +388,10 @@ def _resized(sizes: Sequence[Dim], axis: int, layout: Axis) -> tuple[Dim, ...]:
 
 def _place_in(node: ir.Node, operand: int, axis: int, rank: int) -> int | None:
     """Return the operand's axis behind a result's axis: -1 where it has size 1 or none, None where unknown."""
-    own = _dims(node, operand)
+    operand_dims = _dims(node, operand)
     if is_op(node, *OF_POSITIONS, "Expand"):
-        at = axis - rank + len(own)
-        return at if at >= 0 and own[at] != 1 else -1
+        operand_axis = axis - rank + len(operand_dims)
+        return operand_axis if operand_axis >= 0 and operand_dims[operand_axis] != 1 else -1
     if is_op(node, "Concat"):
         return None if axis_of(node, rank) == axis else axis
     if is_op(node, "Transpose"):
@@ -398,7 +400,7 @@ def _place_in(node: ir.Node, operand: int, axis: int, rank: int) -> int | None:
         added = changed_axes(node, integers_of)
         if added is None:
             return None
-        return -1 if axis in added else axis - sum(each < axis for each in added)
+        return -1 if axis in added else axis - sum(added_axis < axis for added_axis in added)
     return None
 
 
@@ -421,7 +423,8 @@ def _reversed(plan: Plan, axis: int) -> Plan:
         case Apply(node=node) if is_op(node, *OF_POSITIONS):
             shifts = [axis - len(plan.sizes) + rank for rank in plan.ranks]
             operands = [
-                _reversed(each, at) if at >= 0 else each for each, at in zip(plan.operands, shifts, strict=True)
+                _reversed(operand_plan, operand_axis) if operand_axis >= 0 else operand_plan
+                for operand_plan, operand_axis in zip(plan.operands, shifts, strict=True)
             ]
             return dataclasses.replace(plan, operands=tuple(operands))
     raise refuse(

@@ -43,7 +43,7 @@ def infinite_constants(value: ir.Value) -> tuple[ir.Value, ...]:
 
 def _constants_below(value: ir.Value, most: float) -> tuple[ir.Value, ...]:
     """Return the constants with an entry of at most `most` that may reach a value."""
-    found, done, work = list[ir.Value](), set[ir.Value](), [value]
+    constants, done, work = list[ir.Value](), set[ir.Value](), [value]
     while work:
         here = work.pop()
         if here in done:
@@ -52,10 +52,10 @@ def _constants_below(value: ir.Value, most: float) -> tuple[ir.Value, ...]:
         node, array = here.producer(), _numbers_of(here)
         if array is not None:
             if (array <= most).any():
-                found.append(here)
+                constants.append(here)
         elif _hands_on(node) and not _is_bounded(node):
             work += _reals(node)
-    return tuple(found)
+    return tuple(constants)
 
 
 def _hands_on(node: ir.Node | None) -> TypeGuard[ir.Node]:
@@ -143,33 +143,43 @@ class SeenRows:
             node: a softmax of the graph with named axes, or of one of its bodies.
         """
         nodes = ir.traversal.RecursiveGraphIterator(self.frozen.graph)
-        twin = next((each for each in nodes if each.outputs[0].name == node.outputs[0].name), None)
+        twin = next((node_copy for node_copy in nodes if node_copy.outputs[0].name == node.outputs[0].name), None)
         scores, named = None if twin is None else twin.inputs[0], node.inputs[0]
         if scores is None or named is None or scores.shape is None or scores.producer() is None:
             return "its scores are not computed, or nothing is known of their shape"
         if scores.dtype is None:
             return "its scores have no type"
-        fed = frozenset(name for each in self.lengths for name in each.inputs)
+        fed = frozenset(name for length_input in self.lengths for name in length_input.inputs)
         axis, most = axis_of(node, len(scores.shape)), float(scores.dtype.min) / 2
         copy = _of_no_data(self.frozen, scores, fed, most)
         if copy is None:
             return "it does not follow from sizes how many there are"
-        read = {str(each.name): each for each in _read_from_outside(copy.graph.outputs[0])}
+        read = {str(read_input.name): read_input for read_input in _read_from_outside(copy.graph.outputs[0])}
         if set(read) - fed:
             return f"what hides scores follows from {min(set(read) - fed)}"
-        used, session = [each for each in self.lengths if set(each.inputs) & set(read)], session_of(copy)
+        used, session = (
+            [length_input for length_input in self.lengths if set(length_input.inputs) & set(read)],
+            session_of(copy),
+        )
         padded = self._padded(named)
-        for lengths in itertools.product(*_tried([each.lengths for each in used], scores)):
-            at = {each.axis: length for each, length in zip(used, lengths, strict=True)}
-            held = ((name, each, at[each.axis]) for each in used for name in each.inputs if name in read)
-            (found,) = session.run(None, {name: each.held_by(read[name], length) for name, each, length in held})
-            blind = ~(np.asarray(found, np.float64).max(axis=axis, keepdims=True) > most)
+        for lengths in itertools.product(*_tried([length_input.lengths for length_input in used], scores)):
+            by_axis = {length_input.axis: length for length_input, length in zip(used, lengths, strict=True)}
+            held = (
+                (name, length_input, by_axis[length_input.axis])
+                for length_input in used
+                for name in length_input.inputs
+                if name in read
+            )
+            (scores_computed,) = session.run(
+                None, {name: length_input.held_by(read[name], length) for name, length_input, length in held}
+            )
+            blind = ~(np.asarray(scores_computed, np.float64).max(axis=axis, keepdims=True) > most)
             for index, name in padded.items():
-                if name in at and index != axis:
-                    valid = np.arange(blind.shape[index]) < at[name]
-                    blind &= valid.reshape([-1 if index == each else 1 for each in range(blind.ndim)])
+                if name in by_axis and index != axis:
+                    valid = np.arange(blind.shape[index]) < by_axis[name]
+                    blind &= valid.reshape([-1 if index == axis_number else 1 for axis_number in range(blind.ndim)])
             for row in np.argwhere(blind)[:1]:
-                where = ", ".join(f"{name} {length}" for name, length in at.items())
+                where = ", ".join(f"{name} {length}" for name, length in by_axis.items())
                 return f"row {row.tolist()} sees nothing{' at ' if where else ''}{where}"
         return ""
 
@@ -214,7 +224,7 @@ def _of_no_data(model: ir.Model, scores: ir.Value, fed: frozenset[str], most: fl
                 continue
             if _hands_on(value.producer()) and _constants_below(value, most):
                 work.append(value.producer())
-            elif {str(each.name) for each in _read_from_outside(value)} - fed:
+            elif {str(read_input.name) for read_input in _read_from_outside(value)} - fed:
                 sizes = [dim for dim in graphs.dims_of(value) or () if isinstance(dim, int)]
                 if value.shape is None or len(sizes) < len(value.shape) or value.dtype is None:
                     return None
@@ -227,8 +237,8 @@ def _of_no_data(model: ir.Model, scores: ir.Value, fed: frozenset[str], most: fl
             copy.graph.append(node)
     copy.graph.outputs[:] = [twin]
     graphs.prune(copy)
-    for each in [each for each in copy.graph.inputs if not each.uses()]:
-        copy.graph.inputs.remove(each)
+    for operand in [graph_input for graph_input in copy.graph.inputs if not graph_input.uses()]:
+        copy.graph.inputs.remove(operand)
     return copy
 
 

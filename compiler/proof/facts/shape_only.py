@@ -49,25 +49,25 @@ class ShapeOnly:
 
     def _ancestors(self, values: Sequence[ir.Value]) -> list[ir.Node]:
         """Return the nodes that the values are computed from, down to the sizes that are read."""
-        found: dict[ir.Node, None] = {}
+        ancestors: dict[ir.Node, None] = {}
         waiting = list(values)
         while waiting:
             current = waiting.pop()
             node = current.producer()
-            if array_of(current) is not None or current in self.read or (node is not None and node in found):
+            if array_of(current) is not None or current in self.read or (node is not None and node in ancestors):
                 continue
-            if node is None or node.op_type in RANDOM or len(found) > MOST_NODES:
+            if node is None or node.op_type in RANDOM or len(ancestors) > MOST_NODES:
                 raise ValueError(f"{current.name!r} depends on data")
             if is_op(node, "Shape"):
                 dims = _known(node.inputs[0])
-                self.read[current] = tuple(dims[at] for at in dims_read(node, len(dims)))
+                self.read[current] = tuple(dims[axis] for axis in dims_read(node, len(dims)))
             elif has_body(node):
                 raise ValueError(f"{node.op_type} has a body")
             else:
-                found[node] = None
-                waiting += [each for each in node.inputs if each is not None]
-        graph = next(iter(found)).graph if found else None
-        return [node for node in graph if node in found] if graph is not None else []
+                ancestors[node] = None
+                waiting += [operand for operand in node.inputs if operand is not None]
+        graph = next(iter(ancestors)).graph if ancestors else None
+        return [node for node in graph if node in ancestors] if graph is not None else []
 
     def at(self, lengths: Lengths) -> list[np.ndarray]:
         """Return the values at given lengths.
@@ -132,15 +132,17 @@ def _session(
         rank = len(dims_of(old) or ())
         new.shape, new.dtype = ir.Shape([None] * rank), old.dtype or ir.DataType.INT64
         inputs.append(new)
-    made = []
+    new_nodes = []
     for node in nodes:
-        operands = [copy_of(each) for each in node.inputs]
-        outputs = [copy_of(each) for each in node.outputs]
+        operands = [copy_of(operand) for operand in node.inputs]
+        outputs = [copy_of(output) for output in node.outputs]
         attributes = list(node.attributes.values())
-        kept = [each for each in outputs if each is not None]
-        made.append(ir.Node(node.domain, node.op_type, operands, attributes, outputs=kept, version=node.version))
+        outputs_named = [output for output in outputs if output is not None]
+        new_nodes.append(
+            ir.Node(node.domain, node.op_type, operands, attributes, outputs=outputs_named, version=node.version)
+        )
     results = [result for value in values if (result := copy_of(value)) is not None]
     graph = next((node.graph for node in nodes if node.graph is not None), None)
     opsets = dict(graph.opset_imports) if graph is not None else {"": 20}
-    whole = ir.Graph(inputs, results, nodes=made, initializers=constants, opset_imports=opsets, name="shape_only")
+    whole = ir.Graph(inputs, results, nodes=new_nodes, initializers=constants, opset_imports=opsets, name="shape_only")
     return open_session(ir.serde.serialize_model(ir.Model(whole, ir_version=10)).SerializeToString())

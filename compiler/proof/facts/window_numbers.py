@@ -40,11 +40,11 @@ def fact_alike(case: Case, operand: int) -> Fact | None:
     """
     value = case.node.inputs[operand]
     axes: dict[int, Axis] = {}
-    for at, dim in enumerate(case.dims(operand)):
+    for axis, dim in enumerate(case.dims(operand)):
         if not isinstance(dim, int):
             if not _lies_at_end(case, dim):
                 return None
-            axes[at] = case.layout(dim) or ()
+            axes[axis] = case.layout(dim) or ()
     if not axes or _change(case, value, DEEPEST) != 0:
         return None
     content = _content(value)
@@ -83,7 +83,7 @@ def _change(case: Case, value: ir.Value | None, depth: int) -> sympy.Expr | None
         return sympy.Integer(0)
     known = numbers_of(value) if value.dtype is not None and value.dtype.is_integer() else None
     if known is not None:
-        changes = {_change_of_size(each) for each in known}
+        changes = {_change_of_size(size) for size in known}
         return changes.pop() if len(changes) == 1 else None
     node = value.producer()
     if node is None or node.domain not in ("", "ai.onnx"):
@@ -117,10 +117,10 @@ def _range(case: Case, node: ir.Node, depth: int) -> sympy.Expr | None:
 
 def _entrywise(case: Case, node: ir.Node, depth: int) -> sympy.Expr | None:
     """Return the difference of an elementwise integer result, from those of sums and multiples; else only 0."""
-    changes = [_change(case, each, depth) for each in node.inputs if each is not None]
-    if any(each is None for each in changes):
+    changes = [_change(case, operand, depth) for operand in node.inputs if operand is not None]
+    if any(change is None for change in changes):
         return None
-    known = [each for each in changes if each is not None]
+    known = [change for change in changes if change is not None]
     if not any(known):
         return sympy.Integer(0)
     dtype = node.outputs[0].dtype
@@ -131,9 +131,9 @@ def _entrywise(case: Case, node: ir.Node, depth: int) -> sympy.Expr | None:
     if is_op(node, "Neg", "Cast"):
         return sympy.expand(-known[0]) if is_op(node, "Neg") else known[0]
     if is_op(node, "Mul"):
-        factors = [uniform(each) for each in node.inputs]
-        at = next((at for at, each in enumerate(factors) if each is not None), None)
-        return None if at is None else sympy.expand(known[1 - at] * int(factors[at] or 0))
+        factors = [uniform(operand) for operand in node.inputs]
+        constant = next((number for number, factor in enumerate(factors) if factor is not None), None)
+        return None if constant is None else sympy.expand(known[1 - constant] * int(factors[constant] or 0))
     return None
 
 

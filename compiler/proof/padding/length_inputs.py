@@ -31,8 +31,10 @@ def with_length_inputs(lowered: Lowered, stamp: str) -> ValidSlots:
     """
     batch: str | int = lowered.batch_axis if lowered.batch_axis is not None else 1
     lengths = []
-    for each in lowered.padded_axes:
-        lengths.append(Length(each.axis, _input(lowered.model, each.length_input, ir.DataType.INT64, [batch])))
+    for padded_axis in lowered.padded_axes:
+        lengths.append(
+            Length(padded_axis.axis, _input(lowered.model, padded_axis.length_input, ir.DataType.INT64, [batch]))
+        )
     for cache in lowered.caches:
         size = graphs.symbol(cache.axis) + frames_of_call(cache)
         value = _input(lowered.model, cache.length_input, ir.DataType.INT64, [batch])

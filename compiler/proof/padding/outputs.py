@@ -42,7 +42,7 @@ def check_outputs(derivation: Derivation, lowered: Lowered) -> None:
             continue
         for axis, layout in fact.axes:
             frames = fact.frames(axis)
-            if any(isinstance(each, Frames) for each in layout) and (frames is None or not frames.is_suffix_padded):
+            if any(isinstance(factor, Frames) for factor in layout) and (frames is None or not frames.is_suffix_padded):
                 raise refuse(
                     f"axis {axis} of the output is {' * '.join(map(str, layout))}",
                     "return the new frames only, declare the output as a state, or keep its axes apart",

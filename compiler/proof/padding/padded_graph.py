@@ -81,17 +81,17 @@ class PaddedGraph:
                 refused = error
                 derivation = propagate(self.model, self.axes, self.known, written_by=self.stamp, tolerant=True)
             self.at_least_one |= derivation.at_least_one
-            first = [each for each in derivation.judged if self._gives_rows(each)]
+            first = [judged for judged in derivation.judged if self._gives_rows(judged)]
             if not first:
                 if refused is not None and not tolerant:
                     raise refused
                 self.steps += records(derivation)
                 self.steps.sort(key=lambda step: self.order[step["node"]])  # facts come before their readers
                 return derivation
-            gone = [each for each in first if any(isinstance(need, Rewrite) for need in each.verdict.needs)]
+            gone = [judged for judged in first if any(isinstance(need, Rewrite) for need in judged.verdict.needs)]
             self.steps += records(dataclasses.replace(derivation, judged=gone))  # the others are judged again
-            for each in first:
-                self._write_node(each)
+            for judged in first:
+                self._write_node(judged)
             graphs.prune(self.model)
             graphs.forget_shapes(self.model)
             infer_settled(self.model, self.axes.behind)
@@ -111,9 +111,9 @@ class PaddedGraph:
                 return True
         return any(
             isinstance(need, Fill)
-            and (given := judged.given[need.operand]) is not None
-            and given.rows_axis is None
-            and not given.is_number
+            and (operand_fact := judged.given[need.operand]) is not None
+            and operand_fact.rows_axis is None
+            and not operand_fact.is_number
             for need in judged.verdict.needs
         )
 
@@ -130,13 +130,13 @@ class PaddedGraph:
         try:
             for need in judged.verdict.needs:
                 if isinstance(need, Fill):
-                    given = facts[need.operand]
-                    assert given is not None
-                    facts[need.operand] = self._fill(insert, node, need, given)
+                    operand_fact = facts[need.operand]
+                    assert operand_fact is not None
+                    facts[need.operand] = self._fill(insert, node, need, operand_fact)
                 elif isinstance(need, Clamp):
-                    given = facts[need.operand]
-                    assert given is not None
-                    facts[need.operand] = self._clamp(insert, node, need, given)
+                    operand_fact = facts[need.operand]
+                    assert operand_fact is not None
+                    facts[need.operand] = self._clamp(insert, node, need, operand_fact)
                 else:
                     site = Site(self.model, node, need.details, facts, judged.verdict.outputs, self.valid_slots, insert)
                     names = [str(output.name) for output in node.outputs]

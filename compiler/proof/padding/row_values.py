@@ -64,7 +64,7 @@ class RowValues:
             case "Transpose":
                 perm = perm_of(node, self._rank(value))
                 return self.insert.op(
-                    "Transpose", [self._first(node)], {"perm": [0, *(at + 1 for at in perm)]}, name=name
+                    "Transpose", [self._first(node)], {"perm": [0, *(axis + 1 for axis in perm)]}, name=name
                 )
             case "Gather":
                 axis = axis_of(node, self._rank(self._input(node, 0))) + 1
@@ -89,8 +89,10 @@ class RowValues:
         assert value.dtype is not None
         counts = [self.valid_slots.count(size, 2) for size in sizes]
         rows = [
-            self.insert.op("Reshape", [each, self.insert.int64s(1, 1)], name="size") if isinstance(size, int) else each
-            for each, size in zip(counts, sizes, strict=True)
+            self.insert.op("Reshape", [count, self.insert.int64s(1, 1)], name="size")
+            if isinstance(size, int)
+            else count
+            for count, size in zip(counts, sizes, strict=True)
         ]
         joined = rows[0] if len(rows) == 1 else self._side_by_side(rows, 1)
         shaped = self._shaped(joined, [0, *(graphs.dims_of(value) or ())], "true_sizes")

@@ -190,18 +190,18 @@ class ValidSlots:
                 base = self._spread(self._reshape(base, [-1], "mask_of_row"), layout, [_place_of_frames(layout)])
             return self._reshape(base, [1] * axis + [-1] + [1] * (rank - axis - 1), "mask")
         placed = {axis: layout} if axis == rows_axis else {axis: layout, rows_axis: rows_layout or ()}
-        factors = [(at, factor) for at in sorted(placed) for factor in placed[at]]
-        kept = [
+        factors = [(axis_number, factor) for axis_number in sorted(placed) for factor in placed[axis_number]]
+        remaining = [
             position
-            for position, (at, factor) in enumerate(factors)
-            if isinstance(factor, Rows) or (at == axis and isinstance(factor, Frames))
+            for position, (axis_number, factor) in enumerate(factors)
+            if isinstance(factor, Rows) or (axis_number == axis and isinstance(factor, Frames))
         ]
-        if isinstance(factors[kept[0]][1], Frames):  # frames before rows
+        if isinstance(factors[remaining[0]][1], Frames):  # frames before rows
             base = self.insert.op("Transpose", [base], {"perm": [1, 0]}, name="mask_turned", dtype=ir.DataType.BOOL)
-        if len(factors) > len(kept):
-            base = self._spread(base, [factor for _, factor in factors], kept)
-        if all(len(each) == 1 for each in placed.values()) and axis != rows_axis:
-            inserted = [at for at in range(rank) if at not in placed]
+        if len(factors) > len(remaining):
+            base = self._spread(base, [factor for _, factor in factors], remaining)
+        if all(len(layout) == 1 for layout in placed.values()) and axis != rows_axis:
+            inserted = [axis_number for axis_number in range(rank) if axis_number not in placed]
             if not inserted:
                 return base
             axes = self.insert.int64s(*inserted)
@@ -221,23 +221,23 @@ class ValidSlots:
 
     def _merged(self, base: ir.Value, placed: Mapping[int, Axis], rank: int) -> ir.Value:
         """Return the mask reshaped to the axes of the value; the first merged axis is inferred."""
-        merged = [at for at, axis in placed.items() if len(axis) > 1]
+        merged = [merged_axis for merged_axis, axis in placed.items() if len(axis) > 1]
         inferred = min(merged, default=min(placed))
         shape = self.insert.op("Shape", [base], name="mask_shape", dtype=ir.DataType.INT64)
         sizes = []
         position = 0
-        for at in range(rank):
-            if at not in placed:
+        for axis in range(rank):
+            if axis not in placed:
                 sizes.append(self.insert.int64s(1))
                 continue
-            if at == inferred:
+            if axis == inferred:
                 sizes.append(self.insert.int64s(-1))
-            elif at in merged:
-                sizes.append(self._reshape(self.slot_count(size_of(placed[at])), [1], "mask_size"))
+            elif axis in merged:
+                sizes.append(self._reshape(self.slot_count(size_of(placed[axis])), [1], "mask_size"))
             else:
                 index = self.insert.int64s(position)
                 sizes.append(self.insert.op("Gather", [shape, index], {"axis": 0}, name="mask_size"))
-            position += len(placed[at])
+            position += len(placed[axis])
         target = self.insert.op("Concat", sizes, {"axis": 0}, name="mask_target", dtype=ir.DataType.INT64)
         return self.insert.op("Reshape", [base, target], name="mask", dtype=ir.DataType.BOOL)
 

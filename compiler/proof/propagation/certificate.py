@@ -87,7 +87,7 @@ def _assumed(steps: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _record(judged: Judged) -> dict[str, Any]:
     node, verdict = judged.node, judged.verdict
-    chain = {"chain": [str(each.name) for each in judged.chain]} if judged.chain else {}
+    chain = {"chain": [str(node.name) for node in judged.chain]} if judged.chain else {}
     return {
         "node": str(node.name),
         "op": f"{node.domain}::{node.op_type}" if node.domain else node.op_type,
@@ -101,7 +101,7 @@ def _record(judged: Judged) -> dict[str, Any]:
         "needs": [_need(need) for need in verdict.needs],
         "out": [fact_record(fact) for fact in verdict.outputs],
         "at_least_one": [str(size) for size in verdict.at_least_one],
-        "assumes": [[each.operand, each.what] for each in verdict.assumes],
+        "assumes": [[assumption.operand, assumption.what] for assumption in verdict.assumes],
         "source": source_of(node),
         **chain,
     }

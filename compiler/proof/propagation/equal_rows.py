@@ -37,15 +37,15 @@ class EqualRows:
         for node in model.graph:
             if graphs.has_body(node):
                 continue
-            given = [graphs.array_of(value) for value in node.inputs]
-            if graphs.is_op(node, "Expand") and given[0] is not None:
-                self._note(node.outputs[0], given[0])
+            constants = [graphs.array_of(value) for value in node.inputs]
+            if graphs.is_op(node, "Expand") and constants[0] is not None:
+                self._note(node.outputs[0], constants[0])
             elif graphs.is_op(node, "ConstantOfShape"):
                 filled = node.attributes.get("value")
                 content = np.zeros((), np.float32) if filled is None else filled.as_tensor().numpy()
                 self._note(node.outputs[0], content.reshape(()))
             else:
-                self._follow(node, given)
+                self._follow(node, constants)
 
     def _note(self, value: ir.Value, content: np.ndarray) -> None:
         """Record a value whose rows are all equal, if it holds integers and its other sizes are known.
@@ -53,13 +53,13 @@ class EqualRows:
         Float zeros are left out: they are contexts, which a first call pads with and does not add.
         """
         dims = graphs.dims_of(value)
-        at = self._rows_at(value)
-        if dims is None or at is None or value.dtype is None or not value.dtype.is_integer():
+        row_axis = self._rows_at(value)
+        if dims is None or row_axis is None or value.dtype is None or not value.dtype.is_integer():
             return
-        sizes = [1 if place == at else dim for place, dim in enumerate(dims)]
-        rows = content.ndim - len(dims) + at
+        sizes = [1 if place == row_axis else dim for place, dim in enumerate(dims)]
+        rows = content.ndim - len(dims) + row_axis
         if all(isinstance(size, int) for size in sizes) and (rows < 0 or content.shape[rows] == 1):
-            self.axes[value], self.contents[value] = at, np.broadcast_to(content, [int(size) for size in sizes])
+            self.axes[value], self.contents[value] = row_axis, np.broadcast_to(content, [int(size) for size in sizes])
 
     def _rows_at(self, value: ir.Value) -> int | None:
         dims = graphs.dims_of(value) or ()
@@ -68,9 +68,10 @@ class EqualRows:
 
     def _follow(self, node: ir.Node, given: list[np.ndarray | None]) -> None:
         """Record the results of a node that computes row by row from equal rows and constants."""
-        read = {at: self.axes[value] for at, value in enumerate(node.inputs) if value in self.axes}
+        read = {number: self.axes[value] for number, value in enumerate(node.inputs) if value in self.axes}
         if not read or any(
-            value is not None and at not in read and given[at] is None for at, value in enumerate(node.inputs)
+            value is not None and number not in read and given[number] is None
+            for number, value in enumerate(node.inputs)
         ):
             return
         axes: tuple[int, ...] | None = pointwise_axes(node, read)

@@ -121,8 +121,8 @@ def _ruled(case: Case) -> Verdict:
         verdict = rule(case)
     except (Refused, AssertionError):
         return _untracked(case)
-    made = any(fact.axes for fact in verdict.outputs)  # of nothing tracked: an axis that only looks like one
-    return _untracked(case) if verdict.needs or made else verdict
+    is_tracked = any(fact.axes for fact in verdict.outputs)  # of nothing tracked: an axis that only looks like one
+    return _untracked(case) if verdict.needs or is_tracked else verdict
 
 
 NUMBERS_BEHIND = ("Gather", "Reshape", "Slice")
@@ -176,18 +176,18 @@ def _with_known_sizes(case: Case, verdict: Verdict) -> Verdict:
             a vendor's operator: a node that reads them is refused.
     """
     read = [(case.node.inputs[operand], case.fact(operand)) for operand in _data_operands(case)]
-    made = [(value, fact) for value, fact in zip(case.node.outputs, verdict.outputs, strict=True) if fact.axes]
-    for value, fact in (*read, *made):
+    results = [(value, fact) for value, fact in zip(case.node.outputs, verdict.outputs, strict=True) if fact.axes]
+    for value, fact in (*read, *results):
         dims = () if value is None else dims_of(value)
-        if dims is None and case.node.domain not in ("", "ai.onnx") and any(value is each for each, _ in made):
+        if dims is None and case.node.domain not in ("", "ai.onnx") and any(value is result for result, _ in results):
             continue
         if dims is None:
             raise refuse(
                 f"{case.op} meets a tensor of which shape inference does not know how many axes it has",
                 "compute its shape from axis lengths in a plainer way, or with other operators",
             )
-        for at, size in enumerate(dims):
-            if fact.axis(at) is not None:
+        for axis, size in enumerate(dims):
+            if fact.axis(axis) is not None:
                 continue
             if not is_known(case, size):
                 raise refuse(

@@ -132,14 +132,14 @@ def _input_fact(value: ir.Value, axes: Axes) -> Fact:
 
 
 def _layout_of_input(name: str, dim: Dim, axes: Axes) -> Axis | None:
-    names = {str(each) for each in symbols_of(dim)}
+    names = {str(symbol) for symbol in symbols_of(dim)}
     if axes.batch in names:
         if dim != symbol(str(axes.batch)):
             raise refuse(
                 f"input {name!r} has an axis of {dim} entries", "give the batch an axis of its own", tensor=name
             )
         return (Rows(dim),)
-    sides = {axes.sides[each] for each in names & set(axes.sides)}
+    sides = {axes.sides[axis_name] for axis_name in names & set(axes.sides)}
     if len(sides) > 1:
         raise refuse(
             f"input {name!r} has an axis of {dim} entries",
@@ -216,9 +216,9 @@ class _Propagation:
         return sorted(chosen, key=lambda each: place[each.node])
 
     def _judge(self, node: ir.Node) -> None:
-        given = tuple(self._fact(value) for value in node.inputs)
+        facts = tuple(self._fact(value) for value in node.inputs)
         self._check_bodies(node)
-        case = Case(node, given, self.axes.batch, self.axes.sides, self.seen, self.fed)
+        case = Case(node, facts, self.axes.batch, self.axes.sides, self.seen, self.fed)
         if node.op_type not in SIZES_ONLY - {"Range"} and any(value in self.fed for value in node.inputs):
             self.fed.update(node.outputs)
         tracked = case.tracked
@@ -228,28 +228,28 @@ class _Propagation:
             for _, axis in fact.axes:
                 self._note(axis)
         if tracked or any(fact.axes for fact in verdict.outputs):
-            self.judged.append(Judged(node, given, verdict))
+            self.judged.append(Judged(node, facts, verdict))
         else:
             bounded = [
                 value for value in node.outputs if array_of(value) is None and _is_bounded(value, self.facts[value])
             ]
-            self.untracked |= dict.fromkeys(bounded, Judged(node, given, verdict))
+            self.untracked |= dict.fromkeys(bounded, Judged(node, facts, verdict))
 
     def _judge_chain(self, refused: ir.Node) -> bool:
         """Judge movements together that no rule allows one by one; return whether the refused node is among them."""
         for first in _heads(refused):
-            given = tuple(self._fact(value) for value in first.inputs)
-            chain = match(Case(first, given, self.axes.batch, self.axes.sides, self.seen, self.fed))
+            facts = tuple(self._fact(value) for value in first.inputs)
+            chain = match(Case(first, facts, self.axes.batch, self.axes.sides, self.seen, self.fed))
             if chain is None or refused not in chain.nodes:
                 continue
             last = chain.nodes[-1]
             self.inside.update(chain.nodes)
-            self.judged = [each for each in self.judged if each.node not in chain.nodes]
+            self.judged = [judged for judged in self.judged if judged.node not in chain.nodes]
             for node in chain.nodes:
                 for value in node.outputs:
                     self.facts.pop(value, None)
             (self.facts[last.outputs[0]],) = chain.verdict.outputs
-            self.judged.append(Judged(last, given, chain.verdict, chain.nodes))
+            self.judged.append(Judged(last, facts, chain.verdict, chain.nodes))
             return True
         return False
 

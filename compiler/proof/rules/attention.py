@@ -27,7 +27,7 @@ def rotated(case: Case, angles: tuple[int, int], positions: int | None) -> Verdi
     """
     frames = case.rank() - 2 if case.rank() == 4 else 1
     axes = case.fact().tracked
-    expected = {own: axes[at] for own, at in ((0, 0), (1, frames)) if at in axes}
+    expected = {own_axis: axes[data_axis] for own_axis, data_axis in ((0, 0), (1, frames)) if data_axis in axes}
     of_frames = angles if positions is None else (positions,)
     if positions is not None:
         _check_tables(case, angles, positions)

@@ -122,7 +122,7 @@ def product(
     dtype = case.node.outputs[0].dtype or case.dtype()
 
     def content(region: Region) -> Interval:
-        labels = {result[at] for at in region}
+        labels = {result[axis] for axis in region}
         total = _total(case, terms, result, labels, dtype)
         if alpha != 1.0:
             total = _held(iv.multiply(iv.constant(alpha), total), dtype)
@@ -133,7 +133,7 @@ def product(
             other = _held(iv.multiply(iv.constant(beta), other), dtype)
         return _held(iv.add(total, other), dtype)
 
-    out = case.output({at: layouts[label] for at, label in enumerate(result) if label in layouts}, content)
+    out = case.output({axis: layouts[label] for axis, label in enumerate(result) if label in layouts}, content)
     if cleaned:
         return case.verdict("MM2", "the summed padding adds exactly zero", out, assumes=dict.fromkeys(assumes))
     return case.verdict("MM1", "no padded axis is summed over", out, pointwise=True)
@@ -144,21 +144,22 @@ def product(
 
 def _layouts(case: Case, terms: Sequence[Sequence[str]]) -> dict[str, Axis]:
     """Return the layout of every tracked label."""
-    found: dict[str, Axis] = {}
+    layouts: dict[str, Axis] = {}
     for operand, term in enumerate(terms):
-        for at, layout in case.fact(operand).axes:
-            if found.setdefault(term[at], layout) != layout:
+        for axis, layout in case.fact(operand).axes:
+            if layouts.setdefault(term[axis], layout) != layout:
                 raise refuse(
-                    f"{case.op} pairs {_text(found[term[at]])} with {_text(layout)}", "pad and join both operands alike"
-                )
-    for operand, term in enumerate(terms):
-        for at, label in enumerate(term):
-            if label in found and case.fact(operand).axis(at) is None and case.dims(operand)[at] != 1:
-                raise refuse(
-                    f"{case.op} pairs {_text(found[label])} with {case.dims(operand)[at]} unpadded entries",
+                    f"{case.op} pairs {_text(layouts[term[axis]])} with {_text(layout)}",
                     "pad and join both operands alike",
                 )
-    return found
+    for operand, term in enumerate(terms):
+        for axis, label in enumerate(term):
+            if label in layouts and case.fact(operand).axis(axis) is None and case.dims(operand)[axis] != 1:
+                raise refuse(
+                    f"{case.op} pairs {_text(layouts[label])} with {case.dims(operand)[axis]} unpadded entries",
+                    "pad and join both operands alike",
+                )
+    return layouts
 
 
 def _join_added(case: Case, added: Sequence[str], layouts: dict[str, Axis]) -> None:
@@ -204,8 +205,8 @@ def _clean(
             *(
                 fact.content(region)
                 for region in fact.regions
-                if not any(term[at] in result or term[at] in cleaned for at in region)
-                and (not padding or any(term[at] == label for at in region))
+                if not any(term[padded_axis] in result or term[padded_axis] in cleaned for padded_axis in region)
+                and (not padding or any(term[padded_axis] == label for padded_axis in region))
             )
         )
 
@@ -225,12 +226,12 @@ def _clean(
         padding = summed(operand, padding=True)
         return padding.is_zero or (padding == ZERO_OR_NAN and _is_softmax(case.node.inputs[operand]))
 
-    for operand, at in holders:
+    for operand, axis in holders:
         if not summed(operand, padding=True).is_finite and not adds_nothing(operand):
-            case.fill(operand, at, 0.0)
+            case.fill(operand, axis, 0.0)
     if not any(adds_nothing(operand) for operand, _ in holders):
-        operand, at = min(holders, key=lambda holder: _cost(case, holder[0]))
-        case.fill(operand, at, 0.0)
+        operand, axis = min(holders, key=lambda holder: _cost(case, holder[0]))
+        case.fill(operand, axis, 0.0)
     return [Assumption(operand, "finite") for operand in others]
 
 
@@ -261,7 +262,7 @@ def _total(
 ) -> Interval:
     """Return bounds of the sum of products in a region, given by its labels."""
     facts = [case.fact(operand) for operand in range(len(terms))]
-    summed = sorted({term[at] for fact, term in zip(facts, terms, strict=True) for at in fact.padded} - set(result))
+    summed = sorted({term[axis] for fact, term in zip(facts, terms, strict=True) for axis in fact.padded} - set(result))
     subsets = itertools.chain.from_iterable(itertools.combinations(summed, n) for n in range(len(summed) + 1))
     parts = [
         [_read(fact, term, labels | set(subset)) for fact, term in zip(facts, terms, strict=True)] for subset in subsets
@@ -274,7 +275,7 @@ def _total(
     sizes = _summed_sizes(case, terms, result)
     bounds = [_counted(iv.hull(*(_multiplied(part) for part in parts)), sizes.values())]
     for operand in range(len(terms) if len(terms) == 2 else 0):
-        axes = {label: at for at, label in enumerate(terms[operand]) if label not in result}
+        axes = {label: axis for axis, label in enumerate(terms[operand]) if label not in result}
         sums = _absolute_sums(case, operand, list(axes.values()))
         if sums is not None:
             repeated = [n for label, n in sizes.items() if label not in axes or case.dims(operand)[axes[label]] == 1]
@@ -343,14 +344,16 @@ def sums_to_one(value: ir.Value | None, axis: int) -> bool:
         rank = len(graphs.dims_of(value) or ())
         return rank > 0 and axis_of(node, rank) == axis + rank
     if graphs.is_op(node, "Identity", "Dropout", "Where"):
-        zeros = [each for each in node.inputs if (array := graphs.array_of(each)) is not None and not array.any()]
-        kept = node.inputs[0]
+        zeros = [
+            constant for constant in node.inputs if (array := graphs.array_of(constant)) is not None and not array.any()
+        ]
+        weights = node.inputs[0]
         if node.op_type == "Where":
             if len(zeros) != 1 or node.inputs[0] in zeros:
                 return False
-            kept = node.inputs[1] if node.inputs[2] is zeros[0] else node.inputs[2]
-        same_shape = kept is not None and graphs.dims_of(kept) == graphs.dims_of(value)
-        return same_shape and sums_to_one(kept, axis)
+            weights = node.inputs[1] if node.inputs[2] is zeros[0] else node.inputs[2]
+        same_shape = weights is not None and graphs.dims_of(weights) == graphs.dims_of(value)
+        return same_shape and sums_to_one(weights, axis)
     return False
 
 

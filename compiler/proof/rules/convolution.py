@@ -61,17 +61,21 @@ def convolution(case: Case) -> Verdict:
     weights = _weights(case)
     windows = windows_of(case, weights.kernel)
     _check_channels(case)
-    slid = {at + 2: found for at, window in enumerate(windows) if (found := slide(case, at + 2, window)) is not None}
-    neutral = _zero_point(case) if any(each.sees_padding for each in slid.values()) else 0.0
-    for at, each in slid.items():
-        if each.sees_padding:
-            case.fill(0, at, neutral)
-    axes = {**_outer(case.fact()), **{at: each.axis for at, each in slid.items()}}
+    slid = {
+        number + 2: slid_window
+        for number, window in enumerate(windows)
+        if (slid_window := slide(case, number + 2, window)) is not None
+    }
+    neutral = _zero_point(case) if any(slide_of_axis.sees_padding for slide_of_axis in slid.values()) else 0.0
+    for axis, slide_of_axis in slid.items():
+        if slide_of_axis.sees_padding:
+            case.fill(0, axis, neutral)
+    axes = {**_outer(case.fact()), **{axis: slide_of_axis.axis for axis, slide_of_axis in slid.items()}}
     out = case.output(axes, _content(case, weights, windows, set(slid)))
-    sizes = [size for each in slid.values() for size in each.least]
-    if all(windows[at - 2].is_point for at in slid):
+    sizes = [size for slide_of_axis in slid.values() for size in slide_of_axis.least]
+    if all(windows[axis - 2].is_point for axis in slid):
         return case.verdict("CV3", "every entry is convolved by itself", out, pointwise=True)
-    if any(each.sees_padding for each in slid.values()):
+    if any(slide_of_axis.sees_padding for slide_of_axis in slid.values()):
         return case.verdict("CV5", "behind the valid entries lie zeros, as alone", out, at_least_one=sizes)
     return case.verdict("CV4", "no valid place reads padding", out, at_least_one=sizes)
 
@@ -166,8 +170,8 @@ def _content(
     case: Case, weights: Weights, windows: Sequence[Window], tracked: set[int]
 ) -> Callable[[Region], Interval]:
     fact = case.fact()
-    sliding = {at for at in tracked if not windows[at - 2].is_point}
-    zeros = any(each.begin or each.end is None or each.end or each.ceil for each in windows)
+    sliding = {axis for axis in tracked if not windows[axis - 2].is_point}
+    zeros = any(window.begin or window.end is None or window.end or window.ceil for window in windows)
     if case.op == "QLinearConv":
         limits = Interval(case.lowest(0), case.highest(0))
         dtype = case.node.outputs[0].dtype
@@ -178,7 +182,7 @@ def _content(
     limit = largest_sum(case)
 
     def content(region: Region) -> Interval:
-        read = iv.hull(*(fact.content(each) for each in regions_read(fact, region, sliding)))
+        read = iv.hull(*(fact.content(region_read) for region_read in regions_read(fact, region, sliding)))
         read = iv.add(read, iv.negate(shift))
         return weights.bounds(iv.hull(read, ZERO) if zeros else read, limit)
 
@@ -197,19 +201,19 @@ def transposed_convolution(case: Case) -> Verdict:
     windows, extra = _transposed_windows(case, weights.kernel)
     axes: dict[int, Axis] = {}
     sizes: list[Dim] = []
-    for at, window in enumerate(windows):
-        spread = _spread(case, at + 2, window, extra[at])
+    for number, window in enumerate(windows):
+        spread = _spread(case, number + 2, window, extra[number])
         if spread is None:
             continue
-        axes[at + 2] = spread.axis
+        axes[number + 2] = spread.axis
         sizes += spread.least
         if spread.sees_padding:
-            case.fill(0, at + 2, 0.0)
+            case.fill(0, number + 2, 0.0)
     fact, limit, sliding = case.fact(), largest_sum(case), set(axes)
     axes |= _outer(fact)
 
     def content(region: Region) -> Interval:
-        read = iv.hull(ZERO, *(fact.content(each) for each in regions_read(fact, region, sliding)))
+        read = iv.hull(ZERO, *(fact.content(region_read) for region_read in regions_read(fact, region, sliding)))
         return weights.bounds(read, limit)
 
     out = case.output(axes, content)
@@ -233,7 +237,9 @@ def _transposed_windows(case: Case, kernel: tuple[int, ...]) -> tuple[list[Windo
     if auto == "VALID":
         pads = (0,) * (2 * count)
     elif auto in ("SAME_UPPER", "SAME_LOWER"):
-        totals = [dilations[at] * (kernel[at] - 1) + 1 + extra[at] - strides[at] for at in range(count)]
+        totals = [
+            dilations[number] * (kernel[number] - 1) + 1 + extra[number] - strides[number] for number in range(count)
+        ]
         if min(totals) < 0 or max(dilations) > 1 or max(extra) > 0:
             raise refuse(
                 f"ConvTranspose with auto_pad {auto} and gaps between what entries add", "give pads as numbers"
@@ -242,7 +248,10 @@ def _transposed_windows(case: Case, kernel: tuple[int, ...]) -> tuple[list[Windo
         pads = (*small, *large) if auto == "SAME_UPPER" else (*large, *small)
     elif auto != "NOTSET":
         raise refuse(f"ConvTranspose with auto_pad {auto!r}", "give pads as numbers")
-    windows = [Window(kernel[at], strides[at], dilations[at], pads[at], pads[at + count]) for at in range(count)]
+    windows = [
+        Window(kernel[number], strides[number], dilations[number], pads[number], pads[number + count])
+        for number in range(count)
+    ]
     return windows, tuple(extra)
 
 

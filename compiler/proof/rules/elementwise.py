@@ -139,11 +139,11 @@ def clip(case: Case) -> Verdict:
     low, high = (
         _limit(case, operand, name, end) for operand, name, end in ((1, "min", -math.inf), (2, "max", math.inf))
     )
-    given = [case.fact(operand).valid for operand in (1, 2) if case.has(operand)]
+    bounds = [case.fact(operand).valid for operand in (1, 2) if case.has(operand)]
 
     def clipped(x: Interval) -> Interval:
         result = transfer.minimum(transfer.maximum(x, low), high)
-        return transfer.ordered(result, case.dtype(), (x, *given), iv.hull(x, *given))
+        return transfer.ordered(result, case.dtype(), (x, *bounds), iv.hull(x, *bounds))
 
     return mapped(case, "EW1", clipped)
 
@@ -228,7 +228,7 @@ def _divisible(case: Case, rank: int, *, is_number: bool) -> None:
     shift = rank - case.rank(0)
     for axis in case.fact(0).padded:
         divisors = [read(case, 1, frozenset({axis + shift, *others}), rank) for others in _regions_without(case, axis)]
-        risky = any(each.low <= -1 <= each.high for each in divisors)
+        risky = any(divisor.low <= -1 <= divisor.high for divisor in divisors)
         if risky and case.fact(0).padding(axis).low <= case.lowest():
             case.fill(0, axis, 0.0)
 
@@ -247,9 +247,9 @@ def _shifted_index(case: Case, rank: int) -> Index | None:
         if index is None or other.axes or not other.valid.is_constant or not math.isfinite(other.valid.low):
             continue
         shift = int(other.valid.low)
-        at = index.axis + rank - case.rank(operand)
-        if shift == other.valid.low and abs(shift) < 2**24 and _is_one(case, 1 - operand, at - rank):
-            return Index(at, index.offset + shift if case.op == "Add" else index.offset - shift)
+        axis = index.axis + rank - case.rank(operand)
+        if shift == other.valid.low and abs(shift) < 2**24 and _is_one(case, 1 - operand, axis - rank):
+            return Index(axis, index.offset + shift if case.op == "Add" else index.offset - shift)
     return None
 
 

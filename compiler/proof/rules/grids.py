@@ -31,10 +31,10 @@ def gather_nd(case: Case) -> Verdict:
         raise refuse(f"GatherND by indices of {depth} numbers", "give a fixed number")
     if indices.is_number and not indices.axes and shared == depth == 1 and data.rows_axis == 0:
         return own_numbers(case)
-    for at in range(shared):
-        if data.axis(at) != indices.axis(at):
+    for axis in range(shared):
+        if data.axis(axis) != indices.axis(axis):
             raise refuse(
-                f"GatherND of {layout_text(case, 0, at)} by indices of {layout_text(case, 1, at)}",
+                f"GatherND of {layout_text(case, 0, axis)} by indices of {layout_text(case, 1, axis)}",
                 "lay both out alike along the leading axes",
             )
     counted = counted_components(case, depth)
@@ -46,27 +46,31 @@ def gather_nd(case: Case) -> Verdict:
     if not shared and indices.rows_axis is None and _must_be_made_again(case, counted, looked_up):
         return look_up_again(case, looked_up, case.rank(1) - 1, components=True)
     axes = _axes_of_indices(case, counted)
-    legal = [_chooses(case, at, counted[at - shared], axes) for at in looked_up]
+    legal = [_chooses(case, axis, counted[axis - shared], axes) for axis in looked_up]
     if data.rows_axis is not None and data.rows_axis >= shared + depth and _has_rows(axes):
         raise refuse("GatherND of one row's entries by every row's indices", "share the batch axis by batch_dims")
-    sizes = {case.dims(0)[at] for at in looked_up}
-    if not all(legal) and len(sizes) == 1 and all(data.axis(at) is None for at in looked_up):
+    sizes = {case.dims(0)[axis] for axis in looked_up}
+    if not all(legal) and len(sizes) == 1 and all(data.axis(axis) is None for axis in looked_up):
         stay_in_range(case, 1, sizes.pop())
     elif not all(legal):
         if len(sizes) > 1 and indices.rows_axis is None and case.batch is not None:
             raise refuse("GatherND by computed indices that all rows share", "look up along one axis at a time")
         fill_indices(case, 1, min(sizes, key=str))
     shift = case.rank(1) - 1 - depth - shared
-    place = {at: at if at < shared else at + shift for at in range(case.rank(0)) if at not in looked_up}
+    place = {axis: axis if axis < shared else axis + shift for axis in range(case.rank(0)) if axis not in looked_up}
     back = {new: old for old, new in place.items()}
-    axes |= {place[at]: layout for at, layout in data.axes if at in place}
-    strays = frozenset(at for at in looked_up if at in data.padded)
+    axes |= {place[axis]: layout for axis, layout in data.axes if axis in place}
+    strays = frozenset(axis for axis in looked_up if axis in data.padded)
 
     def content(region: Region) -> Interval:
         """Return the interval of a region; indices in padding may select padded entries."""
-        kept = frozenset(back[at] for at in region if at in back) & frozenset(data.padded)
-        beyond = [frozenset(each) for each in regions_of(strays)] if any(at not in back for at in region) else [VALID]
-        return hull(*(data.content(kept | each) for each in beyond))
+        data_region = frozenset(back[axis] for axis in region if axis in back) & frozenset(data.padded)
+        beyond = (
+            [frozenset(stray_region) for stray_region in regions_of(strays)]
+            if any(axis not in back for axis in region)
+            else [VALID]
+        )
+        return hull(*(data.content(data_region | stray_region) for stray_region in beyond))
 
     return case.verdict("IX4", "each row looks up in itself", case.output(axes, content), pointwise=not strays)
 
@@ -100,24 +104,29 @@ def look_up_again(case: Case, looked_up: Sequence[int], rank: int, *, components
             f"{case.op} of entries that all rows share by indices that follow from the length of each",
             "give what is looked up the batch axis, as by expand",
         )
-    frames = [case.simple_frames(0, at) for at in looked_up]
-    if any(each is not None and not each.is_suffix_padded for each in frames):
+    frames = [case.simple_frames(0, axis) for axis in looked_up]
+    if any(frames_of_axis is not None and not frames_of_axis.is_suffix_padded for frames_of_axis in frames):
         raise refuse(f"{case.op} into {layout_text(case, 0, looked_up[0])}", "look up along an axis padded at its end")
     case.rewrite("look_up_again", tuple(looked_up))
     shift = rank - len(looked_up)
-    place = {at: at if at < looked_up[0] else at + shift for at in range(case.rank(0)) if at not in looked_up}
-    axes = {place[at]: layout for at, layout in data.axes if at in place}
-    for at, size in enumerate(case.dims(1)[:rank]):
+    place = {
+        axis: axis if axis < looked_up[0] else axis + shift for axis in range(case.rank(0)) if axis not in looked_up
+    }
+    axes = {place[axis]: layout for axis, layout in data.axes if axis in place}
+    for axis, size in enumerate(case.dims(1)[:rank]):
         layout = created(case, size)[1]
         if layout is not None:
-            axes[looked_up[0] + at] = layout
+            axes[looked_up[0] + axis] = layout
     back = {new: old for old, new in place.items()}
 
     def content(region: Region) -> Interval:
-        return data.content(back[at] for at in region if at in back)
+        return data.content(back[axis] for axis in region if axis in back)
 
-    sizes = [case.dims(0)[at] if each is None else each.size for at, each in zip(looked_up, frames, strict=True)]
-    sizes += legal_from(case, 1, [case.dims(0)[at] for at in looked_up], components=components)
+    sizes = [
+        case.dims(0)[axis] if frames_of_axis is None else frames_of_axis.size
+        for axis, frames_of_axis in zip(looked_up, frames, strict=True)
+    ]
+    sizes += legal_from(case, 1, [case.dims(0)[axis] for axis in looked_up], components=components)
     return case.verdict("IX5", "every row looks up by its own length", case.output(axes, content), at_least_one=sizes)
 
 
@@ -150,10 +159,10 @@ def _axes_of_indices(case: Case, counted: Sequence[int | None]) -> dict[int, Axi
         return axes
     if not indices.axes and None in counted:
         raise refuse("GatherND by indices computed from axis lengths", "look up by positions, or by data")
-    for at, size in enumerate(case.dims(1)[:-1]):
+    for axis, size in enumerate(case.dims(1)[:-1]):
         layout = created(case, size)[1]
         if layout is not None:
-            axes.setdefault(at, layout)
+            axes.setdefault(axis, layout)
     return axes
 
 

@@ -90,11 +90,15 @@ def _has_number_behind(case: Case, operands: Sequence[int], axis: int) -> bool:
     first, *others = operands
     layout = case.fact(first).axis(axis)
     frames = None if layout is None else frames_of(layout)
-    if frames is None or not frames.is_suffix_padded or any(case.fact(each).axis(axis) is not None for each in others):
+    if (
+        frames is None
+        or not frames.is_suffix_padded
+        or any(case.fact(operand).axis(axis) is not None for operand in others)
+    ):
         return False
     if case.batch is not None and case.fact(first).rows_axis is None:
         return False
-    contents = {case.fact(each).anywhere for each in others}
+    contents = {case.fact(operand).anywhere for operand in others}
     return len(contents) == 1 and contents.pop().is_constant
 
 
@@ -110,7 +114,7 @@ def _rearranged(case: Case, operands: Sequence[int], axis: int, found: Axis) -> 
     rows = case.fact(operands[0]).rows_axis
     if len(operands) < len(case.present) or (case.batch is not None and rows is None):
         return None
-    only_behind = all(each.is_full or each.side is Side.LEFT for each in frames.segments)
+    only_behind = all(segment.is_full or segment.side is Side.LEFT for segment in frames.segments)
     whole = case.layout(dims[axis]) if only_behind and same(frames.size, dims[axis]) else None
     return whole if whole is not None and len(whole) == 1 else None
 
@@ -137,17 +141,17 @@ def _common_axes(case: Case, operands: Sequence[int], axis: int) -> dict[int, Ax
     """
     axes: dict[int, Axis] = {}
     for operand in operands:
-        for at, layout in case.fact(operand).axes:
-            if at != axis and axes.setdefault(at, layout) != layout:
+        for other, layout in case.fact(operand).axes:
+            if other != axis and axes.setdefault(other, layout) != layout:
                 raise refuse(
-                    f"Concat of operands laid out {_shown(axes[at])} and {_shown(layout)} along axis {at}",
+                    f"Concat of operands laid out {_shown(axes[other])} and {_shown(layout)} along axis {other}",
                     "pad the operands alike before joining them",
                 )
     for operand in operands:
-        for at in axes:
-            if case.fact(operand).axis(at) is None:
+        for other in axes:
+            if case.fact(operand).axis(other) is None:
                 raise refuse(
-                    f"Concat joins {case.dims(operand)[at]} entries along axis {at} to {_shown(axes[at])}",
+                    f"Concat joins {case.dims(operand)[other]} entries along axis {other} to {_shown(axes[other])}",
                     "expand the operand to the batch and the length first",
                 )
     return axes
@@ -205,8 +209,8 @@ def _slice(case: Case) -> Verdict:
     if run is not None:
         return run
     work = _Slicing(case, fact)
-    for at, sliced in bounds_by_axis.items():
-        work.slice_axis(at, sliced)
+    for axis, sliced in bounds_by_axis.items():
+        work.slice_axis(axis, sliced)
     if case.needs and len(bounds_by_axis) > 1:
         raise refuse(
             "Slice of several axes, one of them at positions that differ between rows", "slice one axis at a time"
@@ -252,11 +256,11 @@ def _bounds_by_axis(case: Case) -> dict[int, SliceBounds]:
         Refused: a bound depends on data.
     """
     view = slice_of(case.node)
-    found = None if view is None else view.axis_slices(numbers_of)
-    if found is None:
+    axis_slices = None if view is None else view.axis_slices(numbers_of)
+    if axis_slices is None:
         raise refuse("Slice with computed axes or steps", "give axes and steps as constants")
     bounds_by_axis: dict[int, SliceBounds] = {}
-    for sliced in found:
+    for sliced in axis_slices:
         start, end, step = sliced.start, sliced.end, sliced.step
         if start is None or end is None or step is None:
             raise refuse("Slice with bounds computed from data", "slice by constants or sizes")
@@ -307,10 +311,10 @@ class _Slicing:
         assert frames is not None
         self.pointwise, self.step = False, sliced.step
         self.rule, self.reason = "SL2", "cut where slots and positions agree"
-        kept = self._kept(frames, at, sliced)
-        kept = restated(kept, stated)
-        if is_padded(kept) and any(not segment.is_full for segment in kept[0].segments):  # type: ignore[union-attr]
-            self.axes[at] = kept
+        sliced_layout = self._kept(frames, at, sliced)
+        sliced_layout = restated(sliced_layout, stated)
+        if is_padded(sliced_layout) and any(not segment.is_full for segment in sliced_layout[0].segments):  # type: ignore[union-attr]
+            self.axes[at] = sliced_layout
             return
         if not isinstance(stated, int) and not is_known(case, stated):
             raise refuse(
@@ -345,13 +349,13 @@ class _Slicing:
         segments, blurred = _ended(frames, stop, self)
         if blurred:
             self.mixed.add(at)
-        kept = _begun(segments, start, self, at, stop)
+        begun = _begun(segments, start, self, at, stop)
         if self.index is not None and self.index.axis == at:
             follows = isinstance(start, int) and sliced.step == 1
             self.index = Index(at, self.index.offset + start) if follows else None
         if sliced.step == 1:
-            return kept
-        (strided,) = kept
+            return begun
+        (strided,) = begun
         if not isinstance(strided, Frames) or not strided.is_suffix_padded:
             raise refuse(f"Slice of {strided} in steps of {sliced.step}", "take every entry, or pad the axis behind")
         return (Frames((Segment(-sympy.floor(-strided.size / sliced.step)),)),)
@@ -378,7 +382,7 @@ class _Slicing:
         if isinstance(beyond, int) and beyond > 0:
             return size
         if isinstance(bound, sympy.Max) and len(bound.args) == 2 and 0 in bound.args:
-            (first,) = (each for each in bound.args if each != 0)
+            (first,) = (argument for argument in bound.args if argument != 0)
             if isinstance(normal_form(first - size), int):  # x[max(n - 8, 0):] is x[-8:]
                 return normal_form(first)
         if isinstance(bound, int):
@@ -407,16 +411,16 @@ def _located(segments: Sequence[Segment], position: Dim) -> tuple[int, Dim, Dim]
         Refused: the position is at no fixed distance from a segment's border.
     """
     start: Dim = 0
-    for at, segment in enumerate(segments):
+    for number, segment in enumerate(segments):
         end = start + segment.size
         after, before = normal_form(position - start), normal_form(end - position)
         near = isinstance(after, int) and after >= 0 and (not segment.is_full or after <= segment.size)
-        if near and not (segment.is_full and after == segment.size and at + 1 < len(segments)):
-            return at, after, before
+        if near and not (segment.is_full and after == segment.size and number + 1 < len(segments)):
+            return number, after, before
         if isinstance(before, int) and before > 0 and not isinstance(after, int):
-            return at, after, before
-        if before == 0 and at + 1 == len(segments):
-            return at, after, before
+            return number, after, before
+        if before == 0 and number + 1 == len(segments):
+            return number, after, before
         start = end
     if len(segments) == 1:
         return 0, normal_form(position), normal_form(segments[0].size - position)
@@ -427,8 +431,8 @@ def _located(segments: Sequence[Segment], position: Dim) -> tuple[int, Dim, Dim]
 def _ended(frames: Frames, stop: Dim, work: _Slicing) -> tuple[list[Segment], bool]:
     """Return the segments in front of a position, and whether their padding may hold entries that were valid."""
     segments = list(frames.segments)
-    at, after, before = _located(segments, stop)
-    whole, last = segments[:at], segments[at]
+    number, after, before = _located(segments, stop)
+    whole, last = segments[:number], segments[number]
     if before == 0:
         return [*whole, last], False
     if after == 0:
@@ -463,8 +467,8 @@ def _begun(segments: list[Segment], start: Dim, work: _Slicing, axis: int, stop:
     """Return the layout of the segments from a position on."""
     if not segments:
         return joined([Segment(0)])
-    at, after, before = _located(segments, start)
-    first, rest = segments[at], segments[at + 1 :]
+    number, after, before = _located(segments, start)
+    first, rest = segments[number], segments[number + 1 :]
     if after == 0:
         return joined([first, *rest])
     if before == 0:
@@ -477,15 +481,15 @@ def _begun(segments: list[Segment], start: Dim, work: _Slicing, axis: int, stop:
     if first.side is Side.RIGHT and isinstance(before, int):
         if never_falls(first.size) and (at_zero(first.size) or 0) >= before:
             return joined([Segment(before), *rest])
-        if at > 0:  # the last few entries must not reach into the segment before
+        if number > 0:  # the last few entries must not reach into the segment before
             work.at_least.append(normal_form(first.size - before + 1))
             return joined([Segment(before), *rest])
         return joined([Segment(sympy.Min(first.size, before), Side.RIGHT), *rest])
-    if first.side is Side.RIGHT and at == 0 and not rest and _keeps_newest(start, before):
-        kept = entries_between(sympy.sympify(start), sympy.sympify(first.size))
-        if kept not in (sympy.Min(first.size, part) for part in kept.args if part.is_Integer):
+    if first.side is Side.RIGHT and number == 0 and not rest and _keeps_newest(start, before):
+        size_behind = entries_between(sympy.sympify(start), sympy.sympify(first.size))
+        if size_behind not in (sympy.Min(first.size, part) for part in size_behind.args if part.is_Integer):
             work.mixed.add(axis)  # what is cut off lies in front of what is kept, unless that has all its slots
-        return joined([Segment(kept, Side.RIGHT)])
+        return joined([Segment(size_behind, Side.RIGHT)])
     frames = work.fact.frames(axis)
     last = isinstance(before, int) and not rest and frames is not None and frames.is_suffix_padded
     if last and same_end(stop, frames) and work.step == 1:
@@ -524,13 +528,13 @@ def _newest_entries(work: _Slicing, axis: int, frames: Frames, count: int) -> Ax
     rows = work.fact.axis(work.fact.rows_axis) if work.fact.rows_axis is not None else None
     if work.case.batch is not None and (rows is None or len(rows) > 1):
         raise refuse(f"Slice [-{count}:] of {frames}, which all rows share", "give the value a batch axis of its own")
-    kept = normal_form(sympy.Min(frames.size, count))
-    work.case.rewrite("newest", axis, kept)
+    newest_count = normal_form(sympy.Min(frames.size, count))
+    work.case.rewrite("newest", axis, newest_count)
     work.rule, work.reason = "SL5", "the newest entries of each row"
-    if isinstance(kept, int):
-        return joined([Segment(kept)])
+    if isinstance(newest_count, int):
+        return joined([Segment(newest_count)])
     work.emptied.add(axis)
-    return joined([Segment(kept, Side.RIGHT)])
+    return joined([Segment(newest_count, Side.RIGHT)])
 
 
 def split(case: Case) -> Verdict:

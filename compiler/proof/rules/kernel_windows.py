@@ -119,13 +119,15 @@ def windows_of(case: Case, kernel: tuple[int, ...]) -> tuple[Window, ...]:
         )
     dims = case.dims()[2:]
     if auto.startswith("SAME"):
-        return tuple(_same(case, auto, *each) for each in zip(dims, kernel, strides, dilations, strict=True))
+        return tuple(
+            _same(case, auto, *sizes_of_axis) for sizes_of_axis in zip(dims, kernel, strides, dilations, strict=True)
+        )
     if auto == "VALID":
         pads = (0,) * (2 * count)
     ceil = bool(case.int_attribute("ceil_mode", 0))
     return tuple(
-        Window(kernel[at], strides[at], dilations[at], pads[at], pads[at + count], ceil and strides[at] > 1)
-        for at in range(count)
+        Window(kernel[axis], strides[axis], dilations[axis], pads[axis], pads[axis + count], ceil and strides[axis] > 1)
+        for axis in range(count)
     )
 
 

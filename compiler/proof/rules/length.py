@@ -101,7 +101,7 @@ def range_(case: Case) -> Verdict:
     """Judge Range: positions counted from a fixed start are left-aligned, up to a fixed end right-aligned."""
     bounds = [numbers_of(value) for value in case.node.inputs]
     (stated,) = case.out_dims()
-    start, limit, step = (each[0] if each else None for each in bounds)
+    start, limit, step = (bound[0] if bound else None for bound in bounds)
     if start is None or not isinstance(step, int) or step == 0:
         return _opaque_range(case, stated)
     computed = None if limit is None else normal_form(count_of(start, limit, step))
@@ -199,13 +199,13 @@ def trilu(case: Case) -> Verdict:
     upper = bool(case.int_attribute("upper", 1))
 
     def content(region: Region) -> Interval:
-        kept = fact.content(region)
+        data_content = fact.content(region)
         low, high = _band(fact, row, column, region)
         if (high < shift) if upper else (low > shift):
             return ZERO
         if (low >= shift) if upper else (high <= shift):
-            return kept
-        return hull(kept, ZERO)
+            return data_content
+        return hull(data_content, ZERO)
 
     axes = fact.tracked
     return case.verdict("LN5", "positions along rows and columns differ as slots do", make_fact(axes, content))

@@ -172,16 +172,26 @@ def _counts_otherwise(indices: Fact, data: Fact) -> bool:
 def _gathered(case: Case, axis: int) -> Fact:
     """Return the fact of a Gather's output, with the indices' axes in place of the indexed one."""
     data, indices = case.fact(0), case.fact(1)
-    place = {at: at if at < axis else at + case.rank(1) - 1 for at in range(case.rank(0)) if at != axis}
+    place = {
+        data_axis: data_axis if data_axis < axis else data_axis + case.rank(1) - 1
+        for data_axis in range(case.rank(0))
+        if data_axis != axis
+    }
     back = {new: old for old, new in place.items()}
-    axes = {place[at]: layout for at, layout in data.axes if at != axis}
-    axes |= {at + axis: layout for at, layout in indices.axes}
+    axes = {place[data_axis]: layout for data_axis, layout in data.axes if data_axis != axis}
+    axes |= {index_axis + axis: layout for index_axis, layout in indices.axes}
     looked_up = frozenset({axis} & set(data.padded))
 
     def content(region: Region) -> Interval:
-        kept = frozenset(back[at] for at in region if at in back) & frozenset(data.padded)
-        strays = any(at not in back for at in region)  # an index in the padding may point at padding
-        return hull(data.content(kept), data.content(kept | looked_up)) if strays else data.content(kept)
+        data_region = frozenset(back[result_axis] for result_axis in region if result_axis in back) & frozenset(
+            data.padded
+        )
+        strays = any(result_axis not in back for result_axis in region)  # an index in the padding may point at padding
+        return (
+            hull(data.content(data_region), data.content(data_region | looked_up))
+            if strays
+            else data.content(data_region)
+        )
 
     return case.output(axes, content)
 
@@ -189,26 +199,33 @@ def _gathered(case: Case, axis: int) -> Fact:
 def _fixed_entries(case: Case, axis: int, frames: Frames, numbers: Sequence[Dim]) -> Verdict:
     """Judge a Gather of entries of a padded axis at fixed distances from either end."""
     distances = [_from_an_end(number, frames.size) for number in numbers]
-    kept = [distance for distance in distances if distance is not None]
-    if len(kept) != len(distances):
+    known_distances = [distance for distance in distances if distance is not None]
+    if len(known_distances) != len(distances):
         raise refuse(f"Gather of entries {[str(n) for n in numbers]} of {frames}", "gather by constants")
-    place = {at: at if at < axis else at + case.rank(1) - 1 for at in range(case.rank(0)) if at != axis}
+    place = {
+        data_axis: data_axis if data_axis < axis else data_axis + case.rank(1) - 1
+        for data_axis in range(case.rank(0))
+        if data_axis != axis
+    }
     back = {new: old for old, new in place.items()}
     data = case.fact(0)
-    axes = {place[at]: layout for at, layout in data.axes if at != axis}
-    out = case.output(axes, lambda region: data.content(back[at] for at in region))
-    reach = max([distance + 1 for distance in kept if distance >= 0] + [-d for d in kept if d < 0], default=1)
+    axes = {place[data_axis]: layout for data_axis, layout in data.axes if data_axis != axis}
+    out = case.output(axes, lambda region: data.content(back[result_axis] for result_axis in region))
+    reach = max(
+        [distance + 1 for distance in known_distances if distance >= 0] + [-d for d in known_distances if d < 0],
+        default=1,
+    )
     at_least = [normal_form(frames.size - reach + 1)]
-    if all(_lies_where_counted(frames, distance) for distance in kept) and kept == list(numbers):
+    if all(_lies_where_counted(frames, distance) for distance in known_distances) and known_distances == list(numbers):
         return case.verdict("IX1", "counted from the end without padding", out, at_least_one=at_least)
     rows = data.axis(data.rows_axis) if data.rows_axis is not None else None
     alone = frames.is_suffix_padded or frames.is_prefix_padded
     if not alone or (case.batch is not None and (rows is None or len(rows) > 1)):
         raise refuse(
-            f"Gather of entries {kept} of {frames}, which lie in other slots in every row",
+            f"Gather of entries {known_distances} of {frames}, which lie in other slots in every row",
             "gather from a value with a batch axis of its own, before the axis is joined",
         )
-    case.rewrite("entries", axis, tuple(kept), case.rank(1) == 0)
+    case.rewrite("entries", axis, tuple(known_distances), case.rank(1) == 0)
     return case.verdict("IX1", "counted from the true end of each row", out, at_least_one=at_least)
 
 
@@ -246,10 +263,10 @@ def gather_elements(case: Case) -> Verdict:
         data, indices = case.fact(0), case.fact(1)
     case.refuse_rows(1, axis, "looks up along")
     frames = case.simple_frames(0, axis)
-    for at in range(case.rank(0)):
-        if at != axis and data.axis(at) != indices.axis(at):
+    for other in range(case.rank(0)):
+        if other != axis and data.axis(other) != indices.axis(other):
             raise refuse(
-                f"GatherElements of {layout_text(case, 0, at)} by indices of {layout_text(case, 1, at)}",
+                f"GatherElements of {layout_text(case, 0, other)} by indices of {layout_text(case, 1, other)}",
                 "lay both out alike along the other axes",
             )
     if case.needs:  # slots of each row
@@ -261,8 +278,12 @@ def gather_elements(case: Case) -> Verdict:
     looked_up = frozenset({axis} & set(data.padded))
 
     def content(region: Region) -> Interval:
-        kept = region & frozenset(data.padded) - {axis}
-        return hull(data.content(kept), data.content(kept | looked_up)) if region else data.content(kept)
+        data_region = region & frozenset(data.padded) - {axis}
+        return (
+            hull(data.content(data_region), data.content(data_region | looked_up))
+            if region
+            else data.content(data_region)
+        )
 
     out, rule = case.output(case.fact(1).tracked, content), "IX2" if frames is None else "IX1"
     return case.verdict(rule, "entries along one axis", out, pointwise=frames is None, at_least_one=legal)
@@ -281,7 +302,9 @@ def one_hot(case: Case) -> Verdict:
     layout = created(case, stated, depth[0])[1] if not isinstance(depth[0], int) else None
     if layout is not None and (fact.valid.low < 0 or not _is_suffix(layout)):
         raise refuse(f"OneHot of indices of {fact.valid} over {stated} classes", "count indices from 0")
-    moved = case.moved(0, {at: at if at < axis else at + 1 for at in range(rank)})
+    moved = case.moved(
+        0, {index_axis: index_axis if index_axis < axis else index_axis + 1 for index_axis in range(rank)}
+    )
     axes = moved.tracked | ({} if layout is None else {axis: layout})
     bounds = of_array(values) if values is not None else case.fact(2).anywhere
     return case.verdict(
@@ -308,13 +331,17 @@ def scatter_elements(case: Case) -> Verdict:
     for operand in range(3):
         case.refuse_rows(operand, axis, "writes along")
     data, indices, updates = (case.fact(operand) for operand in range(3))
-    elsewhere = [{at: layout for at, layout in fact.axes if at != axis} for fact in (data, indices, updates)]
+    elsewhere = [
+        {other_axis: layout for other_axis, layout in fact.axes if other_axis != axis}
+        for fact in (data, indices, updates)
+    ]
     if not elsewhere[0] == elsewhere[1] == elsewhere[2] or indices.axis(axis) != updates.axis(axis):
         raise refuse(f"{case.op} of differently laid out data, indices and updates", "lay all three out alike")
-    for at in elsewhere[0]:
-        if case.dims(0)[at] != case.dims(1)[at]:
+    for other_axis in elsewhere[0]:
+        if case.dims(0)[other_axis] != case.dims(1)[other_axis]:
             raise refuse(
-                f"{case.op} with {case.dims(1)[at]} indices for {case.dims(0)[at]} entries", "give all of them"
+                f"{case.op} with {case.dims(1)[other_axis]} indices for {case.dims(0)[other_axis]} entries",
+                "give all of them",
             )
     frames, written = case.simple_frames(0, axis), case.simple_frames(1, axis)
     if frames is None and written is None:
@@ -322,9 +349,9 @@ def scatter_elements(case: Case) -> Verdict:
         out = case.output(data.tracked, lambda region: _scattered(case, region, axis))
         return case.verdict("IX3", "entries put in place along another axis", out, pointwise=True)
     _count_from_start(case, frames)
-    for at in indices.padded:
-        case.fill(2, at, _nothing(case))
-        case.fill(1, at, 0.0)
+    for other_axis in indices.padded:
+        case.fill(2, other_axis, _nothing(case))
+        case.fill(1, other_axis, 0.0)
     out = case.output(case.fact(0).tracked, lambda region: _scattered(case, region, axis))
     sizes = [case.dims(0)[axis] if frames is None else frames.size]
     return case.verdict("IX8", "what padding puts in place changes nothing", out, at_least_one=sizes)
@@ -378,19 +405,19 @@ def _scattered(case: Case, region: Region, axis: int) -> Interval:
     """Return the interval of entries in a region after updates from anywhere along the axis."""
     data, updates = case.fact(0), case.fact(2)
     reduction = case.attribute("reduction", "none")
-    kept = data.content(region & frozenset(data.padded))
+    old_content = data.content(region & frozenset(data.padded))
     others = region & frozenset(updates.padded) - {axis}
     added = updates.content(others) if axis not in updates.padded else everywhere(updates, others, axis)
     if reduction in ("none", "max", "min"):
-        return hull(kept, added)
-    if not kept.is_finite or not added.is_finite:
+        return hull(old_content, added)
+    if not old_content.is_finite or not added.is_finite:
         return ANYTHING
     if reduction == "mul":
-        return Interval(-1.0, 1.0) if max(kept.magnitude, added.magnitude) <= 1 else ANYTHING
+        return Interval(-1.0, 1.0) if max(old_content.magnitude, added.magnitude) <= 1 else ANYTHING
     dims = [case.dims(2)[axis]]
     count = float(dims[0]) if isinstance(dims[0], int) else LONGEST
-    low = kept.low + min(added.low, 0.0) * count
-    held = stored(Interval(low, kept.high + max(added.high, 0.0) * count), case.dtype())
+    low = old_content.low + min(added.low, 0.0) * count
+    held = stored(Interval(low, old_content.high + max(added.high, 0.0) * count), case.dtype())
     return held if held.is_finite else ANYTHING
 
 
@@ -412,22 +439,22 @@ def scatter_nd(case: Case) -> Verdict:
     if rows is None or rows != updates.axis(0) or not has_rows(rows) or len(rows) > 1 or counted[0] != 0:
         raise refuse("ScatterND into other rows than its own: rows of one batch would mix", "write row i into row i")
     laid_out = case.fact(1).axis(1) if places > 1 else None
-    behind = {at - depth: each for at, each in data.axes if at >= depth}
-    if behind != {at - places: each for at, each in updates.axes if at >= places} or (
+    behind = {data_axis - depth: layout for data_axis, layout in data.axes if data_axis >= depth}
+    if behind != {update_axis - places: layout for update_axis, layout in updates.axes if update_axis >= places} or (
         laid_out is not None and laid_out != updates.axis(1)
     ):
         raise refuse("ScatterND of differently laid out data, indices and updates", "lay all three out alike")
     if depth == places == 2:
         return _scattered_along(case)
-    inside = [at for at in data.tracked if 0 < at < depth]
-    if inside or any(0 < at < places for fact in (case.fact(1), updates) for at in fact.tracked):
+    inside = [data_axis for data_axis in data.tracked if 0 < data_axis < depth]
+    if inside or any(0 < tracked_axis < places for fact in (case.fact(1), updates) for tracked_axis in fact.tracked):
         raise refuse(
             f"ScatterND by indices of {depth} numbers along a padded axis", "write along one axis, by (row, entry)"
         )
 
     def content(region: Region) -> Interval:
         replaced = case.attribute("reduction", "none") == "none"
-        new = updates.content(frozenset(at - depth + places for at in region))
+        new = updates.content(frozenset(data_axis - depth + places for data_axis in region))
         return hull(data.content(region), new) if replaced else ANYTHING
 
     return case.verdict("IX3", "every row puts entries in place in itself", case.output(data.tracked, content))

@@ -81,7 +81,7 @@ def fused_matmul(case: Case) -> Verdict:
     ranks = case.rank(0), case.rank(1)
     if min(ranks) < 2:
         raise refuse(f"{case.op} of a vector", "use MatMul")
-    batch = [f"batch {at}" for at in range(max(ranks) - 2)]
+    batch = [f"batch {number}" for number in range(max(ranks) - 2)]
     first, second = ["row", "summed"], ["summed", "column"]
     if case.int_attribute("transA", 0):
         first.reverse()

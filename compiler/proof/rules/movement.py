@@ -97,7 +97,9 @@ def reshape(case: Case) -> Verdict:
             "keep the axis whole, in front of what it is merged with",
         )
     axes = {
-        at: _merged(group, after[at]) for at, group in enumerate(groups) if any(_is_tracked(each) for each in group)
+        axis: _merged(group, after[axis])
+        for axis, group in enumerate(groups)
+        if any(_is_tracked(piece) for piece in group)
     }
     whole = set(axes.values()) <= {layout for _, layout in fact.axes}  # frames of channels are other entries
     return case.verdict("MV2", "whole axes are merged and split", _regrouped(fact, axes, groups), pointwise=whole)
@@ -144,15 +146,15 @@ def _target(case: Case, sizes: Sequence[Dim]) -> list[Dim]:
     """Return the sizes of the output's axes, from shape inference or else the target; one may be left over."""
     stated = [normal_form(dim) for dim in case.out_dims()]
     target, dims = target_of(case.node, numbers_of), case.dims()
-    for at, dim in enumerate(stated):
-        asked = LEFT_OVER if target is None or is_known(case, dim) else target.sizes[at]
+    for axis, dim in enumerate(stated):
+        asked = LEFT_OVER if target is None or is_known(case, dim) else target.sizes[axis]
         if target is not None and asked is not None and asked != LEFT_OVER:
-            is_copy = target.copied(at) and at < len(dims)
-            stated[at] = _in_size(case, at, dims) if is_copy else normal_form(asked)
-    unknown = [at for at, dim in enumerate(stated) if not is_known(case, dim)]
+            is_copy = target.copied(axis) and axis < len(dims)
+            stated[axis] = _in_size(case, axis, dims) if is_copy else normal_form(asked)
+    unknown = [axis for axis, dim in enumerate(stated) if not is_known(case, dim)]
     if len(unknown) == 1:
         whole: Dim = normal_form(math.prod(sizes))
-        known: Dim = normal_form(math.prod(dim for at, dim in enumerate(stated) if at not in unknown))
+        known: Dim = normal_form(math.prod(dim for axis, dim in enumerate(stated) if axis not in unknown))
         left = quotient(whole, known)
         if left is not None:
             stated[unknown[0]] = left
@@ -281,28 +283,32 @@ def expand(case: Case) -> Verdict:
     numbers = numbers_of(case.node.inputs[1])
     shift = len(after) - len(dims)
     axes: dict[int, Axis] = {}
-    for at, stated in enumerate(after):
-        own, back = at - shift, at - len(after)
-        given = 1 if numbers is not None and -back > len(numbers) else None if numbers is None else numbers[back]
-        if own >= 0 and (dims[own] != 1 or stated == 1):
-            kept = fact.axis(own)
-            _check_kept(case, dims[own] if kept is None else size_of(kept), stated if given is None else given)
-            if kept is not None:
-                axes[at] = kept
+    for axis, stated in enumerate(after):
+        operand_axis, back = axis - shift, axis - len(after)
+        requested = 1 if numbers is not None and -back > len(numbers) else None if numbers is None else numbers[back]
+        if operand_axis >= 0 and (dims[operand_axis] != 1 or stated == 1):
+            operand_layout = fact.axis(operand_axis)
+            _check_kept(
+                case,
+                dims[operand_axis] if operand_layout is None else size_of(operand_layout),
+                stated if requested is None else requested,
+            )
+            if operand_layout is not None:
+                axes[axis] = operand_layout
             continue
-        _, layout = created(case, stated, given)
+        _, layout = created(case, stated, requested)
         if layout is not None:
-            axes[at] = layout
+            axes[axis] = layout
     if fact.is_number or (_gets_rows(axes) and unlike_window(case)):
         return case.verdict("MV4", "numbers repeat", NUMBER)
     padded = set(fact.padded)
 
     def content(region: Region) -> Interval:
-        return fact.content(at - shift for at in region if at - shift in padded)
+        return fact.content(axis - shift for axis in region if axis - shift in padded)
 
     index = None if fact.index is None else dataclasses.replace(fact.index, axis=fact.index.axis + shift)
-    made = make_fact(axes, content, index)
-    return case.verdict("MV4", "entries repeat", made, pointwise=_only_keeps(fact, made))
+    fact_made = make_fact(axes, content, index)
+    return case.verdict("MV4", "entries repeat", fact_made, pointwise=_only_keeps(fact, fact_made))
 
 
 def _gets_rows(axes: Mapping[int, Axis]) -> bool:
@@ -326,15 +332,15 @@ def tile(case: Case) -> Verdict:
         raise refuse("Tile by a number that depends on data", "compute it from the shapes of inputs")
     numbers = numbers_of(case.node.inputs[1])
     axes: dict[int, Axis] = {}
-    for at, dim in enumerate(dims):
-        own = fact.axis(at)
-        times = numbers[at] if numbers is not None else quotient(normal_form(after[at]), normal_form(dim))
+    for axis, dim in enumerate(dims):
+        operand_layout = fact.axis(axis)
+        times = numbers[axis] if numbers is not None else quotient(normal_form(after[axis]), normal_form(dim))
         if times is None:
             raise refuse(f"Tile of {_text(dims)} to {_text(after)}", "repeat by constants, or by a length")
         repeated = None if times == 1 else created(case, times)[1] or (Plain(times),)
-        factors = (*(repeated or ()), *(own or (Plain(dim),)))
-        if own is not None or (repeated is not None and not isinstance(repeated[0], Plain)):
-            axes[at] = _merged([Piece(factor, at) for factor in factors if factor.size != 1], after[at])
+        factors = (*(repeated or ()), *(operand_layout or (Plain(dim),)))
+        if operand_layout is not None or (repeated is not None and not isinstance(repeated[0], Plain)):
+            axes[axis] = _merged([Piece(factor, axis) for factor in factors if factor.size != 1], after[axis])
     if fact.is_number or (_gets_rows(axes) and unlike_window(case)):
         return case.verdict("MV4", "numbers repeat", NUMBER)
     padded = frozenset(fact.padded)
@@ -342,12 +348,12 @@ def tile(case: Case) -> Verdict:
     def content(region: Region) -> Interval:
         """Return the interval of a region; padding of both repetitions and repeated entries may be either's."""
         inner = [region]
-        for at in region:
-            inner += [each - {at} for each in inner] if _is_doubly(axes[at]) else []
-        return hull(*(fact.content(each & padded) for each in inner))
+        for axis in region:
+            inner += [inner_region - {axis} for inner_region in inner] if _is_doubly(axes[axis]) else []
+        return hull(*(fact.content(inner_region & padded) for inner_region in inner))
 
-    made = make_fact(axes, content)
-    return case.verdict("MV4", "entries repeat", made, pointwise=_only_keeps(fact, made))
+    fact_made = make_fact(axes, content)
+    return case.verdict("MV4", "entries repeat", fact_made, pointwise=_only_keeps(fact, fact_made))
 
 
 def _only_keeps(before: Fact, after: Fact) -> bool:

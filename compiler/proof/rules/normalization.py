@@ -159,7 +159,7 @@ def _normalization(case: Case, axes: Sequence[int], epsilon: float, channels: in
     if any(output.uses() or output.is_graph_output() for output in case.node.outputs[1:]):
         raise refuse(f"{case.op} whose mean or deviation is read", "compute them with reductions")
     sizes = averaged_sizes(case, axes)
-    count = channels * math.prod(float(dim) if isinstance(dim := case.dims()[at], int) else LONGEST for at in axes)
+    count = channels * math.prod(float(dim) if isinstance(dim := case.dims()[axis], int) else LONGEST for axis in axes)
     if not sizes:
         fact = case.fact()
         one_pass = case.op in ONE_PASS
@@ -250,7 +250,9 @@ def lp_normalization(case: Case) -> Verdict:
 def local_response_normalization(case: Case) -> Verdict:
     """Judge LRN, over neighbouring channels."""
     _keep_channels(case)
-    alpha, beta, bias = (float_attribute(case, *each) for each in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)))
+    alpha, beta, bias = (
+        float_attribute(case, *named_default) for named_default in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0))
+    )
     fact, dtype = case.fact(), case.dtype()
 
     def content(region: Region) -> Interval:

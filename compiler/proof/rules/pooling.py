@@ -22,13 +22,13 @@ def max_pool(case: Case) -> Verdict:
     windows, slid = _windows(case)
     least = case.lowest()
     neutral = -math.inf if case.dtype().is_floating_point() else least
-    for at, each in slid.items():
-        if each.sees_padding:
-            case.fill(0, at, neutral)
+    for axis, slide_of_axis in slid.items():
+        if slide_of_axis.sees_padding:
+            case.fill(0, axis, neutral)
     fact, sliding = case.fact(), _sliding(windows, slid)
 
     def content(region: Region) -> Interval:
-        read = iv.hull(*(fact.content(each) for each in regions_read(fact, region, sliding)))
+        read = iv.hull(*(fact.content(region_read) for region_read in regions_read(fact, region, sliding)))
         return ANYTHING if read.nan else iv.hull(read, iv.constant(least)) if read.low < least else read
 
     padded_out = any(window.begin or window.end is None or window.end or window.ceil for window in windows)
@@ -48,17 +48,17 @@ def average_pool(case: Case) -> Verdict:
     windows, slid = _windows(case)
     counts_all = bool(case.int_attribute("count_include_pad", 0))
     again = []
-    for at, each in slid.items():
-        window = windows[at - 2]
-        if each.sees_padding:
-            if counts_all and window.overruns(case.dims()[at]):
+    for axis, slide_of_axis in slid.items():
+        window = windows[axis - 2]
+        if slide_of_axis.sees_padding:
+            if counts_all and window.overruns(case.dims()[axis]):
                 raise refuse(
                     "AveragePool in ceil mode that counts padding divides the last place by how far it hangs over",
                     "set count_include_pad or ceil_mode to 0",
                 )
-            case.fill(0, at, 0.0)
+            case.fill(0, axis, 0.0)
             if not counts_all:
-                again.append(at)
+                again.append(axis)
     if again:
         case.rewrite("average_pool", tuple(again))
     fact, sliding = case.fact(), _sliding(windows, slid)
@@ -66,7 +66,7 @@ def average_pool(case: Case) -> Verdict:
     zeros = bool(again) or (counts_all and any(window.begin or window.end is None or window.end for window in windows))
 
     def content(region: Region) -> Interval:
-        read = iv.hull(*(fact.content(each) for each in regions_read(fact, region, sliding)))
+        read = iv.hull(*(fact.content(region_read) for region_read in regions_read(fact, region, sliding)))
         if not read.is_finite or read.magnitude * count > largest_sum(case):
             return ANYTHING
         return iv.hull(read, ZERO) if zeros else read
@@ -77,15 +77,15 @@ def average_pool(case: Case) -> Verdict:
 def lp_pool(case: Case) -> Verdict:
     """Judge LpPool: zeros add nothing to a norm."""
     windows, slid = _windows(case)
-    for at, each in slid.items():
-        if each.sees_padding:
-            case.fill(0, at, 0.0)
+    for axis, slide_of_axis in slid.items():
+        if slide_of_axis.sees_padding:
+            case.fill(0, axis, 0.0)
     power = case.int_attribute("p", 2)
     fact, sliding = case.fact(), _sliding(windows, slid)
     count = math.prod(window.kernel for window in windows)
 
     def content(region: Region) -> Interval:
-        read = iv.hull(ZERO, *(fact.content(each) for each in regions_read(fact, region, sliding)))
+        read = iv.hull(ZERO, *(fact.content(region_read) for region_read in regions_read(fact, region, sliding)))
         if not read.is_finite or power < 1 or read.magnitude > (largest_sum(case) / count) ** (1 / power):
             return ANYTHING
         return Interval(0.0, read.magnitude * count ** (1 / power))
@@ -126,9 +126,9 @@ def _verdict(
     pointwise: bool = True,
     assumes: tuple[Assumption, ...] = (),
 ) -> Verdict:
-    sizes = [size for each in slid.values() for size in each.least]
-    sizes += [frames.size for at in slid if (frames := case.simple_frames(0, at)) is not None]
-    sees = any(each.sees_padding for each in slid.values())
+    sizes = [size for slide_of_axis in slid.values() for size in slide_of_axis.least]
+    sizes += [frames.size for axis in slid if (frames := case.simple_frames(0, axis)) is not None]
+    sees = any(slide_of_axis.sees_padding for slide_of_axis in slid.values())
     reason = "padding that is read changes nothing" if sees else "no valid place reads padding"
     pointwise = pointwise and not _sliding(windows, slid)
     return case.verdict(rule, reason, out, pointwise=pointwise, at_least_one=sizes, assumes=assumes)

@@ -60,9 +60,11 @@ def recurrent(case: Case) -> Verdict:
             raise refuse(f"{case.op} of a value that all rows share", "give the value a batch axis")
         case.rewrite("sequence_lens")
     run = Run(frames, batch, rule == "RN2" or case.has(LENGTHS))
-    outputs = [_states(case, run), *(_last(case, run, at) for at in range(1, len(case.node.outputs)))]
-    chunks = [each for each in batch or () if isinstance(each, Frames)]  # kernels end the process where there are none
-    sizes = [each.size for each in (frames, *chunks) if each is not None]
+    outputs = [_states(case, run), *(_last(case, run, output) for output in range(1, len(case.node.outputs)))]
+    chunks = [
+        factor for factor in batch or () if isinstance(factor, Frames)
+    ]  # kernels end the process where there are none
+    sizes = [frames_read.size for frames_read in (frames, *chunks) if frames_read is not None]
     return case.verdict(rule, reason, *outputs, pointwise=frames is None, at_least_one=sizes)
 
 
@@ -113,7 +115,9 @@ def _check_operands(case: Case) -> None:
     for operand in case.present[1:]:
         fact = case.fact(operand)
         expected = {LENGTHS: {0: rows}, HIDDEN: {1: rows}, CELL: {1: rows}}.get(operand, {})
-        if fact.is_number or fact.tracked != {at: axis for at, axis in expected.items() if axis is not None}:
+        if fact.is_number or fact.tracked != {
+            axis_number: axis for axis_number, axis in expected.items() if axis is not None
+        }:
             what = {LENGTHS: "lengths", HIDDEN: "an initial state", CELL: "an initial cell state"}.get(
                 operand, "weights"
             )
@@ -136,8 +140,8 @@ def _states(case: Case, run: Run) -> Fact:
     def content(region: Region) -> Interval:
         if run.has_lengths and 0 in region:
             return ZERO
-        found = _hidden(case, frozenset({1}) if 2 in region else frozenset(), with_padding=0 in region)
-        return iv.hull(found, ZERO) if case.has(LENGTHS) else found
+        bounds = _hidden(case, frozenset({1}) if 2 in region else frozenset(), with_padding=0 in region)
+        return iv.hull(bounds, ZERO) if case.has(LENGTHS) else bounds
 
     return case.output(axes, content)
 
@@ -148,11 +152,11 @@ def _last(case: Case, run: Run, output: int) -> Fact:
     is_known = run.frames is None or run.has_lengths
 
     def content(region: Region) -> Interval:
-        found = _hidden(case, region, with_padding=False) if is_known else ANYTHING
-        if output == 2 and found.is_finite:
+        bounds = _hidden(case, region, with_padding=False) if is_known else ANYTHING
+        if output == 2 and bounds.is_finite:
             cell = case.fact(CELL).content(region).magnitude if case.has(CELL) else 0.0
             return iv.bounded(cell + LONGEST)
-        return iv.hull(found, ZERO) if found.is_finite else found
+        return iv.hull(bounds, ZERO) if bounds.is_finite else bounds
 
     return case.output(axes, content)
 
@@ -160,8 +164,12 @@ def _last(case: Case, run: Run, output: int) -> Fact:
 def _hidden(case: Case, rows: Region, *, with_padding: bool) -> Interval:
     """Return bounds of a hidden state in a region of rows, from the activations, if no sum overflows."""
     fact = case.fact()
-    regions = [each for each in fact.regions if each - {0} == rows and (with_padding or 0 not in each)]
-    read = iv.hull(*(fact.content(each) for each in regions))
+    regions = [
+        operand_region
+        for operand_region in fact.regions
+        if operand_region - {0} == rows and (with_padding or 0 not in operand_region)
+    ]
+    read = iv.hull(*(fact.content(operand_region) for operand_region in regions))
     start = case.fact(HIDDEN).content(rows) if case.has(HIDDEN) else ZERO
     cell = case.fact(CELL).content(rows) if case.has(CELL) else ZERO
     if not (read.is_finite and start.is_finite and cell.is_finite) or not _has_default_activations(case):

@@ -58,13 +58,13 @@ def reduce(case: Case) -> Verdict:
     back = view.kept
 
     def content(region: Region) -> Interval:
-        here = frozenset(back[at] for at in region)
+        here = frozenset(back[axis] for axis in region)
         valid = fact.content(here)
-        paddings = [fact.content(here | each) for each in _paddings(fact, reduced)]
+        paddings = [fact.content(here | padding) for padding in _paddings(fact, reduced)]
         seen = [padding for padding in paddings if not _is_neutral(case, valid, padding)]
         return _reduced(case, iv.hull(valid, *seen), reduced, is_mean_of_more=mean and bool(seen))
 
-    axes = {at: layout for at in back if (layout := fact.axis(back[at])) is not None}
+    axes = {axis: layout for axis in back if (layout := fact.axis(back[axis])) is not None}
     out = case.output(axes, content)
     unordered = NO_NAN if case.op in EXTREMES and (sizes or _takes_two_ways(case, reduced)) else ()
     if not sizes:
@@ -252,7 +252,7 @@ def arg_extreme(case: Case) -> Verdict:
             case.rewrite("last_index", axis)
     back = _view(case).kept
     fact = case.fact()
-    axes = {at: layout for at in back if (layout := fact.axis(back[at])) is not None}
+    axes = {result_axis: layout for result_axis in back if (layout := fact.axis(back[result_axis])) is not None}
     out = case.output(axes, lambda region: Interval(0.0, _most(case, axis)))
     if frames is None:
         return case.verdict("RD5", "searches another axis", out, pointwise=True)
@@ -305,7 +305,7 @@ def top_k(case: Case) -> Verdict:
             raise refuse("TopK in no order over a padded axis", "let it sort")
         _let_padding_lose(case, axis, frames, largest=largest)
     fact = case.fact()
-    axes = {at: layout for at, layout in fact.axes if at != axis}
+    axes = {other_axis: layout for other_axis, layout in fact.axes if other_axis != axis}
     values = case.output(axes, lambda region: everywhere(fact, region, axis) if region or not frames else fact.valid)
     indices = case.output(axes, lambda region: Interval(0.0, _most(case, axis)))
     if frames is None:

@@ -160,11 +160,11 @@ class _Trials:
         if len(atoms) != 1:
             return
         values = self._values(atoms[0], sizes)
-        for at, true in enumerate(values):
+        for position, true in enumerate(values):
             for more in MORE:
-                if at + more < len(values):
-                    slots = {atoms[0]: values[at + more]}
-                    rows = [{atoms[0]: length} for length in (true, values[max(at - 2, 0)])]
+                if position + more < len(values):
+                    slots = {atoms[0]: values[position + more]}
+                    rows = [{atoms[0]: length} for length in (true, values[max(position - 2, 0)])]
                     if self.batch is not None:
                         slots |= {self.batch: len(rows)}
                         rows = [row | {self.batch: 1} for row in rows]
@@ -205,10 +205,10 @@ class _Trials:
             _label_padding(places, moved, slots, rows)
             alone = []
             for row, true in enumerate(rows):
-                own = places[np.ix_(*entry_positions(moved.fact.tracked, moved.dims, row, slots, true))]
-                if own.size == 0:
+                row_entries = places[np.ix_(*entry_positions(moved.fact.tracked, moved.dims, row, slots, true))]
+                if row_entries.size == 0:
                     return None
-                alone.append(run(self.nodes, moved.value, own, true))
+                alone.append(run(self.nodes, moved.value, row_entries, true))
             return Trial(slots, rows, run(self.nodes, moved.value, places, slots), tuple(alone))
         except (ValueError, IndexError):
             return None
@@ -216,15 +216,17 @@ class _Trials:
 
 def _label_padding(places: Array, moved: Moved, slots: Sizes, rows: Sequence[Sizes]) -> None:
     """Replace the labels of padding that holds a known constant by the label of that constant."""
-    if any(len(axis) > 1 for at, axis in moved.fact.axes if at in moved.fact.padded):
+    if any(len(axis) > 1 for axis_number, axis in moved.fact.axes if axis_number in moved.fact.padded):
         return
     for row, true in enumerate(rows):
         valid = entry_positions(moved.fact.tracked, moved.dims, row, slots, true)
         for region, content in moved.fact.contents:
             if region and content.is_constant:
                 inside = [
-                    np.setdiff1d(np.arange(places.shape[at]), found) if at in region else found
-                    for at, found in enumerate(valid)
+                    np.setdiff1d(np.arange(places.shape[axis_number]), valid_entries)
+                    if axis_number in region
+                    else valid_entries
+                    for axis_number, valid_entries in enumerate(valid)
                 ]
                 places[np.ix_(*inside)] = label(content.low)
 
@@ -246,11 +248,11 @@ def _plain_axes(moved: Moved, dims: Sequence[Dim], trials: Sequence[Trial]) -> d
         trials: results of the chain.
     """
     axes: dict[int, Axis] = {}
-    for at in range(trials[0].together.ndim):
-        fitting = next((axis for axis in _candidates(moved, dims) if _fits(axis, at, trials)), None)
+    for axis_number in range(trials[0].together.ndim):
+        fitting = next((axis for axis in _candidates(moved, dims) if _fits(axis, axis_number, trials)), None)
         if fitting is not None:
-            axes[at] = fitting
-        elif len({each.shape[at] for trial in trials for each in (trial.together, *trial.alone)}) > 1:
+            axes[axis_number] = fitting
+        elif len({result.shape[axis_number] for trial in trials for result in (trial.together, *trial.alone)}) > 1:
             return None
     return axes
 
@@ -266,10 +268,10 @@ def _candidates(moved: Moved, dims: Sequence[Dim]) -> Iterator[Axis]:
     grown = [dim for dim in dims if isinstance(dim, sympy.Expr)]
     for _, axis in moved.fact.axes:
         for factor in axis:
-            if isinstance(factor, Frames) and [each.side for each in factor.segments] == [Side.RIGHT]:
+            if isinstance(factor, Frames) and [segment.side for segment in factor.segments] == [Side.RIGHT]:
                 yield from (joined([Segment(size, Side.RIGHT)]) for size in [factor.size, *grown])
             elif isinstance(factor, Frames):
-                yield from (suffix(size) for size in [factor.size, *(each.size for each in factor.segments)])
+                yield from (suffix(size) for size in [factor.size, *(segment.size for segment in factor.segments)])
                 yield joined([Segment(factor.size, Side.RIGHT), Segment(normal_form(factor.size - 1))])
 
 

@@ -100,24 +100,24 @@ def resize(case: Case) -> Verdict:
     mode = str(case.attribute("mode", "nearest"))
     if mode not in ("nearest", "linear", "cubic"):
         raise refuse(f"Resize by {mode!r}", "resize by nearest, linear or cubic")
-    for at, _ in case.fact().axes:
-        if scales[at] != 1:
-            case.refuse_rows(0, at, "resizes")
-    resized = {at: scale for at, scale in scales.items() if scale != 1 and case.fact().axis(at) is not None}
+    for axis, _ in case.fact().axes:
+        if scales[axis] != 1:
+            case.refuse_rows(0, axis, "resizes")
+    resized = {axis: scale for axis, scale in scales.items() if scale != 1 and case.fact().axis(axis) is not None}
     sampling = _sampling(case, mode) if resized else None
     axes: dict[int, Axis] = {}
     sizes: list[Dim] = []
     held: list[int] = []
     assumes: tuple[Assumption, ...] = ()
-    for at, scale in resized.items():
+    for axis, scale in resized.items():
         assert sampling is not None and scale is not None
-        frames = case.simple_frames(0, at)
+        frames = case.simple_frames(0, axis)
         assert frames is not None
-        axes[at], size = _stretched(case, at, frames, scale)
+        axes[axis], size = _stretched(case, axis, frames, scale)
         sizes += [size, *_at_least_two(case, size, scale)]
         front = frames.segments[0].side is Side.RIGHT
         if sampling.sees_front(scale) if front else sampling.sees_back(scale):
-            held.append(at)
+            held.append(axis)
             sizes.append(frames.size)
             assumes = FINITE if mode == "linear" and (front or sampling.may_clamp(scale)) else assumes
     if mode != "nearest":
@@ -133,7 +133,7 @@ def resize(case: Case) -> Verdict:
 
     def content(region: Region) -> Interval:
         here = region - set(held)
-        read = iv.hull(*(fact.content(each) for each in regions_read(fact, here, sliding)))
+        read = iv.hull(*(fact.content(region_read) for region_read in regions_read(fact, here, sliding)))
         if mode == "nearest":
             return read
         if not read.is_finite or read.magnitude * 1.5**spread > largest_sum(case):
@@ -155,27 +155,27 @@ def _scales(case: Case) -> dict[int, Fraction | None]:
     """
     rank = case.rank()
     named = case.ints_attribute("axes")
-    axes = [at % rank for at in named] if named else list(range(rank))
-    found: dict[int, Fraction | None] = dict.fromkeys(range(rank), Fraction(1))
+    axes = [axis % rank for axis in named] if named else list(range(rank))
+    scale_of: dict[int, Fraction | None] = dict.fromkeys(range(rank), Fraction(1))
     scales = case.array(2) if case.has(2) else None
     if scales is not None and scales.size == len(axes):
-        found |= {at: Fraction(float(scale)) for at, scale in zip(axes, scales.reshape(-1), strict=True)}
+        scale_of |= {axis: Fraction(float(scale)) for axis, scale in zip(axes, scales.reshape(-1), strict=True)}
     else:
         sizes = numbers_of(case.node.inputs[3]) if case.has(3) else None
         if sizes is None or len(sizes) != len(axes):
             raise refuse("Resize by scales or to sizes that follow from data", "give scales as constants")
         if str(case.attribute("keep_aspect_ratio_policy", "stretch")) != "stretch":
             raise refuse("Resize that keeps the aspect ratio of sizes", "give scales as constants")
-        found |= {at: _ratio(size, case.dims()[at]) for at, size in zip(axes, sizes, strict=True)}
-    for at, _ in case.fact().axes:
-        scale = found[at]
+        scale_of |= {axis: _ratio(size, case.dims()[axis]) for axis, size in zip(axes, sizes, strict=True)}
+    for axis, _ in case.fact().axes:
+        scale = scale_of[axis]
         if scale is None or not scale > 0 or scale.denominator > MOST_PARTS or scale.numerator > 2**16:
             raise refuse(
-                f"Resize of axis {at}, which is padded or holds the batch, from {case.dims()[at]} entries to "
-                f"{case.out_dims()[at]}: no short fraction of it",
+                f"Resize of axis {axis}, which is padded or holds the batch, from {case.dims()[axis]} entries to "
+                f"{case.out_dims()[axis]}: no short fraction of it",
                 "resize by a constant scale such as 2 or 0.5",
             )
-    return found
+    return scale_of
 
 
 def _ratio(size: Dim, before: Dim) -> Fraction | None:
@@ -238,16 +238,16 @@ def _neighbours(case: Case, mode: str, resized: set[int]) -> list[int]:
         Refused: the padding lies between valid entries.
     """
     held = []
-    for at in case.fact().padded:
-        if at in resized:
+    for axis in case.fact().padded:
+        if axis in resized:
             continue
-        frames = case.simple_frames(0, at)
+        frames = case.simple_frames(0, axis)
         if frames is None or len(frames.segments) != 1:
             raise refuse(f"interpolation next to {frames}", "resize the new frames before joining them")
         if mode == "cubic":
-            held.append(at)
-        elif not case.fact().padding(at).is_finite:
-            case.fill(0, at, 0.0)
+            held.append(axis)
+        elif not case.fact().padding(axis).is_finite:
+            case.fill(0, axis, 0.0)
     return held
 
 

@@ -61,31 +61,33 @@ class Grown:
 def pad(case: Case) -> Verdict:
     """Judge Pad: entries added beside valid ones lie in the padding, which must hold them."""
     mode = str(case.attribute("mode", "constant"))
-    ends = {at: each for at, each in _ends(case).items() if not each.is_nothing}
-    for at in ends:
-        case.refuse_rows(0, at, "pads")
+    ends = {axis: growth for axis, growth in _ends(case).items() if not growth.is_nothing}
+    for axis in ends:
+        case.refuse_rows(0, axis, "pads")
     if mode != "constant":
         return _pad_by_entries(case, mode, ends)
     value = _value(case)
-    grown = {at: found for at, each in ends.items() if (found := _grow(case, at, each)) is not None}
-    for at, each in grown.items():
-        if each.fill:
+    grown = {axis: grown_axis for axis, growth in ends.items() if (grown_axis := _grow(case, axis, growth)) is not None}
+    for axis, growth in grown.items():
+        if growth.fill:
             if not value.is_constant:
-                raise refuse(f"Pad with a computed value behind {case.fact().frames(at)}", "pad with a constant")
-            case.fill(0, at, value.low)
+                raise refuse(f"Pad with a computed value behind {case.fact().frames(axis)}", "pad with a constant")
+            case.fill(0, axis, value.low)
     fact = case.fact()
-    after = {**fact.tracked, **{at: each.axis for at, each in grown.items()}}
-    axes = {at: axis for at, axis in after.items() if axis is not None}
+    after = {**fact.tracked, **{axis: growth.axis for axis, growth in grown.items()}}
+    axes = {padded_axis: axis for padded_axis, axis in after.items() if axis is not None}
     created = set(axes) - set(fact.padded)
-    cropped = {at for at, each in grown.items() if each.is_cropped}
+    cropped = {axis for axis, growth in grown.items() if growth.is_cropped}
 
     def content(region: Region) -> Interval:
         if region & created & set(grown):
             return value
-        found = iv.hull(*(fact.content(each) for each in fact.regions if region - cropped <= each <= region))
-        return iv.hull(found, value) if ends else found
+        content_read = iv.hull(
+            *(fact.content(region_read) for region_read in fact.regions if region - cropped <= region_read <= region)
+        )
+        return iv.hull(content_read, value) if ends else content_read
 
-    sizes = [size for each in grown.values() for size in each.least]
+    sizes = [size for growth in grown.values() for size in growth.least]
     reason = "added entries are what the padding holds" if sizes else "other axes are padded"
     out = case.output(axes, content)
     return case.verdict("IX13", reason, out, pointwise=not grown, at_least_one=sizes)
@@ -121,7 +123,7 @@ def _grow(case: Case, at: int, ends: Ends) -> Grown | None:
     frames = case.simple_frames(0, at)
     if frames is None:
         size = case.dims()[at]
-        if all(isinstance(each, int) for each in (size, ends.begin, ends.end)):
+        if all(isinstance(amount, int) for amount in (size, ends.begin, ends.end)):
             return None
         if not is_known(case, size):
             raise refuse(f"Pad of an axis of unknown size {size}", "cut by bounds whose difference is known")
@@ -156,7 +158,11 @@ def _grow(case: Case, at: int, ends: Ends) -> Grown | None:
     if len(whole.segments) == 1:
         axis = (Frames((dataclasses.replace(whole.segments[0], size=size),)),)
     is_cropped = _crops(ends.begin) or _crops(ends.end)
-    least += [each + 1 for each in (ends.begin, ends.end) if not isinstance(each, int) and not _is_never_negative(each)]
+    least += [
+        amount + 1
+        for amount in (ends.begin, ends.end)
+        if not isinstance(amount, int) and not _is_never_negative(amount)
+    ]
     return Grown(axis, (*least, size + 1), fill, is_cropped)
 
 
@@ -211,37 +217,39 @@ def _pad_by_entries(case: Case, mode: str, ends: Mapping[int, Ends]) -> Verdict:
     anew: list[tuple[int, int, Dim]] = []
     rest = [0] * (2 * case.rank())
     sizes: list[Dim] = []
-    for at, each in ends.items():
-        begin, end, frames = each.begin, each.end, case.simple_frames(0, at)
+    for axis, growth in ends.items():
+        begin, end, frames = growth.begin, growth.end, case.simple_frames(0, axis)
         is_computed = mode == "edge" and not isinstance(end, int) and _repeats_last(frames, end)
         if not isinstance(begin, int) or not (isinstance(end, int) or is_computed):
             raise refuse(f"Pad by {mode} of {begin} and {end} entries", "pad by constant amounts")
-        rest[at], rest[at + case.rank()] = begin, end if isinstance(end, int) else 0
+        rest[axis], rest[axis + case.rank()] = begin, end if isinstance(end, int) else 0
         if frames is None:
             continue
         if len(frames.segments) != 1:
             raise refuse(f"Pad by {mode} of {frames}", "pad before joining")
         side = frames.segments[0].side
-        size = stated(case, at, normal_form(frames.size + begin + end))
-        axes[at] = (Frames((Segment(size, side),)),)
+        size = stated(case, axis, normal_form(frames.size + begin + end))
+        axes[axis] = (Frames((Segment(size, side),)),)
         sees = begin > 0 if side is Side.RIGHT else is_computed or end > 0
         if sees or (mode == "wrap" and max(begin, end) > 0):
             if _crops(begin) or _crops(end):
                 raise refuse(f"Pad by {mode} that cuts off entries, too", "cut with Slice")
-            anew.append((at, begin, size))
-            rest[at] = rest[at + case.rank()] = 0
+            anew.append((axis, begin, size))
+            rest[axis] = rest[axis + case.rank()] = 0
         sizes.append(normal_form(frames.size - (1 if is_computed else _read_beside(mode, begin, end)) + 1))
     fact = case.fact()
     if anew:
         if fact.rows_axis is None and case.batch is not None:
             raise refuse(f"Pad by {mode} of a value that all rows share", "give the value a batch axis")
         case.rewrite("mirror", mode, tuple(anew), tuple(rest))
-    copied = {at for at, _, _ in anew}
-    cropped = {at for at in axes if _crops(ends[at].begin) or _crops(ends[at].end)}
+    copied = {axis for axis, _, _ in anew}
+    cropped = {axis for axis in axes if _crops(ends[axis].begin) or _crops(ends[axis].end)}
 
     def content(region: Region) -> Interval:
         here = region - copied
-        return iv.hull(*(fact.content(each) for each in fact.regions if here - cropped <= each <= here))
+        return iv.hull(
+            *(fact.content(region_read) for region_read in fact.regions if here - cropped <= region_read <= here)
+        )
 
     out = case.output({**fact.tracked, **axes}, content)
     return case.verdict("IX14", "copies of valid entries", out, pointwise=not axes, at_least_one=sizes)
@@ -267,9 +275,9 @@ def blocks(case: Case) -> Verdict:
     if case.fact().axis(1) is not None:
         raise refuse(f"{case.op} rearranges a padded axis", "transpose frames behind the channels")
     fact = case.fact()
-    axes: dict[int, Axis] = {at: axis for at, axis in fact.axes if at == 0}
-    for at in (2, 3):
-        frames = case.simple_frames(0, at)
+    axes: dict[int, Axis] = {first_axis: axis for first_axis, axis in fact.axes if first_axis == 0}
+    for axis in (2, 3):
+        frames = case.simple_frames(0, axis)
         if frames is None:
             continue
         parts = []
@@ -277,8 +285,8 @@ def blocks(case: Case) -> Verdict:
             scaled = part.size * size if case.op == "DepthToSpace" else _whole(case, part.size, size)
             parts.append(Segment(normal_form(scaled), part.side))
         if len(parts) == 1:
-            parts = [dataclasses.replace(parts[0], size=stated(case, at, parts[0].size))]
-        axes[at] = (Frames(tuple(parts)),)
+            parts = [dataclasses.replace(parts[0], size=stated(case, axis, parts[0].size))]
+        axes[axis] = (Frames(tuple(parts)),)
     return case.verdict("RS4", "blocks stay whole", case.output(axes, fact.content), pointwise=len(axes) <= 1)
 
 

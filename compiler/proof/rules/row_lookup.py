@@ -43,12 +43,14 @@ def own_entry(case: Case, along: int) -> Verdict:
     Planner(case.batch, numbered=True).plan(case.node.inputs[1], layouts)
     case.rewrite("own_entries", RowValueLayout(len(dims), along, _rows(case), layouts))
     data, shift = case.fact(0), len(dims) - 3
-    axes = {at: axis for at, axis in enumerate(layouts) if axis is not None}
-    axes |= {at + shift: axis for at, axis in data.axes if at > 1} | {along: _rows(case)}
+    axes = {axis_number: axis for axis_number, axis in enumerate(layouts) if axis is not None}
+    axes |= {axis_number + shift: axis for axis_number, axis in data.axes if axis_number > 1} | {along: _rows(case)}
 
     def content(region: Region) -> Interval:
-        kept = frozenset(at - shift for at in region if at >= len(dims) - 1) & frozenset(data.padded)
-        return _chosen(data, kept, 1, strays=any(at < len(dims) - 1 for at in region))
+        data_region = frozenset(
+            axis_number - shift for axis_number in region if axis_number >= len(dims) - 1
+        ) & frozenset(data.padded)
+        return _chosen(data, data_region, 1, strays=any(axis_number < len(dims) - 1 for axis_number in region))
 
     out = case.output(axes, content)
     return case.verdict("IX7", "one entry of each row by its number", out, at_least_one=[*_entries(case, 1), *legal])
@@ -70,12 +72,14 @@ def own_numbers(case: Case) -> Verdict:
     case.rewrite("legal_numbers", 1, place)
     case.facts[1] = legal_fact(place)
     shift = len(dims) - 3
-    axes = {at: axis for at, axis in place.axes.items() if at < len(dims) - 1}
-    axes |= {at + shift: axis for at, axis in data.axes if at > 1}
+    axes = {axis_number: axis for axis_number, axis in place.axes.items() if axis_number < len(dims) - 1}
+    axes |= {axis_number + shift: axis for axis_number, axis in data.axes if axis_number > 1}
 
     def content(region: Region) -> Interval:
-        kept = frozenset(at - shift for at in region if at >= len(dims) - 1) & frozenset(data.padded)
-        return _chosen(data, kept, 1, strays=any(at < len(dims) - 1 for at in region))
+        data_region = frozenset(
+            axis_number - shift for axis_number in region if axis_number >= len(dims) - 1
+        ) & frozenset(data.padded)
+        return _chosen(data, data_region, 1, strays=any(axis_number < len(dims) - 1 for axis_number in region))
 
     out = case.output(axes, content)
     return case.verdict("IX7", "one entry of each row by its number", out, at_least_one=[*_entries(case, 1), *legal])
@@ -96,10 +100,14 @@ def legal_elements(case: Case, axis: int) -> tuple[Dim, ...]:
     assert rows_at is not None
     if dims[rows_at] != case.dims(0)[rows_at]:
         raise refuse(f"GatherElements by indices of {dims[rows_at]} rows", "expand the indices to the batch")
-    own = own_layouts(case, dims)
+    own_axes = own_layouts(case, dims)
     layouts = [
-        None if at == rows_at or dim == 1 else own[at] if at == axis or data.axis(at) is None else data.axis(at)
-        for at, dim in enumerate(dims)
+        None
+        if axis_number == rows_at or dim == 1
+        else own_axes[axis_number]
+        if axis_number == axis or data.axis(axis_number) is None
+        else data.axis(axis_number)
+        for axis_number, dim in enumerate(dims)
     ]
     place = RowValueLayout(len(dims), rows_at, _rows(case), tuple(layouts), whole=True)
     Planner(case.batch).plan(case.node.inputs[1], place.layouts)
@@ -136,14 +144,20 @@ def require_rows(case: Case, axis: int) -> None:
 def taken(case: Case, axis: int, layouts: Sequence[Axis | None]) -> Fact:
     """Return the fact of entries looked up in place of an axis; entries of padded slots may be anything."""
     data, count = case.fact(0), len(layouts)
-    place = {at: at if at < axis else at + count - 1 for at in range(case.rank(0)) if at != axis}
+    place = {
+        data_axis: data_axis if data_axis < axis else data_axis + count - 1
+        for data_axis in range(case.rank(0))
+        if data_axis != axis
+    }
     back = {new: old for old, new in place.items()}
-    axes = {place[at]: layout for at, layout in data.axes if at != axis}
-    axes |= {axis + at: layout for at, layout in enumerate(layouts) if layout is not None}
+    axes = {place[data_axis]: layout for data_axis, layout in data.axes if data_axis != axis}
+    axes |= {axis + index_axis: layout for index_axis, layout in enumerate(layouts) if layout is not None}
 
     def content(region: Region) -> Interval:
-        kept = frozenset(back[at] for at in region if at in back) & frozenset(data.padded)
-        return _chosen(data, kept, axis, strays=any(at not in back for at in region))
+        data_region = frozenset(back[result_axis] for result_axis in region if result_axis in back) & frozenset(
+            data.padded
+        )
+        return _chosen(data, data_region, axis, strays=any(result_axis not in back for result_axis in region))
 
     return case.output(axes, content)
 

@@ -32,7 +32,7 @@ def stft(case: Case) -> Verdict:
         length = size
     if case.rank() != 3 or case.fact().axis(2) is not None:
         raise refuse(f"STFT of {case.rank()} axes", "give [batch, samples, 1]")
-    axes: dict[int, Axis] = {at: axis for at, axis in case.fact().axes if at == 0}
+    axes: dict[int, Axis] = {first_axis: axis for first_axis, axis in case.fact().axes if first_axis == 0}
     slid = _slid(case, Window(length, step))
     if slid is not None:
         axes[1] = slid.axis
@@ -40,7 +40,7 @@ def stft(case: Case) -> Verdict:
     gain = _gain(case, 2, length)
 
     def content(region: Region) -> Interval:
-        read = iv.hull(*(fact.content(each) for each in regions_read(fact, region, {1})))
+        read = iv.hull(*(fact.content(region_read) for region_read in regions_read(fact, region, {1})))
         return _transformed(case, read, gain)
 
     sizes = list(slid.least) if slid is not None else []
@@ -96,15 +96,15 @@ def dft(case: Case) -> Verdict:
         case.fill(0, axis, 0.0)
         sizes.append(frames.size)
     fact = case.fact()
-    axes = {at: layout for at, layout in fact.axes if at != axis}
+    axes = {other_axis: layout for other_axis, layout in fact.axes if other_axis != axis}
     entries = length if length is not None else case.dims()[axis]
     gain = 2.0 * entries if isinstance(entries, int) else math.inf
     if case.int_attribute("onesided", 0) and case.int_attribute("inverse", 0):
         gain *= 2.0  # the other half is there by symmetry
 
     def content(region: Region) -> Interval:
-        regions = [each for each in fact.regions if each - {axis} == region]
-        return _transformed(case, iv.hull(*(fact.content(each) for each in regions)), gain)
+        regions = [operand_region for operand_region in fact.regions if operand_region - {axis} == region]
+        return _transformed(case, iv.hull(*(fact.content(operand_region) for operand_region in regions)), gain)
 
     out = case.output(axes, content)
     if frames is None:

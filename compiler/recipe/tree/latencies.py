@@ -56,7 +56,7 @@ def _graphs_of(name: str, graph: Node, written: Node) -> dict[str, Node]:
         raise RecipeError(message, cure="write for example {fast: {axes: {chunk: {fixed: 4}}}, exact: {}}")
     assert isinstance(graph.value, dict)
     base = dataclasses.replace(graph, value={key: child for key, child in graph.value.items() if key != KEY})
-    found: dict[str, Node] = {}
+    graphs: dict[str, Node] = {}
     for latency, over in written.value.items():
         if over.value is not None and not isinstance(over.value, dict):
             message = f"{over.origin}: graphs.{name}.{KEY}.{latency}: expected keys of the graph, got {over.describe()}"
@@ -64,8 +64,8 @@ def _graphs_of(name: str, graph: Node, written: Node) -> dict[str, Node]:
         merged = base if over.value is None else _over(base, over)
         role = {"of": Node(name, over.origin, text=name), "name": Node(latency, over.origin, text=latency)}
         assert isinstance(merged.value, dict)
-        found[f"{name}_{latency}"] = Node({**merged.value, "latency": Node(role, over.origin)}, over.origin)
-    return found
+        graphs[f"{name}_{latency}"] = Node({**merged.value, "latency": Node(role, over.origin)}, over.origin)
+    return graphs
 
 
 def _over(base: Node, over: Node, key: str = "") -> Node:

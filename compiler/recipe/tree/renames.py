@@ -63,7 +63,11 @@ def with_new_path(override: str, tell: Tell) -> str:
     keys = path.split(".")
     for pattern, names in OLD_NAMES.items():
         above, key = keys[: len(pattern)], keys[len(pattern) :][:1]
-        if key and key[0] in names and all(part in (ANY, given) for part, given in zip(pattern, above, strict=True)):
+        if (
+            key
+            and key[0] in names
+            and all(part in (ANY, key_above) for part, key_above in zip(pattern, above, strict=True))
+        ):
             tell(_notice(SET, above, key[0], names[key[0]]))
             keys[len(pattern)] = names[key[0]]
     return ".".join(keys) + equals + value

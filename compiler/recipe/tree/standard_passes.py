@@ -37,15 +37,15 @@ def add_default_passes(tree: Node) -> Node:
     def add(graph: Node) -> Node:
         if not isinstance(graph.value, dict):
             return graph
-        given = graph.value.get("passes", Node((Node(STANDARD, graph.origin, text=STANDARD),), graph.origin))
-        if not isinstance(given.value, tuple):
+        listed = graph.value.get("passes", Node((Node(STANDARD, graph.origin, text=STANDARD),), graph.origin))
+        if not isinstance(listed.value, tuple):
             return graph
         passes: list[Node] = []
-        for each in given.value:
-            named = [Node(name, each.origin, text=name) for name in STANDARD_PASSES]
-            passes += named if each.value == STANDARD else [each]
+        for entry in listed.value:
+            named = [Node(name, entry.origin, text=name) for name in STANDARD_PASSES]
+            passes += named if entry.value == STANDARD else [entry]
         return dataclasses.replace(
-            graph, value={**graph.value, "passes": dataclasses.replace(given, value=tuple(passes))}
+            graph, value={**graph.value, "passes": dataclasses.replace(listed, value=tuple(passes))}
         )
 
     return changed(tree, "graphs", lambda graphs: changed_each(graphs, add))

@@ -60,12 +60,12 @@ def resolve(reference: str, folders: Sequence[Path], where: str) -> Callable[...
                 + (f" at {line}" if (line := users_line(error)) else ""),
                 cure=f"python -c 'import {module_name}' shows where it fails",
             ) from error
-    found = getattr(module, name, None)
-    if not callable(found):
+    target = getattr(module, name, None)
+    if not callable(target):
         public = [key for key, value in vars(module).items() if callable(value) and _is_of(module_name, key, value)]
-        got = f"nothing called {name!r}" if found is None else f"{type(found).__name__} {name!r}"
+        got = f"nothing called {name!r}" if target is None else f"{type(target).__name__} {name!r}"
         raise RecipeError(f"{where}: expected a callable in {module_name}, got {got}", cure=did_you_mean(name, public))
-    return found  # type: ignore[no-any-return]
+    return target  # type: ignore[no-any-return]
 
 
 def _is_of(module: str, name: str, value: object) -> bool:
@@ -99,10 +99,10 @@ def call(
         line = users_line(error)
         cure = f"the exception came from {line or 'code that is not yours'}; mend it there"
         if not line and isinstance(error, TypeError):
-            given = "nothing" if named is not None or not arguments else f"{len(arguments)} arguments"
+            words = "nothing" if named is not None or not arguments else f"{len(arguments)} arguments"
             if keywords:
-                given = f"the arguments {', '.join(keywords)}"
-            cure = f"it is called with {given}: name a function that takes that, and calls this one with what it needs"
+                words = f"the arguments {', '.join(keywords)}"
+            cure = f"it is called with {words}: name a function that takes that, and calls this one with what it needs"
         raise kind(
             f"{where}: expected {function_name(named or function)} to return, got {type(error).__name__}: {error}",
             cure=cure,

@@ -38,18 +38,18 @@ def require_named_places(loaded: LoadedRecipe) -> tuple[int, int]:
             )
     for keys, reference in references:
         module, _, name = reference.partition(":")
-        found = places_of(module, loaded.search_path())
-        if not found:
+        places = places_of(module, loaded.search_path())
+        if not places:
             folders = [shown_path(folder) for folder in loaded.search_path()]
             raise RecipeError(
                 f"{loaded.where(*keys)}: expected a module, got {module!r}, which is not there",
                 cure=f"check the name, or run from the folder that holds it; searched {folders}",
             )
-        known = _names_in(Path(found[0]))
+        known = _names_in(Path(places[0]))
         if known is not None and name not in known:
             raise RecipeError(
                 f"{loaded.where(*keys)}: expected a callable in {module}, got nothing called {name!r}",
-                cure=did_you_mean(name, (each for each in known if not each.startswith("_"))),
+                cure=did_you_mean(name, (known_name for known_name in known if not known_name.startswith("_"))),
             )
     return len(files), len(references)
 
@@ -60,16 +60,16 @@ def _names_in(module: Path) -> set[str] | None:
         tree = ast.parse(module.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return None
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
+            names.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
+            names.add(node.id)
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            found.update((each.asname or each.name).partition(".")[0] for each in node.names)
-    makes_more = found & {"*", "__getattr__"} or "globals" in {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
-    return None if makes_more else found
+            names.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+    makes_more = names & {"*", "__getattr__"} or "globals" in {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    return None if makes_more else names
 
 
 def _named(record: pydantic.BaseModel, wanted: Any, keys: tuple[Key, ...] = ()) -> Iterator[Named]:

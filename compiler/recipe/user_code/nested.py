@@ -65,13 +65,13 @@ def arguments_of(forward: Callable[..., Any], names: Sequence[str], leaves: Sequ
     """
     tree: dict[str, Any] = {}
     for path, leaf in zip(_paths(forward, names), leaves, strict=True):
-        at = tree
+        subtree = tree
         for part in path[:-1]:
-            at = at.setdefault(part, {})
-        at[path[-1]] = _Leaf(leaf)
+            subtree = subtree.setdefault(part, {})
+        subtree[path[-1]] = _Leaf(leaf)
     hints = _hints(forward)
     plain = list if getattr(forward, "__func__", forward) in _TAKE_LISTS else tuple
-    return tuple(_built(each, hints.get(name), plain) for name, each in tree.items())
+    return tuple(_built(argument_tree, hints.get(name), plain) for name, argument_tree in tree.items())
 
 
 def _paths(forward: Callable[..., Any], names: Sequence[str]) -> list[list[str]]:
@@ -123,13 +123,13 @@ def _built(each: Any, hint: Any, plain: type[list[Any]] | type[tuple[Any, ...]])
     origin = typing.get_origin(hint) or hint
     if _is_numbered(hint):
         return {int(key): _built(part, _hint_of_part(hint, -1), plain) for key, part in each.items()}
-    if list(each) == [str(at) for at in range(len(each))]:
-        parts = [_built(part, _hint_of_part(hint, at), plain) for at, part in enumerate(each.values())]
+    if list(each) == [str(number) for number in range(len(each))]:
+        parts = [_built(part, _hint_of_part(hint, number), plain) for number, part in enumerate(each.values())]
         return origin(parts) if origin in (list, tuple) else plain(parts)
     record = hint if _is_record(hint) else None
     fields = {} if record is None else _hints(record)
-    found = {key: _built(part, fields.get(key, _hint_of_part(hint, -1)), plain) for key, part in each.items()}
-    return found if record is None else record(**found)
+    parts_by_key = {key: _built(part, fields.get(key, _hint_of_part(hint, -1)), plain) for key, part in each.items()}
+    return parts_by_key if record is None else record(**parts_by_key)
 
 
 def _is_numbered(hint: Any) -> bool:
@@ -165,12 +165,12 @@ def leaves_of(results: Any) -> Iterator[Any]:
 def named_leaves_of(results: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the leaves of lists, tuples, dictionaries and dataclasses, in order, each with its key or field name."""
     if isinstance(results, Mapping):
-        for key, each in results.items():
-            yield from named_leaves_of(each, str(key))
+        for key, entry in results.items():
+            yield from named_leaves_of(entry, str(key))
     elif isinstance(results, tuple | list):
         keys = getattr(results, "_fields", ("",) * len(results))
-        for key, each in zip(keys, results, strict=True):
-            yield from named_leaves_of(each, key)
+        for key, entry in zip(keys, results, strict=True):
+            yield from named_leaves_of(entry, key)
     elif dataclasses.is_dataclass(results) and not isinstance(results, type):
         for field in dataclasses.fields(results):
             yield from named_leaves_of(getattr(results, field.name), field.name)

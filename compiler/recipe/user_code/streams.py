@@ -103,7 +103,7 @@ def check_stream(stream: Sequence[Any], spec: Graph, where: str) -> list[Feed]:
     """
     if not stream:
         raise DataError(f"{where}: expected feeds, got an empty stream", cure="yield at least one feed per stream")
-    wanted = {name: given for name, given in spec.inputs.items() if given.is_data}
+    wanted = {name: input_spec for name, input_spec in spec.inputs.items() if input_spec.is_data}
     for index, feed in enumerate(stream):
         _check_feed(feed, wanted, spec, f"{where}, feed {index}")
     return list(stream)
@@ -118,28 +118,28 @@ def _check_feed(feed: Any, wanted: Mapping[str, Any], spec: Graph, where: str) -
             cure=_cure_of_names(set(map(str, feed)), set(wanted), spec),
         )
     sizes: dict[str, int] = {}
-    for name, given in wanted.items():
+    for name, input_spec in wanted.items():
         array = feed[name]
         if not isinstance(array, np.ndarray):
             raise DataError(f"{where}, {name}: expected a numpy array, got {type(array).__name__}", cure="convert it")
-        if str(array.dtype) != given.dtype:
+        if str(array.dtype) != input_spec.dtype:
             raise DataError(
-                f"{where}, {name}: expected {given.dtype}, got {array.dtype}",
-                cure=f"use .astype({given.dtype!r}), or write dtype: {array.dtype} where the model takes that",
+                f"{where}, {name}: expected {input_spec.dtype}, got {array.dtype}",
+                cure=f"use .astype({input_spec.dtype!r}), or write dtype: {array.dtype} where the model takes that",
             )
-        fixed = [_size(dim, spec) for dim in given.shape]
+        fixed = [_size(dim, spec) for dim in input_spec.shape]
         fits = array.ndim == len(fixed) and all(n in (None, m) for n, m in zip(fixed, array.shape, strict=True))
         if not fits or 0 in array.shape:
             raise DataError(
-                f"{where}, {name}: expected shape [{', '.join(map(str, given.shape))}], got {list(array.shape)}",
-                cure=_cure_of_shape(array, given.shape, fixed, spec),
+                f"{where}, {name}: expected shape [{', '.join(map(str, input_spec.shape))}], got {list(array.shape)}",
+                cure=_cure_of_shape(array, input_spec.shape, fixed, spec),
             )
-        _check_lengths(array, given.shape, spec, sizes, f"{where}, {name}")
+        _check_lengths(array, input_spec.shape, spec, sizes, f"{where}, {name}")
         if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
             raise DataError(
                 f"{where}, {name}: expected finite numbers, got NaN or infinity", cure="repair the features"
             )
-        _check_range(array, given.range, f"{where}, {name}")
+        _check_range(array, input_spec.range, f"{where}, {name}")
 
 
 def _cure_of_names(got: set[str], wanted: set[str], spec: Graph) -> str:
@@ -224,11 +224,11 @@ def completed(feed: Feed, spec: Graph) -> dict[str, Array]:
         dims = spec.inputs[name].shape if name in spec.inputs else ()
         sizes |= {dim: size for dim, size in zip(dims, array.shape, strict=False) if isinstance(dim, str)}
     full = dict(feed)
-    for name, given in spec.inputs.items():
-        number = given.without_padding(sizes)
+    for name, input_spec in spec.inputs.items():
+        number = input_spec.without_padding(sizes)
         if number is not None:
-            shape = [dim if isinstance(dim, int) else sizes.get(dim, 1) for dim in given.shape]
-            full[name] = np.full(shape, number, given.dtype)
+            shape = [dim if isinstance(dim, int) else sizes.get(dim, 1) for dim in input_spec.shape]
+            full[name] = np.full(shape, number, input_spec.dtype)
     return full
 
 

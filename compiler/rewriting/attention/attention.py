@@ -150,10 +150,10 @@ def find_attentions(model: ir.Model, states: Sequence[State] = ()) -> Found:
         model: a graph with symbolic shapes.
         states: states of the graph; those with a frames axis may be caches of keys and values.
     """
-    order = {node: at for at, node in enumerate(model.graph)}
+    order = {node: position for position, node in enumerate(model.graph)}
     inputs = graphs.inputs_named(model)
     caches = {inputs[state.input]: state for state in states if state.frames_axis is not None}
-    found, refused, shared = [], [], 0
+    attentions, refused, shared = [], [], 0
     for node in model.graph:
         if graphs.is_op(node, "Attention"):
             refused.append(
@@ -169,8 +169,8 @@ def find_attentions(model: ir.Model, states: Sequence[State] = ()) -> Found:
             refused.append(error.refusal)
         else:
             if attention is not None:
-                found.append(attention)
-    return Found(tuple(found), shared, tuple(refused))
+                attentions.append(attention)
+    return Found(tuple(attentions), shared, tuple(refused))
 
 
 def _attention(softmax: ir.Node, order: Mapping[ir.Node, int], caches: Caches) -> Attention | None:
@@ -186,12 +186,12 @@ def _attention(softmax: ir.Node, order: Mapping[ir.Node, int], caches: Caches) -
     left, right = scores[0].inputs
     values = contexts[0].inputs[1]
     assert left is not None and right is not None and values is not None
-    dims = [graphs.dims_of(each) or () for each in (left, right, values)]
-    if [len(each) for each in dims] == [AXES + 1] * 3 and dims[1][2] == 1 == dims[2][2]:
+    dims = [graphs.dims_of(operand) or () for operand in (left, right, values)]
+    if [len(shape) for shape in dims] == [AXES + 1] * 3 and dims[1][2] == 1 == dims[2][2]:
         raise _SharedError
-    if any(len(each) != AXES for each in dims):
-        got = f"{[len(each) for each in dims]} axes"
-        if all(len(each) == AXES - 1 for each in dims):
+    if any(len(shape) != AXES for shape in dims):
+        got = f"{[len(shape) for shape in dims]} axes"
+        if all(len(shape) == AXES - 1 for shape in dims):
             got += " (torch merges rows with heads where attention gives its weights: call it with need_weights=False)"
         raise _NotFoundError(f"expected queries, keys and values [batch, heads, time, d], got {got}", scores[0])
     heads, size = dims[0][1], dims[0][3]
@@ -203,9 +203,11 @@ def _attention(softmax: ir.Node, order: Mapping[ir.Node, int], caches: Caches) -
     above &= _reached(scores[0], above)
     below = {node for node in below if contexts[0] in _reached(node, {*below, contexts[0]})}
     between = tuple(sorted({*above, softmax, *below}, key=order.__getitem__))
-    found = [_heads(each, heads, size, order, caches) for each in (left, right, values)]
+    heads_of = [_heads(operand, heads, size, order, caches) for operand in (left, right, values)]
     output = _output(contexts[0])
-    return Attention(softmax, heads, size, scores[0], contexts[0], found[0], found[1], found[2], between, output)
+    return Attention(
+        softmax, heads, size, scores[0], contexts[0], heads_of[0], heads_of[1], heads_of[2], between, output
+    )
 
 
 def _through(softmax: ir.Node, step: Callable[[ir.Node], Iterable[ir.Node]]) -> tuple[set[ir.Node], list[ir.Node]]:
@@ -275,7 +277,7 @@ def _heads(operand: ir.Value, heads: int, size: int, order: Mapping[ir.Node, int
         value = node.outputs[0]
         axes = _axes(value, heads, size, batch)
         if axes is not None and operand not in {
-            out for each in _reached(product, behind - {node}) for out in each.outputs
+            out for reached_node in _reached(product, behind - {node}) for out in reached_node.outputs
         }:
             path = tuple(sorted(_reached(node, behind), key=order.__getitem__))
             cache = _joined(behind, path, caches)
@@ -313,22 +315,22 @@ def _axes(value: ir.Value, heads: int, size: int, batch: Dim) -> tuple[int, int,
 
 def _joined(behind: Iterable[ir.Node], path: Sequence[ir.Node], caches: Caches) -> Cache | None:
     """Return the cache that is joined along a path; None without one."""
-    found = []
+    joined_caches = []
     for node in behind:
         for value in node.inputs:
             source, moved = _moved_from(value)
             if source not in caches or source is None or node in moved or graphs.is_op(node, *MOVED):
                 continue
-            others = [each for each in node.inputs if each is not value]
+            others = [operand for operand in node.inputs if operand is not value]
             axis = axis_of(node, len(value.shape or ())) if graphs.is_op(node, "Concat") and value is not None else None
             if node not in path or axis != caches[source].frames_axis or len(others) != 1 or others[0] is None:
                 reason = f"expected {source.name} to be joined to new frames behind where heads are apart"
                 raise _NotFoundError(reason, node)
-            found.append(Cache(caches[source], source, node, others[0], moved + _moved_to(node.outputs[0])))
-    if len(found) > 1:
-        names = [cache.state.input for cache in found]
+            joined_caches.append(Cache(caches[source], source, node, others[0], moved + _moved_to(node.outputs[0])))
+    if len(joined_caches) > 1:
+        names = [cache.state.input for cache in joined_caches]
         raise _NotFoundError(f"expected one cache in front of {path[-1].outputs[0].name}, got {names}", path[-1])
-    return found[0] if found else None
+    return joined_caches[0] if joined_caches else None
 
 
 def _moved_from(value: ir.Value | None) -> tuple[ir.Value | None, tuple[ir.Node, ...]]:
@@ -361,7 +363,7 @@ def _only_for(path: Sequence[ir.Node], operand: ir.Value, cache: Cache | None) -
         raise _NotFoundError(f"{operand.name} is read by more than this attention: it leaves as {names}", path[-1])
     for node in path:
         for output in node.outputs:
-            readers = (each for each in graphs.consumers_of(output) if each not in moved and each not in path)
+            readers = (reader for reader in graphs.consumers_of(output) if reader not in moved and reader not in path)
             others = [reader for reader in readers if not graphs.is_op(reader, "Shape")]
             if (others and output is not operand) or len(others) > 1:
                 raise _NotFoundError(f"{output.name} is read by more than this attention", node)

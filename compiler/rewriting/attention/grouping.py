@@ -25,7 +25,7 @@ def best_partition(heads: int, groups: int, cost: Callable[[Group], float]) -> t
     known = functools.cache(cost)
     if heads <= LARGEST_EXACT:
         return _exact(heads, size, known)
-    return _by_swaps([tuple(range(at, at + size)) for at in range(0, heads, size)], known)
+    return _by_swaps([tuple(range(first, first + size)) for first in range(0, heads, size)], known)
 
 
 def _exact(heads: int, size: int, cost: Callable[[Group], float]) -> tuple[Group, ...]:
@@ -34,15 +34,15 @@ def _exact(heads: int, size: int, cost: Callable[[Group], float]) -> tuple[Group
         if not left:
             return 0.0, ()
         lowest = min(left)
-        found: tuple[float, tuple[Group, ...]] | None = None
+        cheapest: tuple[float, tuple[Group, ...]] | None = None
         for others in itertools.combinations(sorted(left - {lowest}), size - 1):
             group = (lowest, *others)
             rest, partition = best(left - set(group))
             total = cost(group) + rest
-            if found is None or total < found[0]:
-                found = total, (group, *partition)
-        assert found is not None
-        return found
+            if cheapest is None or total < cheapest[0]:
+                cheapest = total, (group, *partition)
+        assert cheapest is not None
+        return cheapest
 
     return best(frozenset(range(heads)))[1]
 
@@ -55,7 +55,7 @@ def _by_swaps(partition: list[Group], cost: Callable[[Group], float]) -> tuple[G
 
 def _one_swap(partition: list[Group], cost: Callable[[Group], float]) -> list[Group] | None:
     """Return the partition after the most gainful swap of two heads of different groups; None where none gains."""
-    gain, found = 0.0, None
+    gain, swap = 0.0, None
     for a, b in itertools.combinations(range(len(partition)), 2):
         now = cost(partition[a]) + cost(partition[b])
         for x, y in itertools.product(partition[a], partition[b]):
@@ -63,11 +63,11 @@ def _one_swap(partition: list[Group], cost: Callable[[Group], float]) -> list[Gr
             second = tuple(sorted({*partition[b], x} - {y}))
             gained = now - cost(first) - cost(second)
             if gained > gain + 1e-12 * abs(now):
-                gain, found = gained, (a, first, b, second)
-    if found is None:
+                gain, swap = gained, (a, first, b, second)
+    if swap is None:
         return None
-    a, first, b, second = found
-    return [first if at == a else second if at == b else group for at, group in enumerate(partition)]
+    a, first, b, second = swap
+    return [first if number == a else second if number == b else group for number, group in enumerate(partition)]
 
 
 def spread_groups(costs: Sequence[dict[int, float]], total: int) -> list[int]:
@@ -86,4 +86,4 @@ def spread_groups(costs: Sequence[dict[int, float]], total: int) -> list[int]:
                 if key <= total and (key not in following or value < following[key][0]):
                     following[key] = value, [*chosen, groups]
         best = following
-    return min(best.values(), key=lambda each: (each[0], sum(each[1])))[1]
+    return min(best.values(), key=lambda candidate: (candidate[0], sum(candidate[1])))[1]

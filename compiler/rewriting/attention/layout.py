@@ -18,12 +18,12 @@ def heads_along(heads: Heads) -> list[tuple[ir.Node, int]]:
         Refused: a heads axis is not known.
     """
     axes = {heads.value: heads.heads_axis}
-    found = []
+    nodes = []
     for node in heads.path:
         axis = _followed(node, axes)
         axes.update(dict.fromkeys(node.outputs, axis))
-        found.append((node, axis))
-    return found
+        nodes.append((node, axis))
+    return nodes
 
 
 def _followed(node: ir.Node, axes: Mapping[ir.Value, int]) -> int:

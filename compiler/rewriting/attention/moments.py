@@ -41,21 +41,25 @@ def head_moments(
         attentions: the attentions to measure.
         streams: feeds of one row.
     """
-    found = []
-    for each in attentions:
-        shape = (each.heads, each.size, each.heads, each.size)
-        found.append(HeadMoments(np.zeros((each.heads, each.size, each.size)), np.zeros(shape), np.zeros(shape)))
-    names = [str(heads.value.name) for each in attentions for heads in (each.query, each.key, each.value)]
+    moments_of = []
+    for attention in attentions:
+        shape = (attention.heads, attention.size, attention.heads, attention.size)
+        moments_of.append(
+            HeadMoments(np.zeros((attention.heads, attention.size, attention.size)), np.zeros(shape), np.zeros(shape))
+        )
+    names = [
+        str(heads.value.name) for attention in attentions for heads in (attention.query, attention.key, attention.value)
+    ]
     for call in run_streams(exposed(lowered, names), streams):
-        for moments, each in zip(found, attentions, strict=True):
+        for moments, attention in zip(moments_of, attentions, strict=True):
             queries, keys, values = (
                 _frames(each_heads, call.outputs[str(each_heads.value.name)])
-                for each_heads in (each.query, each.key, each.value)
+                for each_heads in (attention.query, attention.key, attention.value)
             )
             moments.queries += np.einsum("thi,thj->hij", queries, queries)
             moments.keys += np.einsum("thi,tgj->higj", keys, keys, optimize=True)
             moments.values += np.einsum("thi,tgj->higj", values, values, optimize=True)
-    return found
+    return moments_of
 
 
 def _frames(heads: Heads, array: Numbers) -> Array:
@@ -116,7 +120,7 @@ def output_moments(
         Moments of the streams to fit to, and of every fifth stream, to choose by; of a single stream, its calls or the
         later fifth of its frames.
     """
-    fitted, kept = OutputMoments.empty(0, 0), OutputMoments.empty(0, 0)
+    fitted, held_out = OutputMoments.empty(0, 0), OutputMoments.empty(0, 0)
     pairs = zip(
         run_streams(exposed(original, [output]), streams), run_streams(exposed(merged, [context]), streams), strict=True
     )
@@ -125,11 +129,11 @@ def output_moments(
         results = _flat(right.outputs[output]) - bias
         if not fitted.contexts.size:
             fitted = OutputMoments.empty(contexts.shape[1], results.shape[1])
-            kept = OutputMoments.empty(contexts.shape[1], results.shape[1])
+            held_out = OutputMoments.empty(contexts.shape[1], results.shape[1])
         cut = len(contexts) * 4 // 5 if len(streams) < 5 else len(contexts) * (right.stream % 5 != 4)
         fitted.add(contexts[:cut], results[:cut])
-        kept.add(contexts[cut:], results[cut:])
-    return fitted, kept
+        held_out.add(contexts[cut:], results[cut:])
+    return fitted, held_out
 
 
 def _flat(array: Numbers) -> Array:

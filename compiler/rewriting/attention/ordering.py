@@ -50,8 +50,8 @@ class _Ordering:
             index = self.insert.int64s(*self.order.tolist())
             return self.insert.op("Gather", [value, index], {"axis": axis}, name=f"{value.name}_ordered")
         inputs = [
-            self.of(each, operands[at]) if at in operands and each is not None else each
-            for at, each in enumerate(node.inputs)
+            self.of(operand, operands[number]) if number in operands and operand is not None else operand
+            for number, operand in enumerate(node.inputs)
         ]
         name = graphs.fresh_name(self.insert.graph, f"{value.name}_ordered")
         output = ir.Value(name=name, shape=value.shape, type=value.type)

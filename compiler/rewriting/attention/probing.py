@@ -65,18 +65,18 @@ class Part:
 def _shape_in(model: ir.Model, value: ir.Value, feed: Feed) -> tuple[int, ...]:
     """Return the shape of a value for one feed."""
     sizes: dict[Dim, int] = {}
-    for name, given in graphs.inputs_named(model).items():
+    for name, graph_input in graphs.inputs_named(model).items():
         if name in feed:
             sizes |= {
                 dim: size
-                for dim, size in zip(graphs.dims_of(given) or (), feed[name].shape, strict=False)
+                for dim, size in zip(graphs.dims_of(graph_input) or (), feed[name].shape, strict=False)
                 if not isinstance(dim, int) and dim.is_Symbol
             }
     dims = graphs.dims_of(value)
-    found = () if dims is None else tuple(dim if isinstance(dim, int) else dim.subs(sizes) for dim in dims)
-    if dims is None or not all(isinstance(size, int) or size.is_Integer for size in found):
+    shape = () if dims is None else tuple(dim if isinstance(dim, int) else dim.subs(sizes) for dim in dims)
+    if dims is None or not all(isinstance(size, int) or size.is_Integer for size in shape):
         raise Refused(f"expected the size of {value.name} to follow from the inputs, got {value.shape}")
-    return tuple(int(size) for size in found)
+    return tuple(int(size) for size in shape)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,8 +101,8 @@ def projection(model: ir.Model, heads: Heads, feed: Feed) -> Affine:
     part = Part(model, str(rows_projected(heads).value.name), str(heads.value.name), feed)
 
     def run(rows: Real) -> Real:
-        found = part(rows.reshape(part.shape))
-        ordered = found.transpose(heads.batch_axis, heads.time_axis, heads.heads_axis, 3)
+        result = part(rows.reshape(part.shape))
+        ordered = result.transpose(heads.batch_axis, heads.time_axis, heads.heads_axis, 3)
         return ordered.reshape(rows.shape[0], -1)
 
     return _affine(run, part.shape, str(heads.value.name))
@@ -125,10 +125,10 @@ def _affine(run: "_Map", shape: Sequence[int], name: str) -> Affine:
     bias = run(np.zeros((frames, width)))
     rows = []
     for start in range(0, width, frames):
-        given = np.zeros((frames, width))
+        unit_rows = np.zeros((frames, width))
         count = min(frames, width - start)
-        given[np.arange(count), start + np.arange(count)] = 1
-        rows.append((run(given) - bias)[:count])
+        unit_rows[np.arange(count), start + np.arange(count)] = 1
+        rows.append((run(unit_rows) - bias)[:count])
     weights = np.concatenate(rows)
     drawn = np.random.default_rng(0).standard_normal((frames, width))
     expected, got = drawn @ weights + bias[0], run(drawn)
@@ -165,8 +165,8 @@ def turning(model: ir.Model, heads: Heads, feed: Feed, axes: tuple[int, int, int
 
     def run(array: Real) -> Real:
         """Run the path on [heads, frames, d], and return its result in that layout."""
-        found = part(np.moveaxis(array[np.newaxis], (0, 1, 2), laid_out))[0]
-        laid: Real = found.transpose([axis - 1 for axis in axes])
+        result = part(np.moveaxis(array[np.newaxis], (0, 1, 2), laid_out))[0]
+        laid: Real = result.transpose([axis - 1 for axis in axes])
         return laid
 
     count = part.shape[heads.heads_axis]
@@ -176,10 +176,10 @@ def turning(model: ir.Model, heads: Heads, feed: Feed, axes: tuple[int, int, int
         unit = np.zeros((count, frames, size))
         unit[:, :, channel] = 1
         columns.append(run(unit))
-    if any(each.shape != (count, frames, size) for each in columns):
+    if any(column.shape != (count, frames, size) for column in columns):
         got = columns[0].shape
         raise Refused(f"expected {heads.operand.name} to have {count} heads of {frames} frames, got {got}")
-    table: Real = np.stack([each[0] for each in columns], axis=1)
+    table: Real = np.stack([column[0] for column in columns], axis=1)
     drawn = np.random.default_rng(0).standard_normal((count, frames, size))
     expected, got_ = np.einsum("hti,tij->htj", drawn, table), run(drawn)
     if not np.allclose(got_, expected, rtol=0, atol=CLOSE * max(float(np.abs(expected).max()), 1e-6)):
@@ -207,11 +207,11 @@ def channels_of(queries: Real, keys: Real) -> Channels:
     for inside, outside in parts:
         if len(inside) == 1 == len(outside):
             free.append(inside[0])
-        elif len(inside) == 2 == len(outside) and all(_turns(each, inside, outside) for each in (queries, keys)):
+        elif len(inside) == 2 == len(outside) and all(_turns(maps, inside, outside) for maps in (queries, keys)):
             pairs.append((inside[0], inside[1]))
         else:
             raise Refused(f"expected positions to turn channels in pairs, got channels {list(inside)} mixed")
-    scales = [each[:, i, o] for each in (queries, keys) for (i,), (o,) in [p for p in parts if len(p[0]) == 1]]
+    scales = [maps[:, i, o] for maps in (queries, keys) for (i,), (o,) in [p for p in parts if len(p[0]) == 1]]
     half = len(scales) // 2
     for side in (scales[:half], scales[half:]):
         if side and not np.allclose(np.stack(side), side[0][0], rtol=CLOSE, atol=0):
@@ -223,7 +223,7 @@ def _parts(table: Real) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Return the connected components of channels, as input and output channels."""
     joined = np.abs(table).max(axis=0) > CLOSE * np.abs(table).max()
     left = set(range(joined.shape[0]))
-    found = []
+    parts = []
     while left:
         inside, outside = {min(left)}, set[int]()
         while True:
@@ -233,8 +233,8 @@ def _parts(table: Real) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
                 break
             inside, outside = more_in, more_out
         left -= inside
-        found.append((tuple(sorted(inside)), tuple(sorted(outside))))
-    return found
+        parts.append((tuple(sorted(inside)), tuple(sorted(outside))))
+    return parts
 
 
 def _turns(table: Real, inside: tuple[int, ...], outside: tuple[int, ...]) -> bool:

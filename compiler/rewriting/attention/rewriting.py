@@ -68,14 +68,14 @@ def merged_weights(site: Site, partition: Partition, keys: Sequence[Maps], value
 
     weights, bias = by_head(site.query)
     order = [head for group in partition for head in group]
-    turned = np.concatenate([np.swapaxes(each.from_shared, 1, 2) for each in keys])
+    turned = np.concatenate([np.swapaxes(group_maps.from_shared, 1, 2) for group_maps in keys])
     query = np.einsum("whi,hij->whj", weights[:, order], turned).reshape(-1, heads * size)
     output = site.output.weights.reshape(heads, size, -1)[order]
-    folded = np.einsum("hij,hjw->hiw", np.concatenate([each.from_shared for each in values]), output)
+    folded = np.einsum("hij,hjw->hiw", np.concatenate([group_maps.from_shared for group_maps in values]), output)
     return Weights(
         Affine(query, np.einsum("hi,hij->hj", bias[order], turned).reshape(-1)),
-        projected(site.key, [each.to_shared for each in keys]),
-        projected(site.value, [each.to_shared for each in values]),
+        projected(site.key, [group_maps.to_shared for group_maps in keys]),
+        projected(site.value, [group_maps.to_shared for group_maps in values]),
         Affine(folded.reshape(heads * size, -1), site.output.bias),
     )
 
@@ -114,10 +114,10 @@ def require_rewritable(attention: Attention) -> None:
                 _parts_of_sizes(node)
         if heads.cache is not None:
             axes_of_cache(heads)
-    made = {output for node in inside for output in node.outputs}
+    inner_outputs = {output for node in inside for output in node.outputs}
     for node in attention.between:
         for value in node.inputs:
-            if value is not None and value not in made:
+            if value is not None and value not in inner_outputs:
                 _head_axis(value, attention.heads)
 
 
@@ -177,15 +177,15 @@ def _parts_of_sizes(node: ir.Node) -> list[tuple[ir.Value, int]]:
         if graphs.is_op(joined, "Concat") and joined
         else []
     )
-    found = []
+    sized_parts = []
     for part in parts:
         dims = None if part is None else graphs.dims_of(part)
         if part is None or dims is None or len(dims) != 1 or not isinstance(dims[0], int):
             break
-        found.append((part, dims[0]))
+        sized_parts.append((part, dims[0]))
     else:
-        if found:
-            return found
+        if sized_parts:
+            return sized_parts
     raise Refused(f"expected {node.name} ({node.op_type}) to state its sizes one by one, got {stated}")
 
 
@@ -227,15 +227,18 @@ class Rewriter:
         insert = graphs.Inserter(self.model, self.stamp, before=first, source=graphs.source_of(heads.product))
         stem = f"{heads.value.name}_merged"
         rows = rows_projected(heads)
-        _, found = _projected(insert, rows.value, affine, stem)
-        found = insert.op(
-            "Reshape", [found, insert.int64s(0, 0, count, self.attention.size)], name=f"{stem}_heads", dtype=found.dtype
+        _, projected = _projected(insert, rows.value, affine, stem)
+        projected = insert.op(
+            "Reshape",
+            [projected, insert.int64s(0, 0, count, self.attention.size)],
+            name=f"{stem}_heads",
+            dtype=projected.dtype,
         )
         laid_out = {heads.batch_axis: int(rows.time_first), heads.time_axis: int(not rows.time_first)}
         perm = [laid_out.get(axis, axis if axis == 3 else 2) for axis in range(4)]
         if perm != sorted(perm):
-            found = insert.op("Transpose", [found], {"perm": perm}, name=f"{stem}_turned")
-        graphs.take_over(self.model, heads.value, found)
+            projected = insert.op("Transpose", [projected], {"perm": perm}, name=f"{stem}_turned")
+        graphs.take_over(self.model, heads.value, projected)
 
     def _resize(self, heads: Heads) -> None:
         """Replace the number of heads by that of groups in the target sizes along a path."""
@@ -260,15 +263,19 @@ class Rewriter:
 
     def _sizes(self, insert: graphs.Inserter, node: ir.Node, axis: int) -> ir.Value:
         """Return a node's target sizes with the number of groups at an axis; 0 and -1 stay."""
-        parts, at = [], 0
+        parts, position = [], 0
         for part, length in _parts_of_sizes(node):
             array = graphs.array_of(part)
-            if array is not None and at <= axis < at + length and array[axis - at] == self.attention.heads:
+            if (
+                array is not None
+                and position <= axis < position + length
+                and array[axis - position] == self.attention.heads
+            ):
                 changed = array.copy()
-                changed[axis - at] = self.groups
+                changed[axis - position] = self.groups
                 part = insert.constant(changed, f"{node.name}_sizes")
             parts.append(part)
-            at += length
+            position += length
         if len(parts) == 1:
             return parts[0]
         return insert.op("Concat", parts, {"axis": 0}, name=f"{node.name}_sizes", dtype=ir.DataType.INT64)
@@ -318,18 +325,18 @@ class Rewriter:
         context = attention.context.outputs[0]
         context.shape = attention.scores.outputs[0].shape = None
         name = f"{context.name}_heads"
-        found = insert.op("Reshape", [context, insert.int64s(0, heads, -1, size)], name=name)
-        found = insert.op("Transpose", [found], {"perm": [0, 2, 1, 3]}, name=f"{name}_turned")
-        flat = insert.op("Reshape", [found, insert.int64s(0, 0, heads * size)], name=f"{name}_side_by_side")
+        heads_apart = insert.op("Reshape", [context, insert.int64s(0, heads, -1, size)], name=name)
+        heads_apart = insert.op("Transpose", [heads_apart], {"perm": [0, 2, 1, 3]}, name=f"{name}_turned")
+        flat = insert.op("Reshape", [heads_apart, insert.int64s(0, 0, heads * size)], name=f"{name}_side_by_side")
         rows, stem = rows_behind(attention), f"{output.name}_merged"
-        made, result = _projected(insert, flat, self.weights.output, stem)
+        product, result = _projected(insert, flat, self.weights.output, stem)
         if rows.time_first:
             result = insert.op("Transpose", [result], {"perm": BATCH_AND_TIME}, name=f"{stem}_time_first")
         if rows.merged:
             sizes = insert.int64s(-1, self.weights.output.bias.size)
             result = insert.op("Reshape", [result, sizes], name=f"{stem}_rows")
         graphs.take_over(self.model, output.outputs[0], result)
-        return Merged(flat, made)
+        return Merged(flat, product)
 
 
 def _projected(insert: graphs.Inserter, source: ir.Value, affine: Affine, stem: str) -> tuple[ir.Node, ir.Value]:

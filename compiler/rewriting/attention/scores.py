@@ -117,10 +117,10 @@ def read_scores(softmax: ir.Node) -> Scores | str:
     rank = len(graphs.dims_of(weights) or ())
     if not rank or axis_of(softmax, rank) != rank - 1:
         return "expected a softmax along the last axis"
-    found = _steps(softmax.inputs[0])
-    if isinstance(found, str):
-        return found
-    product, steps = found
+    steps_or_reason = _steps(softmax.inputs[0])
+    if isinstance(steps_or_reason, str):
+        return steps_or_reason
+    product, steps = steps_or_reason
     if weights.dtype != ir.DataType.FLOAT:
         return f"expected float32, got {weights.dtype}"
     clears = next((node for node in graphs.consumers_of(weights) if _clears(node, weights, steps)), None)
@@ -145,10 +145,10 @@ def _steps(value: ir.Value | None) -> tuple[ir.Node, list[Step]] | str:
         return "expected a product of queries and keys, got one with a constant" if constant else (node, [])
     reason = f"{node.op_type} lies between scores and softmax"
     for step in _read(node):
-        found = _steps(node.inputs[step.at])
-        if not isinstance(found, str):
-            return found[0], [*found[1], step]
-        reason = found
+        steps_or_reason = _steps(node.inputs[step.at])
+        if not isinstance(steps_or_reason, str):
+            return steps_or_reason[0], [*steps_or_reason[1], step]
+        reason = steps_or_reason
     return reason
 
 

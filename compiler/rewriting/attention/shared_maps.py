@@ -109,12 +109,12 @@ def rotated_mean(moments: Array, metrics: Array, channels: Channels) -> Maps:
     free = np.array(channels.free, dtype=np.intp)
     if free.size:
         part = moments[:, free][:, :, :, free]
-        found = np.broadcast_to(np.eye(free.size), (heads, free.size, free.size)).copy()
+        rotations = np.broadcast_to(np.eye(free.size), (heads, free.size, free.size)).copy()
         for _ in range(PROCRUSTES_ROUNDS):
-            centre = np.einsum("higj,gjb->hib", part, found) / heads
+            centre = np.einsum("higj,gjb->hib", part, rotations) / heads
             left, _, right = np.linalg.svd(centre)
-            found = left @ right
-        turns[:, free[:, None], free] = found
+            rotations = left @ right
+        turns[:, free[:, None], free] = rotations
     for pair in channels.pairs:
         turned = _complex_moments(moments, pair)
         phases = np.ones(heads, dtype=complex)

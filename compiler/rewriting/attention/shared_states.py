@@ -82,9 +82,9 @@ def in_channels_of(table: Real, maps: Real, name: str) -> Real:
     Raises:
         Refused: the maps depend on the frame.
     """
-    found: Real = np.einsum("ij,hjk,kl->hil", np.linalg.pinv(table[0]), maps, table[0], optimize=True)
+    cached_maps: Real = np.einsum("ij,hjk,kl->hil", np.linalg.pinv(table[0]), maps, table[0], optimize=True)
     expected = np.einsum("hij,tjk->htik", maps, table, optimize=True)
-    got = np.einsum("tij,hjk->htik", table, found, optimize=True)
+    got = np.einsum("tij,hjk->htik", table, cached_maps, optimize=True)
     if not np.allclose(got, expected, rtol=0, atol=CLOSE * float(np.abs(expected).max())):
         raise Refused(f"expected the frames in {name} to be mixed alike, got maps that depend on the place")
-    return found
+    return cached_maps

@@ -36,7 +36,7 @@ def _with_last_repeated(candidate: Candidate) -> ir.Value | None:
     if not _is_last(candidate, last, value, axis):
         return None
     insert = candidate.insert
-    bounds = [insert.int64s(each) for each in (axis, axis + 1, 0)]
+    bounds = [insert.int64s(bound) for bound in (axis, axis + 1, 0)]
     number = insert.op("Slice", [counts, *bounds], name="times", dtype=ir.DataType.INT64)
     zeros = [
         insert.int64s(*[0] * (rank + axis)),
@@ -48,15 +48,15 @@ def _with_last_repeated(candidate: Candidate) -> ir.Value | None:
 
 def _is_last(candidate: Candidate, entry: ir.Value, value: ir.Value | None, axis: int) -> bool:
     """Whether one value is the last entry of another along an axis."""
-    made, dims = entry.producer(), None if value is None else graphs.dims_of(value)
-    if made is None or dims is None or made.inputs[0] is not value:
+    maker, dims = entry.producer(), None if value is None else graphs.dims_of(value)
+    if maker is None or dims is None or maker.inputs[0] is not value:
         return False
     size = dims[axis]
-    if graphs.is_op(made, "Gather"):
-        picks = numbers(made.inputs[1], candidate)
-        is_along = axis_of(made, len(dims)) == axis
+    if graphs.is_op(maker, "Gather"):
+        picks = numbers(maker.inputs[1], candidate)
+        is_along = axis_of(maker, len(dims)) == axis
         return is_along and picks is not None and len(picks) == 1 and picks[0] in (-1, graphs.normal_form(size - 1))
-    view = slice_of(made)
+    view = slice_of(maker)
     sliced = None if view is None else view.only_axis_slice(lambda bounds: numbers(bounds, candidate))
     return (
         sliced is not None

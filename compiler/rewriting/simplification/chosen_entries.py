@@ -64,12 +64,16 @@ class _Computation:
         if graphs.is_op(node, "GatherND", "NonZero"):
             self.sources[value] = self._require_source(node)
             return 0
-        found = {at: self.axis_of(each) for at, each in enumerate(node.inputs) if each is not None}
-        operands = {at: axis for at, axis in found.items() if axis is not None}
+        axis_of_operand = {
+            number: self.axis_of(operand) for number, operand in enumerate(node.inputs) if operand is not None
+        }
+        operands = {number: axis for number, axis in axis_of_operand.items() if axis is not None}
         if not operands:
             return None
         others = [
-            graphs.dims_of(each) for at, each in enumerate(node.inputs) if each is not None and at not in operands
+            graphs.dims_of(operand)
+            for number, operand in enumerate(node.inputs)
+            if operand is not None and number not in operands
         ]
         is_sized = all(dims is not None and all(isinstance(dim, int) for dim in dims) for dims in others)
         axes = pointwise_axes(node, operands) if is_sized and node.domain in ("", "ai.onnx") else None
@@ -95,9 +99,9 @@ class _Computation:
             sizes = insert.int64s(-1, *behind)
             copies[chosen] = insert.op("Reshape", [source, sizes], name="entries", dtype=source.dtype)
         for node, operands in self.nodes:
-            inputs = [copies[each] if each is not None and at in operands else each
-                      for at, each in enumerate(node.inputs)]  # fmt: skip
-            attributes = {name: each.value for name, each in node.attributes.items()}
+            inputs = [copies[operand] if operand is not None and number in operands else operand
+                      for number, operand in enumerate(node.inputs)]  # fmt: skip
+            attributes = {name: attribute.value for name, attribute in node.attributes.items()}
             (output,) = node.outputs
             copies[output] = insert.op(
                 node.op_type, inputs, attributes, name=f"{output.name}_of_all", dtype=output.dtype

@@ -72,10 +72,10 @@ def _is_constant(value: ir.Value) -> bool:
 def _run(node: ir.Node, operands: Sequence[Array | None]) -> list[Array]:
     """Run a node on constants, with one session per kind of node, for any sizes."""
     inputs = [
-        None if operand is None else ir.val(f"x{at}", ir.DataType.from_numpy(operand.dtype))
-        for at, operand in enumerate(operands)
+        None if operand is None else ir.val(f"x{number}", ir.DataType.from_numpy(operand.dtype))
+        for number, operand in enumerate(operands)
     ]
-    outputs = [ir.Value(name=f"y{at}") for at in range(len(node.outputs))]
+    outputs = [ir.Value(name=f"y{number}") for number in range(len(node.outputs))]
     copy = ir.Node(node.domain, node.op_type, inputs, list(node.attributes.values()), outputs=outputs, name="node")
     assert node.graph is not None
     opset = node.graph.opset_imports.get("", 20)
@@ -85,7 +85,7 @@ def _run(node: ir.Node, operands: Sequence[Array | None]) -> list[Array]:
             mine.dtype = output.dtype
     graph = ir.Graph(present, outputs, nodes=[copy], opset_imports={"": opset}, name="one_node")
     session = _session(graphs.serialized(ir.Model(graph, ir_version=10)))
-    feeds = {f"x{at}": operand for at, operand in enumerate(operands) if operand is not None}
+    feeds = {f"x{number}": operand for number, operand in enumerate(operands) if operand is not None}
     return [np.asarray(array) for array in session.run([str(output.name) for output in outputs], feeds)]
 
 

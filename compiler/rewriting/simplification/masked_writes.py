@@ -58,12 +58,12 @@ def _mask_of(indices: ir.Value | None) -> Mask | None:
     dims = None if mask is None else graphs.dims_of(mask)
     if mask is None or mask.dtype != ir.DataType.BOOL or not dims:
         return None
-    made = mask.producer()
-    inner = made.inputs[0] if made is not None and graphs.is_op(made, "Expand") else None
+    maker = mask.producer()
+    inner = maker.inputs[0] if maker is not None and graphs.is_op(maker, "Expand") else None
     inside = None if inner is None else graphs.dims_of(inner)
     if inner is None or inside is None or len(inside) != len(dims):
         return Mask(mask, dims, 0)
-    repeated = next((at for at, dim in enumerate(reversed(inside)) if dim != 1), len(dims))
+    repeated = next((axis for axis, dim in enumerate(reversed(inside)) if dim != 1), len(dims))
     return Mask(inner, dims, repeated)
 
 
@@ -72,9 +72,9 @@ def _source(candidate: Candidate, mask: Mask, new: ir.Value, data: ir.Value) -> 
     number, dims = number_of(candidate, new), graphs.dims_of(data) or ()
     if number is not None:
         return number
-    made = new.producer()
-    flat = made is not None and graphs.is_op(made, "Reshape") and len(graphs.dims_of(new) or ()) == 1
-    rows = made.inputs[0] if flat and made is not None else new
+    maker = new.producer()
+    flat = maker is not None and graphs.is_op(maker, "Reshape") and len(graphs.dims_of(new) or ()) == 1
+    rows = maker.inputs[0] if flat and maker is not None else new
     written = None if rows is None else graphs.dims_of(rows)
     last = dims[len(dims) - mask.repeated :] if flat else dims[len(mask.dims) :]
     if rows is None or written is None or (flat and len(mask.dims) < len(dims)) or written[1:] != last:

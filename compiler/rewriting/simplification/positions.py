@@ -31,14 +31,14 @@ def count_whole_numbers(model: ir.Model, node: ir.Node, stamp: str) -> bool:
     if not graphs.is_op(node, "Range") or output.dtype is None or not output.dtype.is_floating_point():
         return False
     sources = [_whole_number(value) for value in node.inputs]
-    if any(each is None for each in sources):
+    if any(bound is None for bound in sources):
         return False
     insert = graphs.Inserter(model, stamp, before=node)
     bounds = [
-        insert.constant(_scalar(each, ir.DataType.INT64), "bound")
-        if isinstance(each, int)
-        else insert.op("Cast", [each], {"to": int(ir.DataType.INT64)}, name="bound")
-        for each in sources
+        insert.constant(_scalar(bound, ir.DataType.INT64), "bound")
+        if isinstance(bound, int)
+        else insert.op("Cast", [bound], {"to": int(ir.DataType.INT64)}, name="bound")
+        for bound in sources
     ]
     numbers = insert.op("Range", bounds, name=f"{output.name}_whole", dtype=ir.DataType.INT64)
     graphs.take_over(

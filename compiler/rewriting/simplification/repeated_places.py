@@ -44,31 +44,31 @@ def gathered_apart(candidate: Candidate) -> ir.Value | None:
     sizes = insert.op("Concat", [front, insert.int64s(width)], {"axis": 0}, name="sizes", dtype=ir.DataType.INT64)
     spread = insert.op("Expand", [insert.constant(repeated, "places"), sizes], name="spread", dtype=places.dtype)
     kind, last = source.dtype, {"axis": len(apart) - 1}
-    found = insert.op("GatherElements", [source, spread], last, name="apart", dtype=kind)
-    return insert.op("Reshape", [found, insert.int64s(-1, width)], name="merged", dtype=kind)
+    gathered = insert.op("GatherElements", [source, spread], last, name="apart", dtype=kind)
+    return insert.op("Reshape", [gathered, insert.int64s(-1, width)], name="merged", dtype=kind)
 
 
 def _repeated(value: ir.Value) -> np.ndarray | None:
     """Return the content that a value repeats along its first axis any number of times; None for other values."""
-    made = value.producer()
-    if made is None or made.inputs[0] is None:
+    maker = value.producer()
+    if maker is None or maker.inputs[0] is None:
         return None
-    if graphs.is_op(made, "Tile"):
-        content, counts = constant_of(made.inputs[0]), graphs.integers_of(made.inputs[1])
+    if graphs.is_op(maker, "Tile"):
+        content, counts = constant_of(maker.inputs[0]), graphs.integers_of(maker.inputs[1])
         along_first = counts is not None and all(count == 1 for count in counts[1:])
         return content if content is not None and along_first and content.dtype.kind == "i" else None
-    if graphs.is_op(made, "Unsqueeze"):
-        content, at = _repeated(made.inputs[0]), changed_axes(made, graphs.integers_of)
-        return None if content is None or at is None or 0 in at else np.expand_dims(content, at)
-    if not graphs.is_op(made, *COMPUTED) or made.inputs[1] is None:
+    if graphs.is_op(maker, "Unsqueeze"):
+        content, axes = _repeated(maker.inputs[0]), changed_axes(maker, graphs.integers_of)
+        return None if content is None or axes is None or 0 in axes else np.expand_dims(content, axes)
+    if not graphs.is_op(maker, *COMPUTED) or maker.inputs[1] is None:
         return None
-    is_second = constant_of(made.inputs[0]) is not None
-    values = tuple(reversed(made.inputs)) if is_second else tuple(made.inputs)
+    is_second = constant_of(maker.inputs[0]) is not None
+    values = tuple(reversed(maker.inputs)) if is_second else tuple(maker.inputs)
     content, other = None if values[0] is None else _repeated(values[0]), constant_of(values[1])
     if content is None or other is None or not _is_within(other, content):
         return None
-    found: np.ndarray = COMPUTED[made.op_type](*((other, content) if is_second else (content, other)))
-    return found
+    result: np.ndarray = COMPUTED[maker.op_type](*((other, content) if is_second else (content, other)))
+    return result
 
 
 def _is_within(other: np.ndarray, content: np.ndarray) -> bool:

@@ -110,8 +110,12 @@ def cast(candidate: Candidate) -> ir.Value | None:
         origin = inner.inputs[0]
         back = origin is not None and origin.dtype == to and _holds(value.dtype, to)
         return origin if back else None
-    given = graphs.attribute(inner, "value")
-    number = given.numpy().reshape(-1) if isinstance(given, ir.TensorProtocol) else np.zeros(1, np.float32)
+    value_attribute = graphs.attribute(inner, "value")
+    number = (
+        value_attribute.numpy().reshape(-1)
+        if isinstance(value_attribute, ir.TensorProtocol)
+        else np.zeros(1, np.float32)
+    )
     filler = ir.val("x", const_value=ir.tensor(number))
     one = ir.node("Cast", [filler], {"to": int(to)}, num_outputs=1)
     one.outputs[0].dtype = to
@@ -168,7 +172,7 @@ def transpose(candidate: Candidate) -> ir.Value | None:
         return inner.inputs[0]
     if perm is None or first is None or len(perm) != len(first):
         return None
-    both = tuple(first[at] for at in perm)
+    both = tuple(first[axis] for axis in perm)
     if both == tuple(range(len(both))):
         return inner.inputs[0]
     if candidate.alone(0, "Transpose") is None:
@@ -276,24 +280,28 @@ def _everything(candidate: Candidate) -> ir.Value | None:
 
 def _padded_less(candidate: Candidate) -> ir.Value | None:
     """Fold a Slice of the first entries of a convolution, as many as its input has, into its pads."""
-    made, view = candidate.alone(0, "Conv"), slice_of(candidate.node)
+    convolution, view = candidate.alone(0, "Conv"), slice_of(candidate.node)
     sliced = None if view is None else view.only_axis_slice(lambda bounds: numbers(bounds, candidate))
-    if made is None or sliced is None or (sliced.start, sliced.step) != (0, 1) or not _is_plain(made):
+    if convolution is None or sliced is None or (sliced.start, sliced.step) != (0, 1) or not _is_plain(convolution):
         return None
-    value = made.inputs[0]
-    dims, kernel = (None if each is None else graphs.dims_of(each) for each in made.inputs[:2])
+    value = convolution.inputs[0]
+    dims, kernel = (None if operand is None else graphs.dims_of(operand) for operand in convolution.inputs[:2])
     if dims is None or kernel is None or sliced.axis < 2:
         return None
-    size, taps, count, at = dims[sliced.axis], kernel[sliced.axis], len(dims) - 2, sliced.axis - 2
-    strides, dilations = (graphs.ints_attribute(made, name) or (1,) * count for name in ("strides", "dilations"))
-    pads = list(graphs.ints_attribute(made, "pads") or (0,) * 2 * count)
-    needed = dilations[at] * (taps - 1) - pads[at] if isinstance(taps, int) else -1
-    if strides[at] != 1 or not 0 <= needed <= pads[at + count] or not _is_count(candidate, sliced.end, size):
+    size, taps, count, spatial_axis = dims[sliced.axis], kernel[sliced.axis], len(dims) - 2, sliced.axis - 2
+    strides, dilations = (graphs.ints_attribute(convolution, name) or (1,) * count for name in ("strides", "dilations"))
+    pads = list(graphs.ints_attribute(convolution, "pads") or (0,) * 2 * count)
+    needed = dilations[spatial_axis] * (taps - 1) - pads[spatial_axis] if isinstance(taps, int) else -1
+    if (
+        strides[spatial_axis] != 1
+        or not 0 <= needed <= pads[spatial_axis + count]
+        or not _is_count(candidate, sliced.end, size)
+    ):
         return None
-    pads[at + count] = needed
-    attributes = [each for name, each in made.attributes.items() if name != "pads"]
-    node = ir.Node("", "Conv", made.inputs, [*attributes, ir.AttrInt64s("pads", pads)], num_outputs=1)
-    return _placed(candidate, node, f"{made.outputs[0].name}_uncut", None if value is None else value.dtype)
+    pads[spatial_axis + count] = needed
+    attributes = [attribute for name, attribute in convolution.attributes.items() if name != "pads"]
+    node = ir.Node("", "Conv", convolution.inputs, [*attributes, ir.AttrInt64s("pads", pads)], num_outputs=1)
+    return _placed(candidate, node, f"{convolution.outputs[0].name}_uncut", None if value is None else value.dtype)
 
 
 def _is_plain(node: ir.Node) -> bool:
@@ -376,7 +384,7 @@ def conv(candidate: Candidate) -> ir.Value | None:
     if any(outside) or min(inside, default=-1) < 0:
         return None
     present = graphs.ints_attribute(candidate.node, "pads") or (0,) * len(inside)
-    attributes = {name: each for name, each in candidate.node.attributes.items() if name != "pads"}
+    attributes = {name: attribute for name, attribute in candidate.node.attributes.items() if name != "pads"}
     pads = ir.AttrInt64s("pads", [a + b for a, b in zip(present, inside, strict=True)])
     node = ir.Node("", "Conv", [value, *candidate.node.inputs[1:]], [*attributes.values(), pads], num_outputs=1)
     return _placed(candidate, node, f"{candidate.node.outputs[0].name}_padded", value.dtype)
@@ -409,7 +417,7 @@ def average_pool(candidate: Candidate) -> ir.Value | None:
     pads = any(graphs.ints_attribute(node, "pads")) or graphs.attribute(node, "auto_pad", "NOTSET") != "NOTSET"
     if value is None or not counts or pads:
         return None
-    attributes = [each for name, each in node.attributes.items() if name != "count_include_pad"]
+    attributes = [attribute for name, attribute in node.attributes.items() if name != "count_include_pad"]
     plain = ir.Node("", "AveragePool", [value], attributes, num_outputs=1)
     return _placed(candidate, plain, f"{node.outputs[0].name}_uncounted", dtype_of(candidate))
 
@@ -425,10 +433,14 @@ def forget_zero_states(candidate: Candidate) -> bool:
     """
     if not graphs.is_op(candidate.node, *RECURRENCES):
         return False
-    found = [at for at in INITIAL_STATES if at < len(candidate.node.inputs) and _is_zero_everywhere(candidate, at)]
-    for at in found:
-        candidate.node.replace_input_with(at, None)
-    return bool(found)
+    zero_states = [
+        number
+        for number in INITIAL_STATES
+        if number < len(candidate.node.inputs) and _is_zero_everywhere(candidate, number)
+    ]
+    for number in zero_states:
+        candidate.node.replace_input_with(number, None)
+    return bool(zero_states)
 
 
 INITIAL_STATES = (5, 6)
@@ -451,9 +463,9 @@ def sequence_at(candidate: Candidate) -> ir.Value | None:
     source = candidate.made(0, "SequenceConstruct", "SplitToSequence")
     if place is None or source is None or source.graph is not candidate.node.graph:
         return None
-    at = int(place.reshape(-1)[0])
+    position = int(place.reshape(-1)[0])
     if source.op_type == "SequenceConstruct":
-        return source.inputs[at] if -len(source.inputs) <= at < len(source.inputs) else None
+        return source.inputs[position] if -len(source.inputs) <= position < len(source.inputs) else None
     is_sized = len(source.inputs) > 1
     axis_slices = constant_of(source.inputs[1]) if is_sized else np.array(1)
     data = source.inputs[0]
@@ -461,17 +473,17 @@ def sequence_at(candidate: Candidate) -> ir.Value | None:
     if axis_slices is None or dims is None:
         return None
     axis = axis_of(source, len(dims))
-    if at < 0 and not axis_slices.ndim:
+    if position < 0 and not axis_slices.ndim:
         whole = dims[axis]
         if not isinstance(whole, int):
             return None
-        at += -(-whole // int(axis_slices))
-    if at < (-len(axis_slices) if axis_slices.ndim else 0) or (axis_slices.ndim and at >= len(axis_slices)):
+        position += -(-whole // int(axis_slices))
+    if position < (-len(axis_slices) if axis_slices.ndim else 0) or (axis_slices.ndim and position >= len(axis_slices)):
         return None
-    size = int(axis_slices[at] if axis_slices.ndim else axis_slices)
-    start = int(axis_slices[: at % len(axis_slices)].sum()) if axis_slices.ndim else size * at
+    size = int(axis_slices[position] if axis_slices.ndim else axis_slices)
+    start = int(axis_slices[: position % len(axis_slices)].sum()) if axis_slices.ndim else size * position
     insert = graphs.Inserter(candidate.model, candidate.stamp, before=candidate.node, source=graphs.source_of(source))
-    bounds = [insert.int64s(each) for each in (start, start + size, axis)]
+    bounds = [insert.int64s(bound) for bound in (start, start + size, axis)]
     piece = insert.op("Slice", [data, *bounds], name="piece", dtype=dtype_of(candidate))
     is_kept = is_sized or graphs.int_attribute(source, "keepdims", 1)
     return piece if is_kept else insert.op("Squeeze", [piece, bounds[-1]], name="entry")
@@ -487,8 +499,8 @@ def concat_from_sequence(candidate: Candidate) -> ir.Value | None:
         return None
     axis = axis_of(candidate.node, len(dims))
     if graphs.int_attribute(candidate.node, "new_axis", 0):
-        at = candidate.insert.int64s(axis)
-        parts = [candidate.insert.op("Unsqueeze", [part, at], name="stacked") for part in parts]
+        axis_value = candidate.insert.int64s(axis)
+        parts = [candidate.insert.op("Unsqueeze", [part, axis_value], name="stacked") for part in parts]
     return candidate.insert.op(
         "Concat", parts, {"axis": axis}, name="joined", dtype=parts[0].dtype if parts[0] else None
     )
@@ -519,15 +531,15 @@ def _counts_no_slice(node: ir.Node) -> bool:
     """Whether no size that a node reads may be clipped at 0, as that of x[:, 5:] is where x is shorter."""
     waiting, seen = [node], {node}
     while waiting and len(seen) < MOST_FOLLOWED:
-        at = waiting.pop()
-        if graphs.is_op(at, "Shape", "Size"):
-            dims = graphs.dims_of(at.inputs[0]) if at.inputs[0] is not None else None
-            read = () if dims is None else dims if at.op_type == "Size" else [
-                dims[place] for place in graphs.dims_read(at, len(dims))]  # fmt: skip
+        current = waiting.pop()
+        if graphs.is_op(current, "Shape", "Size"):
+            dims = graphs.dims_of(current.inputs[0]) if current.inputs[0] is not None else None
+            read = () if dims is None else dims if current.op_type == "Size" else [
+                dims[place] for place in graphs.dims_read(current, len(dims))]  # fmt: skip
             if not all(isinstance(dim, int) or _is_counted(dim) for dim in read):
                 return False
             continue
-        makers = {value.producer() for value in at.inputs if value is not None and value.producer() is not None}
+        makers = {value.producer() for value in current.inputs if value is not None and value.producer() is not None}
         for maker in makers - seen:
             assert maker is not None
             seen.add(maker)

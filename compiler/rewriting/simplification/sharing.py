@@ -60,13 +60,13 @@ def share_initializers(model: ir.Model) -> int:
 
     Constants that a caller can set or read stay.
     """
-    kept: dict[Key, ir.Value] = {}
+    first_of: dict[Key, ir.Value] = {}
     before = len(model.graph.initializers)
     for name, value in list(model.graph.initializers.items()):
         if value.is_graph_input() or value.is_graph_output() or value.const_value is None:
             continue
         key = content_of(value.const_value)
-        first = None if key is None else kept.setdefault(key, value)
+        first = None if key is None else first_of.setdefault(key, value)
         if first is not None and first is not value:
             ir.convenience.replace_all_uses_with(value, first)
             del model.graph.initializers[name]
@@ -93,9 +93,9 @@ def stand_in(model: ir.Model, old: ir.Value, new: ir.Value, stamp: str) -> bool:
         new = copy.outputs[0]
     name = str(old.name)
     old.name = graphs.fresh_name(model.graph, f"{name}_before")
-    for at, output in enumerate(list(model.graph.outputs)):
+    for number, output in enumerate(list(model.graph.outputs)):
         if output is old:
-            model.graph.outputs[at] = new
+            model.graph.outputs[number] = new
     new.name = name
     return True
 

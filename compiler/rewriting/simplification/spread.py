@@ -64,17 +64,17 @@ def spread_from(candidate: Candidate, value: ir.Value, axes: Collection[int]) ->
         return number
     transposed = value.producer() if graphs.is_op(value.producer(), "Transpose") else None
     source = value if transposed is None else transposed.inputs[0]
-    made = None if source is None else source.producer()
-    if source is None or made is None or not graphs.is_op(made, "Expand") or made.inputs[0] is None:
+    maker = None if source is None else source.producer()
+    if source is None or maker is None or not graphs.is_op(maker, "Expand") or maker.inputs[0] is None:
         return None
-    dims, inside = graphs.dims_of(source), graphs.dims_of(made.inputs[0])
+    dims, inside = graphs.dims_of(source), graphs.dims_of(maker.inputs[0])
     if dims is None or inside is None or len(inside) > len(dims):
         return None
     order = tuple(range(len(dims))) if transposed is None else perm_of(transposed, len(dims))
     shift = len(dims) - len(inside)
-    own = [at + shift for at, dim in enumerate(inside) if dim != 1]
-    keeps = all(at < len(order) and order[at] == at and at not in axes for at in own)
-    return made.inputs[0] if keeps else None
+    own_axes = [axis + shift for axis, dim in enumerate(inside) if dim != 1]
+    keeps = all(axis < len(order) and order[axis] == axis and axis not in axes for axis in own_axes)
+    return maker.inputs[0] if keeps else None
 
 
 CHOSEN = (

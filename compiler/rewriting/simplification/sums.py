@@ -54,8 +54,8 @@ def sum_of(value: ir.Value, dims: Dims = dims_of) -> Sum:
     moved = is_op(node, *VIEWS, "Cast", "CastLike") or (is_op(node, "Gather") and _is_single(first, dims))
     if first is not None and moved:
         return sum_of(first, dims) if first.dtype in WHOLE else Sum({value: 1}, 0)
-    if is_op(node, "Add", "Sub") and all(_is_single(each, dims) for each in node.inputs):
-        left, right = (sum_of(each, dims) for each in node.inputs if each is not None)
+    if is_op(node, "Add", "Sub") and all(_is_single(operand, dims) for operand in node.inputs):
+        left, right = (sum_of(operand, dims) for operand in node.inputs if operand is not None)
         return _added(left, right, 1 if node.op_type == "Add" else -1)
     return Sum({value: 1}, 0)
 

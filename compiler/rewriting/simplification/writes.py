@@ -32,7 +32,7 @@ Bound = int | ir.Value
 
 def scatter_nd(candidate: Candidate) -> ir.Value | None:
     """Rewrite a ScatterND of a block: along every axis all entries, a contiguous range, or known ones."""
-    data, rows, new = (candidate.value(at) for at in range(3))
+    data, rows, new = (candidate.value(number) for number in range(3))
     if _adds(candidate.node) or data is None or rows is None or new is None:
         return None
     dims = graphs.dims_of(data)
@@ -41,7 +41,7 @@ def scatter_nd(candidate: Candidate) -> ir.Value | None:
     places = written_places(rows, dims)
     if places is None:
         return masked(candidate, data, rows, new)
-    if any(each != WHOLE and not isinstance(dim, int) for each, dim in zip(places, dims, strict=False)):
+    if any(place != WHOLE and not isinstance(dim, int) for place, dim in zip(places, dims, strict=False)):
         by_place = _by_place(candidate, data, new, places)
         if by_place is not None:
             return by_place
@@ -55,7 +55,7 @@ def _block(candidate: Candidate, data: ir.Value, new: ir.Value, places: Sequence
     if axis == len(places):
         return new
     first = places[axis]
-    if isinstance(first, Known) and any(each != WHOLE for each in places[axis + 1 :]):
+    if isinstance(first, Known) and any(place != WHOLE for place in places[axis + 1 :]):
         return None
     if isinstance(first, Known):
         dims = graphs.dims_of(data)
@@ -65,8 +65,8 @@ def _block(candidate: Candidate, data: ir.Value, new: ir.Value, places: Sequence
     inner = _block(candidate, parts[1], new, places, axis + 1)
     if inner is None:
         return None
-    kept = [each for each in (parts[0], inner, parts[2]) if each is not None]
-    return candidate.insert.op("Concat", kept, {"axis": axis}, name="written", dtype=data.dtype)
+    written_parts = [part for part in (parts[0], inner, parts[2]) if part is not None]
+    return candidate.insert.op("Concat", written_parts, {"axis": axis}, name="written", dtype=data.dtype)
 
 
 def _slice_run(
@@ -90,7 +90,7 @@ def _slice(candidate: Candidate, data: ir.Value, start: Bound, end: Bound | None
 
 def _by_place(candidate: Candidate, data: ir.Value, new: ir.Value, places: Sequence[Places]) -> ir.Value | None:
     """Select updates by position, where they are constant along the axes that are partly written."""
-    partial = [axis for axis, each in enumerate(places) if each != WHOLE]
+    partial = [axis for axis, place in enumerate(places) if place != WHOLE]
     source = spread_from(candidate, new, partial)
     if source is None:
         return None
@@ -106,23 +106,24 @@ def _by_place(candidate: Candidate, data: ir.Value, new: ir.Value, places: Seque
 def _is_written(candidate: Candidate, shape: ir.Value, axis: int, rank: int, places: Places) -> ir.Value:
     """Return at which positions of an axis something is written: bool, with all other axes of size 1."""
     insert = candidate.insert
-    numbers = [insert.constant(np.array(each, np.int64), "number") for each in (0, 1)]
+    numbers = [insert.constant(np.array(number, np.int64), "number") for number in (0, 1)]
     size = insert.op("Gather", [shape, insert.constant(np.array(axis, np.int64), "axis")], {"axis": 0}, name="size")
     counted = insert.op("Range", [numbers[0], size, numbers[1]], name="places", dtype=ir.DataType.INT64)
     if isinstance(places, Known):
-        bounds: list[tuple[str, Bound]] = [("Equal", int(each)) for each in places.places]
+        bounds: list[tuple[str, Bound]] = [("Equal", int(place)) for place in places.places]
     else:
         bounds = [("GreaterOrEqual", places.start)] if places.start else []
         bounds += [("Less", places.end)] if places.end is not None else []
     tests = [
-        insert.op(op, [counted, _bound(insert, size, each)], name="test", dtype=ir.DataType.BOOL) for op, each in bounds
+        insert.op(op, [counted, _bound(insert, size, bound)], name="test", dtype=ir.DataType.BOOL)
+        for op, bound in bounds
     ]
     joint = tests[0]
     for other in tests[1:]:
         joint = insert.op(
             "Or" if isinstance(places, Known) else "And", [joint, other], name="tests", dtype=ir.DataType.BOOL
         )
-    behind = [at for at in range(rank) if at > axis]
+    behind = [other_axis for other_axis in range(rank) if other_axis > axis]
     return insert.op("Unsqueeze", [joint, insert.int64s(*range(1, len(behind) + 1))], name="tests") if behind else joint
 
 
@@ -136,7 +137,7 @@ def _bound(insert: graphs.Inserter, size: ir.Value, number: Bound) -> ir.Value:
 
 def scatter_elements(candidate: Candidate) -> ir.Value | None:
     """Rewrite a ScatterElements along one axis at a single index that is the same everywhere."""
-    data, places, new = (candidate.value(at) for at in range(3))
+    data, places, new = (candidate.value(number) for number in range(3))
     if _adds(candidate.node) or data is None or new is None:
         return None
     dims, written = graphs.dims_of(data), graphs.dims_of(new)
@@ -144,8 +145,12 @@ def scatter_elements(candidate: Candidate) -> ir.Value | None:
     if not dims or written is None or fixed is None:
         return None
     axis = axis_of(candidate.node, len(dims))
-    count, others = dims[axis], [dim for at, dim in enumerate(dims) if at != axis]
-    if not isinstance(count, int) or written[axis] != 1 or [d for at, d in enumerate(written) if at != axis] != others:
+    count, others = dims[axis], [dim for other_axis, dim in enumerate(dims) if other_axis != axis]
+    if (
+        not isinstance(count, int)
+        or written[axis] != 1
+        or [d for other_axis, d in enumerate(written) if other_axis != axis] != others
+    ):
         return None
     return _joined(candidate, data, new, axis, fixed, count)
 
@@ -180,7 +185,7 @@ def _joined(
             "Gather", [both, insert.int64s(*order.tolist())], {"axis": axis}, name="written", dtype=data.dtype
         )
     front, _, behind = _slice_run(candidate, data, axis, Run(first, last if last < count else None))
-    parts = [each for each in (front, new, behind) if each is not None]
+    parts = [part for part in (front, new, behind) if part is not None]
     return insert.op("Concat", parts, {"axis": axis}, name="written", dtype=data.dtype) if len(parts) > 1 else new
 
 

@@ -69,14 +69,14 @@ def written_places(indices: ir.Value, dims: Sequence[Dim]) -> list[Places] | Non
     columns = _columns(indices, rank)
     if columns is None:
         return None
-    found = [
+    by_axis = [
         _known(column, axis, dims[axis])
         if isinstance(column, np.ndarray)
         else _counted(column, rank - axis, dims[axis])
         for axis, column in enumerate(columns)
     ]
-    places = [each for each in found if each is not None]
-    return places if len(places) == len(found) else None
+    places = [place for place in by_axis if place is not None]
+    return places if len(places) == len(by_axis) else None
 
 
 def _columns(indices: ir.Value, rank: int) -> list[ir.Value | np.ndarray] | None:
@@ -84,12 +84,12 @@ def _columns(indices: ir.Value, rank: int) -> list[ir.Value | np.ndarray] | None
     array = constant_of(indices)
     if array is not None:
         return [array[..., axis] for axis in range(rank)]
-    made = indices.producer()
+    maker = indices.producer()
     if rank == 1:
         return [indices]
-    if made is None or not graphs.is_op(made, "Concat") or axis_of(made, rank + 1) != rank:
+    if maker is None or not graphs.is_op(maker, "Concat") or axis_of(maker, rank + 1) != rank:
         return None
-    columns = [value for value in made.inputs if value is not None]
+    columns = [value for value in maker.inputs if value is not None]
     if len(columns) != rank or any((graphs.dims_of(value) or (0,))[-1] != 1 for value in columns):
         return None
     arrays = [constant_of(value) for value in columns]
@@ -124,14 +124,14 @@ def _counted(column: ir.Value, back: int, size: Dim) -> Places | None:
 def _vector(value: ir.Value | None, back: int) -> ir.Value | None:
     """Return the vector that a value repeats along all axes but the one `back` from its end; None for other values."""
     while value is not None:
-        dims, made = graphs.dims_of(value), value.producer()
+        dims, maker = graphs.dims_of(value), value.producer()
         if dims is not None and len(dims) == 1:
             return value if back == 1 else None
-        inner = None if made is None or not made.inputs else made.inputs[0]
+        inner = None if maker is None or not maker.inputs else maker.inputs[0]
         inside = None if inner is None else graphs.dims_of(inner)
-        if dims is None or made is None or inside is None:
+        if dims is None or maker is None or inside is None:
             return None
-        moved = _moved(made, dims, inside, back)
+        moved = _moved(maker, dims, inside, back)
         if moved is None:
             return None
         value, back = inner, moved

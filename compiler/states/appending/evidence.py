@@ -55,10 +55,10 @@ def says_where_frames_lie(
     """
     runs = _at_slots(lowered, cache, condition, axis, is_behind, range(cache.slots + 1))
     return runs is not None and all(
-        found.size == len(lengths) * cache.slots
-        and found.shape[0] == len(lengths)
-        and np.array_equal(found.reshape(len(lengths), -1), cache.mask(lengths)[:, : cache.slots])
-        for lengths, found in runs
+        entries.size == len(lengths) * cache.slots
+        and entries.shape[0] == len(lengths)
+        and np.array_equal(entries.reshape(len(lengths), -1), cache.mask(lengths)[:, : cache.slots])
+        for lengths, entries in runs
     )
 
 
@@ -83,29 +83,34 @@ def _at_slots(
 
     None where the value depends on more than true lengths and sizes, or has no entries for the slots.
     """
-    part, own = _part(lowered, value), _of_call(lowered, cache)
-    counted = [each for each in lowered.padded_axes if is_behind or each is own]
-    read, told = _read(part), {cache.length_input, *(each.length_input for each in counted)}
+    part, chunk_axis = _part(lowered, value), _of_call(lowered, cache)
+    counted = [padded_axis for padded_axis in lowered.padded_axes if is_behind or padded_axis is chunk_axis]
+    read, told = _read(part), {cache.length_input, *(padded_axis.length_input for padded_axis in counted)}
     if not all(name in told or _is_measured(graphs.inputs_named(part)[name]) for name in read):
         return None
     _keep(part, read)
     session, fewest, runs = session_of(part), _fewest(lowered, cache), []
-    ahead = AHEAD if set(counted) - {own} else (0,)
-    for (places, cached), more in itertools.product(_places_tried(own, fewest, valid), ahead):
-        sizes = {each.axis: places if each is own else each.minimum + more for each in counted}
+    ahead = AHEAD if set(counted) - {chunk_axis} else (0,)
+    for (places, cached), more in itertools.product(_places_tried(chunk_axis, fewest, valid), ahead):
+        sizes = {
+            padded_axis.axis: places if padded_axis is chunk_axis else padded_axis.minimum + more
+            for padded_axis in counted
+        }
         new = sorted({min(fewest - 1 + 2**power, places) for power in range(places.bit_length() + 1)})
         lengths = np.repeat(cached, max(more + 1, len(new)) if len(cached) <= ROWS else more + 1)
         feed = _feed(part, lowered, sizes, len(lengths))
         numbers = {cache.length_input: lengths} | {
-            each.length_input: np.resize(new if each is own else each.minimum + np.arange(more + 1), len(lengths))
-            for each in counted
+            padded_axis.length_input: np.resize(
+                new if padded_axis is chunk_axis else padded_axis.minimum + np.arange(more + 1), len(lengths)
+            )
+            for padded_axis in counted
         }
         feed |= {name: numbers[name].astype(feed[name].dtype) for name in numbers.keys() & feed.keys()}
-        (found,) = session.run(None, feed)
-        start = found.shape[axis] - cache.slots - places if is_behind else 0
-        if start < 0 or found.shape[axis] < start + cache.slots:
+        (evaluated,) = session.run(None, feed)
+        start = evaluated.shape[axis] - cache.slots - places if is_behind else 0
+        if start < 0 or evaluated.shape[axis] < start + cache.slots:
             return None
-        runs.append((lengths, found.take(range(start, start + cache.slots), axis)))
+        runs.append((lengths, evaluated.take(range(start, start + cache.slots), axis)))
     return runs
 
 
@@ -149,7 +154,7 @@ def require_new_frames(lowered: Lowered, cache: CacheAxis, state: State, new: ir
         raise _refused(state, f"it is made of {min(others)!r}, too")
     _keep(part, read)
     run = _Run(session_of(part), part, lowered, cache, state, f"{FORCED}{new.name}")
-    more = () if padded is None else [each for each in CALLS if each > fewest]
+    more = () if padded is None else [count for count in CALLS if count > fewest]
     for places in (fewest, *more):
         for calls in _calls(cache, fewest, places):
             if not run.holds(places, calls):

@@ -90,8 +90,10 @@ def write_apart(
         Refused: a node depends on the order of cached frames; the message names it.
     """
     work = _Writer(model, cache, lies, stamp, is_alike)
-    for each in cached:
-        work.frames[each.value] = Frames(each.axis, (each.value,), is_joined=False, is_clean=True)
+    for cached_state in cached:
+        work.frames[cached_state.value] = Frames(
+            cached_state.axis, (cached_state.value,), is_joined=False, is_clean=True
+        )
     for node in list(model.graph):
         if any(value in work.frames for value in (*node.inputs, *graphs.read_inside(node))):
             work.follow(node)
@@ -129,12 +131,12 @@ class _Writer:
         rule = next((rule for is_so, rule in kinds if is_so and node.domain in ("", "ai.onnx")), None)
         if rule is None:
             self._refuse(node, "no rule is known for it")
-        found = rule(node)
-        if found is None:
+        frames = rule(node)
+        if frames is None:
             return
-        if found.axis == 0 or _dims(node.outputs[0])[0] != self._rows():
+        if frames.axis == 0 or _dims(node.outputs[0])[0] != self._rows():
             self._refuse(node, "rows do not lie in front")
-        self.frames[node.outputs[0]] = found
+        self.frames[node.outputs[0]] = frames
 
     def _refuse(self, node: ir.Node, why: str) -> NoReturn:
         raise Refused(
@@ -148,24 +150,24 @@ class _Writer:
     def _entrywise(self, node: ir.Node) -> Frames:
         """Rewrite an elementwise node, whose operands are aligned from the right."""
         result = node.outputs[0]
-        rank, own = len(_dims(result)), [each for each in node.inputs if each in self.frames]
-        behind = {len(_dims(value)) - self.frames[value].axis for value in own if value is not None}
+        rank, cached_operands = len(_dims(result)), [operand for operand in node.inputs if operand in self.frames]
+        behind = {len(_dims(value)) - self.frames[value].axis for value in cached_operands if value is not None}
         if len(behind) != 1:
             self._refuse(node, "it reads them along two axes")
         axis = rank - behind.pop()
-        is_joined = any(self.frames[value].is_joined for value in own)
-        count = len(self.frames[own[0]].parts) if len(own) == 1 else 1
-        ahead = {self.frames[value].ahead for value in own}
+        is_joined = any(self.frames[value].is_joined for value in cached_operands)
+        count = len(self.frames[cached_operands[0]].parts) if len(cached_operands) == 1 else 1
+        ahead = {self.frames[value].ahead for value in cached_operands}
         if len(ahead) != 1:
             self._refuse(node, "not the same lies in front of them")
         before = ahead.pop()
         operands = [
-            (None,) * count if each is None
-            else (self.frames[each].parts if count > 1 else (self._whole(each),)) if each in self.frames
-            else self._in_order(each, axis, rank, before, count)
-            for each in node.inputs
+            (None,) * count if operand is None
+            else (self.frames[operand].parts if count > 1 else (self._whole(operand),)) if operand in self.frames
+            else self._in_order(operand, axis, rank, before, count)
+            for operand in node.inputs
         ]  # fmt: skip
-        parts = [self._again(node, each) for each in zip(*operands, strict=True)]
+        parts = [self._again(node, part_operands) for part_operands in zip(*operands, strict=True)]
         is_clean = self._cleans(node, axis, rank)
         if is_clean:
             parts[0] = self.frames[node.inputs[1]].parts[0]
@@ -212,15 +214,16 @@ class _Writer:
                 self._refuse(node, "it puts their axis together with others")
             axis = moved
             sizes = [0, *wanted[1:]]
-        if any(not isinstance(size, int) for at, size in enumerate(sizes) if at != axis):
+        if any(not isinstance(size, int) for position, size in enumerate(sizes) if position != axis):
             self._refuse(node, "its sizes are not constant")
         parts = []
         for number, part in enumerate(frames.parts):
-            own = (
+            size_of_part = (
                 1 if node.op_type == "Expand" else -1 if frames.is_joined and number + 1 == len(frames.parts) else None
             )
             shape = [
-                int(each) if at != axis else self.cache.slots if own is None else own for at, each in enumerate(sizes)
+                int(size) if position != axis else self.cache.slots if size_of_part is None else size_of_part
+                for position, size in enumerate(sizes)
             ]
             insert = graphs.Inserter(self.model, self.stamp, before=node)
             parts.append(self._again(node, [part, insert.int64s(*shape)]))
@@ -259,7 +262,7 @@ class _Writer:
             self._refuse(node, "an operand is a vector")
         rows, columns = self.frames.get(left), self.frames.get(right)
         if columns is not None and columns.axis == ranks[1] - 1 and rows is None:
-            parts = [self._again(node, [left, each]) for each in columns.parts]
+            parts = [self._again(node, [left, part]) for part in columns.parts]
             return columns.like(rank - 1, self._join(node, parts, rank - 1))
         if rows is not None and rows.axis == ranks[0] - 2 and columns is None:
             return rows.like(rank - 2, *self._each_part(node, rows))
@@ -273,7 +276,7 @@ class _Writer:
         """Rewrite a product that sums over frames as the sum of products over cached and over new frames."""
         ranks = len(_dims(left)), len(_dims(right))
         rows, columns = self.frames.get(left), self.frames.get(right)
-        ahead = next(each.ahead for each in (rows, columns) if each is not None)
+        ahead = next(operand_frames.ahead for operand_frames in (rows, columns) if operand_frames is not None)
         weights = self._whole(left) if rows is not None else self._in_order(left, ranks[0] - 1, ranks[0], ahead)[0]
         if columns is None or len(columns.parts) == 1:
             is_other = columns is None
@@ -303,14 +306,16 @@ class _Writer:
         value = node.inputs[0]
         assert value is not None
         frames = self.frames[value]
-        made = self._again(node, [frames.parts[-1]], node.outputs[0].shape)
+        shape_of_both = self._again(node, [frames.parts[-1]], node.outputs[0].shape)
         if len(frames.parts) == 2:
             more = np.zeros(len(_dims(value)), np.int64)
             more[frames.axis] = self.cache.slots
             read = more[list(graphs.dims_read(node, len(more)))]
             insert = graphs.Inserter(self.model, self.stamp, before=node)
-            made = insert.op("Add", [made, insert.int64s(*read)], name=f"{node.outputs[0].name}_of_both")
-        self._replace(node, made)
+            shape_of_both = insert.op(
+                "Add", [shape_of_both, insert.int64s(*read)], name=f"{node.outputs[0].name}_of_both"
+            )
+        self._replace(node, shape_of_both)
 
     def _reduced(self, node: ir.Node) -> Frames | None:
         value = node.inputs[0]
@@ -372,10 +377,10 @@ class _Writer:
         """Return the entries beside each part of cached frames, in slot order; those of new frames stay in place."""
         if self._is_alike(value, axis - rank):
             return (value,) * count
-        at = axis - rank + len(_dims(value))
-        if (value, at, rank, ahead) not in self.ordered:
-            self.ordered[value, at, rank, ahead] = self._brought(value, at, rank, ahead)
-        parts = self.ordered[value, at, rank, ahead]
+        own_axis = axis - rank + len(_dims(value))
+        if (value, own_axis, rank, ahead) not in self.ordered:
+            self.ordered[value, own_axis, rank, ahead] = self._brought(value, own_axis, rank, ahead)
+        parts = self.ordered[value, own_axis, rank, ahead]
         if len(parts) == count:
             return parts
         if {str(_dims(value)[0]), len(_dims(value))} != {str(self._rows()), rank}:
@@ -383,7 +388,7 @@ class _Writer:
                 f"{value.name!r} lies beside cached and new frames, and is the same for all rows", cure=CURE,
                 place=Location(tensor=str(value.name), source=graphs.source_of(value.producer())),
             )  # fmt: skip
-        return (self._join(None, parts, at),)
+        return (self._join(None, parts, own_axis),)
 
     def _rows(self) -> Dim:
         """Return the number of rows."""
@@ -402,14 +407,14 @@ class _Writer:
         has_rows, name = len(dims) == rank and dims[0] != 1, str(value.name)
         if dims[axis] == slots:
             return (self._looked_up(insert, value, axis, len(dims), rank, has_rows=has_rows),)
-        first, bound, at = insert.int64s(0), insert.int64s(slots), insert.int64s(axis)
+        first, bound, axis_value = insert.int64s(0), insert.int64s(slots), insert.int64s(axis)
         front: list[ir.Value] = []
         if ahead is not None:
-            front = [insert.op("Slice", [value, first, ahead, at], name=f"{name}_ahead")]
+            front = [insert.op("Slice", [value, first, ahead, axis_value], name=f"{name}_ahead")]
             first, bound = ahead, insert.op("Add", [ahead, bound], name="end_of_slots", shape=[1], dtype=ahead.dtype)
-        old = insert.op("Slice", [value, first, bound, at], name=f"{name}_slots")
+        old = insert.op("Slice", [value, first, bound, axis_value], name=f"{name}_slots")
         brought = self._looked_up(insert, old, axis, len(dims), rank, has_rows=has_rows)
-        new = insert.op("Slice", [value, bound, insert.int64s(graphs.END), at], name=f"{name}_new")
+        new = insert.op("Slice", [value, bound, insert.int64s(graphs.END), axis_value], name=f"{name}_new")
         if not front:
             return brought, new
         behind = insert.op("Concat", [*front, new], {"axis": axis}, name=f"{name}_behind")
@@ -423,17 +428,17 @@ class _Writer:
         entries, name = self._entries(), str(value.name)
         if not has_rows:
             places = insert.op("Squeeze", [entries, insert.int64s(2)], name="slot_before")
-            found = insert.op("Gather", [value, places], {"axis": axis}, name=f"{name}_of_rows", dtype=value.dtype)
+            looked_up = insert.op("Gather", [value, places], {"axis": axis}, name=f"{name}_of_rows", dtype=value.dtype)
             order = (axis, *range(axis), *range(axis + 1, own + 1))
-            found = insert.op("Transpose", [found], {"perm": order}, name=f"{name}_rows_first")
+            looked_up = insert.op("Transpose", [looked_up], {"perm": order}, name=f"{name}_rows_first")
             if own == rank:
-                return insert.op("Squeeze", [found, insert.int64s(1)], name=f"{name}_by_slot")
-            return insert.op("Unsqueeze", [found, insert.int64s(*range(1, rank - own))], name=f"{name}_by_slot")
-        order = (0, axis, *(at for at in range(1, own) if at != axis))
-        back = tuple(order.index(at) for at in range(own))
+                return insert.op("Squeeze", [looked_up, insert.int64s(1)], name=f"{name}_by_slot")
+            return insert.op("Unsqueeze", [looked_up, insert.int64s(*range(1, rank - own))], name=f"{name}_by_slot")
+        order = (0, axis, *(other_axis for other_axis in range(1, own) if other_axis != axis))
+        back = tuple(order.index(result_axis) for result_axis in range(own))
         turned = insert.op("Transpose", [value], {"perm": order}, name=f"{name}_slots_first")
-        found = insert.op("GatherND", [turned, entries], {"batch_dims": 1}, name=f"{name}_found", dtype=value.dtype)
-        return insert.op("Transpose", [found], {"perm": back}, name=f"{name}_ordered")
+        looked_up = insert.op("GatherND", [turned, entries], {"batch_dims": 1}, name=f"{name}_found", dtype=value.dtype)
+        return insert.op("Transpose", [looked_up], {"perm": back}, name=f"{name}_ordered")
 
     def _entries(self) -> ir.Value:
         """Return where a right-aligned cache has the frame of each slot, for every row, int64 [rows, slots, 1]."""

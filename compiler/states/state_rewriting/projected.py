@@ -107,13 +107,13 @@ class _Map:
             self.weights.append(copy)
         else:
             assert node is not None and (value in self.stable.axes or is_constant(value))
-            made = copied(
+            node_copy = copied(
                 node,
                 [None if operand is None else self._old(operand) for operand in node.inputs],
                 [str(output.name) for output in node.outputs],
             )
-            self.nodes.append(made)
-            self.copies |= zip(node.outputs, made.outputs, strict=True)
+            self.nodes.append(node_copy)
+            self.copies |= zip(node.outputs, node_copy.outputs, strict=True)
             return self.copies[value]
         self.copies[value] = copy
         return copy

@@ -93,7 +93,10 @@ class Split:
             ]
             self.new[value] = insert.op("Slice", [value, *bounds], name=f"{value.name}_new", dtype=value.dtype)
             return self.new[value]
-        inputs = [self._new(each) if each is not None and each in self.stable.axes else each for each in node.inputs]
+        inputs = [
+            self._new(operand) if operand is not None and operand in self.stable.axes else operand
+            for operand in node.inputs
+        ]
         names = [graphs.fresh_name(self.model.graph, f"{output.name}_new") for output in node.outputs]
         copy = copied(node, inputs, names)
         graphs.Inserter(self.model, self.stamp, before=node).place(copy)
@@ -158,7 +161,7 @@ class Split:
         """Replace a Shape node by sizes computed from a state: rows, and cached frames plus new ones."""
         value = node.inputs[0]
         assert value is not None and value.shape is not None
-        own = self.stable.axes.get(value)
+        frames_axis = self.stable.axes.get(value)
         cache = next((cache for cache in self.stable.caches if cache.old is value), None)
         insert = graphs.Inserter(self.model, self.stamp, before=node)
 
@@ -166,16 +169,16 @@ class Split:
             known = value.shape[at]  # type: ignore[index]
             if isinstance(known, int):
                 return insert.int64s(known)
-            frames = at == own or (cache is not None and at == cache.axis)
+            frames = at == frames_axis or (cache is not None and at == cache.axis)
             start = axis if frames else 0
             bounds = {"start": start, "end": start + 1}
             name = f"{node.outputs[0].name}_{at}"
             read = insert.op("Shape", [state], bounds, name=name, dtype=ir.DataType.INT64)
-            if not frames or own is None:
+            if not frames or frames_axis is None:
                 return read
             return insert.op("Add", [read, insert.int64s(self.stable.frames.step)], name=f"{name}_joined")
 
-        sizes = [size(at) for at in graphs.dims_read(node, len(value.shape))]
+        sizes = [size(axis) for axis in graphs.dims_read(node, len(value.shape))]
         whole = sizes[0]
         if len(sizes) != 1:
             whole = insert.op("Concat", sizes, {"axis": 0}, name=f"{node.outputs[0].name}_sizes")

@@ -97,12 +97,12 @@ class _Context:
     @classmethod
     def of(cls, lowered: Lowered, state: State) -> "_Context | None":
         """Return the convolution context held by a state; None for other states, or without a transpose to move."""
-        old, kept = (
+        old, next_state = (
             graphs.inputs_named(lowered.model)[state.input],
             graphs.outputs_named(lowered.model)[state.output],
         )
-        joined, slice_node = graphs.only_reader(old), kept.producer()
-        if state.frames_axis is not None or joined is None or not graphs.is_op(joined, "Concat") or kept.uses():
+        joined, slice_node = graphs.only_reader(old), next_state.producer()
+        if state.frames_axis is not None or joined is None or not graphs.is_op(joined, "Concat") or next_state.uses():
             return None
         value = joined.outputs[0]
         if (
@@ -114,7 +114,9 @@ class _Context:
             return None
         readers = [node for node in graphs.consumers_of(value) if node is not slice_node]
         permutations = {
-            permutation_alone(each, joined) for each in joined.inputs if each is not None and each is not old
+            permutation_alone(operand, joined)
+            for operand in joined.inputs
+            if operand is not None and operand is not old
         }
         permutation = permutations.pop() if len(permutations) == 1 else None
         if (
@@ -134,23 +136,25 @@ class _Context:
 
     def write(self, model: ir.Model, stamp: str) -> None:
         """Move the Concat of old and new frames in front of the Transpose, and slice the new state there."""
-        value, kept = self.joined.outputs[0], self.slice_node.outputs[0]
+        value, next_state = self.joined.outputs[0], self.slice_node.outputs[0]
         insert = graphs.Inserter(model, stamp, before=self.joined)
         self.old.shape = self._transposed(self.old)
-        parts = [each if each is self.old else in_front(each) for each in self.joined.inputs]
+        parts = [operand if operand is self.old else in_front(operand) for operand in self.joined.inputs]
         axis = self.permutation[axis_of(self.joined, len(self.permutation))]
         joined = insert.op("Concat", parts, {"axis": axis}, name=f"{value.name}_in_order", dtype=value.dtype)
         joined.shape = self._transposed(value)
         view = slice_of(self.slice_node)
         assert view is not None
-        axes = insert.integers(view.kind, (self.permutation[at] for at in _axes(self.slice_node) or ()))
-        slice_node = insert.op("Slice", view.along(joined, axes), name=f"{kept.name}_in_order", dtype=kept.dtype)
-        slice_node.shape = self._transposed(kept)
+        axes = insert.integers(view.kind, (self.permutation[axis] for axis in _axes(self.slice_node) or ()))
+        slice_node = insert.op(
+            "Slice", view.along(joined, axes), name=f"{next_state.name}_in_order", dtype=next_state.dtype
+        )
+        slice_node.shape = self._transposed(next_state)
         transposed = insert.op(
             "Transpose", [joined], {"perm": self.permutation}, name=f"{value.name}_turned", dtype=value.dtype
         )
         transposed.shape = value.shape
-        graphs.take_over(model, kept, slice_node)
+        graphs.take_over(model, next_state, slice_node)
         graphs.take_over(model, value, transposed, except_in=[self.slice_node])
 
     def _transposed(self, value: ir.Value) -> ir.Shape | None:

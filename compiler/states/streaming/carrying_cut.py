@@ -100,7 +100,9 @@ def choose(network: Network, budget: int | None = None) -> Choice:
     over = _cut(network, 1, 0)
     if budget is None or over.held <= budget:
         return over
-    everything = sum(each.cost or 0 for each in network.values.values()) + sum(each.cost for each in network.operators)
+    everything = sum(value.cost or 0 for value in network.values.values()) + sum(
+        operator.cost for operator in network.operators
+    )
     within = _cut(network, 1, everything + 1)  # bytes first, then cost
     if within.held > budget:
         return within

@@ -205,8 +205,10 @@ def find_caches(lowered: Lowered, along: CacheAxis) -> tuple[tuple[Cache, ...], 
         readers = [node for node in graphs.consumers_of(old) if not graphs.is_op(node, "Shape")]
         join = readers[0] if len(readers) == 1 else None
         reader = join or next((node for node in readers if not graphs.is_op(node, "Concat")), None)
-        at = Location(tensor=state.input) if reader is None else Location(node=str(reader.name), op=reader.op_type)
-        place = dataclasses.replace(at, tensor=state.input, source=graphs.source_of(reader))
+        location = (
+            Location(tensor=state.input) if reader is None else Location(node=str(reader.name), op=reader.op_type)
+        )
+        place = dataclasses.replace(location, tensor=state.input, source=graphs.source_of(reader))
         new = None if join is None else _joined_to(join, old, output, state.frames_axis)
         rows = str((old.shape or ("",))[0])
         if new is None:

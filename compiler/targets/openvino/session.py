@@ -52,7 +52,7 @@ def open_graph(path: Path, precision: str) -> OpenvinoSession:
         ToolchainAbsent: OpenVINO is not installed.
     """
     content = path.read_bytes()
-    locations = {each.location for each in scan_onnx(content, path.name).external}
+    locations = {tensor.location for tensor in scan_onnx(content, path.name).external}
     data = {location: (path.parent / location).read_bytes() for location in sorted(locations)}
     file = GraphFile(path.name, content, data)
     try:

@@ -92,8 +92,8 @@ class Openvino(Target):
 def _refuse_doubles(lowered: Lowered) -> None:
     """Raise if a value is float64, which OpenVINO silently computes in float32."""
     graph = lowered.model.graph
-    given: list[tuple[ir.Node | None, ir.Value]] = [(None, value) for value in graph.inputs]
-    for node, value in [*given, *((maker, made) for maker in graph for made in maker.outputs)]:
+    inputs: list[tuple[ir.Node | None, ir.Value]] = [(None, value) for value in graph.inputs]
+    for node, value in [*inputs, *((maker, result) for maker in graph for result in maker.outputs)]:
         if value.dtype == ir.DataType.DOUBLE:
             raise Refused(
                 f"expected no float64, which OpenVINO computes in float32, got {value.name}",

@@ -119,11 +119,11 @@ def start_builder(trt: Any) -> None:
     require_names(trt, BUILDER_NAMES)
     logger = make_logger(trt)
     try:
-        made = trt.Builder(logger), trt.Runtime(logger)
+        builder_and_runtime = trt.Builder(logger), trt.Runtime(logger)
     except (TypeError, RuntimeError) as error:  # the binding's words for a library that returned nothing
         raise EngineAbsent(f"TensorRT: expected its libraries, got {show(str(error))}; install them") from error
     if logger.errors:
-        keep_for_ever(made)
+        keep_for_ever(builder_and_runtime)
         raise EngineAbsent(f"TensorRT: expected a builder that starts, got {one_line(logger.errors[0])}; see its log")
 
 
@@ -291,12 +291,12 @@ def build_all(
             _check_names(path.name, engine)
             target = out / engine["engine"]
             target.parent.mkdir(parents=True, exist_ok=True)
-            made = build_one(trt, bundle, plan["builder"], engine, cache)
+            engine_built = build_one(trt, bundle, plan["builder"], engine, cache)
             with replace_file(target) as file:
-                file.write(made.content)
+                file.write(engine_built.content)
             files[engine["graph"]] = engine["engine"]
-            print(f"built {engine['engine']}: {len(made.content):,} bytes", flush=True)
-            for logged in made.logged:
+            print(f"built {engine['engine']}: {len(engine_built.content):,} bytes", flush=True)
+            for logged in engine_built.logged:
                 print(f"  the builder logged {one_line(logged)}", flush=True)
         built[f"tensorrt/{path.name}"] = {
             "files": files,

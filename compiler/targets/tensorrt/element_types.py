@@ -103,10 +103,10 @@ def _int8(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for value, node in _values(model):
         if value.dtype != ir.DataType.INT8:
             continue
-        made = value.producer()
-        constant = (made is None and not value.is_graph_input()) or is_op(made, "Constant")
+        maker = value.producer()
+        constant = (maker is None and not value.is_graph_input()) or is_op(maker, "Constant")
         read = all(is_op(use.node, "DequantizeLinear", "QuantizeLinear") for use in value.uses())
-        if not (constant or is_op(made, "QuantizeLinear")) or not read or value in outputs:
+        if not (constant or is_op(maker, "QuantizeLinear")) or not read or value in outputs:
             yield Breach(
                 "expected INT8 only between QuantizeLinear and DequantizeLinear, got it elsewhere",
                 "compute in floating point and quantise with a Q/DQ pair",
@@ -120,19 +120,19 @@ def _profile(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for value in model.graph.inputs:
         node = next((use.node for use in value.uses()), None)
         name, shape = str(value.name), value.shape
-        given = limits.profiles.get(name)
+        profile = limits.profiles.get(name)
         if shape is None:
             yield Breach("expected an input of known rank, got none", "declare its shape", node, value)
-        elif given is None and any(not isinstance(dim, int) for dim in shape):
+        elif profile is None and any(not isinstance(dim, int) for dim in shape):
             yield Breach(
                 f"expected a profile for every dynamic axis, got {shape} without one",
                 "give the axis buckets or a fixed size",
                 node,
                 value,
             )
-        elif given is not None and not _fits(shape, given):
+        elif profile is not None and not _fits(shape, profile):
             yield Breach(
-                f"expected smallest <= best <= largest shapes of {shape}, got {given}",
+                f"expected smallest <= best <= largest shapes of {shape}, got {profile}",
                 "correct the profile",
                 node,
                 value,

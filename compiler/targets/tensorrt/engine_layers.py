@@ -55,10 +55,10 @@ def layers_of(text: str) -> tuple[EngineLayer, ...] | None:
     if head.strip() != LAYERS_HEAD or not lines:
         return None
     try:
-        found = tuple(_layer(line) for line in lines)
+        layers = tuple(_layer(line) for line in lines)
     except ValueError:
         return None
-    return found if any(layer.nodes for layer in found) else None
+    return layers if any(layer.nodes for layer in layers) else None
 
 
 def _layer(line: str) -> EngineLayer:
@@ -69,7 +69,7 @@ def _layer(line: str) -> EngineLayer:
     constants = sorted(_tensors(match["constants"]), reverse=True)
     return EngineLayer(
         name=name,
-        nodes=frozenset(_node(each) for each in match["nodes"].split("\x1f") if each),
+        nodes=frozenset(_node(node_text) for node_text in match["nodes"].split("\x1f") if node_text),
         multiplies=match["kind"] in _MULTIPLYING_KINDS or _MULTIPLYING_NAMES.search(name) is not None,
         reads=frozenset(kind for _, kind in _tensors(match["inputs"])),
         holds=tuple(kind for size, kind in constants if size > 1),

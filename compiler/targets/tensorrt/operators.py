@@ -136,11 +136,11 @@ def _data_size(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
 def _operand_type(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in every_node(model):
         allowed = TYPES_BY_OPERATOR.get(node.op_type) if node.domain in ("", "ai.onnx") else None
-        at = DATA_OPERAND.get(node.op_type, 0)
+        number = DATA_OPERAND.get(node.op_type, 0)
         if node.op_type in MADE_BY_OPERATOR:
             operands = list(node.outputs)
         else:
-            operands = [value for value in node.inputs[at : at + 1] if value is not None]
+            operands = [value for value in node.inputs[number : number + 1] if value is not None]
         for value in operands:
             if allowed is not None and value.dtype in NUMBERS | BOOL and value.dtype not in allowed:
                 names = ", ".join(sorted(kind.name for kind in allowed))

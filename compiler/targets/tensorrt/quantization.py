@@ -251,9 +251,9 @@ def _both_halves(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
             got = ", ".join(reader.op_type for reader in readers) or "no reader"
             yield Breach(f"expected DequantizeLinear behind QuantizeLinear, got {got}", "write the pair", node)
         elif not _is_constant(node.inputs[0]):
-            made = node.inputs[0].producer() if node.inputs[0] is not None else None
-            if not is_op(made, "QuantizeLinear"):
-                got = made.op_type if made is not None else "a network input"
+            maker = node.inputs[0].producer() if node.inputs[0] is not None else None
+            if not is_op(maker, "QuantizeLinear"):
+                got = maker.op_type if maker is not None else "a network input"
                 yield Breach(f"expected QuantizeLinear before DequantizeLinear, got {got}", "write the pair", node)
 
 

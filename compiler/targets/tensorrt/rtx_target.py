@@ -169,7 +169,7 @@ class TensorrtRtx(Target):
             Refused: the builder refuses a graph, crashes, or reaches a limit.
             ToolchainAbsent: the builder is not installed.
         """
-        found = {}
+        compiled = {}
         for path in sorted((bundle / FOLDER).glob("*.build_plan.json")):
             plan = json.loads(path.read_text(encoding="utf-8"))
             capabilities = plan["compute_capabilities"]
@@ -180,8 +180,8 @@ class TensorrtRtx(Target):
             }
             files = {engine["graph"]: engine["engine"] for engine in plan["engines"]}
             built_with = {"tensorrt_rtx": trial.VERSION, "compute capabilities": ", ".join(capabilities)}
-            found[f"{FOLDER}/{path.name}"] = Compiled(files, built_with, described)
-        return found
+            compiled[f"{FOLDER}/{path.name}"] = Compiled(files, built_with, described)
+        return compiled
 
 
 def _built_into(

@@ -111,7 +111,7 @@ def stand_in(capability: str, model: ir.Model) -> tuple[str, str]:
         return NEXT_OF_PCS, f" in the place of {TURING}, for which {NAME}, unlike TensorRT, has no float32 products"
     if capability in CAPABILITIES:
         return capability, ""
-    below = [each for each in CAPABILITIES if _number(each) < _number(capability)]
+    below = [other for other in CAPABILITIES if _number(other) < _number(capability)]
     return below[-1], f" in the place of {capability}, for which {NAME} does not build"
 
 

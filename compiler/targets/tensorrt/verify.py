@@ -69,18 +69,18 @@ class Trial:
 
     def _engine(self, plan: Mapping[str, Any], engine: Mapping[str, Any], recorded: Mapping[str, Array]) -> None:
         where = {"graph": plan["graph"], "bucket": engine["bucket"]}
-        made: list[Built] = []
+        built: list[Built] = []
         builder = plan["builder"]
 
         def build() -> Step:
             started = time.perf_counter()
-            made.append(build_one(self.trt, self.bundle, builder, engine, self.cache))
+            built.append(build_one(self.trt, self.bundle, builder, engine, self.cache))
             seconds = time.perf_counter() - started
-            return {"seconds": seconds, "bytes": len(made[-1].content), "logged": list(made[-1].logged)}
+            return {"seconds": seconds, "bytes": len(built[-1].content), "logged": list(built[-1].logged)}
 
         if not self._step("build", where, build):
             return
-        content, host_code = made[0].content, host_code_of(builder["flags"])
+        content, host_code = built[0].content, host_code_of(builder["flags"])
         prefix = f"{engine['bucket']}/"
         feeds = {key[len(prefix) + 5 :]: a for key, a in recorded.items() if key.startswith(f"{prefix}feed/")}
         wanted = {key[len(prefix) + 7 :]: a for key, a in recorded.items() if key.startswith(f"{prefix}output/")}
@@ -166,9 +166,9 @@ class Trial:
                 wall_ms.append(1e3 * (time.perf_counter() - started))
         engine.close()
         figures = {
-            f"{kind}_p{at}_ms": float(np.percentile(times, at))
+            f"{kind}_p{percentile}_ms": float(np.percentile(times, percentile))
             for kind, times in (("device", device_ms), ("call", wall_ms))
-            for at in (50, 95, 99)
+            for percentile in (50, 95, 99)
         }
         return {**figures, "runs": RUNS, "context_bytes": opened.device_bytes}
 
@@ -210,7 +210,7 @@ class Trial:
         prototypes = {name: refitter.get_weights_prototype(name) for name in refitter.get_all_weights()}
         if not prototypes:
             return ""
-        name = max(sorted(prototypes), key=lambda each: int(prototypes[each].size))
+        name = max(sorted(prototypes), key=lambda weight_name: int(prototypes[weight_name].size))
         empty = np.zeros(int(prototypes[name].size), self.trt.nptype(prototypes[name].dtype))
         if zeros:  # `Weights` copies nothing: the array lives until the engine has taken it
             taken = refitter.set_named_weights(name, self.trt.Weights(empty))

@@ -92,10 +92,18 @@ def keep_numbers(model: ir.Model) -> None:
     graphs.forget_shapes(model)
     graphs.infer_shapes(model)
     for value, dims in noted.items():
-        found = [None] * len(dims) if value.shape is None else list(value.shape)
-        if len(found) == len(dims):
-            kept = [dim if isinstance(dim, int) and _is_open(at) else None for dim, at in zip(dims, found, strict=True)]
-            value.shape = ir.Shape([at if isinstance(at, int) else dim for dim, at in zip(kept, found, strict=True)])
+        inferred = [None] * len(dims) if value.shape is None else list(value.shape)
+        if len(inferred) == len(dims):
+            recorded = [
+                dim if isinstance(dim, int) and _is_open(inferred_dim) else None
+                for dim, inferred_dim in zip(dims, inferred, strict=True)
+            ]
+            value.shape = ir.Shape(
+                [
+                    inferred_dim if isinstance(inferred_dim, int) else dim
+                    for dim, inferred_dim in zip(recorded, inferred, strict=True)
+                ]
+            )
 
 
 def _is_open(size: object) -> bool:

@@ -61,28 +61,28 @@ def check_limits(model: onnx.ModelProto, shown: str, place: Location) -> None:
 
 def _check_order(graph: onnx.GraphProto, shown: str, place: Location) -> None:
     """Refuse a graph with a cycle, naming a node of it."""
-    makers = {name: at for at, node in enumerate(graph.node) for name in node.output if name}
+    makers = {name: number for number, node in enumerate(graph.node) for name in node.output if name}
     done: set[int] = set()
     for start in range(len(graph.node)):
         trail, stack = set[int](), [(start, False)]
         while stack:
-            at, is_left = stack.pop()
+            number, is_left = stack.pop()
             if is_left:
-                trail.discard(at)
-                done.add(at)
+                trail.discard(number)
+                done.add(number)
                 continue
-            if at in done:
+            if number in done:
                 continue
-            node = graph.node[at]
-            if at in trail:
+            node = graph.node[number]
+            if number in trail:
                 raise RecipeError(
                     f"expected nodes in an order in {shown}, got a cycle through node "
                     f"{node.name or node.output[0]!r} ({node.op_type}), which waits for itself",
                     cure="export the model again",
                     place=place,
                 )
-            trail.add(at)
-            stack.append((at, True))
+            trail.add(number)
+            stack.append((number, True))
             stack += [(makers[name], False) for name in node.input if name in makers]
 
 

@@ -97,10 +97,10 @@ def _over_all_behind(node: ir.Node) -> None:
     chosen = ir.node("Hardmax", [flat.outputs[0]], {"axis": -1})
     apart = ir.node("Reshape", [chosen.outputs[0], shape.outputs[0]], {"allowzero": 1})
     graph.insert_before(node, [shape, flat, chosen, apart])
-    made = apart.outputs[0]
-    made.type, made.shape = result.type, result.shape
-    ir.convenience.replace_all_uses_with(result, made, replace_graph_outputs=True)
-    result.name, made.name = None, result.name
+    reshaped = apart.outputs[0]
+    reshaped.type, reshaped.shape = result.type, result.shape
+    ir.convenience.replace_all_uses_with(result, reshaped, replace_graph_outputs=True)
+    result.name, reshaped.name = None, result.name
     graph.remove(node, safe=True)
 
 
@@ -135,9 +135,9 @@ def _name_new_nodes(model: ir.Model, origin: ir.Model) -> None:
     owner = None
     for node in model.graph:
         waiting.append(node)
-        found = names.get(node.name) or next((makers[o.name] for o in node.outputs if o.name in makers), None)
-        if found is not None:
-            owner = found
+        match = names.get(node.name) or next((makers[o.name] for o in node.outputs if o.name in makers), None)
+        if match is not None:
+            owner = match
             _name(waiting, owner, taken)
             waiting = []
     if owner is not None:

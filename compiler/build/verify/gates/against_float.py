@@ -27,10 +27,10 @@ def check_ratios(gate: BudgetGate, ratios: Sequence[Ratio], size: float, graph: 
     """
     place = Location(stage=STAGE, graph=graph)
     findings = list(_findings(gate, ratios, size, graph))
-    for each in ratios:
-        if gate.max_time_ratio is not None and each.median > gate.max_time_ratio:
+    for ratio in ratios:
+        if gate.max_time_ratio is not None and ratio.median > gate.max_time_ratio:
             raise GateFailed(
-                f"expected at most {gate.max_time_ratio:g} of the time before rounding, got {each}, {each.certainty}",
+                f"expected at most {gate.max_time_ratio:g} of the time before rounding, got {ratio}, {ratio.certainty}",
                 cure="quantise more (pins, keep_float), drop the pass, or raise gates.budget.max_time_ratio",
                 place=place,
                 findings=findings,

@@ -13,7 +13,7 @@ SAME_ROWS = "a row depends on its partners or its padding although the proof hol
 
 def _check(shipped: Shipped, advance: Advance) -> Checked:
     name, limits = shipped.name, shipped.graph.limits.model_copy(update={"sqnr_db": None})
-    apart = {bucket: worst_of(each, limits) for bucket, each in shipped.graph.artefacts.apart().items()}
+    apart = {bucket: worst_of(worst, limits) for bucket, worst in shipped.graph.artefacts.apart().items()}
     findings = [_finding(name, bucket, worst, limits) for bucket, worst in apart.items()]
     for finding in findings:
         if not finding.holds:

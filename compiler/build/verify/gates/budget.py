@@ -20,21 +20,21 @@ def check_budget(gate: BudgetGate | None, size_bytes: int, speed: Sequence[Speed
         GateFailed: a budget is exceeded.
     """
     findings = [] if gate is None else list(_findings(gate, size_bytes / 1e6, speed))
-    for each in findings:
-        if each.holds:
+    for finding in findings:
+        if finding.holds:
             continue
-        if each.gate == SIZE:
+        if finding.gate == SIZE:
             message, cure = (
-                f"a bundle of at most {each.limit:g} MB, got {each.measured:.1f} MB",
+                f"a bundle of at most {finding.limit:g} MB, got {finding.measured:.1f} MB",
                 "or drop buckets or precision",
             )
         else:
-            message = f"a call within {each.limit:g} ms (p95), got {each.measured:.2f} ms at {each.subject}"
+            message = f"a call within {finding.limit:g} ms (p95), got {finding.measured:.2f} ms at {finding.subject}"
             cure = "or build on a quiet machine"
         raise GateFailed(
             f"expected {message}",
-            cure=f"raise gates.{each.gate}, {cure}",
-            place=Location(stage="budget", graph=each.graph),
+            cure=f"raise gates.{finding.gate}, {cure}",
+            place=Location(stage="budget", graph=finding.graph),
             findings=findings,
         )
     return findings

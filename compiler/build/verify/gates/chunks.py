@@ -44,15 +44,22 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
         tried.append(_Tried(axis, streams_that_fit(lowered, feeds), bool(spec.flush)))
     for held in held_axes(lowered):
         tried.append(_Tried(held, streams_of_every_length(lowered, held, original.streams())))
-    found = [_checked(shipped, each, advance) for each in tried]
-    receipt = [(each.lengths(lowered), differences) for each, differences in zip(tried, found, strict=True)]
+    differences_of = [_checked(shipped, chunks, advance) for chunks in tried]
+    receipt = [
+        (chunks.lengths(lowered), differences) for chunks, differences in zip(tried, differences_of, strict=True)
+    ]
     return Checked(
-        [Finding("chunks", shipped.name, each.axis.axis, holds=True, detail=each.told(lowered)) for each in tried],
-        f"chunks of {', '.join(each.told(lowered) for each in tried)}",
+        [
+            Finding("chunks", shipped.name, chunks.axis.axis, holds=True, detail=chunks.told(lowered))
+            for chunks in tried
+        ],
+        f"chunks of {', '.join(chunks.told(lowered) for chunks in tried)}",
         {
             "chunks": {
                 "lengths": [length for lengths, _ in receipt for length in lengths],
-                "compared": [dataclasses.asdict(each) for _, differences in receipt for each in differences],
+                "compared": [
+                    dataclasses.asdict(difference) for _, differences in receipt for difference in differences
+                ],
             }
         },
     )
@@ -86,8 +93,8 @@ def _checked(shipped: Shipped, tried: _Tried, advance: Advance) -> list[Differen
     lengths = tried.lengths(graph.lowered)
     try:
         streams = [
-            [OriginalCall(feed, *answer) for feed, answer in zip(each, shipped.original.run(each), strict=True)]
-            for each in tried.streams
+            [OriginalCall(feed, *answer) for feed, answer in zip(stream, shipped.original.run(stream), strict=True)]
+            for stream in tried.streams
         ]
     except Exception as error:
         raise DataError(

@@ -56,8 +56,10 @@ def measure_drift(
     """
     states = {state.output for state in lowered.states}
     tallies: dict[str, _Tally] = {}
-    kept, sent = itertools.tee(feeds)
-    for done, (feed, (outputs, new_states)) in enumerate(ahead(zip(kept, reference(sent), strict=True)), start=1):
+    compared_feeds, sent = itertools.tee(feeds)
+    for done, (feed, (outputs, new_states)) in enumerate(
+        ahead(zip(compared_feeds, reference(sent), strict=True)), start=1
+    ):
         got = runner.step({name: np.repeat(array, rows, axis=0) for name, array in feed.items()})
         expected = {name: array for name, array in outputs.items() if name in got and name not in states}
         for name, array in expected.items():
@@ -103,7 +105,7 @@ class _Tally:
             float(np.sqrt(self.squares / self.elements)) if self.elements else 0.0,
             max(rms(early), least),
             max(rms(late), least),
-            tuple(float(each.max()) for each in bins),
+            tuple(float(errors.max()) for errors in bins),
         )
 
 
@@ -119,12 +121,12 @@ def drift_findings(graph: str, curves: Sequence[DriftCurve], gate: DriftGate, pa
         at_most(
             "parity.drift",
             graph,
-            each.tensor,
+            curve.tensor,
             limit=gate.max_growth,
-            measured=each.growth,
-            detail=states_of(each.tensor, parts).removesuffix("; "),
+            measured=curve.growth,
+            detail=states_of(curve.tensor, parts).removesuffix("; "),
         )
-        for each in curves
+        for curve in curves
     ]
 
 

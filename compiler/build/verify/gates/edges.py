@@ -10,11 +10,11 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
     name, graph = shipped.name, shipped.graph
     cases = shipped.original.edges()
     limits = limits_at_edges(shipped.original.gate, lossy=graph.is_rounded)
-    found = graph.artefacts.disagreement(cases, limits)
-    if found is not None:
+    disagreement = graph.artefacts.disagreement(cases, limits)
+    if disagreement is not None:
         cure = f"every pass held, so this is ONNX Runtime's optimiser, whose kernels answer otherwise here; {EDGE_CURE}"
-        error = found.failure(name, "verify", cure)
-        raise graph.explain(error, found.case.steps, limits, advance)
+        error = disagreement.failure(name, "verify", cure)
+        raise graph.explain(error, disagreement.case.steps, limits, advance)
     return Checked(
         [_finding(name, case) for case in cases],
         agreement_words(cases),

@@ -65,12 +65,12 @@ def engine_findings(graph: str, bucket: str, model: ir.Model, engine: TrialEngin
     fused = sum(len(layer.nodes) > 1 for layer in engine.layers)
     detail = f"layers, {fused} of them of several nodes"
     yield Finding(LAYERS, graph, bucket, len(engine.layers), holds=True, detail=detail, figures={"fused": fused})
-    for kind, kept in sorted(counts(audited).items()):
-        shown = kept[Kept.YES] + kept[Kept.NOWHERE]
-        holds = None if kept[Kept.NOWHERE] else True
-        unseen = [f"{kept[state]} more {state.value}" for state in (Kept.INSIDE, Kept.NOWHERE) if kept[state]]
+    for kind, by_state in sorted(counts(audited).items()):
+        shown = by_state[Kept.YES] + by_state[Kept.NOWHERE]
+        holds = None if by_state[Kept.NOWHERE] else True
+        unseen = [f"{by_state[state]} more {state.value}" for state in (Kept.INSIDE, Kept.NOWHERE) if by_state[state]]
         detail = ", ".join([f"nodes that compute in {kind}", *unseen])
-        yield Finding(LAYERS, graph, f"{bucket}, {kind}", kept[Kept.YES], shown, holds, detail, is_least=True)
+        yield Finding(LAYERS, graph, f"{bucket}, {kind}", by_state[Kept.YES], shown, holds, detail, is_least=True)
 
 
 def _require_kept(graph: str, bucket: str, engine: TrialEngine, audited: Sequence[Audited]) -> None:
@@ -92,7 +92,7 @@ def _require_kept(graph: str, bucket: str, engine: TrialEngine, audited: Sequenc
             op=first.planned.op,
             source=first.planned.source,
         ),
-        findings=[_failed(graph, bucket, each) for each in wrong],
+        findings=[_failed(graph, bucket, audited_node) for audited_node in wrong],
     )
 
 
@@ -112,7 +112,7 @@ def require_read(findings: Iterable[Finding]) -> None:
     Raises:
         GateFailed: there is one; the message names the first.
     """
-    unread = next((each for each in findings if each.gate == LAYERS and each.holds is None), None)
+    unread = next((finding for finding in findings if finding.gate == LAYERS and finding.holds is None), None)
     if unread is not None:
         raise GateFailed(
             f"{unread.subject}: expected layers that can be read, got {unread.detail}",

@@ -50,17 +50,17 @@ def variant_findings(
         parts: the model's states by the tensor that they are packed into.
         exact_db: signal-to-noise ratio from which on a tensor counts as exact.
     """
-    without = {each.tensor: each.sqnr_db for each in plain}
-    for each in (each for each in complete if each.classes is None):
-        ratios = (each.sqnr_db, without[each.tensor])
+    without = {difference.tensor: difference.sqnr_db for difference in plain}
+    for difference in (difference for difference in complete if difference.classes is None):
+        ratios = (difference.sqnr_db, without[difference.tensor])
         yield at_most(
             LOSS,
             graph,
-            each.tensor,
+            difference.tensor,
             limit=most_db,
             measured=_counted(ratios[1], exact_db) - _counted(ratios[0], exact_db),
-            detail=f"{states_of(each.tensor, parts)}{_words(ratios[0])} with forms, {_words(ratios[1])} without",
-            figures={"steps": each.steps, "sqnr_db": ratios[0], "sqnr_db_without_forms": ratios[1]},
+            detail=f"{states_of(difference.tensor, parts)}{_words(ratios[0])} with forms, {_words(ratios[1])} without",
+            figures={"steps": difference.steps, "sqnr_db": ratios[0], "sqnr_db_without_forms": ratios[1]},
         )
 
 
@@ -96,7 +96,7 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
         plain = other.artefacts.differences(advance, CALLS)
     exact_db = _exact_db(graph)
     findings = list(variant_findings(shipped.name, complete, plain, limit, graph.lowered.parts, exact_db))
-    failed = max((each for each in findings if not each.holds), key=_lost, default=None)
+    failed = max((finding for finding in findings if not finding.holds), key=_lost, default=None)
     if failed is not None:
         raise GateFailed(
             f"expected {failed.subject} with the target's forms at most {limit:g} dB noisier than without, got "

@@ -105,18 +105,18 @@ def _left_real(shipped: onnx.ModelProto, layers: Sequence[onnx.NodeProto], run: 
     for node in _nodes(shipped.graph):
         for name in node.input:
             readers.setdefault(name, []).append(node)
-    found = []
+    layer_names = []
     for layer in layers:
         name = layer.output[0]
         for _ in range(FUSED_STEPS):
             if name in real:
-                found.append(str(layer.name))
+                layer_names.append(str(layer.name))
                 break
             behind = readers.get(name, [])
             if len(behind) != 1 or behind[0].op_type in REAL:
                 break
             name = behind[0].output[0]
-    return found
+    return layer_names
 
 
 def is_rounded_here(recipe: Recipe, shipped: Shipped) -> bool:

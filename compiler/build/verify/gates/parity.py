@@ -37,26 +37,37 @@ def parity_findings(
     graph: str, differences: Sequence[Difference], limits: Tolerance, parts: Parts = NO_PARTS
 ) -> Iterator[Finding]:
     """Yield findings for both limits of every float tensor and the one of classes, with the names of packed states."""
-    for each in differences:
-        if each.classes is not None:
-            yield _class_finding(graph, each, limits, parts)
+    for difference in differences:
+        if difference.classes is not None:
+            yield _class_finding(graph, difference, limits, parts)
             continue
-        noise = "" if each.sqnr_db is None else f", SQNR {each.sqnr_db:.1f} dB"
-        figures = f"{each.steps} steps, reference up to {each.reference_max:.3g}{noise}"
+        noise = "" if difference.sqnr_db is None else f", SQNR {difference.sqnr_db:.1f} dB"
+        figures = f"{difference.steps} steps, reference up to {difference.reference_max:.3g}{noise}"
         yield at_most(
             "parity.max_abs",
             graph,
-            each.tensor,
-            limit=each.limit(limits),
-            measured=each.max_abs,
-            detail=f"{states_of(each.tensor, parts)}{figures}",
-            figures={"steps": each.steps, "reference_max": each.reference_max, "sqnr_db": each.sqnr_db},
+            difference.tensor,
+            limit=difference.limit(limits),
+            measured=difference.max_abs,
+            detail=f"{states_of(difference.tensor, parts)}{figures}",
+            figures={
+                "steps": difference.steps,
+                "reference_max": difference.reference_max,
+                "sqnr_db": difference.sqnr_db,
+            },
         )
         if limits.sqnr_db is not None:
-            holds = each.sqnr_db is None or each.sqnr_db >= limits.sqnr_db
-            detail = "" if each.sqnr_db is not None else "nothing differs"
+            holds = difference.sqnr_db is None or difference.sqnr_db >= limits.sqnr_db
+            detail = "" if difference.sqnr_db is not None else "nothing differs"
             yield Finding(
-                "parity.sqnr_db", graph, each.tensor, each.sqnr_db, limits.sqnr_db, holds, detail, is_least=True
+                "parity.sqnr_db",
+                graph,
+                difference.tensor,
+                difference.sqnr_db,
+                limits.sqnr_db,
+                holds,
+                detail,
+                is_least=True,
             )
 
 
@@ -118,8 +129,8 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
     return Checked(
         findings,
         f"{worst.steps} {graph.artefacts.unit}{classes}",
-        {"compared": [dataclasses.asdict(each) for each in differences], "limit": graph.limits.max_abs},
-        None if classes else next(each for each in findings if each.subject == worst.tensor),
+        {"compared": [dataclasses.asdict(difference) for difference in differences], "limit": graph.limits.max_abs},
+        None if classes else next(finding for finding in findings if finding.subject == worst.tensor),
     )
 
 

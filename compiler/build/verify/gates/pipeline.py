@@ -48,12 +48,12 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
             advance(number, len(streams))
     limits, through = limits_together(shipped.loaded.recipe), f"{sum(map(len, streams))} calls through {pipeline.name}"
     differences = [tally.difference() for tally in tallies.values()]
-    findings = {each.tensor: _finding(each, limits, through) for each in differences}
+    findings = {difference.tensor: _finding(difference, limits, through) for difference in differences}
     worst = worst_of(differences, limits)
     return Checked(
         list(findings.values()),
         f"{pipeline.name}, {sum(map(len, streams))} calls",
-        {"pipeline": {each.tensor: each.max_abs for each in differences}},
+        {"pipeline": {difference.tensor: difference.max_abs for difference in differences}},
         findings[worst.tensor] if worst.classes is None else None,
     )
 

@@ -122,23 +122,23 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
     with importable(shipped.loaded.search_path()):
         task = _Task.of(shipped)
         recordings = task.recordings()
-        shipped.original.check_apart([each.chunks for each in recordings], "gates", "task", "recordings")
+        shipped.original.check_apart([recording.chunks for recording in recordings], "gates", "task", "recordings")
         with runtime_lite.Runtime() as runtime:
             model = runtime.load(shipped.folder, shipped.executors)
             texts = _texts(task, model, recordings, shipped, advance)
             others = _said_otherwise_together(task, model, recordings, texts["bundle"])
-        references = [each.reference for each in recordings]
+        references = [recording.reference for recording in recordings]
         original, bundle = (task.value(references, texts[key]) for key in ("original", "bundle"))
     told = zip(recordings, texts["original"], texts["bundle"], strict=True)
-    differing = [each.name for each, a, b in told if a != b or each.name in others]
+    differing = [recording.name for recording, a, b in told if a != b or recording.name in others]
     identical = len(recordings) - len(differing)
-    found = TaskResult(
+    result = TaskResult(
         task.metric, original, bundle, bundle - original, task.gate.max_increase, len(recordings), identical
     )
-    findings = list(found.findings(shipped.name, task.gate))
-    _require(found, task.gate, differing, shipped.name, findings)
-    detail = f"{found.metric} {found.reference:.4f} -> {found.bundle:.4f}"
-    return Checked(findings, detail, {"task": dataclasses.asdict(found)})
+    findings = list(result.findings(shipped.name, task.gate))
+    _require(result, task.gate, differing, shipped.name, findings)
+    detail = f"{result.metric} {result.reference:.4f} -> {result.bundle:.4f}"
+    return Checked(findings, detail, {"task": dataclasses.asdict(result)})
 
 
 def _texts(
@@ -183,8 +183,8 @@ def _in_batches(
         answers: list[dict[str, Array]] = [{} for _ in chunks]
         for start in range(0, len(chunks), rows):
             group = order[start : start + rows]
-            found = model.run_many([chunks[index][1] for index in group], graph)
-            for index, outputs in zip(group, found, strict=True):
+            batch_answers = model.run_many([chunks[index][1] for index in group], graph)
+            for index, outputs in zip(group, batch_answers, strict=True):
                 answers[index] = outputs
         for number in range(len(recordings)):
             yield number, [answer for (owner, _), answer in zip(chunks, answers, strict=True) if owner == number]

@@ -67,8 +67,8 @@ def signature_of_factory(source: Source, location: RecipeLocation, inputs: Mappi
     module = torch_module.load_module(location, "graph", source, "source")
     named = _parameters(module.forward)
     if not inputs:
-        given = tuple(dataclasses.replace(UNKNOWN, name=name) for name in named.required)
-        return Signature(given, ())
+        unknown_inputs = tuple(dataclasses.replace(UNKNOWN, name=name) for name in named.required)
+        return Signature(unknown_inputs, ())
     ordered = _in_order(inputs, named)
     tensors = tuple(
         Tensor(name, tuple(dim if isinstance(dim, int) else symbol(dim) for dim in wanted.dims), wanted.dtype)
@@ -95,7 +95,7 @@ def signature_of_factory(source: Source, location: RecipeLocation, inputs: Mappi
     names = _result_names(module.forward, len(outputs) - len(written), {tensor.name for tensor in tensors})
     names += [f"next_{name}" for name in written]
     return Signature(
-        tensors, tuple(dataclasses.replace(each, name=name) for name, each in zip(names, outputs, strict=True))
+        tensors, tuple(dataclasses.replace(tensor, name=name) for name, tensor in zip(names, outputs, strict=True))
     )
 
 

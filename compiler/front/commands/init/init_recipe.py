@@ -106,7 +106,7 @@ def _written(recipe: Path, feeds: Path, source: Source, signature: Signature) ->
     draft = draft_of(signature)
     name = re.sub(r"[^A-Za-z0-9_]", "_", recipe.stem)[:60]
     name = name if re.match(r"[A-Za-z_]", name) else f"_{name}"
-    is_known = bool(draft.outputs) and not any(TODO in each.shape for each in draft.inputs)
+    is_known = bool(draft.outputs) and not any(TODO in draft_input.shape for draft_input in draft.inputs)
     text = recipe_text(draft, name, source, f"{feeds.stem}:verification" if is_known else TODO)
     if is_known:
         with replace_file(feeds) as file:

@@ -107,24 +107,26 @@ class Draft:
 
 def draft_of(signature: Signature) -> Draft:
     """Return a recipe's graph, guessed from a model's inputs and outputs."""
-    carried = {each.input: each for each in carried_states(signature)}
+    carried = {tensor.input: tensor for tensor in carried_states(signature)}
     unpaired = unpaired_states(signature, carried.values())
     carried |= {name: maybe[0] for name, maybe in unpaired.items()}
     names = _axis_names(signature, carried)
     batch = next((axis for axis, (_, is_batch) in names.items() if is_batch), None)
     named = {axis: name for axis, (name, _) in names.items()}
-    shapes = {each.name: _shape(each, named) for each in signature.inputs}
+    shapes = {state.name: _shape(state, named) for state in signature.inputs}
     rows = None if batch is None else named[batch]
-    cached = {str(shapes[name][each.frames_axis]) for name, each in carried.items() if each.frames_axis is not None}
-    for each in signature.inputs:
-        if each.name not in carried:  # callers do not know how long a cache is
-            shapes[each.name] = tuple(TODO if dim in cached else dim for dim in shapes[each.name])
+    cached = {
+        str(shapes[name][tensor.frames_axis]) for name, tensor in carried.items() if tensor.frames_axis is not None
+    }
+    for state in signature.inputs:
+        if state.name not in carried:  # callers do not know how long a cache is
+            shapes[state.name] = tuple(TODO if dim in cached else dim for dim in shapes[state.name])
     others = [name for name in dict.fromkeys(_mentioned(shapes.values())) if name not in cached and name != rows]
     padded = [] if carried else others
-    roles = {each.name: _role(each, shapes[each.name], carried, padded) for each in signature.inputs}
+    roles = {tensor.name: _role(tensor, shapes[tensor.name], carried, padded) for tensor in signature.inputs}
     roles |= {name: (("state", TODO), _choice(maybe)) for name, maybe in unpaired.items()}
-    inputs = tuple(DraftInput(each, shapes[each.name], *roles[each.name]) for each in signature.inputs)
-    taken = {each.name for each in signature.inputs}
+    inputs = tuple(DraftInput(tensor, shapes[tensor.name], *roles[tensor.name]) for tensor in signature.inputs)
+    taken = {tensor.name for tensor in signature.inputs}
     settings = _Settings(signature, carried, named, inputs, taken)
     axes = tuple(
         settings.rows(name) if name == rows
@@ -134,7 +136,7 @@ def draft_of(signature: Signature) -> Draft:
         for name in dict.fromkeys(_mentioned(shapes.values()))
     )  # fmt: skip
     return Draft(
-        inputs, tuple(each.name for each in signature.outputs), axes, settings.steps(axes, padded), bool(carried)
+        inputs, tuple(tensor.name for tensor in signature.outputs), axes, settings.steps(axes, padded), bool(carried)
     )
 
 
@@ -162,11 +164,14 @@ def _role(
     if tensor.name in carried:
         state = carried[tensor.name]
         return ("state", state.output), f"guessed: a state, fed by {state.output}, as {state.reason}"
-    own = [dim for dim in shape if dim in padded]
+    own_axes = [dim for dim in shape if dim in padded]
     key = mask_key(tensor)
-    if key is not None and own:
+    if key is not None and own_axes:
         said = "1 at valid places" if key == "mask_of" else "0 at valid places"
-        return (key, str(own[-1])), f"guessed: {said} of {own[-1]}, as its name says {' '.join(words_of(tensor.name))}"
+        return (
+            key,
+            str(own_axes[-1]),
+        ), f"guessed: {said} of {own_axes[-1]}, as its name says {' '.join(words_of(tensor.name))}"
     if is_length(tensor) and padded:
         words = set(words_of(tensor.name))
         of = next((axis for axis in padded if words & set(words_of(axis))), padded[0] if len(padded) == 1 else None)
@@ -186,37 +191,39 @@ def _axis_names(signature: Signature, carried: Mapping[str, Carried]) -> dict[st
     """Return, by the model's axis, its name in the recipe and whether it is that of rows; several may share a name."""
     rows = _rows(signature, carried)
     frames = {
-        str(each.dims[carried[each.name].frames_axis or 0])
-        for each in signature.inputs
-        if each.name in carried and carried[each.name].frames_axis is not None
+        str(tensor.dims[carried[tensor.name].frames_axis or 0])
+        for tensor in signature.inputs
+        if tensor.name in carried and carried[tensor.name].frames_axis is not None
     } - rows
-    plain = [str(dim) for each in signature.inputs for dim in each.dims if _is_axis(dim)]
-    found: dict[str, tuple[str, bool]] = {}
+    plain = [str(dim) for tensor in signature.inputs for dim in tensor.dims if _is_axis(dim)]
+    names: dict[str, tuple[str, bool]] = {}
     for axis in dict.fromkeys(plain):
-        taken = {name for name, _ in found.values()}
+        taken = {name for name, _ in names.values()}
         if axis in rows or axis in frames:
             alike = rows if axis in rows else frames
-            shared = next((found[each][0] for each in found if each in alike), None)
+            shared = next((names[known_axis][0] for known_axis in names if known_axis in alike), None)
             wanted = min(alike, key=plain.index) if not is_made_up(axis) else "batch" if axis in rows else "cached"
-            found[axis] = (shared or _free(wanted, taken), axis in rows)
+            names[axis] = (shared or _free(wanted, taken), axis in rows)
         else:
-            unnamed = is_made_up(axis) and sum(map(is_made_up, plain)) - sum(each in rows for each in plain) == 1
-            found[axis] = (_free("time" if unnamed else axis, taken), False)
-    return found
+            unnamed = (
+                is_made_up(axis) and sum(map(is_made_up, plain)) - sum(plain_axis in rows for plain_axis in plain) == 1
+            )
+            names[axis] = (_free("time" if unnamed else axis, taken), False)
+    return names
 
 
 def _rows(signature: Signature, carried: Mapping[str, Carried]) -> set[str]:
     """Return the axes taken for the batch: first in all data, and without a name that means something else."""
-    data = [each for each in signature.inputs if each.name not in carried and each.dims]
-    first = {each.dims[0] for each in data if _is_axis(each.dims[0])}
-    if len({each.dims[0] for each in data}) != len(first) or not first:
+    data = [tensor for tensor in signature.inputs if tensor.name not in carried and tensor.dims]
+    first = {tensor.dims[0] for tensor in data if _is_axis(tensor.dims[0])}
+    if len({tensor.dims[0] for tensor in data}) != len(first) or not first:
         return set()
     names = {str(dim) for dim in first}
     if any(LONG & set(words_of(name)) and "batch" not in words_of(name) for name in names):
         return set()
     if len(names) > 1 and not all(is_made_up(name) or "batch" in words_of(name) for name in names):
         return set()
-    states = (each.dims for each in signature.inputs if each.name in carried)
+    states = (tensor.dims for tensor in signature.inputs if tensor.name in carried)
     more = {str(dims[0]) for dims in states if dims and not isinstance(dims[0], int)}
     return names | {name for name in more if is_made_up(name) or "batch" in words_of(name)}
 
@@ -284,16 +291,16 @@ class _Settings:
 
     def padded(self, name: str) -> DraftAxis:
         """Return a padded axis, with buckets and a length per row."""
-        having = [each.tensor for each in self.inputs if name in each.shape]
-        words = {word for each in having for word in (*words_of(each.name), *words_of(name))}
-        if words & RAW and any(len(each.dims) < 4 and each.dtype.startswith("float") for each in having):
+        having = [draft_input.tensor for draft_input in self.inputs if name in draft_input.shape]
+        words = {word for tensor in having for word in (*words_of(tensor.name), *words_of(name))}
+        if words & RAW and any(len(tensor.dims) < 4 and tensor.dtype.startswith("float") for tensor in having):
             buckets, what = SAMPLES, "samples of sound"
-        elif all(each.dtype.startswith(("int", "uint")) for each in having):
+        elif all(tensor.dtype.startswith(("int", "uint")) for tensor in having):
             buckets, what = TOKENS, "tokens"
         else:
             buckets, what = FRAMES, "frames"
         settings: dict[str, int | str | tuple[int, ...]] = {"buckets": buckets}
-        if not any(each.role is not None and each.role[1] == name for each in self.inputs):
+        if not any(draft_input.role is not None and draft_input.role[1] == name for draft_input in self.inputs):
             settings["length_input"] = _free(f"{name}_length", self.taken)
         return DraftAxis(name, settings, f"guessed: {what}, with a length per row; choose sizes that your data have")
 

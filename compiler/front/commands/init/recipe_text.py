@@ -118,13 +118,16 @@ def feeds_text(draft: Draft, recipe: str) -> str:
         draft: draft of the recipe's graph, without TODO.
         recipe: the recipe's file name.
     """
-    data = [each for each in draft.inputs if each.role is None]
+    data = [draft_input for draft_input in draft.inputs if draft_input.role is None]
     what = "one feed each, of any length" if draft.ragged else "their calls, without the states"
     return FEEDS.format(
         recipe=_comment(recipe).removeprefix("  # ").replace('"', "'").replace("\\", "/"),
         what=what if draft.is_stream or draft.ragged else "calls that stand alone",
         sizes=repr(_sizes(draft)),
-        arrays="\n".join(f"                {json.dumps(each.tensor.name)}: {_array(each, draft)}," for each in data),
+        arrays="\n".join(
+            f"                {json.dumps(draft_input.tensor.name)}: {_array(draft_input, draft)},"
+            for draft_input in data
+        ),
         calls=1 if draft.ragged else draft.steps,
     )
 

@@ -49,7 +49,7 @@ def _gather_both(lifted: LiftedNode, axis: int) -> None:
         data = insert.op("Transpose", [data], {"perm": moved(rank, axis + 1, 1)}, name=f"{data.name}_turned")
     last = insert.int64s(-1)
     indices = insert.op("Unsqueeze", [indices, last], name=f"{indices.name}_tuples")
-    found = insert.op(
+    gathered = insert.op(
         "GatherND", [data, indices], {"batch_dims": 1}, name=f"{lifted.node.outputs[0].name}_found", dtype=data.dtype
     )
     if axis:
@@ -58,8 +58,8 @@ def _gather_both(lifted: LiftedNode, axis: int) -> None:
         front = list(range(count + 1, count + 1 + axis))
         behind = list(range(count + 1 + axis, count + lifted.rank()))
         order = [0, *front, *inner, *behind]
-        found = insert.op("Transpose", [found], {"perm": order}, name=f"{found.name}_turned")
-    lifted.become(found, INSERTED)
+        gathered = insert.op("Transpose", [gathered], {"perm": order}, name=f"{gathered.name}_turned")
+    lifted.become(gathered, INSERTED)
 
 
 def gather_elements(lifted: LiftedNode) -> None:
@@ -89,18 +89,18 @@ def shape(lifted: LiftedNode) -> None:
     value, rank = lifted.value(0), lifted.rank()
     axes = graphs.dims_read(lifted.node, rank)
     layout = lifted.lifter.layout_of(value)
-    kept = [axis for axis in range(rank) if axis != layout.dropped]
-    kept.insert(layout.at, -1)
+    original_axes = [axis for axis in range(rank) if axis != layout.dropped]
+    original_axes.insert(layout.at, -1)
     parts: list[int | ir.Value] = []
     for axis in axes:
         size = lifted.dims()[axis]
         if isinstance(size, int):
             parts.append(size)  # 1 for the axis that the batch has taken the place of
         else:
-            at = kept.index(axis)
+            position = original_axes.index(axis)
             parts.append(
                 lifted.insert.op(
-                    "Shape", [lifted.tensor(0, layout)], {"start": at, "end": at + 1},
+                    "Shape", [lifted.tensor(0, layout)], {"start": position, "end": position + 1},
                     name=f"{value.name}_size_{axis}", shape=[1], dtype=ir.DataType.INT64,
                 )
             )  # fmt: skip

@@ -36,8 +36,8 @@ def squeeze(lifted: LiftedNode) -> None:
         lifted.keep(INSERTED)
         return
     others = [axis for axis in axes if axis != place]
-    at = place - sum(axis < place for axis in others)
-    layout = RowLayout(at, None) if place in axes else in_place(at)
+    new_place = place - sum(axis < place for axis in others)
+    layout = RowLayout(new_place, None) if place in axes else in_place(new_place)
     tensor = lifted.read(0, in_place(place))
     if not others:
         lifted.become(tensor, layout)
@@ -67,9 +67,9 @@ def unsqueeze(lifted: LiftedNode) -> None:
     axes = tuple(sorted(_named_axes(lifted, rank)))
     if place is not None:
         lifted.read(0, in_place(place))
-        kept = [axis for axis in range(rank) if axis not in axes]
+        original_axes = [axis for axis in range(rank) if axis not in axes]
         lifted.give(1, np.array(axes, np.int64))
-        lifted.keep(in_place(kept[place]))
+        lifted.keep(in_place(original_axes[place]))
         return
     tensor = lifted.read(0, INSERTED)
     if axes == (0,):

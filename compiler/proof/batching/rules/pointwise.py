@@ -18,10 +18,10 @@ def common_distance(lifted: LiftedNode, operands: Sequence[int], smallest: int =
         operands: inputs that broadcast against each other.
         smallest: least distance; 3 where the last two axes are those of a matrix.
     """
-    found = [(operand, lifted.place(operand)) for operand in operands if operand in lifted.rows]
-    for distance in dict.fromkeys(lifted.rank(operand) - place for operand, place in found if place is not None):
+    places = [(operand, lifted.place(operand)) for operand in operands if operand in lifted.rows]
+    for distance in dict.fromkeys(lifted.rank(operand) - place for operand, place in places if place is not None):
         sizes = [_size(lifted, operand, distance) for operand in operands]
-        reached = all(lifted.rank(operand) >= distance for operand, _ in found)
+        reached = all(lifted.rank(operand) >= distance for operand, _ in places)
         if distance >= smallest and reached and all(size == 1 for size in sizes):
             return distance
     return None
@@ -113,20 +113,20 @@ def _lifted_product(lifted: LiftedNode, rank: int) -> None:
     gone: list[int] = []
     for operand, end in ((0, -2), (1, -1)):
         tensor = lifted.value(operand)
-        own = lifted.rank(operand)
+        own_rank = lifted.rank(operand)
         if operand not in lifted.rows:
-            if own == 1:
+            if own_rank == 1:
                 axis = lifted.insert.int64s(0 if operand == 0 else 1)
                 tensor = lifted.insert.op("Unsqueeze", [tensor, axis], name=f"{tensor.name}_matrix")
                 gone.append(end)
             tensors.append(tensor)
             continue
         tensor = lifted.tensor(operand, INSERTED)
-        if own == 1:
+        if own_rank == 1:
             axis = lifted.insert.int64s(1 if operand == 0 else 2)
             tensor = lifted.insert.op("Unsqueeze", [tensor, axis], name=f"{tensor.name}_matrix")
             gone.append(end)
-        missing = rank - max(own, 2)
+        missing = rank - max(own_rank, 2)
         if missing:
             axes = lifted.insert.int64s(*range(1, missing + 1))
             tensor = lifted.insert.op("Unsqueeze", [tensor, axes], name=f"{tensor.name}_aligned")
@@ -194,7 +194,9 @@ def einsum(lifted: LiftedNode) -> None:
     terms, arrow, result = text.partition("->")
     if not arrow:
         raise refuse("Einsum without a result in its equation", "write the result behind ->")
-    letter = next(each for each in "zyxwvutsrqponmlkjihgfedcbaZYXWVUTSRQPONMLKJIHGFEDCBA" if each not in text)
+    letter = next(
+        candidate for candidate in "zyxwvutsrqponmlkjihgfedcbaZYXWVUTSRQPONMLKJIHGFEDCBA" if candidate not in text
+    )
     lettered = []
     for operand, term in enumerate(terms.split(",")):
         if operand in lifted.rows:

@@ -32,39 +32,53 @@ from compiler.proof.padding.row_values import RowValues
 
 def look_up_positions(site: Site) -> None:
     """Write a lookup in a table at the position of every slot; details: the axis, the first position, their number."""
-    at, first, size = site.details
+    axis_of_table, first, size = site.details
     table = site.node.inputs[0]
     assert table is not None
     array, dims = graphs.array_of(table), site.dims()
-    positions = _positions(site, at, first, size)
+    positions = _positions(site, axis_of_table, first, size)
     name = f"{site.node.outputs[0].name}_rows"
-    shape = [site.valid_slots.batch, *(str(size) if axis == at else _text(dims[axis]) for axis in range(1, len(dims)))]
+    shape = [
+        site.valid_slots.batch,
+        *(str(size) if axis == axis_of_table else _text(dims[axis]) for axis in range(1, len(dims))),
+    ]
     if isinstance(size, int):
-        shape[at] = size
-    if array is not None and array.ndim == 3 and at == 1 and dims[0] == 1:
+        shape[axis_of_table] = size
+    if array is not None and array.ndim == 3 and axis_of_table == 1 and dims[0] == 1:
         rows = _needed_rows(site, array[0], size + first)
         table = site.insert.constant(np.ascontiguousarray(rows), f"{table.name}_rows")
         site.replace(0, site.insert.op("Gather", [table, positions], {"axis": 0}, name=name, shape=shape))
         return
     if site.valid_slots.batch == 1:  # what lies in front of the table's rows are no rows of a batch
-        own = site.insert.op("Squeeze", [positions, site.insert.int64s(0)], name="positions", dtype=positions.dtype)
-        site.replace(0, site.insert.op("Gather", [table, own], {"axis": at}, name=name, dtype=table.dtype))
+        positions_of_row = site.insert.op(
+            "Squeeze", [positions, site.insert.int64s(0)], name="positions", dtype=positions.dtype
+        )
+        site.replace(
+            0,
+            site.insert.op("Gather", [table, positions_of_row], {"axis": axis_of_table}, name=name, dtype=table.dtype),
+        )
         return
     if dims[0] != 1:
-        table = _transposed(site, table, [0, at, *(axis for axis in range(1, len(dims)) if axis != at)])
+        table = _transposed(
+            site, table, [0, axis_of_table, *(axis for axis in range(1, len(dims)) if axis != axis_of_table)]
+        )
         entries = site.insert.op("Unsqueeze", [positions, site.insert.int64s(-1)], name=name)
-        found = site.insert.op("GatherND", [table, entries], {"batch_dims": 1}, name=name, dtype=table.dtype)
-        found = _transposed(site, found, [0, *range(2, at + 1), 1, *range(at + 1, len(dims))])
-        found.shape = ir.Shape(shape)
-        site.replace(0, found)
+        entries_found = site.insert.op("GatherND", [table, entries], {"batch_dims": 1}, name=name, dtype=table.dtype)
+        entries_found = _transposed(
+            site, entries_found, [0, *range(2, axis_of_table + 1), 1, *range(axis_of_table + 1, len(dims))]
+        )
+        entries_found.shape = ir.Shape(shape)
+        site.replace(0, entries_found)
         return
-    found = site.insert.op("Gather", [table, positions], {"axis": at}, name=name, dtype=table.dtype)
-    found = site.insert.op("Squeeze", [found, site.insert.int64s(0)], name=name, dtype=table.dtype)
-    if at > 1:
-        behind = [axis for axis in range(len(dims)) if axis != at - 1]
-        found = site.insert.op("Transpose", [found], {"perm": [at - 1, *behind]}, name=name, dtype=table.dtype)
-    found.shape = ir.Shape(shape)
-    site.replace(0, found)
+    entries_found = site.insert.op("Gather", [table, positions], {"axis": axis_of_table}, name=name, dtype=table.dtype)
+    entries_found = site.insert.op("Squeeze", [entries_found, site.insert.int64s(0)], name=name, dtype=table.dtype)
+    if axis_of_table > 1:
+        behind = [axis for axis in range(len(dims)) if axis != axis_of_table - 1]
+        entries_found = site.insert.op(
+            "Transpose", [entries_found], {"perm": [axis_of_table - 1, *behind]}, name=name, dtype=table.dtype
+        )
+    entries_found.shape = ir.Shape(shape)
+    site.replace(0, entries_found)
 
 
 def _transposed(site: Site, value: ir.Value, order: Sequence[int]) -> ir.Value:
@@ -138,17 +152,19 @@ def entries(site: Site) -> None:
     rank, rows_axis = len(site.dims()), fact.rows_axis
     index = _slots(site, axis, numbers)
     front = [rows_axis, axis] if rows_axis is not None else [axis]
-    order = [*front, *(at for at in range(rank) if at not in front)]
+    order = [*front, *(axis_number for axis_number in range(rank) if axis_number not in front)]
     name = str(site.node.outputs[0].name)
     transposed = site.insert.op("Transpose", [value], {"perm": order}, name=f"{name}_turned", dtype=value.dtype)
-    found = site.insert.op(
+    gathered = site.insert.op(
         "GatherND", [transposed, index], {"batch_dims": len(front) - 1}, name=f"{name}_entries", dtype=value.dtype
     )
-    back = [order.index(at) for at in range(rank)]
-    found = site.insert.op("Transpose", [found], {"perm": back}, name=f"{name}_back", dtype=value.dtype)
+    back = [order.index(axis_number) for axis_number in range(rank)]
+    gathered = site.insert.op("Transpose", [gathered], {"perm": back}, name=f"{name}_back", dtype=value.dtype)
     if is_single:
-        found = site.insert.op("Squeeze", [found, site.insert.int64s(axis)], name=f"{name}_entry", dtype=value.dtype)
-    site.replace(0, found)
+        gathered = site.insert.op(
+            "Squeeze", [gathered, site.insert.int64s(axis)], name=f"{name}_entry", dtype=value.dtype
+        )
+    site.replace(0, gathered)
 
 
 def _slots(site: Site, axis: int, numbers: Sequence[int]) -> ir.Value:
@@ -183,52 +199,55 @@ def look_up_again(site: Site) -> None:
     assert value is not None and index is not None
     shape = graphs.dims_of(index) or ()
     shape = shape[:-1] if site.node.op_type == "GatherND" else shape
-    made = _made_again(site, index, looked_up, len(shape))
+    indices = _made_again(site, index, looked_up, len(shape))
     rows_axis, layout = rows_of(site)
     front = [] if rows_axis is None else [rows_axis]
     if rows_axis is None:
-        made = insert.op("Squeeze", [made, insert.int64s(0)], name="index_of_one_row", dtype=made.dtype)
+        indices = insert.op("Squeeze", [indices, insert.int64s(0)], name="index_of_one_row", dtype=indices.dtype)
     elif len(layout) > 1:
-        made = _spread(site, made, shape, len(looked_up), layout)
-    others = [at for at in range(len(dims)) if at not in (*front, *looked_up)]
+        indices = _spread(site, indices, shape, len(looked_up), layout)
+    others = [axis for axis in range(len(dims)) if axis not in (*front, *looked_up)]
     order = [*front, *looked_up, *others]
     name = str(site.node.outputs[0].name)
     transposed = insert.op("Transpose", [value], {"perm": order}, name=f"{name}_turned", dtype=value.dtype)
     depth = {"batch_dims": len(front)}
-    found = insert.op("GatherND", [transposed, made], depth, name=f"{name}_entries", dtype=value.dtype)
-    chosen = [-1 - at for at in range(len(shape))]  # axes of the index, in the place of those that it chooses along
+    gathered = insert.op("GatherND", [transposed, indices], depth, name=f"{name}_entries", dtype=value.dtype)
+    chosen = [-1 - axis for axis in range(len(shape))]  # axes of the index, in the place of those that it chooses along
     there = [*front, *chosen, *others]
-    wanted = [at for at in range(len(dims)) if at not in looked_up]
+    wanted = [axis for axis in range(len(dims)) if axis not in looked_up]
     wanted[looked_up[0] : looked_up[0]] = chosen
-    back = [there.index(at) for at in wanted]
-    site.replace(0, insert.op("Transpose", [found], {"perm": back}, name=f"{name}_back", dtype=value.dtype))
+    back = [there.index(axis) for axis in wanted]
+    site.replace(0, insert.op("Transpose", [gathered], {"perm": back}, name=f"{name}_back", dtype=value.dtype))
 
 
 def _made_again(site: Site, index: ir.Value, looked_up: Sequence[int], rank: int) -> ir.Value:
     """Return the indices of every row, int64 [batch, .. of `rank`, component], within the row's entries."""
     places, insert = site.valid_slots, site.valid_slots.insert
-    frames = [site.fact().frames(at) for at in looked_up]
-    sizes = [site.dims()[at] if each is None else each.size for at, each in zip(looked_up, frames, strict=True)]
+    frames = [site.fact().frames(axis) for axis in looked_up]
+    sizes = [
+        site.dims()[axis] if frames_of_axis is None else frames_of_axis.size
+        for axis, frames_of_axis in zip(looked_up, frames, strict=True)
+    ]
     key = ("look_up_again", index, *sizes)
     if key in places.made:
         return places.made[key]
-    made = RowValues(places).of(index)
+    indices = RowValues(places).of(index)
     if site.node.op_type != "GatherND":
-        made = insert.op("Unsqueeze", [made, insert.int64s(-1)], name="index_entry", dtype=made.dtype)
-    if made.dtype != ir.DataType.INT64:
-        made = insert.op("Cast", [made], {"to": ir.DataType.INT64}, name="index", dtype=ir.DataType.INT64)
+        indices = insert.op("Unsqueeze", [indices, insert.int64s(-1)], name="index_entry", dtype=indices.dtype)
+    if indices.dtype != ir.DataType.INT64:
+        indices = insert.op("Cast", [indices], {"to": ir.DataType.INT64}, name="index", dtype=ir.DataType.INT64)
     limits = [places.count(size, rank + 2) for size in sizes]
     if len(limits) > 1:
         apart = insert.int64s(-1, *[1] * (rank + 1))
-        rows = [places.all_rows(insert.op("Reshape", [each, apart], name="limit")) for each in limits]
+        rows = [places.all_rows(insert.op("Reshape", [limit, apart], name="limit")) for limit in limits]
         limits = [insert.op("Concat", rows, {"axis": -1}, name="limits", dtype=ir.DataType.INT64)]
     zero, one = (insert.constant(np.array(number, np.int64), "bound") for number in (0, 1))
-    behind = insert.op("Less", [made, zero], name="counts_back", dtype=ir.DataType.BOOL)
-    from_end = insert.op("Add", [made, limits[0]], name="index_from_end", dtype=ir.DataType.INT64)
-    made = insert.op("Where", [behind, from_end, made], name="index", dtype=ir.DataType.INT64)
+    behind = insert.op("Less", [indices, zero], name="counts_back", dtype=ir.DataType.BOOL)
+    from_end = insert.op("Add", [indices, limits[0]], name="index_from_end", dtype=ir.DataType.INT64)
+    indices = insert.op("Where", [behind, from_end, indices], name="index", dtype=ir.DataType.INT64)
     last = insert.op("Sub", [limits[0], one], name="last_entry", dtype=ir.DataType.INT64)
-    made = insert.op("Max", [insert.op("Min", [made, last], name="index_at_most"), zero], name="index_legal")
-    places.made[key] = places.all_rows(made)
+    indices = insert.op("Max", [insert.op("Min", [indices, last], name="index_at_most"), zero], name="index_legal")
+    places.made[key] = places.all_rows(indices)
     return places.made[key]
 
 
@@ -256,8 +275,8 @@ def from_end(site: Site) -> None:
     zero = insert.constant(np.array(0, value.dtype.numpy()), "first_index")
     behind = insert.op("Less", [value, zero], name="counts_back", dtype=ir.DataType.BOOL)
     counted = insert.op("Add", [value, count], name="index_from_end", dtype=value.dtype)
-    found = insert.op("Where", [behind, counted, value], name="index", shape=value.shape, dtype=value.dtype)
-    site.node.replace_input_with(operand, found)
+    resolved = insert.op("Where", [behind, counted, value], name="index", shape=value.shape, dtype=value.dtype)
+    site.node.replace_input_with(operand, resolved)
 
 
 def move_together(site: Site) -> None:
@@ -279,13 +298,13 @@ def move_together(site: Site) -> None:
     slots = spread_rows(site, places.made[key], 2, layout)
     if rows_axis is None:
         slots = insert.op("Squeeze", [slots, insert.int64s(0)], name="slots_of_one_row", dtype=slots.dtype)
-    order = [*front, axis, *(at for at in range(rank) if at not in (*front, axis))]
+    order = [*front, axis, *(axis_number for axis_number in range(rank) if axis_number not in (*front, axis))]
     transposed = insert.op("Transpose", [joined], {"perm": order}, name=f"{name}_turned", dtype=output.dtype)
     index = insert.op("Unsqueeze", [slots, insert.int64s(-1)], name="slot_entry", dtype=ir.DataType.INT64)
     depth = {"batch_dims": len(front)}
-    found = insert.op("GatherND", [transposed, index], depth, name=f"{name}_together", dtype=output.dtype)
-    back = [order.index(at) for at in range(rank)]
-    site.replace(0, insert.op("Transpose", [found], {"perm": back}, name=f"{name}_back", dtype=output.dtype))
+    gathered = insert.op("GatherND", [transposed, index], depth, name=f"{name}_together", dtype=output.dtype)
+    back = [order.index(axis_number) for axis_number in range(rank)]
+    site.replace(0, insert.op("Transpose", [gathered], {"perm": back}, name=f"{name}_back", dtype=output.dtype))
 
 
 def _behind_gaps(site: Site, parts: Sequence[Segment]) -> ir.Value:
@@ -343,12 +362,12 @@ def own_entries(site: Site) -> None:
     number = insert.op("Slice", [pairs, one, two, last], name="entry", dtype=indices.dtype)
     index = _slots_of(site, 1, number, len(place.layouts))
     name = str(site.node.outputs[0].name)
-    found = insert.op("GatherND", [value, index], {"batch_dims": 1}, name=f"{name}_entries", dtype=value.dtype)
+    gathered = insert.op("GatherND", [value, index], {"batch_dims": 1}, name=f"{name}_entries", dtype=value.dtype)
     if along:
         rank = len(graphs.dims_of(site.node.outputs[0]) or ())
         order = [*range(1, along + 1), 0, *range(along + 1, rank)]
-        found = insert.op("Transpose", [found], {"perm": order}, name=f"{name}_back", dtype=value.dtype)
-    site.replace(0, found)
+        gathered = insert.op("Transpose", [gathered], {"perm": order}, name=f"{name}_back", dtype=value.dtype)
+    site.replace(0, gathered)
 
 
 def legal_numbers(site: Site) -> None:
@@ -364,16 +383,16 @@ def _take(site: Site, axis: int, numbers: ir.Value, count: int) -> None:
     value, fact, insert = site.node.inputs[0], site.fact(), site.insert
     assert value is not None and fact.rows_axis is not None
     rank, rows_axis = len(site.dims()), fact.rows_axis
-    order = [rows_axis, axis, *(at for at in range(rank) if at not in (rows_axis, axis))]
+    order = [rows_axis, axis, *(axis_number for axis_number in range(rank) if axis_number not in (rows_axis, axis))]
     name = str(site.node.outputs[0].name)
     transposed = insert.op("Transpose", [value], {"perm": order}, name=f"{name}_turned", dtype=value.dtype)
     index = insert.op("Unsqueeze", [_slots_of(site, axis, numbers, count + 1), insert.int64s(-1)], name="entry_slots")
-    found = insert.op("GatherND", [transposed, index], {"batch_dims": 1}, name=f"{name}_entries", dtype=value.dtype)
+    gathered = insert.op("GatherND", [transposed, index], {"batch_dims": 1}, name=f"{name}_entries", dtype=value.dtype)
     back: list[int] = []
-    for at in range(rank):
-        behind = order.index(at) + count - 1
-        back += [0] if at == rows_axis else range(1, count + 1) if at == axis else [behind]
-    site.replace(0, insert.op("Transpose", [found], {"perm": back}, name=f"{name}_back", dtype=value.dtype))
+    for axis_number in range(rank):
+        behind = order.index(axis_number) + count - 1
+        back += [0] if axis_number == rows_axis else range(1, count + 1) if axis_number == axis else [behind]
+    site.replace(0, insert.op("Transpose", [gathered], {"perm": back}, name=f"{name}_back", dtype=value.dtype))
 
 
 def _slots_of(site: Site, axis: int, numbers: ir.Value, rank: int, rows_at: int = 0) -> ir.Value:

@@ -17,25 +17,25 @@ from compiler.proof.padding.forms.site import NodeLowering, Site
 
 def newest(site: Site) -> None:
     """Write the newest entries of cached frames and a chunk, right-aligned; details: the axis, their largest number."""
-    axis, kept = site.details
+    axis, most = site.details
     frames, insert, value = site.fact().frames(axis), site.insert, site.node.inputs[0]
     assert frames is not None and value is not None
-    slots = slots_of_newest(site, frames, kept)
+    slots = slots_of_newest(site, frames, most)
     rows_axis, layout = rows_of(site)
     assert len(layout) <= 1  # the rule saw to it
     front = [] if rows_axis is None else [rows_axis]
     if rows_axis is None:
         slots = insert.op("Squeeze", [slots, insert.int64s(0)], name="slots_of_one_row", dtype=slots.dtype)
     rank, name = len(site.dims()), str(site.node.outputs[0].name)
-    order = [*front, axis, *(at for at in range(rank) if at not in (*front, axis))]
+    order = [*front, axis, *(axis_number for axis_number in range(rank) if axis_number not in (*front, axis))]
     transposed = insert.op("Transpose", [value], {"perm": order}, name=f"{name}_turned", dtype=value.dtype)
     index = insert.op("Unsqueeze", [slots, insert.int64s(-1)], name="slot_entry", dtype=ir.DataType.INT64)
-    found = insert.op(
+    gathered = insert.op(
         "GatherND", [transposed, index], {"batch_dims": len(front)}, name=f"{name}_kept", dtype=value.dtype
     )
-    back = [order.index(at) for at in range(rank)]
-    found = insert.op("Transpose", [found], {"perm": back}, name=f"{name}_back", dtype=value.dtype)
-    site.replace(0, cleaned(site, found, axis, kept))
+    back = [order.index(axis_number) for axis_number in range(rank)]
+    gathered = insert.op("Transpose", [gathered], {"perm": back}, name=f"{name}_back", dtype=value.dtype)
+    site.replace(0, cleaned(site, gathered, axis, most))
 
 
 def slots_of_newest(site: Site, frames: Frames, kept: Dim) -> ir.Value:

@@ -61,25 +61,25 @@ def per_row(site: Site, value: ir.Value, place: RowValueLayout) -> ir.Value:
 
 def placed(site: Site, lifted: ir.Value, value: ir.Value, place: RowValueLayout) -> ir.Value:
     """Move the axis of rows from the front of [batch, ...] to its position in the operand."""
-    insert, own = site.insert, len(place.layouts)
+    insert, own_rank = site.insert, len(place.layouts)
     name, dtype = f"{value.name}_per_row", value.dtype
     if place.rows_at == NO_AXIS:
         return insert.op("Squeeze", [lifted, insert.int64s(0)], name=name, dtype=dtype)
-    front = place.rank - own
+    front = place.rank - own_rank
     inside = place.rows_at - front
     if len(place.rows) > 1:
         dims = graphs.dims_of(value) or ()
         if inside == 0 and dims[0] != 1:
             return Writer(site).merged(lifted, Planner(str(site.valid_slots.batch)).slots(dims, place.layouts))
-        lifted = spread_rows(site, Writer(site).of_all_rows(lifted, own), own + 1, place.rows)
+        lifted = spread_rows(site, Writer(site).of_all_rows(lifted, own_rank), own_rank + 1, place.rows)
     if inside >= 0:  # the value has an axis of one entry there
         lifted = insert.op("Squeeze", [lifted, insert.int64s(inside + 1)], name=name, dtype=dtype)
-        order = [*range(1, inside + 1), 0, *range(inside + 1, own)]
+        order = [*range(1, inside + 1), 0, *range(inside + 1, own_rank)]
         if order != sorted(order):
             lifted = insert.op("Transpose", [lifted], {"perm": order}, name=name, dtype=dtype)
         added = list(range(front))
     else:
-        added = [at for at in range(front) if at != place.rows_at]
+        added = [axis for axis in range(front) if axis != place.rows_at]
     if added:
         lifted = insert.op("Unsqueeze", [lifted, insert.int64s(*added)], name=name, dtype=dtype)
     if place.whole:
@@ -214,9 +214,9 @@ class Writer:
 
     def _applied(self, plan: Apply) -> ir.Value:
         node, dtype = plan.node, plan.node.outputs[0].dtype
-        values = [self.write(each) for each in plan.operands]
+        values = [self.write(operand_plan) for operand_plan in plan.operands]
         rank = len(plan.sizes)
-        attributes = {name: each.value for name, each in node.attributes.items()}
+        attributes = {name: attribute.value for name, attribute in node.attributes.items()}
         match node.op_type:
             case "CastLike":
                 assert dtype is not None
@@ -224,7 +224,9 @@ class Writer:
             case "Clip":
                 return self._op("Clip", [*values, *node.inputs[1:]], attributes, dtype)
             case op if op in OF_POSITIONS:
-                aligned = [self._aligned(each, own, rank) for each, own in zip(values, plan.ranks, strict=True)]
+                aligned = [
+                    self._aligned(operand, own_rank, rank) for operand, own_rank in zip(values, plan.ranks, strict=True)
+                ]
                 if op in ("Div", "Mod") and dtype is not None and dtype.is_integer():
                     aligned[1] = self.divisor(aligned[1])
                 return self._op(op, aligned, attributes, dtype)
@@ -233,9 +235,9 @@ class Writer:
             case "Expand" | "Tile":
                 return self._spread(self._aligned(values[0], plan.ranks[0], rank), plan.sizes)
             case "Transpose":
-                return self._op("Transpose", values, {"perm": [0, *(at + 1 for at in perm_of(node, rank))]}, dtype)
+                return self._op("Transpose", values, {"perm": [0, *(axis + 1 for axis in perm_of(node, rank))]}, dtype)
             case "Concat":
-                rows = [self.of_all_rows(each, rank) for each in values]
+                rows = [self.of_all_rows(operand, rank) for operand in values]
                 return self._op("Concat", rows, {"axis": axis_of(node, rank) + 1}, dtype)
             case "Slice":
                 return self._sliced(node, values[0])
@@ -292,10 +294,10 @@ class Writer:
         assert array is not None
         alpha, beta = (float(str(graphs.attribute(node, name, 1.0))) for name in ("alpha", "beta"))
         array = (array.T if graphs.int_attribute(node, "transB", 0) else array) * np.array(alpha, array.dtype)
-        made = self._op("MatMul", [value, self.insert.constant(np.ascontiguousarray(array), "weights")], dtype=dtype)
+        product = self._op("MatMul", [value, self.insert.constant(np.ascontiguousarray(array), "weights")], dtype=dtype)
         if bias is None:
-            return made
-        return self._op("Add", [made, self.insert.constant(bias * np.array(beta, bias.dtype), "bias")], dtype=dtype)
+            return product
+        return self._op("Add", [product, self.insert.constant(bias * np.array(beta, bias.dtype), "bias")], dtype=dtype)
 
 
 NODE_LOWERINGS: dict[str, NodeLowering] = {"number": number, "row_output": row_output}

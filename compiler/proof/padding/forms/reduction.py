@@ -66,12 +66,14 @@ def last_index(site: Site) -> None:
     (axis,) = site.details
     node, value, layout = site.node, site.node.inputs[0], site.fact().axis(site.details[0])
     assert value is not None and layout is not None
-    attributes = {name: each.value for name, each in node.attributes.items()}
+    attributes = {name: attribute.value for name, attribute in node.attributes.items()}
     view = reduction_of(node, graphs.integers_of, len(site.dims()))
-    kept = [at for at in range(len(site.dims())) if at != axis or view is None or view.keeps]
-    last = _true_count(site, size_of(layout) - 1, kept, ir.DataType.INT64)
-    found = site.insert.op(node.op_type, [value], attributes, name="index_of_slot", dtype=ir.DataType.INT64)
-    site.replace(0, site.insert.op("Min", [found, last], name="last_index", dtype=ir.DataType.INT64))
+    remaining_axes = [
+        axis_number for axis_number in range(len(site.dims())) if axis_number != axis or view is None or view.keeps
+    ]
+    last = _true_count(site, size_of(layout) - 1, remaining_axes, ir.DataType.INT64)
+    index = site.insert.op(node.op_type, [value], attributes, name="index_of_slot", dtype=ir.DataType.INT64)
+    site.replace(0, site.insert.op("Min", [index, last], name="last_index", dtype=ir.DataType.INT64))
 
 
 def _mean(site: Site, value: ir.Value, axes: Sequence[int], keep: bool) -> ir.Value:
@@ -86,8 +88,10 @@ def _mean(site: Site, value: ir.Value, axes: Sequence[int], keep: bool) -> ir.Va
     if site.node.op_type == "GroupNormalization":
         channels, groups = int(dims[1]), graphs.int_attribute(site.node, "num_groups", 1)
         total, count = _of_groups(site, total, channels, groups), count * (channels // groups)
-    kept = [axis for axis in range(len(dims)) if keep or axis not in axes]
-    return site.insert.op("Div", [total, _true_count(site, count, kept, value.dtype)], name="mean", dtype=value.dtype)
+    remaining_axes = [axis for axis in range(len(dims)) if keep or axis not in axes]
+    return site.insert.op(
+        "Div", [total, _true_count(site, count, remaining_axes, value.dtype)], name="mean", dtype=value.dtype
+    )
 
 
 def _true_count(site: Site, count: Dim, kept: Sequence[int], dtype: ir.DataType | None) -> ir.Value:
@@ -101,16 +105,18 @@ def _true_count(site: Site, count: Dim, kept: Sequence[int], dtype: ir.DataType 
         if kept:
             return shaped
         return insert.op("Reshape", [shaped, insert.constant(np.zeros(0, np.int64), "scalar")], name="true_count")
-    within = next(at for at, factor in enumerate(rows) if isinstance(factor, Rows))
+    within = next(number for number, factor in enumerate(rows) if isinstance(factor, Rows))
     counts = site.valid_slots.count(count, len(rows), within, dtype)
     one = insert.int64s(1)
     sizes = [
-        one if at == within else insert.op("Reshape", [site.valid_slots.slot_count(factor.size), one], name="repeat")
-        for at, factor in enumerate(rows)
+        one
+        if number == within
+        else insert.op("Reshape", [site.valid_slots.slot_count(factor.size), one], name="repeat")
+        for number, factor in enumerate(rows)
     ]
     repeats = insert.op("Concat", sizes, {"axis": 0}, name="repeats", dtype=ir.DataType.INT64)
     spread = insert.op("Expand", [counts, repeats], name="true_counts", dtype=dtype)
-    shape = [-1 if at == place else 1 for at in range(len(kept))]
+    shape = [-1 if number == place else 1 for number in range(len(kept))]
     return insert.op("Reshape", [spread, insert.int64s(*shape)], name="true_count", dtype=dtype)
 
 

@@ -31,10 +31,10 @@ def spread_rows(site: Site, value: ir.Value, rank: int, layout: Axis) -> ir.Valu
     if len(layout) <= 1:
         return value
     insert, places = site.insert, site.valid_slots
-    others = [at for at, factor in enumerate(layout) if not isinstance(factor, Rows)]
+    others = [number for number, factor in enumerate(layout) if not isinstance(factor, Rows)]
     rest = rank - 1
     apart = insert.op("Unsqueeze", [value, insert.int64s(*others)], name="rows_apart", dtype=value.dtype)
-    sizes = [places.slot_count(layout[at].size if at in others else 1) for at in range(len(layout))]
+    sizes = [places.slot_count(layout[number].size if number in others else 1) for number in range(len(layout))]
     sizes = [insert.op("Reshape", [size, insert.int64s(1)], name="repeat", dtype=ir.DataType.INT64) for size in sizes]
     shape = insert.op("Concat", [*sizes, *[insert.int64s(1)] * rest], {"axis": 0}, name="repeats")
     all_rows = insert.op("Expand", [apart, shape], name="rows_repeated", dtype=value.dtype)

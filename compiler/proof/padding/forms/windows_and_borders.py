@@ -95,14 +95,14 @@ def hold(site: Site) -> None:
 def resize_apart(site: Site) -> None:
     """Write a Resize with two axes of size 1 behind the batch, so that no kernel takes rows for spatial neighbours."""
     node, insert = site.node, site.insert
-    value, scales, sizes = (node.inputs[at] if at < len(node.inputs) else None for at in (0, 2, 3))
+    value, scales, sizes = (node.inputs[number] if number < len(node.inputs) else None for number in (0, 2, 3))
     assert value is not None
     attributes = _plain_attributes(node)
     if "axes" in attributes:
         rank = len(site.dims())
-        attributes["axes"] = [at % rank and at % rank + 2 for at in _ints(attributes, "axes")]
+        attributes["axes"] = [axis % rank and axis % rank + 2 for axis in _ints(attributes, "axes")]
     else:
-        scales, sizes = (None if each is None else _with_ones(site, each) for each in (scales, sizes))
+        scales, sizes = (None if operand is None else _with_ones(site, operand) for operand in (scales, sizes))
     apart = insert.op("Unsqueeze", [value, insert.int64s(1, 2)], name="rows_apart", dtype=value.dtype)
     operands = [apart, None, scales, sizes][: 3 if sizes is None else 4]
     resized = insert.op("Resize", operands, attributes, name="resized_apart", dtype=value.dtype)
@@ -155,7 +155,7 @@ def _taken(site: Site, value: ir.Value, axis: int, index: ir.Value) -> ir.Value:
     insert, rank = site.insert, len(site.dims())
     rows_axis, layout = rows_of(site)
     front = [rows_axis, axis] if rows_axis is not None else [axis]
-    order = [*front, *(at for at in range(rank) if at not in front)]
+    order = [*front, *(axis_number for axis_number in range(rank) if axis_number not in front)]
     name = f"{value.name}_by_row"
     transposed = insert.op("Transpose", [value], {"perm": order}, name=f"{name}_turned", dtype=value.dtype)
     index = spread_rows(site, index, 2, layout)
@@ -163,9 +163,9 @@ def _taken(site: Site, value: ir.Value, axis: int, index: ir.Value) -> ir.Value:
         index = insert.op("Squeeze", [index, insert.int64s(0)], name="entry_index", dtype=ir.DataType.INT64)
     index = insert.op("Unsqueeze", [index, insert.int64s(-1)], name="entry_index", dtype=ir.DataType.INT64)
     batch_dims = len(front) - 1
-    found = insert.op("GatherND", [transposed, index], {"batch_dims": batch_dims}, name=name, dtype=value.dtype)
-    back = [order.index(at) for at in range(rank)]
-    return insert.op("Transpose", [found], {"perm": back}, name=f"{name}_back", dtype=value.dtype)
+    gathered = insert.op("GatherND", [transposed, index], {"batch_dims": batch_dims}, name=name, dtype=value.dtype)
+    back = [order.index(axis_number) for axis_number in range(rank)]
+    return insert.op("Transpose", [gathered], {"perm": back}, name=f"{name}_back", dtype=value.dtype)
 
 
 NODE_LOWERINGS: dict[str, NodeLowering] = {
