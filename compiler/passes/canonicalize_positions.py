@@ -38,7 +38,7 @@ import onnx_ir as ir
 
 from compiler.errors import Location
 from compiler.graph import model as graphs
-from compiler.graph.lengths.entries import counted_axis
+from compiler.graph.lengths.symbolic_entries import counted_axis
 from compiler.graph.operators.axes import axis_of, changed_axes, counts_from_the_front
 from compiler.graph.operators.slices import slice_of
 from compiler.graph.operators.traits import BASIC_ARITHMETIC

@@ -28,7 +28,7 @@ import sympy
 from compiler.base.garbage_collection import paused
 from compiler.errors import Location, Refused
 from compiler.graph import model as graphs
-from compiler.graph.lengths.known_sizes import is_placeholder
+from compiler.graph.lengths.symbolic_values import is_placeholder
 from compiler.graph.model import OLDEST_OPSET
 from compiler.graph.stages import Array, Lowered, Outcome, PaddedAxis, StateMap, require_lowered, right_aligned
 from compiler.proof.facts.layout import Side, size_of

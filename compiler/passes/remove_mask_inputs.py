@@ -26,7 +26,7 @@ import onnx_ir as ir
 
 from compiler.errors import Location, Refused
 from compiler.graph import model as graphs
-from compiler.graph.lengths.entries import uniform_values
+from compiler.graph.lengths.symbolic_entries import uniform_values
 from compiler.graph.model import Dim
 from compiler.graph.operators.traits import OF_POSITIONS, PICKING, RANDOM
 from compiler.graph.runners.session import evaluate_node

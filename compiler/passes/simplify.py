@@ -26,7 +26,7 @@ import onnx_ir as ir
 import onnx_ir.passes.common
 
 from compiler.graph import model as graphs
-from compiler.graph.lengths.known_sizes import Numbers
+from compiler.graph.lengths.symbolic_values import SymbolicValues
 from compiler.graph.stages import Lowered, Outcome
 from compiler.rewriting.rounds import Rounds, until_settled
 from compiler.rewriting.simplification.added_axes import AXES
@@ -83,7 +83,7 @@ def simplify_model(model: ir.Model, rounds: int = 4) -> Rounds:
 
 def sweep(model: ir.Model) -> int:
     """Apply the rules to every node once, operands first; return the number of changes."""
-    numbers: Numbers = {}
+    numbers: SymbolicValues = {}
     kept: dict[Key, ir.Node] = {}
     return sum(_visit(Candidate(model, node, Simplify.name, numbers), kept) for node in graphs.nodes_of(model))
 

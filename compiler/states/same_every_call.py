@@ -9,7 +9,7 @@ from collections.abc import Collection
 import onnx_ir as ir
 
 from compiler.graph import model as graphs
-from compiler.graph.lengths.known_sizes import Numbers, names_in, numbers_of
+from compiler.graph.lengths.symbolic_values import SymbolicValues, names_in, symbolic_values_of
 from compiler.graph.operators.traits import CONVOLUTIONS, PRODUCTS, RANDOM, RECURRENCES, VIEWS
 
 WORK = PRODUCTS | CONVOLUTIONS | RECURRENCES | {"Einsum", "MatMulInteger"}
@@ -61,11 +61,11 @@ def same_every_call(model: ir.Model, given: Collection[ir.Value], names: Collect
         names: axes that have one size in all calls of a stream, including rows.
     """
     computed: dict[ir.Value, bool] = {}
-    stays, seen = {graphs.symbol(name) for name in names}, Numbers()
+    stays, seen = {graphs.symbol(name) for name in names}, SymbolicValues()
     sizes: set[ir.Value] = set()
 
     def is_size(value: ir.Value) -> bool:
-        numbers = numbers_of(value, seen)
+        numbers = symbolic_values_of(value, seen)
         if numbers is not None and all(names_in(number) <= stays for number in numbers):
             sizes.add(value)
         return value in sizes

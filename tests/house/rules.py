@@ -595,7 +595,7 @@ VIEWED = frozenset({"allowzero", "axes", "axis", "keepdims", "noop_with_empty_ax
 """Attributes that only views read: they may be left out, count from the back, or be operands in newer operator sets."""
 
 ATTRIBUTE_READERS = frozenset({"attribute", "int_attribute", "ints_attribute"})
-NUMBER_READERS = frozenset({"array_of", "constant_of", "integers_of", "numbers_of"})
+NUMBER_READERS = frozenset({"array_of", "constant_of", "integers_of", "symbolic_values_of"})
 
 NAMING_AXES = frozenset({"CumSum", "Pad", "Squeeze", "Unsqueeze"})
 """Operators of which an operand names axes; what else a view holds of them is read of it as well."""

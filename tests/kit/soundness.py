@@ -24,8 +24,8 @@ from compiler.proof.facts.case import Case
 from compiler.proof.facts.facts import VALID, Clamp, Fact, Fill, Rewrite, Verdict, make_fact
 from compiler.proof.facts.interval import Interval
 from compiler.proof.facts.layout import Axis, Frames, Plain, Rows, Side, size_of, symbols_of
-from compiler.proof.padding.forms import NODE_LOWERINGS
-from compiler.proof.padding.forms.site import Site
+from compiler.proof.padding.lowerings import NODE_LOWERINGS
+from compiler.proof.padding.lowerings.site import Site
 from compiler.proof.padding.valid_slots import Length, ValidSlots
 from compiler.proof.propagation.judge import judge
 from tests.kit.attacked import ANCHOR, BATCH, axis_names, fact_of, model_of, size_at

@@ -42,7 +42,7 @@ from tests.zoo.prove import PASSES_TO_PADDING, lower
 ROOT = Path(__file__).parents[2]
 
 Line = tuple[str, int]
-"""A module path such as compiler/proof/padding/forms/row_layout.py, and a line of it."""
+"""A module path such as compiler/proof/padding/lowerings/row_layout.py, and a line of it."""
 
 Rule = Callable[[Case], Verdict]
 

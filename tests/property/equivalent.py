@@ -46,10 +46,10 @@ EQUIVALENT: dict[str, str] = {
     "matched=len(derivation.judged), rewritten=max(after - before, 0), ...`": (
         "the number of rewrites is told to readers; no graph and no proof depends on it"
     ),
-    "proof/padding/forms/reduction:_true_count: 1 -> 0 in `if len(rows) <= 1:`": (
+    "proof/padding/lowerings/reduction:_true_count: 1 -> 0 in `if len(rows) <= 1:`": (
         "an axis that holds the batch alone is a merged axis of one factor, whose counts are repeated once"
     ),
-    "proof/padding/forms/row_layout:spread_rows: len(layout) <= 1 -> len(layout) < 1 in `if len(layout) <= 1:`": (
+    "proof/padding/lowerings/row_layout:spread_rows: len(layout) <= 1 -> len(layout) < 1 in `if len(layout) <= 1:`": (
         "an axis that holds the batch alone is a merged axis of one factor, which is repeated once"
     ),
     "proof/facts/index_map:_places: len(sizes) <= 1 -> len(sizes) < 1 in `if len(sizes) <= 1:`": (
@@ -60,11 +60,10 @@ EQUIVALENT: dict[str, str] = {
     ),
     "proof/rules/relative_shift:_in_frames: 0 -> 1 in `return FRAMES - min((gap for gap in gaps if isinstance(gap, "
     "int)), default=0)`": "the proof has to hold for 0 frames as well then, which only refuses more",
-    "proof/padding/forms/windows_and_borders:_with_ones: 1 -> 0 in `return insert.constant(np.insert(array, 1, [1, "
-    "1]), "
-    '"per_axis")`': "two entries of 1 in front of the batch's scale, or behind it: that is 1, too",
-    "proof/rules/row_values:_problem: op == 'Gather' and (numbers_of(node.inputs[1]) is None or any((not isinstance("
-    "d, int) f... -> op == 'Gather'": "the text that is returned is a refusal, so it only refuses more",
+    "proof/padding/lowerings/windows_and_borders:_with_ones: 1 -> 0 in `return insert.constant(np.insert(array, 1, "
+    '[1, 1]), "per_axis")`': "two entries of 1 in front of the batch's scale, or behind it: that is 1, too",
+    "proof/rules/row_values:_problem: op == 'Gather' and (symbolic_values_of(node.inputs[1]) is None or any((not "
+    "isinstance(d... -> op == 'Gather'": "the text that is returned is a refusal, so it only refuses more",
     "proof/propagation/propagate:_Propagation.run: self.unknown.update(node.outputs) -> pass in "
     "`self.unknown.update(node.outputs)`": (
         "something is unknown only behind a refusal, where the pass has stopped; what goes on then only explains"

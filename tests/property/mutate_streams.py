@@ -51,7 +51,7 @@ CARRYING = (
     "compiler/build/capture/initial_graph.py", "compiler/states/kept_frames.py", "compiler/build/capture/counts.py",
     "compiler/proof/padding/outputs.py",
     "compiler/proof/padding/padded_graph.py",
-    "compiler/proof/padding/forms/newest.py",
+    "compiler/proof/padding/lowerings/newest.py",
 )  # fmt: skip
 """What carries states and lets chunks be short."""
 

@@ -466,11 +466,11 @@ class _Replace(ast.NodeTransformer):
 
 def modules() -> list[str]:
     """What is mutated: rules, forms and masks, and what carries them out."""
-    folders = ("compiler/proof/rules", "compiler/proof/padding", "compiler/proof/padding/forms")
+    folders = ("compiler/proof/rules", "compiler/proof/padding", "compiler/proof/padding/lowerings")
     found = [path for folder in folders for path in sorted((ROOT / folder).glob("*.py")) if "def " in path.read_text()]
     single = ("propagation/judge", "facts/case", "facts/facts", "facts/layout", "propagation/propagate",
-              "facts/lengths", "facts/index_map", "facts/row_numbers", "facts/same_places", "facts/length_data",
-              "facts/meaning", "facts/window_numbers")  # fmt: skip
+              "facts/lengths", "facts/index_map", "facts/row_value_plans", "facts/same_places", "facts/length_data",
+              "facts/meaning", "facts/shift_invariant_values")  # fmt: skip
     paths = [str(path.relative_to(ROOT)) for path in found]
     return [*paths, *(f"compiler/proof/{name}.py" for name in single), "compiler/passes/pad_axes.py"]
 

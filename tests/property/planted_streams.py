@@ -19,8 +19,8 @@ from compiler.passes import merge_first_call, window_states
 from compiler.proof.facts import layout
 from compiler.proof.padding import outputs as padded_outputs
 from compiler.proof.padding import padded_graph, valid_slots
-from compiler.proof.padding.forms import NODE_LOWERINGS, newest
-from compiler.proof.padding.forms.site import Site
+from compiler.proof.padding.lowerings import NODE_LOWERINGS, newest
+from compiler.proof.padding.lowerings.site import Site
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.property.streams import FINE, Outcome, outcomes
 

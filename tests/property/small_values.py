@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler.graph import model as graphs
-from compiler.graph.lengths.known_sizes import numbers_of
+from compiler.graph.lengths.symbolic_values import symbolic_values_of
 from compiler.graph.runners.session import run_model
 from tests.kit.graphs import parse
 
@@ -84,7 +84,7 @@ def misread(lines: Sequence[str]) -> list[str]:
     model, found = graph(lines), []
     computed = {length: _computed(model, length) for length in LENGTHS}
     for value in model.graph.outputs:
-        for read in (graphs.integers_of, numbers_of):
+        for read in (graphs.integers_of, symbolic_values_of):
             known = read(value)
             for length in LENGTHS if known is not None else ():
                 lengths = {graphs.symbol("time"): length, graphs.symbol("batch"): ROWS}

@@ -15,8 +15,8 @@ import onnx_ir as ir
 
 from compiler.errors import SlipwayError
 from compiler.graph import model as graphs
-from compiler.graph.lengths.entries import SymbolicEntries, Unknown
-from compiler.graph.lengths.known_sizes import numbers_of
+from compiler.graph.lengths.symbolic_entries import SymbolicEntries, Unknown
+from compiler.graph.lengths.symbolic_values import symbolic_values_of
 from compiler.graph.stages import Lowered
 from compiler.passes import make_pass
 from compiler.passes.pad_axes import PadAxes, derive_tolerantly
@@ -89,7 +89,7 @@ def _values(model: ir.Model) -> Iterator[str]:
     """What every value of the main graph holds that follows from lengths: its numbers, and its entry in symbols."""
     entries = SymbolicEntries()
     for value in _all_values(model):
-        numbers = numbers_of(value)
+        numbers = symbolic_values_of(value)
         try:
             entry = str(entries.of(value))
         except Unknown:

@@ -23,7 +23,7 @@ import sympy
 
 from compiler.graph import model as graphs
 from compiler.graph.axis_map import NotMapped, axis_map_of, dims
-from compiler.graph.lengths.known_sizes import numbers_of
+from compiler.graph.lengths.symbolic_values import symbolic_values_of
 from compiler.graph.model import Dim
 from compiler.graph.operators.axes import axis_of
 from compiler.graph.operators.slices import slice_of
@@ -32,7 +32,7 @@ from compiler.proof.derivation.prefixes import before_frames, start_of
 from compiler.proof.derivation.reading import pads_of
 from compiler.proof.derivation.regrouping import regrouped
 from compiler.proof.derivation.written_sizes import STAMP
-from compiler.proof.facts.place_numbers import pad_value, uniform
+from compiler.proof.facts.executed_index_map import pad_value, uniform
 
 MOVED = frozenset({"Concat", "Pad", "Slice"})
 """A list of its own: operators that add entries in front of frames, or cut some off."""
@@ -151,7 +151,7 @@ def _moved(delay: _Delay) -> _Delay | None:
 
 def _sliced(node: ir.Node, delay: _Delay) -> _Delay | None:
     axis, view = delay.axis, slice_of(node)
-    sliced = None if view is None else view.only_axis_slice(numbers_of)
+    sliced = None if view is None else view.only_axis_slice(symbolic_values_of)
     if view is None or sliced is None or (sliced.axis, sliced.step) != (axis, 1) or start_of(node, axis) != 0:
         return None
     gone = _difference(dims(view.data)[axis], dims(delay.value)[axis])

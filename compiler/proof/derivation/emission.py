@@ -21,7 +21,7 @@ import sympy
 from compiler.errors import Location, Refused
 from compiler.graph import model as graphs
 from compiler.graph.axis_map import AxisMap, axis_map_of, dims
-from compiler.graph.lengths.known_sizes import numbers_of
+from compiler.graph.lengths.symbolic_values import symbolic_values_of
 from compiler.graph.model import Dim
 from compiler.graph.operators.traits import VIEWS
 from compiler.proof.derivation.asking import Asking
@@ -417,7 +417,7 @@ class Emission:
 
     def _range(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part], axis_map: AxisMap) -> ir.Value:
         """Write a Range of positions: those of a call start after the past frames."""
-        start = (numbers_of(node.inputs[0]) or (0,))[0]
+        start = (symbolic_values_of(node.inputs[0]) or (0,))[0]
         if not parts:
             return self._node(node, [None if v is None else self.part(v, {}) for v in node.inputs], value, parts)
         assert node.inputs[0] is not None and node.inputs[2] is not None

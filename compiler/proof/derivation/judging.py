@@ -11,7 +11,7 @@ import onnx_ir as ir
 from compiler.errors import Location, Refused
 from compiler.graph import model as graphs
 from compiler.graph.axis_map import AxisMap, NotMapped, axis_map_of, dims
-from compiler.graph.lengths.known_sizes import numbers_of
+from compiler.graph.lengths.symbolic_values import symbolic_values_of
 from compiler.graph.operators.traits import RANDOM, VIEWS
 from compiler.proof.derivation.dependence import (
     CONSTANT,
@@ -146,13 +146,13 @@ class Judging:
         """Whether a value is computed from sizes alone, with entries that shape inference knows."""
         if value is None or value in self.known or graphs.array_of(value) is not None:
             return False
-        return numbers_of(value) is not None
+        return symbolic_values_of(value) is not None
 
     def is_length(self, value: ir.Value | None) -> bool:
         """Whether a value is a number that changes with the length of the sequence."""
         if value is None or not self.is_number(value):
             return False
-        return any(not isinstance(each, int) and each.has(self.frames) for each in numbers_of(value) or ())
+        return any(not isinstance(each, int) and each.has(self.frames) for each in symbolic_values_of(value) or ())
 
     def _require_single(self, value: ir.Value) -> None:
         mixed = [dim for dim in dims(value) if dim != self.frames and graphs.mentions(dim, str(self.frames))]
@@ -235,7 +235,7 @@ class Judging:
 
     def _is_shape(self, value: ir.Value) -> bool:
         is_whole = value.dtype is not None and value.dtype.is_integer() and value.type is not None
-        known = numbers_of(value) if is_whole else None
+        known = symbolic_values_of(value) if is_whole else None
         return known is not None and len(dims(value)) <= 1 and self.frames not in dims(value)
 
     def _is_touched(self, node: ir.Node) -> bool:
@@ -326,7 +326,7 @@ class Judging:
     def _starts_late(self, node: ir.Node) -> str | None:
         """Record an offence for a Range or Trilu whose start depends on the length; None where it does not."""
         if node.op_type == "Range":
-            numbers = [numbers_of(value) for value in node.inputs]
+            numbers = [symbolic_values_of(value) for value in node.inputs]
             known = [each[0] for each in numbers if each]
             if len(known) != 3 or graphs.mentions(known[0], str(self.frames)) or known[2] != 1:
                 return self._offend(node, EVERYWHERE, "counts otherwise than upwards from a number")

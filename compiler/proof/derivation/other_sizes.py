@@ -14,7 +14,7 @@ import onnx_ir as ir
 import sympy
 
 from compiler.graph import model as graphs
-from compiler.graph.lengths.known_sizes import numbers_of
+from compiler.graph.lengths.symbolic_values import symbolic_values_of
 from compiler.graph.operators.traits import ENTRYWISE
 from compiler.proof.facts.shape_only import ShapeOnly
 
@@ -65,7 +65,7 @@ def is_repeated(made: ShapeOnly, name: sympy.Symbol) -> bool:
         for value in node.outputs:
             if not _is_along(value, name, node):
                 return False
-            numbers = numbers_of(value)
+            numbers = symbolic_values_of(value)
             if is_carried if numbers is None else any(graphs.mentions(size, str(name)) for size in numbers):
                 carrying.add(value)
     return not carrying & set(made.values)

@@ -14,7 +14,7 @@ import sympy
 
 from compiler.graph import model as graphs
 from compiler.graph.axis_map import NotMapped, dims
-from compiler.graph.lengths.known_sizes import numbers_of
+from compiler.graph.lengths.symbolic_values import symbolic_values_of
 from compiler.graph.model import Dim
 from compiler.graph.operators.slices import slice_of
 from compiler.proof.derivation.dependence import Along
@@ -78,7 +78,7 @@ def kept_along(node: ir.Node, along: Along, axis: int, frames: sympy.Symbol) -> 
         NotMapped: some frames are left out.
     """
     view = slice_of(node)
-    sliced = None if view is None else view.only_axis_slice(numbers_of)
+    sliced = None if view is None else view.only_axis_slice(symbolic_values_of)
     if not along.is_alone or sliced is None or sliced.axis != axis or sliced.start is None:
         raise NotMapped("Slice cuts frames that share their axis, or several axes at once")
     left, start = dims(node.outputs[0])[axis], start_of(node, axis)
@@ -99,7 +99,7 @@ def start_of(node: ir.Node, axis: int) -> Dim:
         NotMapped: the start is not known.
     """
     view = slice_of(node)
-    sliced = None if view is None else view.only_axis_slice(numbers_of)
+    sliced = None if view is None else view.only_axis_slice(symbolic_values_of)
     if sliced is None or sliced.axis != axis or sliced.start is None:
         raise NotMapped("Slice cuts several axes at once, or begins where data say")
     return sliced.start if is_count(sliced.start) else graphs.normal_form(sliced.start + dims(node.inputs[0])[axis])

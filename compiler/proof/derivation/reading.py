@@ -15,7 +15,7 @@ from compiler.graph.axis_map import NotMapped, dims
 from compiler.graph.operators.pads import pad_of
 from compiler.proof.derivation.dependence import EVERYWHERE, HERE, Along, Reach
 from compiler.proof.derivation.first_states import first_state
-from compiler.proof.facts.place_numbers import pad_value
+from compiler.proof.facts.executed_index_map import pad_value
 
 WINDOWED = frozenset({"AveragePool", "Conv", "LpPool", "MaxPool"})
 """A list of its own: operators whose entries read a window along each axis behind the second."""

@@ -36,8 +36,8 @@ from compiler.proof.derivation.judging import Judging
 from compiler.proof.derivation.placed import Array
 from compiler.proof.derivation.regrouping import regrouped
 from compiler.proof.derivation.written_sizes import STAMP
+from compiler.proof.facts.executed_index_map import STEPS, uniform
 from compiler.proof.facts.index_map import FRAMES, ROWS, derive, never_negative
-from compiler.proof.facts.place_numbers import STEPS, uniform
 from compiler.proof.facts.shape_only import ShapeOnly
 from compiler.proof.rules.relative_shift import followers
 

@@ -11,7 +11,7 @@ import sympy
 from compiler.errors import Refused
 from compiler.graph import model as graphs
 from compiler.graph.axis_map import dims
-from compiler.graph.lengths.known_sizes import numbers_of
+from compiler.graph.lengths.symbolic_values import symbolic_values_of
 from compiler.graph.model import Dim
 from compiler.proof.derivation.regrouping import RULE_CURE
 
@@ -100,7 +100,7 @@ class Sizes:
 
     def number(self, value: ir.Value) -> ir.Value:
         """Write an integer value that is computed from sizes other than the length."""
-        known, insert, name = numbers_of(value), graphs.Inserter(self.model, STAMP), str(value.name)
+        known, insert, name = symbolic_values_of(value), graphs.Inserter(self.model, STAMP), str(value.name)
         assert known is not None
         parts = [self.one(each) for each in known]
         found = parts[0] if len(parts) == 1 else insert.op("Concat", parts, {"axis": 0}, name=name)

@@ -10,8 +10,8 @@ from compiler.proof.facts.case import Case
 from compiler.proof.facts.facts import NUMBER, Fill, Verdict, refuse
 from compiler.proof.facts.length_data import lengths_alone, spread_per_row
 from compiler.proof.facts.registry import Rule
-from compiler.proof.facts.row_numbers import RULES
-from compiler.proof.facts.window_numbers import fact_alike
+from compiler.proof.facts.row_value_plans import RULES
+from compiler.proof.facts.shift_invariant_values import fact_alike
 
 
 def on_data(rule: Rule) -> Rule:

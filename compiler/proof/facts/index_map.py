@@ -19,12 +19,12 @@ from typing import TypeAlias
 import onnx_ir as ir
 import sympy
 
-from compiler.graph.lengths.known_sizes import numbers_of
+from compiler.graph.lengths.symbolic_values import symbolic_values_of
 from compiler.graph.model import Dim, dims_of, is_op
 from compiler.graph.operators.axes import axis_of, perm_of
 from compiler.graph.operators.pads import pad_of
 from compiler.graph.operators.slices import FAR, slice_of
-from compiler.proof.facts.place_numbers import pad_value, uniform
+from compiler.proof.facts.executed_index_map import pad_value, uniform
 
 FRAMES, ROWS = sympy.symbols("frames rows", integer=True, positive=True)
 """The number of frames that all sizes are made of, and of rows."""
@@ -185,7 +185,7 @@ class _Movement:
 
     def _slice(self) -> tuple[sympy.Expr, ...]:
         view = slice_of(self.node)
-        axis_slices = None if view is None else view.axis_slices(numbers_of)
+        axis_slices = None if view is None else view.axis_slices(symbolic_values_of)
         if axis_slices is None:
             raise ValueError("the axes of Slice are not known")
         shape, self.offsets = list(self.before), [sympy.Integer(0)] * len(self.before)
@@ -211,7 +211,7 @@ class _Movement:
         return counted
 
     def _pad(self) -> tuple[sympy.Expr, ...]:
-        pad = pad_of(self.node, numbers_of, len(self.before))
+        pad = pad_of(self.node, symbolic_values_of, len(self.before))
         if pad is None or pad.mode != "constant":
             raise ValueError("not a constant Pad by amounts that are known")
         ends = {axis: [_size(amount, self.known) for amount in pair] for axis, pair in pad.added.items()}

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from compiler.errors import Refused
-from compiler.graph.lengths.known_sizes import at_length, numbers_of
+from compiler.graph.lengths.symbolic_values import at_length, symbolic_values_of
 from compiler.graph.model import Dim, dims_of, is_op, symbol
 from compiler.graph.operators.traits import VIEWS
 from compiler.graph.sizes.growth import never_falls
@@ -19,7 +19,7 @@ from compiler.proof.facts.case import Case
 from compiler.proof.facts.facts import NUMBER, Fact, Rewrite, Verdict, make_fact, refuse
 from compiler.proof.facts.interval import ANYTHING, LONGEST, TRUTH, Interval
 from compiler.proof.facts.layout import Axis, Rows, Side, has_rows, size_of, suffix, symbols_of
-from compiler.proof.facts.row_numbers import NO_AXIS, Layouts, Planner, RowValueLayout
+from compiler.proof.facts.row_value_plans import NO_AXIS, Layouts, Planner, RowValueLayout
 from compiler.proof.facts.transfer import limits_of, stored
 
 COPYING = VIEWS | {"Cast", "Expand"}
@@ -81,7 +81,7 @@ def take_per_row(case: Case, operand: int, place: RowValueLayout) -> None:
 def fact_at(dtype: ir.DataType, value: ir.Value | None, place: RowValueLayout) -> Fact:
     """Return the fact of a value per row; its padding is computed from lengths, too, and may hold anything."""
     alike = uniform_source(value)
-    known = numbers_of(value if alike is None else alike)
+    known = symbolic_values_of(value if alike is None else alike)
     if dtype == ir.DataType.BOOL:
         inside = outside = TRUTH
     elif not any(place.layouts):

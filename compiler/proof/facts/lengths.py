@@ -10,7 +10,7 @@ import onnx_shape_inference
 import sympy
 
 from compiler.graph import model as graphs
-from compiler.graph.lengths.known_sizes import Numbers, at_zero, numbers_of
+from compiler.graph.lengths.symbolic_values import SymbolicValues, at_zero, symbolic_values_of
 from compiler.graph.model import Dim, symbol
 from compiler.graph.operators.axes import axis_of
 from compiler.graph.operators.pads import pad_of
@@ -159,15 +159,15 @@ def _limits_of_types(model: ir.Model) -> dict[Limit, ir.Node]:
     Floats are limited where they are converted to integers; as data they are computed again from true lengths.
     """
     limits: dict[Limit, ir.Node] = {}
-    known: Numbers = {}
+    known: SymbolicValues = {}
     for node in model.graph:
         output = node.outputs[0]
-        if not _is_integer(output) or graphs.array_of(output) is not None or numbers_of(output, known) is None:
+        if not _is_integer(output) or graphs.array_of(output) is not None or symbolic_values_of(output, known) is None:
             continue
         for value in (output, *_rounded(node)):
             for limit in (
                 limit_of_number
-                for number in numbers_of(value, known) or ()
+                for number in symbolic_values_of(value, known) or ()
                 for limit_of_number in _held(number, value.dtype)
             ):
                 limits.setdefault(limit, value.producer() or node)

@@ -19,8 +19,8 @@ import onnx_ir as ir
 import sympy
 
 from compiler.errors import Refused
-from compiler.graph.lengths.entries import constant_everywhere, never_zero
-from compiler.graph.lengths.known_sizes import is_placeholder, numbers_of, same
+from compiler.graph.lengths.symbolic_entries import constant_everywhere, never_zero
+from compiler.graph.lengths.symbolic_values import is_placeholder, same, symbolic_values_of
 from compiler.graph.model import nodes_of, source_of
 from compiler.graph.operators.reshapes import copies_zeros
 from compiler.graph.sizes.expressions import Dim, symbol
@@ -114,7 +114,7 @@ def needs_of(case: Case, known: Known = NOTHING) -> tuple[Dim, ...]:
     if case.op == "Gather" and case.array(0) is not None:
         return legal_from(case, 1, [case.dims(0)[case.axis()]], known)
     if case.op == "ConstantOfShape":
-        told = numbers_of(case.node.inputs[0]) or ()
+        told = symbolic_values_of(case.node.inputs[0]) or ()
         return tuple(size for dim in told for size in _needs_of_size(case, dim, 0, known, divides=False) or ())
     if case.op == "Reshape" and copies_zeros(case.node):
         return _not_copied(case, known)
@@ -127,7 +127,7 @@ def _not_copied(case: Case, known: Known) -> tuple[Dim, ...]:
     Raises:
         Refused: a size is 0 at every length.
     """
-    told, needs = numbers_of(case.node.inputs[1]) or (), list[Dim]()
+    told, needs = symbolic_values_of(case.node.inputs[1]) or (), list[Dim]()
     dims = case.dims() if told else ()
     for axis, dim in enumerate(told):
         if axis < len(dims) and same(dim, dims[axis]):
@@ -152,7 +152,7 @@ def _needs_of_number(case: Case, operand: int, first: int, known: Known, *, divi
         raise refuse(f"{case.op} of whole numbers by 0 never runs", "divide by another number")
     if value is None or _of_lengths(value) is None:
         return ()
-    held = numbers_of(value) or _alike(value)
+    held = symbolic_values_of(value) or _alike(value)
     needs = [None] if held is None else [_needs_of_size(case, size, first, known, divides=divides) for size in held]
     sizes = [size for need in needs if need is not None for size in need]
     if None not in needs:
@@ -234,7 +234,7 @@ def legal_from(
         Refused: no length that was tried gives such indices.
     """
     value = case.node.inputs[operand]
-    if value is None or numbers_of(value) == ():
+    if value is None or symbolic_values_of(value) == ():
         return ()
 
     def meets(array: np.ndarray, lengths: Lengths) -> bool:

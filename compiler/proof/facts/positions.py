@@ -8,7 +8,7 @@ key position - query position, both along axes of L entries, valid first:
 import dataclasses
 import math
 
-from compiler.graph.lengths.known_sizes import at_zero, numbers_of
+from compiler.graph.lengths.symbolic_values import at_zero, symbolic_values_of
 from compiler.graph.model import Dim
 from compiler.graph.sizes.growth import never_falls
 from compiler.proof.facts.case import Case
@@ -101,7 +101,7 @@ def _is_alike(fact: Fact, offset: Dim, region: Region, frames: Frames) -> bool:
 
 
 def _number(case: Case, operand: int) -> Span | None:
-    known = numbers_of(case.node.inputs[operand])
+    known = symbolic_values_of(case.node.inputs[operand])
     if known is None or len(known) != 1:
         return None
     return Span(known[0], known[0])

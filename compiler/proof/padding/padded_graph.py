@@ -23,9 +23,9 @@ from compiler.proof.facts.interval import Interval
 from compiler.proof.facts.layout import Rows
 from compiler.proof.facts.length_data import fact_at
 from compiler.proof.facts.lengths import infer_settled
-from compiler.proof.padding.forms import NODE_LOWERINGS
-from compiler.proof.padding.forms.site import Site
 from compiler.proof.padding.length_inputs import with_length_inputs
+from compiler.proof.padding.lowerings import NODE_LOWERINGS
+from compiler.proof.padding.lowerings.site import Site
 from compiler.proof.padding.valid_slots import is_removed
 from compiler.proof.propagation.certificate import records
 from compiler.proof.propagation.propagate import Axes, Derivation, Judged, input_facts, propagate

@@ -8,11 +8,11 @@ import onnx_ir as ir
 from compiler.errors import Refused
 from compiler.graph.model import PASS_KEY, Dim, array_of, dims_of, is_op, nodes_of, read_inside, source_of, symbol
 from compiler.proof.facts.case import Case
+from compiler.proof.facts.executed_index_map import STEPS
 from compiler.proof.facts.facts import VALID, Fact, Fill, Region, Rewrite, Verdict, make_fact, refuse
 from compiler.proof.facts.interval import ONE, ZERO, Interval, of_array
 from compiler.proof.facts.layout import Axis, Frames, Rows, Segment, Side, symbols_of
 from compiler.proof.facts.length_data import returned_per_row
-from compiler.proof.facts.place_numbers import STEPS
 from compiler.proof.facts.transfer import whole_range
 from compiler.proof.propagation.judge import SIZES_ONLY, judge
 from compiler.proof.rules.relative_shift import match

@@ -7,8 +7,8 @@ mask [batch, time], index [batch, 1, 1, time, 2] = (row, position)  ->  mask[row
 
 from collections.abc import Mapping, Sequence
 
-from compiler.graph.lengths.entries import counted_axis, stays_below
-from compiler.graph.lengths.known_sizes import same
+from compiler.graph.lengths.symbolic_entries import counted_axis, stays_below
+from compiler.graph.lengths.symbolic_values import same
 from compiler.graph.model import Dim, dims_of, is_op
 from compiler.graph.operators.axes import axis_of
 from compiler.proof.facts.case import Case

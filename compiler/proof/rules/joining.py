@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import sympy
 
 from compiler.errors import Refused
-from compiler.graph.lengths.known_sizes import at_zero, numbers_of, same
+from compiler.graph.lengths.symbolic_values import at_zero, same, symbolic_values_of
 from compiler.graph.model import Dim, dims_of, is_op
 from compiler.graph.operators.slices import END, slice_of
 from compiler.graph.sizes.expressions import entries_between, normal_form
@@ -256,7 +256,7 @@ def _bounds_by_axis(case: Case) -> dict[int, SliceBounds]:
         Refused: a bound depends on data.
     """
     view = slice_of(case.node)
-    axis_slices = None if view is None else view.axis_slices(numbers_of)
+    axis_slices = None if view is None else view.axis_slices(symbolic_values_of)
     if axis_slices is None:
         raise refuse("Slice with computed axes or steps", "give axes and steps as constants")
     bounds_by_axis: dict[int, SliceBounds] = {}
@@ -571,7 +571,7 @@ def _sizes(case: Case, axis: int) -> Sequence[Dim]:
     Raises:
         Refused: they are equal parts, which differ between both programs, or depend on data.
     """
-    given = numbers_of(case.node.inputs[1]) if case.has(1) else None
+    given = symbolic_values_of(case.node.inputs[1]) if case.has(1) else None
     if given is None:
         raise refuse(f"Split of {case.fact().frames(axis)} into equal parts", "give the sizes of the parts")
     return given

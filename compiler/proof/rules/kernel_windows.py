@@ -9,7 +9,7 @@ import math
 
 import sympy
 
-from compiler.graph.lengths.known_sizes import same
+from compiler.graph.lengths.symbolic_values import same
 from compiler.graph.model import Dim
 from compiler.graph.sizes.expressions import normal_form
 from compiler.proof.facts.case import Case

@@ -8,7 +8,7 @@ import math
 import onnx_ir as ir
 import sympy
 
-from compiler.graph.lengths.known_sizes import at_zero, count_of, is_placeholder, numbers_of, quotient
+from compiler.graph.lengths.symbolic_values import at_zero, count_of, is_placeholder, quotient, symbolic_values_of
 from compiler.graph.model import Dim, dims_of, dims_read, symbol
 from compiler.graph.sizes.expressions import normal_form
 from compiler.graph.sizes.growth import never_falls
@@ -88,7 +88,7 @@ def filled_shape(case: Case) -> Verdict:
     """Judge ConstantOfShape: one value everywhere, along the axes that its shape names."""
     given = case.attribute("value")
     content = ZERO if not isinstance(given, ir.TensorProtocol) else of_array(given.numpy())
-    numbers = numbers_of(case.node.inputs[0])
+    numbers = symbolic_values_of(case.node.inputs[0])
     axes: dict[int, Axis] = {}
     for at, stated in enumerate(case.out_dims()):
         _, layout = created(case, stated, numbers[at] if numbers is not None and at < len(numbers) else None)
@@ -99,7 +99,7 @@ def filled_shape(case: Case) -> Verdict:
 
 def range_(case: Case) -> Verdict:
     """Judge Range: positions counted from a fixed start are left-aligned, up to a fixed end right-aligned."""
-    bounds = [numbers_of(value) for value in case.node.inputs]
+    bounds = [symbolic_values_of(value) for value in case.node.inputs]
     (stated,) = case.out_dims()
     start, limit, step = (bound[0] if bound else None for bound in bounds)
     if start is None or not isinstance(step, int) or step == 0:
@@ -214,7 +214,7 @@ def trilu(case: Case) -> Verdict:
 def _diagonal(case: Case) -> Dim:
     if not case.has(1):
         return 0
-    found = numbers_of(case.node.inputs[1])
+    found = symbolic_values_of(case.node.inputs[1])
     if found is None or len(found) != 1:
         raise refuse(f"{case.op} with an unknown diagonal", "give k as a constant or a length")
     return found[0]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compiler.graph.lengths.known_sizes import at_zero, numbers_of, same
+from compiler.graph.lengths.symbolic_values import at_zero, same, symbolic_values_of
 from compiler.graph.model import Dim, symbol
 from compiler.graph.operators.axes import axis_of
 from compiler.graph.sizes.expressions import normal_form
@@ -140,7 +140,7 @@ def gather(case: Case) -> Verdict:
         return case.verdict("IX2", "numbers are picked", NUMBER)
     case.refuse_rows(0, axis, "looks up along")
     frames = case.simple_frames(0, axis)
-    numbers = numbers_of(case.node.inputs[1])
+    numbers = symbolic_values_of(case.node.inputs[1])
     if frames is not None and numbers is not None and not indices.axes and indices.index is None:
         distances = [_from_an_end(number, frames.size) for number in numbers]
         if not indices.is_number or None not in distances:
@@ -292,7 +292,7 @@ def gather_elements(case: Case) -> Verdict:
 def one_hot(case: Case) -> Verdict:
     """Judge OneHot, which adds an axis; indices of no class, in the padding too, give the off value."""
     fact = case.fact(0)
-    depth = numbers_of(case.node.inputs[1])
+    depth = symbolic_values_of(case.node.inputs[1])
     values = case.array(2)
     if depth is None or len(depth) != 1 or fact.is_number:
         raise refuse("OneHot of axis lengths, or of computed depth", "give the depth as a constant or a length")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import sympy
 
-from compiler.graph.lengths.known_sizes import numbers_of, quotient, same
+from compiler.graph.lengths.symbolic_values import quotient, same, symbolic_values_of
 from compiler.graph.model import Dim
 from compiler.graph.operators.axes import named_axes, perm_of
 from compiler.graph.operators.reshapes import LEFT_OVER, target_of
@@ -145,7 +145,7 @@ def _content(size: Dim) -> int:
 def _target(case: Case, sizes: Sequence[Dim]) -> list[Dim]:
     """Return the sizes of the output's axes, from shape inference or else the target; one may be left over."""
     stated = [normal_form(dim) for dim in case.out_dims()]
-    target, dims = target_of(case.node, numbers_of), case.dims()
+    target, dims = target_of(case.node, symbolic_values_of), case.dims()
     for axis, dim in enumerate(stated):
         asked = LEFT_OVER if target is None or is_known(case, dim) else target.sizes[axis]
         if target is not None and asked is not None and asked != LEFT_OVER:
@@ -280,7 +280,7 @@ def expand(case: Case) -> Verdict:
     fact, dims, after = case.fact(), case.dims(), case.out_dims()
     if case.fact(1).axes:
         raise refuse("Expand to a shape that depends on data", "compute shapes from the shapes of inputs")
-    numbers = numbers_of(case.node.inputs[1])
+    numbers = symbolic_values_of(case.node.inputs[1])
     shift = len(after) - len(dims)
     axes: dict[int, Axis] = {}
     for axis, stated in enumerate(after):
@@ -330,7 +330,7 @@ def tile(case: Case) -> Verdict:
     fact, dims, after = case.fact(), case.dims(), case.out_dims()
     if case.fact(1).axes:
         raise refuse("Tile by a number that depends on data", "compute it from the shapes of inputs")
-    numbers = numbers_of(case.node.inputs[1])
+    numbers = symbolic_values_of(case.node.inputs[1])
     axes: dict[int, Axis] = {}
     for axis, dim in enumerate(dims):
         operand_layout = fact.axis(axis)

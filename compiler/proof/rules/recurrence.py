@@ -7,7 +7,7 @@ import dataclasses
 
 import numpy as np
 
-from compiler.graph.lengths.known_sizes import numbers_of, same
+from compiler.graph.lengths.symbolic_values import same, symbolic_values_of
 from compiler.proof.facts import interval as iv
 from compiler.proof.facts.case import Case
 from compiler.proof.facts.facts import Fact, Region, Verdict, refuse
@@ -74,7 +74,7 @@ def _lengths_per_row(case: Case, frames: Frames | None) -> bool:
         return False
     value = case.node.inputs[LENGTHS]
     alike = uniform_source(value)
-    known = numbers_of(value if alike is None else alike)
+    known = symbolic_values_of(value if alike is None else alike)
     is_true = frames is not None and frames.is_suffix_padded and known is not None and same(known[0], frames.size)
     if is_true:
         case.facts[LENGTHS] = None

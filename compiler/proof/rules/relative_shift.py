@@ -21,11 +21,7 @@ import sympy
 from compiler.graph.model import dims_of, is_op
 from compiler.graph.sizes.expressions import Dim, normal_form, symbol
 from compiler.proof.facts.case import Case
-from compiler.proof.facts.facts import Fact, Region, Verdict, make_fact
-from compiler.proof.facts.index_map import FRAMES, ROWS, derive
-from compiler.proof.facts.interval import Interval, constant, hull
-from compiler.proof.facts.layout import Axis, Frames, Plain, Rows, Segment, Side, joined, size_of, suffix
-from compiler.proof.facts.place_numbers import (
+from compiler.proof.facts.executed_index_map import (
     STEPS,
     Array,
     Sizes,
@@ -36,6 +32,10 @@ from compiler.proof.facts.place_numbers import (
     run,
     uniform,
 )
+from compiler.proof.facts.facts import Fact, Region, Verdict, make_fact
+from compiler.proof.facts.index_map import FRAMES, ROWS, derive
+from compiler.proof.facts.interval import Interval, constant, hull
+from compiler.proof.facts.layout import Axis, Frames, Plain, Rows, Segment, Side, joined, size_of, suffix
 from compiler.proof.facts.same_places import holds
 from compiler.proof.rules.length import is_known
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import sympy
 
-from compiler.graph.lengths.known_sizes import numbers_of
+from compiler.graph.lengths.symbolic_values import symbolic_values_of
 from compiler.graph.model import Dim
 from compiler.graph.sizes.expressions import normal_form
 from compiler.proof.facts import interval as iv
@@ -161,7 +161,7 @@ def _scales(case: Case) -> dict[int, Fraction | None]:
     if scales is not None and scales.size == len(axes):
         scale_of |= {axis: Fraction(float(scale)) for axis, scale in zip(axes, scales.reshape(-1), strict=True)}
     else:
-        sizes = numbers_of(case.node.inputs[3]) if case.has(3) else None
+        sizes = symbolic_values_of(case.node.inputs[3]) if case.has(3) else None
         if sizes is None or len(sizes) != len(axes):
             raise refuse("Resize by scales or to sizes that follow from data", "give scales as constants")
         if str(case.attribute("keep_aspect_ratio_policy", "stretch")) != "stretch":

@@ -7,7 +7,7 @@ channels become places.
 import dataclasses
 from collections.abc import Mapping
 
-from compiler.graph.lengths.known_sizes import names_in, numbers_of, quotient
+from compiler.graph.lengths.symbolic_values import names_in, quotient, symbolic_values_of
 from compiler.graph.model import Dim
 from compiler.graph.operators.pads import pad_of
 from compiler.graph.sizes.expressions import normal_form
@@ -99,7 +99,7 @@ def _ends(case: Case) -> dict[int, Ends]:
     Raises:
         Refused: a number depends on data.
     """
-    pad = pad_of(case.node, numbers_of, case.rank())
+    pad = pad_of(case.node, symbolic_values_of, case.rank())
     if pad is None or not all(is_known(case, number) for pair in pad.added.values() for number in pair):
         raise refuse("Pad by amounts that do not follow from axis lengths", "pad by constants or by sizes")
     return {at: Ends(normal_form(begin), normal_form(end)) for at, (begin, end) in pad.added.items()}

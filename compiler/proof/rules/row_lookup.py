@@ -15,7 +15,7 @@ from compiler.proof.facts.interval import LONGEST, Interval, hull
 from compiler.proof.facts.layout import Axis, Rows, suffix
 from compiler.proof.facts.length_data import own_layouts
 from compiler.proof.facts.meaning import legal_from
-from compiler.proof.facts.row_numbers import Planner, RowValueLayout
+from compiler.proof.facts.row_value_plans import Planner, RowValueLayout
 
 
 def run_of(case: Case, axis: int, first: Dim, step: int, size: Dim) -> Fact:

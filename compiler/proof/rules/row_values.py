@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
-from compiler.graph.lengths.known_sizes import numbers_of
+from compiler.graph.lengths.symbolic_values import symbolic_values_of
 from compiler.graph.model import Dim, array_of, dims_of, is_op
 from compiler.graph.operators.axes import axis_of, changed_axes
 from compiler.graph.operators.traits import OF_POSITIONS
@@ -16,7 +16,7 @@ from compiler.graph.sizes.growth import never_falls
 from compiler.proof.facts.case import Case
 from compiler.proof.facts.facts import refuse
 from compiler.proof.facts.layout import symbols_of
-from compiler.proof.facts.row_numbers import BATCH_CURE
+from compiler.proof.facts.row_value_plans import BATCH_CURE
 from compiler.proof.rules.length import WHOLE_SIZES, is_known
 
 MOVING = frozenset({"Concat", "Expand", "Gather", "Range", "Reshape", "Shape", "Squeeze", "Transpose", "Unsqueeze"})
@@ -62,7 +62,7 @@ def sizes_held(value: ir.Value) -> tuple[Dim, ...] | None:
         if is_op(node, "Concat") and any(sizes_held(each) is None for each in node.inputs if each is not None):
             return None
         node = None if node.inputs[0] is None else node.inputs[0].producer()
-    return numbers_of(value) if node is not None and is_op(node, "Shape") else None
+    return symbolic_values_of(value) if node is not None and is_op(node, "Shape") else None
 
 
 def _check_sizes(case: Case, sizes: tuple[Dim, ...]) -> None:
@@ -101,12 +101,12 @@ def _problem(node: ir.Node) -> str:
     first = dims[0] if dims else None
     if op == "Reshape" and first is not None and [d for d in first if d != 1] != [d for d in out if d != 1]:
         return "is reshaped"
-    if op in ("Squeeze", "Unsqueeze") and changed_axes(node, numbers_of) is None:
+    if op in ("Squeeze", "Unsqueeze") and changed_axes(node, symbolic_values_of) is None:
         return f"goes through {op} without axes"
     if op == "Concat" and any(not isinstance(size, int) for shape in dims for size in _along(node, shape)):
         return "is joined along an axis that grows"
     if op == "Gather" and (
-        numbers_of(node.inputs[1]) is None or any(not isinstance(d, int) for d in _along(node, first))
+        symbolic_values_of(node.inputs[1]) is None or any(not isinstance(d, int) for d in _along(node, first))
     ):
         return "is looked up in"
     if op == "Range" and node.outputs[0].dtype not in (ir.DataType.INT32, ir.DataType.INT64) and not _is_whole(node):
@@ -121,5 +121,5 @@ def _along(node: ir.Node, shape: tuple[Dim, ...] | None) -> tuple[Dim, ...]:
 
 def _is_whole(node: ir.Node) -> bool:
     """Whether a Range of floats counts integers, so that adding and multiplying give the same."""
-    numbers = [numbers_of(value) for value in node.inputs]
+    numbers = [symbolic_values_of(value) for value in node.inputs]
     return all(each is not None for each in numbers)

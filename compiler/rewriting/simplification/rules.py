@@ -37,7 +37,7 @@ import onnx_ir as ir
 import sympy
 
 from compiler.graph import model as graphs
-from compiler.graph.lengths.known_sizes import MOST, Numbers, numbers_of
+from compiler.graph.lengths.symbolic_values import MOST, SymbolicValues, symbolic_values_of
 from compiler.graph.operators.axes import axis_of, order_of
 from compiler.graph.operators.pads import pad_of
 from compiler.graph.operators.reshapes import copies_zeros
@@ -62,7 +62,7 @@ class Candidate:
     model: ir.Model
     node: ir.Node
     stamp: str
-    numbers: Numbers
+    numbers: SymbolicValues
 
     @property
     def insert(self) -> graphs.Inserter:
@@ -559,7 +559,7 @@ def numbers(value: ir.Value | None, candidate: Candidate) -> tuple[Dim, ...] | N
     """Return the elements of a small value as numbers and sizes; None where they are unknown."""
     if value is not None and value.is_initializer() and value.is_graph_input():
         return None
-    return numbers_of(value, candidate.numbers)
+    return symbolic_values_of(value, candidate.numbers)
 
 
 def _placed(candidate: Candidate, node: ir.Node, name: str, dtype: ir.DataType | None) -> ir.Value:

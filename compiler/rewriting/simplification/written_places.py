@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler.graph import model as graphs
-from compiler.graph.lengths.known_sizes import numbers_of
+from compiler.graph.lengths.symbolic_values import symbolic_values_of
 from compiler.graph.operators.axes import axis_of, changed_axes
 from compiler.graph.operators.slices import END, Slice, slice_of
 from compiler.graph.sizes.expressions import Dim, normal_form
@@ -162,7 +162,7 @@ def _counts_all(value: ir.Value, size: Dim) -> bool:
 
 def _run(view: Slice) -> Run | None:
     """Return the range that a Slice of a vector keeps, if its end is never before its start; else None."""
-    axis_slices = view.axis_slices(numbers_of)
+    axis_slices = view.axis_slices(symbolic_values_of)
     if not axis_slices:
         return None if axis_slices is None else WHOLE
     (sliced,) = axis_slices
@@ -171,7 +171,7 @@ def _run(view: Slice) -> Run | None:
         return None
     if not isinstance(end, int):
         ordered = start >= 0 and never_negative(normal_form(end - start))
-        return Run(start, view.ends) if ordered and len(numbers_of(view.ends) or ()) == 1 else None
+        return Run(start, view.ends) if ordered and len(symbolic_values_of(view.ends) or ()) == 1 else None
     if end == END:
         return Run(start, None)
     ordered = start <= end if (start < 0) == (end < 0) else start >= 0

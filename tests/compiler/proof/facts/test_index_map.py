@@ -8,8 +8,8 @@ import pytest
 import sympy
 
 from compiler.graph import model as graphs
+from compiler.proof.facts.executed_index_map import label, run
 from compiler.proof.facts.index_map import FRAMES, ROWS, IndexMap, derive, is_impossible, never_negative
-from compiler.proof.facts.place_numbers import label, run
 from tests.compiler.proof.rules.test_relative_shift import BACK, SPELLINGS, graph
 from tests.kit.graphs import parse
 

@@ -10,7 +10,7 @@ from compiler.proof.facts.facts import NUMBER, Fact, Rewrite, make_fact
 from compiler.proof.facts.interval import ANYTHING
 from compiler.proof.facts.layout import Rows, Segment, Side, joined, suffix
 from compiler.proof.facts.length_data import lengths_alone, own_layouts, per_row, unlike_window
-from compiler.proof.facts.row_numbers import RowValueLayout
+from compiler.proof.facts.row_value_plans import RowValueLayout
 from tests.kit.attacked import Node, Operand, model_of, number
 from tests.kit.graphs import parse
 

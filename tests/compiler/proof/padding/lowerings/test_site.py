@@ -2,7 +2,7 @@
 
 from compiler.graph import model as graphs
 from compiler.proof.facts.facts import Fact
-from compiler.proof.padding.forms.site import Site
+from compiler.proof.padding.lowerings.site import Site
 from compiler.proof.padding.valid_slots import ValidSlots
 from tests.kit.graphs import node_named, parse
 

@@ -9,8 +9,8 @@ After:
 import onnx_ir as ir
 
 from compiler.proof.facts.layout import has_rows, size_of
-from compiler.proof.padding.forms.row_layout import rows_of, spread_rows
-from compiler.proof.padding.forms.site import NodeLowering, Site
+from compiler.proof.padding.lowerings.row_layout import rows_of, spread_rows
+from compiler.proof.padding.lowerings.site import NodeLowering, Site
 
 
 def sequence_lens(site: Site) -> None:

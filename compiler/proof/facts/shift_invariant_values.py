@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping
 import onnx_ir as ir
 import sympy
 
-from compiler.graph.lengths.known_sizes import numbers_of
+from compiler.graph.lengths.symbolic_values import symbolic_values_of
 from compiler.graph.model import Dim, array_of, dims_of, int_attribute, is_op
 from compiler.graph.operators.axes import axis_of
 from compiler.graph.operators.traits import OF_POSITIONS
 from compiler.graph.sizes.held_numbers import holds_lengths
 from compiler.proof.facts.case import Case
+from compiler.proof.facts.executed_index_map import uniform
 from compiler.proof.facts.facts import Fact, make_fact
 from compiler.proof.facts.interval import ANYTHING, Interval, of_array
 from compiler.proof.facts.layout import Axis, Side, frames_of, symbols_of
-from compiler.proof.facts.place_numbers import uniform
 from compiler.proof.facts.transfer import limits_of
 
 MOVING = frozenset({"Expand", "Identity", "Squeeze", "Transpose", "Unsqueeze"})
@@ -81,7 +81,7 @@ def _change(case: Case, value: ir.Value | None, depth: int) -> sympy.Expr | None
         return None
     if array_of(value) is not None:
         return sympy.Integer(0)
-    known = numbers_of(value) if value.dtype is not None and value.dtype.is_integer() else None
+    known = symbolic_values_of(value) if value.dtype is not None and value.dtype.is_integer() else None
     if known is not None:
         changes = {_change_of_size(size) for size in known}
         return changes.pop() if len(changes) == 1 else None
@@ -104,7 +104,7 @@ def _change_of_size(size: Dim) -> sympy.Expr | None:
 
 def _range(case: Case, node: ir.Node, depth: int) -> sympy.Expr | None:
     """Return the difference of a Range: that of its start, and of the slots in front of a row's entries."""
-    start, step = numbers_of(node.inputs[0]), array_of(node.inputs[2])
+    start, step = symbolic_values_of(node.inputs[0]), array_of(node.inputs[2])
     dim = (dims_of(node.outputs[0]) or (None,))[0]
     if start is None or step is None or dim is None or step.dtype.kind != "i":
         return None

@@ -1,7 +1,7 @@
 """Every padded form by the name under which a rule asks for it."""
 
-from compiler.proof.padding.forms import lookup, newest, number, recurrence, reduction, windows_and_borders
-from compiler.proof.padding.forms.site import NodeLowering
+from compiler.proof.padding.lowerings import lookup, newest, number, recurrence, reduction, windows_and_borders
+from compiler.proof.padding.lowerings.site import NodeLowering
 
 NODE_LOWERINGS: dict[str, NodeLowering] = {
     **windows_and_borders.NODE_LOWERINGS,

@@ -13,8 +13,8 @@ from compiler.proof.facts.case import Case
 from compiler.proof.facts.facts import Fact, Verdict, make_fact
 from compiler.proof.facts.interval import ANYTHING
 from compiler.proof.facts.layout import Axis, Rows, Segment, Side, joined
-from compiler.proof.padding.forms.lookup import NODE_LOWERINGS
-from compiler.proof.padding.forms.site import Site
+from compiler.proof.padding.lowerings.lookup import NODE_LOWERINGS
+from compiler.proof.padding.lowerings.site import Site
 from compiler.proof.padding.valid_slots import Length, ValidSlots
 from compiler.proof.propagation.judge import judge
 from tests.kit.graphs import node_named, parse

@@ -6,8 +6,8 @@ import pytest
 
 from compiler.graph import model as graphs
 from compiler.graph.runners.session import run_model
+from compiler.proof.facts.executed_index_map import entry_positions, number, pad_value, run, uniform
 from compiler.proof.facts.layout import Axis, Plain, Rows, Segment, Side, joined, suffix
-from compiler.proof.facts.place_numbers import entry_positions, number, pad_value, run, uniform
 from tests.kit.graphs import node_named, parse
 
 TIME, BATCH = graphs.symbol("time"), graphs.symbol("batch")

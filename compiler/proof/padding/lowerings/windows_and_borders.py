@@ -17,8 +17,8 @@ import onnx_ir as ir
 from compiler.graph import model as graphs
 from compiler.graph.model import Dim
 from compiler.proof.facts.layout import Frames, Side
-from compiler.proof.padding.forms.row_layout import rows_of, spread_rows
-from compiler.proof.padding.forms.site import NodeLowering, Site
+from compiler.proof.padding.lowerings.row_layout import rows_of, spread_rows
+from compiler.proof.padding.lowerings.site import NodeLowering, Site
 
 
 def average_pool(site: Site) -> None:

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from compiler.proof.facts.facts import refuse
 from compiler.proof.facts.layout import Axis, Rows
-from compiler.proof.padding.forms.site import Site
+from compiler.proof.padding.lowerings.site import Site
 
 
 def rows_of(site: Site) -> tuple[int | None, Axis]:

@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 import sympy
 
-from compiler.graph.lengths.known_sizes import numbers_of
+from compiler.graph.lengths.symbolic_values import symbolic_values_of
 from compiler.graph.model import array_of, attribute, dims_of, is_op
 from compiler.graph.operators.axes import axis_of, changed_axes, perm_of
 from compiler.graph.operators.pads import pad_of
@@ -120,7 +120,7 @@ def _slice(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Arra
 
 
 def _read(value: ir.Value, sizes: Sizes) -> list[int] | None:
-    numbers = numbers_of(value)
+    numbers = symbolic_values_of(value)
     return None if numbers is None else [number(each, sizes) for each in numbers]
 
 
@@ -158,7 +158,7 @@ def _transpose(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> 
 
 
 def _changed(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:
-    axes = changed_axes(node, numbers_of)
+    axes = changed_axes(node, symbolic_values_of)
     if axes is None:
         raise ValueError("axes are not known")
     return array.squeeze(axes) if node.op_type == "Squeeze" else np.expand_dims(array, axes)

@@ -8,8 +8,8 @@ import pytest
 
 from compiler.graph import model as graphs
 from compiler.proof.facts.layout import Frames, Segment, Side, joined
-from compiler.proof.padding.forms import newest
-from compiler.proof.padding.forms.site import Site
+from compiler.proof.padding.lowerings import newest
+from compiler.proof.padding.lowerings.site import Site
 from tests.kit.judged import integers
 from tests.kit.soundness import Node, Operand, Unsound, check_node
 

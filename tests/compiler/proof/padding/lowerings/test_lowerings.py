@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from compiler.proof import rules
-from compiler.proof.padding.forms import NODE_LOWERINGS
+from compiler.proof.padding.lowerings import NODE_LOWERINGS
 
 
 def test_rules_ask_for_forms_that_exist() -> None:

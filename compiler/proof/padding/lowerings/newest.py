@@ -11,8 +11,8 @@ import onnx_ir as ir
 
 from compiler.graph.model import Dim
 from compiler.proof.facts.layout import Frames
-from compiler.proof.padding.forms.row_layout import rows_of
-from compiler.proof.padding.forms.site import NodeLowering, Site
+from compiler.proof.padding.lowerings.row_layout import rows_of
+from compiler.proof.padding.lowerings.site import NodeLowering, Site
 
 
 def newest(site: Site) -> None:

@@ -24,7 +24,7 @@ from compiler.graph.sizes.held_numbers import can_hold
 MOST = 64
 """Elements of a value that is followed as numbers; shapes, bounds and pads have fewer."""
 
-Numbers: TypeAlias = dict[ir.Value, tuple[Dim, ...] | None]
+SymbolicValues: TypeAlias = dict[ir.Value, tuple[Dim, ...] | None]
 """What values hold, where it has been found out."""
 
 
@@ -63,7 +63,7 @@ def same(a: Dim, b: Dim) -> bool:
     return len(names) == 1 and agree(a, b, next(iter(names)), 1)
 
 
-def numbers_of(value: ir.Value | None, seen: Numbers | None = None) -> tuple[Dim, ...] | None:
+def symbolic_values_of(value: ir.Value | None, seen: SymbolicValues | None = None) -> tuple[Dim, ...] | None:
     """Return the elements of a small value that depends on constants and axis lengths, in row-major order; else None.
 
     Producers are followed where shape inference stopped.
@@ -75,7 +75,7 @@ def numbers_of(value: ir.Value | None, seen: Numbers | None = None) -> tuple[Dim
     return _numbers(value, {} if seen is None else seen)
 
 
-def _numbers(value: ir.Value | None, seen: Numbers) -> tuple[Dim, ...] | None:
+def _numbers(value: ir.Value | None, seen: SymbolicValues) -> tuple[Dim, ...] | None:
     if value is None or not _is_small(value):
         return None
     if value not in seen:
@@ -92,7 +92,7 @@ def _is_small(value: ir.Value) -> bool:
     )
 
 
-def _found(value: ir.Value, seen: Numbers) -> tuple[Dim, ...] | None:
+def _found(value: ir.Value, seen: SymbolicValues) -> tuple[Dim, ...] | None:
     array = array_of(value)
     if array is not None:
         return _elements(array)
@@ -122,7 +122,7 @@ def is_placeholder(name: sympy.Symbol) -> bool:
     return re.fullmatch(r"_d\d+", str(name)) is not None
 
 
-def _computed(node: ir.Node, seen: Numbers) -> tuple[Dim, ...] | None:
+def _computed(node: ir.Node, seen: SymbolicValues) -> tuple[Dim, ...] | None:
     if node.op_type == "Shape":
         dims = dims_of(node.inputs[0]) if node.inputs[0] is not None else None
         return None if dims is None else tuple(dims[axis] for axis in dims_read(node, len(dims)))

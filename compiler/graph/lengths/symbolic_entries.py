@@ -17,7 +17,7 @@ import numpy as np
 import onnx_ir as ir
 import sympy
 
-from compiler.graph.lengths.known_sizes import numbers_of
+from compiler.graph.lengths.symbolic_values import symbolic_values_of
 from compiler.graph.model import array_of, dims_of, int_attribute, integers_of, is_op
 from compiler.graph.operators.axes import axis_of, axis_operand, perm_of
 from compiler.graph.operators.reductions import Reduction, reduction_of
@@ -81,7 +81,7 @@ class SymbolicEntries:
             if not number.is_Integer and (value.dtype is None or not value.dtype.is_integer()):
                 raise Unknown  # lengths are rounded from some on
             return number
-        known = numbers_of(value) if value.dtype is not None and value.dtype.is_integer() else None
+        known = symbolic_values_of(value) if value.dtype is not None and value.dtype.is_integer() else None
         if known and len(set(known)) == 1:
             return sympy.sympify(normal_form(known[0]))
         node = value.producer()

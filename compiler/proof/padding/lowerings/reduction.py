@@ -19,7 +19,7 @@ from compiler.graph import model as graphs
 from compiler.graph.model import Dim
 from compiler.graph.operators.reductions import reduction_of
 from compiler.proof.facts.layout import Axis, Rows, size_of
-from compiler.proof.padding.forms.site import NodeLowering, Site
+from compiler.proof.padding.lowerings.site import NodeLowering, Site
 
 UNCENTRED = ("RMSNormalization", "SimplifiedLayerNormalization")
 """Normalisations that do not subtract the mean."""

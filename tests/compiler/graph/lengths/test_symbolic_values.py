@@ -4,7 +4,7 @@ import onnx_ir as ir
 import pytest
 import sympy
 
-from compiler.graph.lengths.known_sizes import at_zero, count_of, numbers_of, quotient, same
+from compiler.graph.lengths.symbolic_values import at_zero, count_of, quotient, same, symbolic_values_of
 from compiler.graph.sizes.expressions import expression, normal_form, symbol
 from tests.kit.graphs import node_named, parse
 
@@ -102,7 +102,7 @@ def _read(lines: str) -> tuple[sympy.Expr | int, ...] | None:
          float[1] half = {{0.5}}, float[1] pair = {{2.0}}>
         {{ n = Shape<start = 1, end = 2>(x)  {lines}  out = Cast<to = 1>(sum) }}"""
     )
-    return numbers_of(node_named(model, "sum").outputs[0])
+    return symbolic_values_of(node_named(model, "sum").outputs[0])
 
 
 def test_values_at_length_zero() -> None:

@@ -4,7 +4,13 @@ import onnx_ir as ir
 import pytest
 
 from compiler.graph import model as graphs
-from compiler.graph.lengths.entries import constant_everywhere, counted_axis, never_zero, stays_below, uniform_values
+from compiler.graph.lengths.symbolic_entries import (
+    constant_everywhere,
+    counted_axis,
+    never_zero,
+    stays_below,
+    uniform_values,
+)
 from tests.compiler.proof.facts.test_shape_only import value
 
 TIME, LATE = (graphs.symbol(name) for name in ("time", "late"))

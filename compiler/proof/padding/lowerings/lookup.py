@@ -23,10 +23,10 @@ from compiler.graph import model as graphs
 from compiler.graph.model import Dim
 from compiler.proof.facts.facts import refuse
 from compiler.proof.facts.layout import Axis, Frames, Segment, Side
-from compiler.proof.facts.row_numbers import Planner, Sizes
-from compiler.proof.padding.forms.number import Writer, per_row
-from compiler.proof.padding.forms.row_layout import rows_of, spread_rows
-from compiler.proof.padding.forms.site import NodeLowering, Site
+from compiler.proof.facts.row_value_plans import Planner, Sizes
+from compiler.proof.padding.lowerings.number import Writer, per_row
+from compiler.proof.padding.lowerings.row_layout import rows_of, spread_rows
+from compiler.proof.padding.lowerings.site import NodeLowering, Site
 from compiler.proof.padding.row_values import RowValues
 
 

@@ -15,7 +15,7 @@ from compiler.graph.stages import Lowered, PaddedAxis
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.remove_mask_inputs import RemoveMaskInputs
 from compiler.proof.facts.layout import Frames, Segment, Side
-from compiler.proof.facts.row_numbers import parted
+from compiler.proof.facts.row_value_plans import parted
 from tests.kit.graphs import copy_of, parse, random_weights
 from tests.kit.offline import check_padded
 

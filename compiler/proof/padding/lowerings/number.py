@@ -18,7 +18,7 @@ from compiler.graph.operators.axes import axis_of, perm_of
 from compiler.graph.operators.slices import slice_of
 from compiler.graph.operators.traits import OF_POSITIONS
 from compiler.proof.facts.layout import Segment, Side
-from compiler.proof.facts.row_numbers import (
+from compiler.proof.facts.row_value_plans import (
     NO_AXIS,
     Apply,
     Counted,
@@ -29,8 +29,8 @@ from compiler.proof.facts.row_numbers import (
     RowValueLayout,
     Sizes,
 )
-from compiler.proof.padding.forms.row_layout import spread_rows
-from compiler.proof.padding.forms.site import NodeLowering, Site
+from compiler.proof.padding.lowerings.row_layout import spread_rows
+from compiler.proof.padding.lowerings.site import NodeLowering, Site
 
 
 def number(site: Site) -> None:

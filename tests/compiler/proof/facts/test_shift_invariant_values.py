@@ -13,7 +13,7 @@ from compiler.proof.facts.case import Case
 from compiler.proof.facts.facts import NUMBER, Fact, make_fact
 from compiler.proof.facts.interval import ANYTHING, Interval
 from compiler.proof.facts.layout import Axis, Rows, Segment, Side, joined
-from compiler.proof.facts.window_numbers import fact_alike
+from compiler.proof.facts.shift_invariant_values import fact_alike
 from tests.kit.graphs import node_named, parse
 
 PLACES = """size = Shape<start = 1, end = 2>(past)  whole = Add(size, two)  n = Squeeze(whole)  cached = Squeeze(size)

@@ -5,7 +5,7 @@
     per row: [batch, time], entry k of a row is k / its own length
 
 A plan has the shape of the value with an axis of rows in front; axes of the value that hold the batch have one entry.
-`compiler.proof.padding.forms.number` writes it.
+`compiler.proof.padding.lowerings.number` writes it.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ import numpy as np
 import onnx_ir as ir
 import sympy
 
-from compiler.graph.lengths.known_sizes import is_placeholder, numbers_of, quotient, same
+from compiler.graph.lengths.symbolic_values import is_placeholder, quotient, same, symbolic_values_of
 from compiler.graph.model import Dim, array_of, dims_of, int_attribute, integers_of, is_op, symbol
 from compiler.graph.operators.axes import axis_of, changed_axes, perm_of
 from compiler.graph.operators.reductions import reduction_of
@@ -25,10 +25,10 @@ from compiler.graph.operators.slices import AxisSlice, slice_of
 from compiler.graph.operators.traits import CASTS, OF_POSITIONS, VIEWS
 from compiler.graph.sizes.expressions import normal_form
 from compiler.graph.sizes.growth import never_negative
+from compiler.proof.facts.executed_index_map import uniform
 from compiler.proof.facts.facts import refuse
 from compiler.proof.facts.interval import LONGEST
 from compiler.proof.facts.layout import Axis, Frames, Segment, size_of, suffix, symbols_of
-from compiler.proof.facts.place_numbers import uniform
 
 Layouts: TypeAlias = tuple[Axis | None, ...]
 """The layout of every axis of a value; None where both programs have as many entries, and for axes of the batch."""
@@ -164,7 +164,7 @@ class Planner:
     def _sizes(self, value: ir.Value, dims: Sequence[Dim]) -> Sizes | None:
         """Return the plan of known sizes; None where they are unknown, or rounded differently from sizes."""
         whole = value.dtype is not None and value.dtype.is_integer()
-        known = numbers_of(value) if whole else integers_of(value)
+        known = symbolic_values_of(value) if whole else integers_of(value)
         static = tuple(dim for dim in dims if isinstance(dim, int))
         if known is None or len(static) != len(dims) or math.prod(static) != len(known) or value.dtype is None:
             return None
@@ -257,7 +257,7 @@ def _expanded(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[
 
 def _repeated(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
     """Return the plan of a Tile along axes with one entry per row."""
-    times, own = numbers_of(node.inputs[1]), _dims(node, 0)
+    times, own = symbolic_values_of(node.inputs[1]), _dims(node, 0)
     repeats = [planner.of_row(each) for each in times or ()]
     if repeats == [1] * len(own):
         return planner.plan(node.inputs[0], layouts)
@@ -323,7 +323,7 @@ def _is_turn(sliced: AxisSlice) -> bool:
 def _run(node: ir.Node, dims: Sequence[Dim]) -> tuple[int, Dim, int] | None:
     """Return axis, start and step of a Slice whose bounds depend on lengths; None for other slices."""
     view = slice_of(node)
-    sliced = None if view is None else view.only_axis_slice(numbers_of)
+    sliced = None if view is None else view.only_axis_slice(symbolic_values_of)
     if (
         sliced is None
         or sliced.start is None
@@ -475,7 +475,11 @@ def _over_rows(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence
 def _range(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
     dtype = node.outputs[0].dtype or ir.DataType.INT64
     if planner.batch is not None and dims[0] == symbol(planner.batch):
-        if not planner.numbered or numbers_of(node.inputs[0]) != (0,) or numbers_of(node.inputs[2]) != (1,):
+        if (
+            not planner.numbered
+            or symbolic_values_of(node.inputs[0]) != (0,)
+            or symbolic_values_of(node.inputs[2]) != (1,)
+        ):
             raise refuse("numbers of rows are used as data: rows of one batch would mix", BATCH_CURE)
         return RowNumber(dtype)
     layout = layouts[0]
