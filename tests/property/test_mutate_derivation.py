@@ -36,7 +36,7 @@ def test_a_change_by_which_streams_end_that_went_on_is_stricter() -> None:
     mutation = next(
         each
         for each in mutations_of("compiler/proof/derivation/any_length.py")
-        if each.function == "AnyLength._of" and each.after.startswith("each.before == 0")
+        if each.function == "AnyLength._of" and each.after.startswith("along_axis.before == 0")
     )
     assert attack.outcome.is_endless
     found = in_child(lambda: attacked(mutation, [attack]), 300)
