@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -203,11 +203,17 @@ class Part:
             raise DoesNotRun(str(error)) from None
         return [np.asarray(array) for array in results]
 
-    def model(self) -> onnx.ModelProto:
-        """Return a model of these nodes, with references to its large weights and without declared shapes."""
+    def model(self, widened: Collection[str] = ()) -> onnx.ModelProto:
+        """Return a model of these nodes, with references to its large weights and without declared shapes.
+
+        Args:
+            widened: wanted values that are given in float32.
+        """
         inputs = [helper.make_tensor_value_info(name, kind, None) for name, kind in self.sources.items()]
-        results = [onnx.ValueInfoProto(name=name) for name in self.wanted]
-        graph = helper.make_graph(self.nodes, "part", inputs, results, self.constants)
+        names = {name: f"{name} in float32" if name in widened else name for name in self.wanted}
+        casts = [helper.make_node("Cast", [name], [names[name]], to=onnx.TensorProto.FLOAT) for name in widened]
+        results = [onnx.ValueInfoProto(name=names[name]) for name in self.wanted]
+        graph = helper.make_graph([*self.nodes, *casts], "part", inputs, results, self.constants)
         return helper.make_model(graph, opset_imports=self.opsets, ir_version=10)
 
     @functools.cached_property
@@ -217,9 +223,15 @@ class Part:
 
     @functools.cached_property
     def _session(self) -> Opened:
-        """Return the session, opened once for all draws, as that takes longer than to run a step."""
+        """Return the session, opened once for all draws, as that takes longer than to run a step.
+
+        Results in bfloat16, a type that NumPy lacks, are given in float32, which holds all its numbers.
+        """
         try:
-            return opened(self.model(), self.weights)
+            session = opened(self.model(), self.weights)
+            results = zip(self.wanted, session.session.get_outputs(), strict=True)
+            widened = {name for name, result in results if result.type == BFLOAT16}
+            return opened(self.model(widened), self.weights) if widened else session
         except ort_state.NotImplemented as error:
             raise NoKernel(f"node {self.nodes[-1].name!r} cannot be run: {error}") from None
         except (*STOPPED, ort_state.InvalidGraph) as error:
@@ -263,6 +275,9 @@ class Part:
         hasher.update(json.dumps(facts, sort_keys=True, default=str).encode())
         return hasher.digest()
 
+
+BFLOAT16 = "tensor(bfloat16)"
+"""As ONNX Runtime calls the type."""
 
 SMALL = 64
 """Elements from which on a constant is a weight."""
