@@ -118,10 +118,11 @@ def _in_torch(function: Any, inputs: tuple[torch.Tensor, ...]) -> Sequence[Array
 
 def _compiled(module: GraphModule, inputs: tuple[torch.Tensor, ...], file: Path) -> Any:
     """Return the module as a library that AOTInductor has made of it, loaded again from its file."""
-    from torch._inductor import aoti_compile_and_package, aoti_load_package
-
     with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of torch about itself
+        for category in (DeprecationWarning, FutureWarning):  # of torch about itself
+            warnings.simplefilter("ignore", category)
+        from torch._inductor import aoti_compile_and_package, aoti_load_package
+
         exported = torch.export.export(module, inputs)
         return aoti_load_package(aoti_compile_and_package(exported, package_path=str(file)))
 

@@ -155,6 +155,7 @@ def memory_of(pair: Pair) -> DeviceMemory:
     return memory
 
 
+@pytest.mark.slow
 def test_streams_that_join_and_leave_answer_as_on_the_host(pair: Pair) -> None:
     for call in range(1000):
         pair.turn()

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from benchmarks.serving.contenders import OURS, recorded
 from benchmarks.serving.latency import measure_latency
@@ -13,6 +14,7 @@ from runtime_lite.load_test.drive import Ends
 from tests.runtime_lite.bundles import write_open_bundle
 
 
+@pytest.mark.slow
 def test_a_load_has_a_row_of_each_contender(tmp_path: Path) -> None:
     rows = measure_latency(write_open_bundle(tmp_path / "bundle"), "streaming", 2, 0.05, 1, 0.1, (0.5,))
     *others, mosec = [row["contender"] for row in rows]

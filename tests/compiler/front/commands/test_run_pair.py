@@ -106,6 +106,7 @@ def test_what_only_one_gives_is_noted(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "a.onnx alone gives z" in out
 
 
+@pytest.mark.slow
 def test_a_bundle_is_compared_with_the_file_and_the_original(
     tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
