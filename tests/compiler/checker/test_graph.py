@@ -97,8 +97,8 @@ def test_results_in_bfloat16_are_given_in_float32() -> None:
     text = "(int64[k] n) => (bfloat16[k] y, int64[k] z) { y = Cast<to = 16>(n) z = Cast<to = 7>(y) }"
     part = Graph(ir.serde.serialize_model(parse(text))).part(["z", "y"], {})
     whole, coarse = part.run({"n": np.array([3, 257])})
-    assert (whole.dtype, whole.tolist()) == (np.int64, [3, 256])
-    assert (coarse.dtype, coarse.tolist()) == (np.float32, [3.0, 256.0])
+    assert (whole.dtype.name, whole.tolist()) == ("int64", [3, 256])
+    assert (coarse.dtype.name, coarse.tolist()) == ("float32", [3.0, 256.0])
 
 
 def test_a_part_without_a_kernel_is_rejected() -> None:
