@@ -31,7 +31,7 @@ from compiler.build.verify.speed import measure_speed
 from compiler.graph.runners.mapped_weights import unload_weights
 from compiler.recipe.gates import BudgetGate
 from compiler.recipe.load import LoadedRecipe
-from compiler.targets.base import Target
+from compiler.targets.base import Built, Target
 from compiler.targets.weights_file import WeightsFile
 from runtime_lite.executors.executor import ExecutorFactory, make_executor
 from runtime_lite.format.manifest import Sources
@@ -127,8 +127,7 @@ def emit_graphs(assembly: Assembly) -> Assembly:
             built = built_without_lines(built)
         write_files(assembly.folder, built.files)
         unload_weights()
-        variants = lowering.plan.target.plan
-        graphs[name] = shipped_graph(lowering, variants, built, assembly.folder, assembly.engines, assembly.loaded)
+        graphs[name] = _shipped(assembly, lowering, built)
     return dataclasses.replace(assembly, shipped=dataclasses.replace(assembly.shipped, graphs=graphs))
 
 
@@ -232,12 +231,13 @@ def _graphs_again(assembly: Assembly) -> Mapping[str, ShippedGraph]:
     """Return the records of the graphs, emitted again where an earlier build has written the bundle."""
     if assembly.shipped.graphs:
         return assembly.shipped.graphs
-    return {
-        name: shipped_graph(
-            lowering, lowering.plan.target.plan, emit(lowering), assembly.folder, assembly.engines, assembly.loaded
-        )
-        for name, lowering in assembly.lowerings.items()
-    }
+    return {name: _shipped(assembly, lowering, emit(lowering)) for name, lowering in assembly.lowerings.items()}
+
+
+def _shipped(assembly: Assembly, lowering: Lowering, built: Built) -> ShippedGraph:
+    """Return the record of a graph with all its variants, as it lies in the bundle."""
+    variants, folder = lowering.plan.target.plan, assembly.folder
+    return shipped_graph(lowering, variants, built, folder, assembly.engines, assembly.loaded)
 
 
 def close(assembly: Assembly) -> None:

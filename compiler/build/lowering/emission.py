@@ -72,9 +72,8 @@ def explain(
         limits: the tolerance.
         advance: called with the search's progress.
     """
-    plan, final = lowering.plan, lowering.graph.final
-    before = lowering.graph.exact if plan.is_rounded else copy_of(final)
-    return plan.parity.explain(error, before, final, steps, limits, advance, optimize=True)
+    before, final = copy_of(lowering.graph.exact), lowering.graph.final
+    return lowering.plan.parity.explain(error, before, final, steps, limits, advance, optimize=True)
 
 
 def explain_variant(

@@ -29,7 +29,7 @@ class PassedGraph:
     """A graph after its passes.
 
     Attributes:
-        exact: the graph before the first pass that rounds on purpose; the same as `final` where none does.
+        exact: the graph before the first pass that rounds on purpose; `final` itself where none does.
         final: the graph after all passes.
         proofs: the proofs of the passes, by the key of the pass, in order.
     """
@@ -40,7 +40,9 @@ class PassedGraph:
 
     def copy(self) -> Self:
         """Return a copy with its own graphs."""
-        return dataclasses.replace(self, exact=copy_of(self.exact), final=copy_of(self.final))
+        final = copy_of(self.final)
+        exact = final if self.exact is self.final else copy_of(self.exact)
+        return dataclasses.replace(self, exact=exact, final=final)
 
 
 def apply_passes(plan: LoweringPlan) -> PassedGraph:
@@ -50,7 +52,7 @@ def apply_passes(plan: LoweringPlan) -> PassedGraph:
         before = copy_of(lowered)
         exact = before if exact is None and planned.made.lossy else exact
         lowered = _apply(plan, planned, before, lowered, proofs).lowered
-    return PassedGraph(copy_of(lowered) if exact is None else exact, lowered, proofs)
+    return PassedGraph(lowered if exact is None else exact, lowered, proofs)
 
 
 def run_passes(plan: LoweringPlan) -> tuple[PassedGraph, tuple[StageReport, ...]]:
@@ -83,7 +85,7 @@ def run_passes(plan: LoweringPlan) -> tuple[PassedGraph, tuple[StageReport, ...]
             reports.append(report)
             handle.finish(report)
         unload_weights()
-    return PassedGraph(copy_of(lowered) if exact is None else exact, lowered, proofs), tuple(reports)
+    return PassedGraph(lowered if exact is None else exact, lowered, proofs), tuple(reports)
 
 
 def recall_passes(plan: LoweringPlan) -> tuple[StageReport, ...]:
