@@ -279,6 +279,17 @@ def _check_signature(where: str, graph: Graph, model: onnx.ModelProto) -> None:
         _require(where, f"a proof of a graph with {tensor.name!r} of shape {show(wanted)}", same, show(proved))
 
 
+def unseen_words(measured: Sequence[str], target: str) -> str:
+    """Return what cannot be checked of a graph whose proof lacks weights, or is followed by passes that measured.
+
+    Args:
+        measured: names of the passes that rounded or measured on data; none where the target alone rounds.
+        target: name of the target.
+    """
+    made = f"{', '.join(measured)} made of the proved graph on measured data"
+    return f"not checkable here: what {made if measured else f'the rounding of {target} made of the proved graph'}"
+
+
 def _build_again(
     bundle: Bundle, where: str, name: str, graph: Graph, proofs: Sequence[Mapping[str, Any]], model: Structure
 ) -> str:
@@ -289,7 +300,7 @@ def _build_again(
         max(position for position, pass_name in enumerate(names) if pass_name == proofs[end]["pass"]) for end in (0, -1)
     )
     measured = [pass_made.name for pass_made in passes[first + 1 :] if pass_made.lossy or pass_made.expensive]
-    unseen = f"not checkable here: what {', '.join(measured)} made of the proved graph on measured data"
+    unseen = unseen_words(measured, graph.target)
     if any(pass_made.lossy or pass_made.expensive for pass_made in passes[last + 1 :]):
         return unseen
     if any(True for _ in _left_out(bundle, proofs[-1]["graphs"]["after"]["file"])):

@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 import pytest
 
-from compiler.build.bundle.replay_proofs import verify_proofs
+from compiler.build.bundle.replay_proofs import unseen_words, verify_proofs
 from runtime_lite import BundleRefused, Runtime, read_bundle
 from tests.attacks.edits import graph_of
 from tests.kit.models.project import Project
@@ -246,3 +246,11 @@ def test_a_claim_that_does_not_follow_is_refused(bundle: Path, edit: Edit, words
             path.unlink()
             edit_manifest(bundle, lambda plain, name=name: plain["files"].pop(name))  # type: ignore[misc]
     assert f"the manifest's {words} to follow from the proof" in refusal(bundle)
+
+
+def test_what_rounds_is_named_whether_it_is_a_pass_or_the_target() -> None:
+    """A target that rounds by itself left the name out: "what  made of the proved graph"."""
+    assert unseen_words(["lower_precision"], "qnn") == (
+        "not checkable here: what lower_precision made of the proved graph on measured data"
+    )
+    assert unseen_words([], "qnn") == "not checkable here: what the rounding of qnn made of the proved graph"
