@@ -1,4 +1,4 @@
-"""Grids of 8-bit numbers: x ~ (code - zero point) * scale, rounded to the nearest code, halves to the even one.
+"""Grids of 8 or 16 bits: x ~ (code - zero point) * scale, rounded to the nearest code, halves to the even one.
 
 Source: QuantizeLinear and DequantizeLinear of ONNX opset 13. Weights stay within -127..127, so that a grid is
 symmetric and a product of two codes never reaches 2^14.
@@ -28,7 +28,7 @@ class Grid:
         zero_point: the code of zero.
         low_code: smallest code.
         high_code: largest code.
-        type: `uint8` or `int8`.
+        type: `uint8`, `int8` or `uint16`.
     """
 
     scale: float
@@ -54,19 +54,21 @@ class Grid:
         return ((codes - np.float32(self.zero_point)) * np.float32(self.scale)).astype(np.float32)
 
 
-def grid_of(low: float, high: float, *, signed: bool) -> Grid:
+def grid_of(low: float, high: float, *, signed: bool, bits: int = 8) -> Grid:
     """Return the grid for a range; zero is always on it, since padding and zero weights must stay exact.
 
     Args:
         low: smallest number to represent.
         high: largest number to represent.
-        signed: int8 around zero point 0, else uint8 with any zero point.
+        signed: int8 around zero point 0, else codes from 0 with any zero point.
+        bits: of a code without a sign, 8 or 16.
     """
     low, high = min(low, 0.0), max(high, 0.0)
     if signed:
         return Grid(float(np.float32(max(-low, high, TINY) / 127)), 0, -127, 127, "int8")
-    scale = float(np.float32(max(high - low, TINY) / 255))
-    return Grid(scale, int(np.clip(round(-low / scale), 0, 255)), 0, 255, "uint8")
+    largest = 2**bits - 1
+    scale = float(np.float32(max(high - low, TINY) / largest))
+    return Grid(scale, int(np.clip(round(-low / scale), 0, largest)), 0, largest, f"uint{bits}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -53,6 +53,13 @@ class Histogram:
             self._count(values)
         self._keep(rows[whole])
 
+    def add_entries(self, array: Array) -> None:
+        """Count the entries of an array of any shape, without channels and rows."""
+        values = array[np.isfinite(array)]
+        self.dropped += array.size - values.size
+        if values.size:
+            self._count(values)
+
     def _count(self, values: Array) -> None:
         low, high = float(values.min()), float(values.max())
         self.low, self.high = min(self.low, low), max(self.high, high)

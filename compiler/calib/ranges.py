@@ -35,7 +35,7 @@ def ranges_of(tensor: Histogram) -> tuple[Range, ...]:
         return (Range(tensor.low, tensor.high, "min-max"),)
     found = [Range(tensor.low, tensor.high, "min-max")]
     found += [_percentile(tensor, percent) for percent in reversed(PERCENTILES)]
-    return (*found, _least_square(tensor), _entropy(tensor))
+    return (*found, least_square(tensor), _entropy(tensor))
 
 
 def _within(tensor: Histogram, low: float, high: float, method: str) -> Range:
@@ -52,7 +52,7 @@ def _percentile(tensor: Histogram, percent: float) -> Range:
     return _within(tensor, float(low), float(high), f"percentile {percent:g}")
 
 
-def _least_square(tensor: Histogram) -> Range:
+def least_square(tensor: Histogram) -> Range:
     """Return the range of least expected square error on a grid of 256 codes: first its upper end, then its lower."""
     occupied = tensor.counts > 0
     centres, counts = tensor.centres[occupied], tensor.counts[occupied]

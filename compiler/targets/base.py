@@ -244,6 +244,11 @@ class Target(abc.ABC):
         """Return the target without that rounding."""
         return self
 
+    @property
+    def calibrates(self) -> bool:
+        """Whether `emit` measures the graph on calibration data."""
+        return False
+
     def passes(self, sizes: Mapping[str, int]) -> tuple[Pass, ...]:
         """Return the passes that follow the recipe's for one combination of bucket sizes, before all forms."""
         return (FreezeAxes(tuple(sizes.items())), FoldChunkLengths(tuple(sizes.items())))

@@ -33,7 +33,7 @@ def targets_of_recipe(loaded: LoadedRecipe) -> tuple[ListedTarget, ...]:
 
     Raises:
         RecipeError: a target or an option does not exist or has a wrong value; one rounds on purpose and the recipe has
-            no limit for the loss; or one is listed twice.
+            no limit for the loss; one takes ranges from data and the recipe has none; or one is listed twice.
     """
     targets = [
         make(loaded.where("targets", index), "target", target.kind, TARGETS, target.options)
@@ -42,6 +42,7 @@ def targets_of_recipe(loaded: LoadedRecipe) -> tuple[ListedTarget, ...]:
     for index, target in enumerate(targets):
         check_variants(loaded, target, index)
         _check_rounding(loaded, target, index)
+        _check_calibration(loaded, target, index)
         if target in targets[:index]:
             where = loaded.where("targets", index)
             raise RecipeError(
@@ -70,6 +71,15 @@ def _check_rounding(loaded: LoadedRecipe, target: Target, index: int) -> None:
                 f"{where}: expected gates.parity.{name}.lossy, as {target.name} rounds on purpose, got none",
                 cure="say how much may be lost, as in lossy: {max_abs: 0.5, sqnr_db: 25}",
             )
+
+
+def _check_calibration(loaded: LoadedRecipe, target: Target, index: int) -> None:
+    if target.calibrates and loaded.recipe.data.calibration is None:
+        where = loaded.where("targets", index)
+        raise RecipeError(
+            f"{where}: expected data.calibration, as {target.name} takes ranges of values from it, got none",
+            cure="name a generator of streams under data.calibration, of recordings that have no other role",
+        )
 
 
 def missing_packages(target: type[Target]) -> tuple[str, ...]:

@@ -1,13 +1,14 @@
 """Qualcomm's NPU: a context per graph file, compiled for a SoC by the vendor's compiler, executed in its simulator.
 
-The graphs are static and in float32, as everywhere; for `precision: float16` the HTP computes them in half precision,
-which it does for SoCs that have floating point at all. Every node is on the device: what the provider leaves to the CPU
+The graphs are static. For `precision: float16` they are in float32, and the HTP computes them in half precision, which
+it does for SoCs that have floating point at all; for `a16w8` and `a8w8` every value is on a grid of 16 or 8 bits, and
+weights on one of 8. Every node is on the device: what the provider leaves to the CPU
 refuses the build by name. The artefact that ships is what the simulator executes. Tried with onnxruntime-qnn 2.7.0.
 """
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -17,13 +18,15 @@ from compiler.errors import Location, RecipeError, Refused
 from compiler.graph import model as graphs
 from compiler.graph.runners.session import Session, open_session
 from compiler.graph.stages import Lowered, Pass
+from compiler.numerics.quantization.value_grids import grids_of_values
+from compiler.numerics.quantization.whole_graph import write_on_grids
 from compiler.passes.fuse_gelu import FuseGelu
 from compiler.targets.base import Built, Compiled, Target
 from compiler.targets.environment import Environment
 from compiler.targets.qnn.environment import ENVIRONMENT
 from compiler.targets.qnn.lint import require_taken
 from compiler.targets.qnn.socs import Soc, soc_of
-from compiler.targets.static_graphs import write_static
+from compiler.targets.static_graphs import Prepared, prepare_static, write_prepared
 from compiler.targets.toolchain import Toolchain
 from compiler.targets.weights_file import WeightsFile
 from runtime_lite.format.canonical_json import canonical_json
@@ -31,7 +34,11 @@ from runtime_lite.format.manifest import Engine, bucket_name
 
 FOLDER = "qnn"
 
-PRECISIONS = ("float16",)
+CODE_BITS: Mapping[str, int | None] = {"float16": None, "a16w8": 16, "a8w8": 8}
+"""By precision the bits that values are rounded to; None where the HTP computes in half precision."""
+
+FLOAT_SOC = "SM8550"
+"""An SoC that takes graphs in floating point."""
 
 COMPILE_S, COMPILE_BYTES = 1800.0, 8 << 30
 """Limits of the compiler for all graph files of a bundle; a graph of 13 MB takes some seconds and 0.3 GB."""
@@ -43,7 +50,7 @@ class Qnn(Target):
 
     Attributes:
         soc: SoC that contexts are for, by number or part number.
-        precision: what the HTP computes in: float16.
+        precision: what the HTP computes in: float16; a16w8 and a8w8, integers of 16 or 8 bits with weights of 8.
     """
 
     name: ClassVar[str] = "qnn"
@@ -60,16 +67,16 @@ class Qnn(Target):
             RecipeError: an option is wrong; the message names it.
         """
         super().__post_init__()
-        if self.precision not in PRECISIONS:
+        if self.precision not in CODE_BITS:
             raise RecipeError(
-                f"precision: expected one of {', '.join(PRECISIONS)}, got {self.precision!r}",
+                f"precision: expected one of {', '.join(CODE_BITS)}, got {self.precision!r}",
                 cure="change the option of the target",
             )
-        if not self.device.takes_float:
+        if self.bits is None and not self.device.takes_float:
             raise RecipeError(
                 f"soc: expected an SoC whose HTP computes in {self.precision}, got {self.device.name} "
                 f"({self.device.number}), which has integers alone",
-                cure="build for another SoC",
+                cure="write precision: a16w8, or build for another SoC",
             )
 
     @property
@@ -82,37 +89,43 @@ class Qnn(Target):
         return soc_of(self.soc)
 
     @property
+    def bits(self) -> int | None:
+        """Return the bits of the codes that graph files round values to; None where they are in float32."""
+        return CODE_BITS[self.precision]
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether grids are taken from calibration data."""
+        return self.bits is not None
+
+    @property
     def rounds(self) -> bool:
-        """Whether the HTP rounds the float32 graphs, which it does to half precision."""
+        """Whether the HTP rounds more than a graph in float32 does, which it always does."""
         return True
 
     def unrounded(self) -> Self:
-        """Return the target itself: its graph files are in float32, and opened as such."""
-        return self
+        """Return the target whose graph files are in float32, and opened as such."""
+        return dataclasses.replace(self, precision="float16", soc=self.soc if self.device.takes_float else FLOAT_SOC)
 
     def passes(self, sizes: Mapping[str, int]) -> tuple[Pass, ...]:
         """Return every target's passes, and those that write what the HTP has no operator for."""
         return (*super().passes(sizes), FuseGelu())
 
-    def accept(self, artifacts: Sequence[Lowered]) -> None:
-        """Lint the graphs of all combinations.
-
-        Raises:
-            Refused: a dimension stays symbolic, or the device is known not to compute a node as it is written.
-        """
-        super().accept(artifacts)
-        for each in artifacts:
-            require_taken(each.model, each.graph)
-
     def emit(
         self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]], weights: WeightsFile | None = None
     ) -> Built:
-        """Freeze, lint and write every combination of bucket sizes, and the plan to compile them.
+        """Freeze, lint, round and write every combination of bucket sizes, and the plan to compile them.
 
         Raises:
-            Refused: a dimension stays symbolic, or the device does not compute a node.
+            Refused: a dimension stays symbolic, the device does not compute a node, or there are no calibration data.
+            DataError: the calibration data never exercise a value.
         """
-        built = write_static(self, lowered, buckets, weights=weights)
+        prepared = prepare_static(self, lowered, buckets)
+        for _, _, graph in prepared.graphs:
+            require_taken(graph.model, graph.graph, self.precision)
+        if self.bits is not None:
+            self._round(prepared, buckets, self.bits)
+        built = write_prepared(self, prepared, weights)
         file = f"{FOLDER}/{lowered.graph}.build_plan.json"
         plan = canonical_json(
             {
@@ -133,8 +146,17 @@ class Qnn(Target):
         engine = Engine("not built", self.absent() or "the build has not come to the engine", file, {}, {})
         return dataclasses.replace(built, files={**built.files, file: plan}, engine=engine)
 
+    def _round(self, prepared: Prepared, buckets: Mapping[str, tuple[int, ...]], bits: int) -> None:
+        """Round graphs in place, all by the same ranges: those of one row, and of the largest other sizes."""
+        batch = prepared.origin.batch_axis
+        one_row = {axis: (1,) if axis == batch else sizes[-1:] for axis, sizes in buckets.items()}
+        ((_, _, measured),) = prepare_static(self, prepared.origin, one_row).graphs
+        grids, _ = grids_of_values(measured, bits)
+        for _, _, graph in prepared.graphs:
+            write_on_grids(graph.model, self.name, grids, bits)
+
     def open(self, path: Path) -> Session:
-        """Open a graph file in ONNX Runtime, in float32: what the engine is compared with, once it is built."""
+        """Open a graph file in ONNX Runtime: what the engine is compared with, once it is built."""
         session: Session = open_session(str(path), optimize=True)
         return session
 

@@ -23,6 +23,12 @@ def test_a_grid_rounds_as_the_runtime_does(signed: bool, low: float, high: float
     assert grid.low <= low + grid.scale and grid.high >= high - grid.scale
 
 
+def test_a_grid_of_sixteen_bits_has_as_many_codes() -> None:
+    grid = grid_of(-1.0, 3.0, signed=False, bits=16)
+    assert (grid.type, grid.high_code, grid.zero_point) == ("uint16", 65535, 16384)
+    assert grid.scale == pytest.approx(4 / 65535) and grid.rounded(np.zeros(1, np.float32))[0] == 0.0
+
+
 def test_zero_is_on_every_grid() -> None:
     for low, high in ((1.0, 2.0), (-2.0, -1.0), (-0.1, 7.3)):
         for signed in (False, True):

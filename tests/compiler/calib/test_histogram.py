@@ -45,6 +45,14 @@ def test_finite_garbage_does_leave_a_trace() -> None:
     )
 
 
+def test_entries_without_channels_are_counted_as_the_others_are() -> None:
+    array = np.array([[1.0, np.nan], [-2.0, np.inf]], np.float32)
+    histogram = Histogram(-1)
+    histogram.add_entries(array)
+    histogram.add_entries(array[0])
+    assert (histogram.low, histogram.high, histogram.entries, histogram.dropped) == (-2.0, 1.0, 3, 3)
+
+
 def test_channels_of_any_axis() -> None:
     array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     histogram = recorded([array, -array], channel_axis=1)

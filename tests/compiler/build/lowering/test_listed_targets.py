@@ -70,6 +70,21 @@ def test_a_target_that_rounds_needs_limits_of_what_may_be_lost(tmp_path: Path) -
             assert "mine.yaml:" in ended.message and "parity.net.lossy, as openvino rounds" in ended.message
 
 
+def test_a_target_that_takes_ranges_needs_calibration_data(tmp_path: Path) -> None:
+    write_inputs(tmp_path)
+    text = RECIPE.format(target="qnn, precision: a8w8", lossy=", lossy: {max_abs: 0.5}")
+    (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
+    ended = Project(tmp_path, tmp_path / "cache").run("check", "mine.yaml")
+    assert ended.code == 2 and "mine.yaml:10: targets.0: expected data.calibration, as qnn takes" in ended.message, (
+        ended.err
+    )
+    roles = 'data: {verification: {feeds: "feeds:rows", count: 1}, calibration: {feeds: "feeds:rows", count: 1}}'
+    (tmp_path / "mine.yaml").write_text(
+        text.replace('data: {verification: {feeds: "feeds:rows", count: 1}}', roles), encoding="utf-8"
+    )
+    assert Project(tmp_path, tmp_path / "cache").run("check", "mine.yaml").code == 0
+
+
 RECIPE = """\
 name: mine
 graphs:

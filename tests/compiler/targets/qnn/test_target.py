@@ -14,7 +14,7 @@ import runtime_lite
 from compiler.errors import RecipeError, Refused
 from compiler.targets.qnn.environment import ENVIRONMENT
 from compiler.targets.qnn.target import Qnn
-from tests.compiler.targets.qnn.recipes import for_the_npu
+from tests.compiler.targets.qnn.recipes import calibrate_on_random_caches, for_the_npu, on_integers
 from tests.kit.graphs import parse
 from tests.kit.models.project import TIMES, Ended, Project, digest_of
 from tests.kit.models.shared import shared_project
@@ -159,12 +159,48 @@ def test_a_bundle_where_neither_simulator_nor_device_is_names_both(
     [
         ({"soc": "SM9999"}, "soc: expected an SoC of Qualcomm, got 'SM9999'"),
         ({"soc": 35}, r"soc: expected an SoC whose HTP computes in float16, got SM7325 \(35\), which has integers"),
-        ({"precision": "float32"}, "precision: expected one of float16, got 'float32'"),
+        ({"precision": "float32"}, "precision: expected one of float16, a16w8, a8w8, got 'float32'"),
     ],
 )
 def test_a_wrong_option_is_refused_by_name(option: dict[str, str], sentence: str) -> None:
     with pytest.raises(RecipeError, match=sentence):
         Qnn(**option)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def plain(
+    here: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Project:
+    """The project before a target is written into it, where the toolchain is."""
+    monkeypatch.setenv("SLIPWAY_TOOLCHAINS", str(here))
+    return shared_project(tmp_path_factory).copy_to(tmp_path / "plain")
+
+
+@pytest.mark.parametrize(("precision", "least_db", "type_name"), [("a16w8", 30.0, "uint16"), ("a8w8", 15.0, "uint8")])
+def test_on_integers_every_value_of_every_bucket_has_codes(
+    precision: str, least_db: float, type_name: str, plain: Project
+) -> None:
+    """The SoC has integers alone."""
+    ended = on_integers(plain, precision, least_db, soc=35).build("--strict", out="npu")
+    assert ended.code == 0, ended.err
+    assert ended.report["verdict"] == VERDICT
+    assert json.loads((plain.folder / "npu/qnn/net.build_plan.json").read_text())["precision"] == precision
+    for file in sorted((plain.folder / "npu/graphs").glob("*.onnx")):
+        model = ir.load(file)
+        points = [node.inputs[2] for node in model.graph if node.op_type == "QuantizeLinear"]
+        assert points and {each.dtype for each in points if each is not None} == {ir.DataType[type_name.upper()]}
+        assert not [
+            node for node in model.graph if node.op_type == "Cast" and node.outputs[0].dtype == ir.DataType.BOOL
+        ]
+    second = plain.build(out="two")
+    assert second.code == 0 and digest_of(plain.folder / "npu", TIMES) == digest_of(plain.folder / "two", TIMES)
+
+
+def test_ranges_of_random_caches_do_not_pass(plain: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    calibrate_on_random_caches(monkeypatch)
+    ended = on_integers(plain, "a16w8", 30.0).build("--strict", out="npu")
+    assert ended.code == 4, ended.err
+    assert not (plain.folder / "npu").exists()
 
 
 def test_a_node_that_is_left_to_the_cpu_is_refused_with_its_line(
