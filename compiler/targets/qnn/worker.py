@@ -3,9 +3,12 @@
     python worker.py FOLDER < {"task": "version"}                               -> version.txt
     python worker.py FOLDER < {"task": "compile", "bundle": FOLDER, "soc": 43,
                                "programs": [{"graph": FILE, "engine": FILE}]}   -> engines/*.onnx, built.json
+    python worker.py FOLDER < {"task": "answer", "bundle": FOLDER, "soc": 43,
+                               "programs": [{"graph": FILE, "feed": FILE}]}     -> <graph>.npz, answered.json
 
 An engine is an ONNX file of one node that holds the context for the SoC. Every node has to be on the device: where the
-provider leaves one to the CPU, `built.json` names it, with the graph file, which has no engine.
+provider leaves one to the CPU, `built.json` names it, with the graph file, which has no engine. `answer` compiles each
+graph and runs it once in the simulator; `answered.json` has the versions, and what was said of those that were refused.
 """
 
 import contextlib
@@ -28,7 +31,7 @@ ERRORS = 3
 
 UNSUPPORTED = re.compile(r"Unsupported nodes in QNN EP: (.*)")
 NODE = re.compile(r"\{ name: (.*?), type: (\S+) \}")
-LOG_LINE = re.compile(r"\[E:\w+:[^\]]*\] (.*)")
+LOG_LINE = re.compile(r"\[E:\w+:[^\]]*\] ([^\x1b\n]*)")
 
 
 class Provider(NamedTuple):
@@ -79,38 +82,67 @@ def compile_program(
         None where every node is on the device; else what the provider says: `graph`, `nodes` as pairs of name and
         operator, and `reason`.
     """
-    onnxruntime, package, devices = provider
     engine = out / program["engine"]
     engine.parent.mkdir(exist_ok=True)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = ERRORS
-    options.intra_op_num_threads = 1
-    for key, value in (
-        ("session.disable_cpu_ep_fallback", "1"),
+    error, text, _ = opened(
+        provider,
+        program["graph"],  # a hash of its path is in the context
+        request["soc"],
         ("ep.context_enable", "1"),
         ("ep.context_file_path", str(engine)),
         ("ep.context_embed_mode", "1"),
-    ):
+    )
+    return None if not error and engine.is_file() else refusal(program["graph"], text, error)
+
+
+def opened(provider: Provider, graph: str, soc: int, *entries: tuple[str, str]) -> tuple[str, str, Any]:
+    """Return the error of a session that has every node on the device, what it logged, and the session."""
+    onnxruntime, package, devices = provider
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = ERRORS
+    options.intra_op_num_threads = 1
+    for key, value in (("session.disable_cpu_ep_fallback", "1"), *entries):
         options.add_session_config_entry(key, value)
     told = {
         "backend_path": package.get_qnn_htp_path(),
-        "soc_model": str(request["soc"]),
+        "soc_model": str(soc),
         "offload_graph_io_quantization": "0",
     }
     options.add_provider_for_devices(devices, told)
-    error = ""
+    error, session = "", None
     with caught_log() as log:
         try:
-            onnxruntime.InferenceSession(program["graph"], options)  # a hash of its path is in the context
+            session = onnxruntime.InferenceSession(graph, options)
         except Exception as raised:  # noqa: BLE001 - the library has no error of its own for a graph that it refuses
             error = str(raised)
-    if not error and engine.is_file():
-        return None
-    text = log.getvalue()
+    return error, log.getvalue(), session
+
+
+def refusal(graph: str, text: str, error: str) -> dict[str, Any]:
+    """Return what the provider says of a graph that it refuses: `graph`, `nodes` and `reason`."""
     nodes = [pair for line in UNSUPPORTED.findall(text) for pair in NODE.findall(line)]
     lines = LOG_LINE.findall(text)
     reason = lines[-1] if lines else error or "it wrote no context"
-    return {"graph": program["graph"], "nodes": sorted(set(nodes)), "reason": " ".join(reason.split())[:400]}
+    return {"graph": graph, "nodes": sorted(set(nodes)), "reason": " ".join(reason.split())[:400]}
+
+
+def answer_program(
+    provider: Provider, program: dict[str, str], request: dict[str, Any], out: pathlib.Path
+) -> dict[str, Any] | None:
+    """Run one graph file on one feed, and write its outputs; return a refusal, or None."""
+    import numpy as np
+
+    error, text, session = opened(provider, program["graph"], request["soc"])
+    if session is None:
+        return refusal(program["graph"], text, error)
+    names = [each.name for each in session.get_outputs()]
+    with np.load(program["feed"]) as feed:
+        try:
+            found = session.run(names, dict(feed))
+        except Exception as raised:  # noqa: BLE001 - nor for a run that fails
+            return refusal(program["graph"], "", str(raised))
+    np.savez(out / f"{pathlib.Path(program['graph']).stem}.npz", **dict(zip(names, found, strict=True)))
+    return None
 
 
 @contextlib.contextmanager
@@ -137,9 +169,10 @@ def main() -> int:
     if request["task"] == "version":
         (out / "version.txt").write_text(", ".join(f"{name} {version}" for name, version in found.items()))
         return 0
+    do, file = (answer_program, "answered.json") if request["task"] == "answer" else (compile_program, "built.json")
     os.chdir(request["bundle"])
-    refused = [told for each in request["programs"] if (told := compile_program(provider, each, request, out))]
-    (out / "built.json").write_text(json.dumps({"versions": found, "refused": refused}))
+    refused = [told for each in request["programs"] if (told := do(provider, each, request, out))]
+    (out / file).write_text(json.dumps({"versions": found, "refused": refused}))
     return 0
 
 
