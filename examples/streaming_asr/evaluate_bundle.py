@@ -24,7 +24,7 @@ from examples.streaming_asr.evaluate import OriginalStream, load
 Logits = npt.NDArray[np.float32]
 
 
-class Noise:
+class LogitErrors:
     """Sums of squares of the original's logits and of the errors in them."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ def main() -> None:
     recordings = list(chosen(arguments.short, arguments.long))
     references: list[str] = []
     texts: dict[str, list[str]] = {"original": [], "bundle": []}
-    first, last, whole, same, rows, chunks = Noise(), Noise(), Noise(), 0, 0, 0
+    first, last, whole, same, rows, chunks = LogitErrors(), LogitErrors(), LogitErrors(), 0, 0, 0
     with runtime_lite.Runtime() as runtime:
         loaded = runtime.load(arguments.bundle)
         for recording in progress.track(recordings, description="recordings"):
@@ -84,6 +84,7 @@ def main() -> None:
             references.append(recording.reference)
             for name, decoder in decoders.items():
                 texts[name].append(decoder.text)
+            print(f"{recording.name}: {len(recording.chunks)} chunks, all logits so far {whole.words}", flush=True)
     alike = sum(one == other for one, other in zip(*texts.values(), strict=True))
     words = sum(len(reference.split()) for reference in references)
     print(f"{len(recordings)} recordings, {chunks} chunks, {words} words; {alike} of {len(recordings)} texts are equal")

@@ -95,6 +95,15 @@ def test_the_bundle_runs_in_the_simulator_and_says_so(project: Project) -> None:
         assert outputs["logits"].shape == (1, 4, 40) and np.isfinite(outputs["logits"]).all()
 
 
+def test_a_context_of_which_a_byte_changed_is_refused(project: Project) -> None:
+    path = next((project.folder / "npu/engines").glob("*.onnx"))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    verified = project.run("verify", "npu")
+    assert verified.code in (2, 3) and f"engines/{path.name}" in verified.message, verified.err
+
+
 @pytest.mark.slow
 def test_a_build_from_the_cache_runs_the_loop_again_and_gives_the_same_bundle(project: Project) -> None:
     second = project.build(out="two")

@@ -139,3 +139,31 @@ def test_an_executor_is_called_as_gates_call_graphs() -> None:
 
 def test_it_runs_where_a_simulator_has_executed_engines() -> None:
     assert CLOSED_LOOP.phases == ("engines",)
+
+
+def shifted_at_the_edge(lowered: Lowered, mode: str) -> Lowered:
+    """The graph with its features one frame later, the first of them twice, or a 0 before it."""
+    model = graphs.clone(lowered.model)
+    features = graphs.inputs_named(model)["features"]
+    readers = {use.node for use in features.uses()}
+    insert = graphs.Inserter.behind(model, "test", features)
+    in_front = insert.op(
+        "Pad", [features, insert.int64s(0, 1, 0, 0, 0, 0)], {"mode": mode}, name="in_front", shape=(1, 5, 8)
+    )
+    operands = [in_front, insert.int64s(0), insert.int64s(4), insert.int64s(1)]
+    shifted = insert.op("Slice", operands, name="shifted", shape=features.shape)
+    graphs.take_over(model, features, shifted, except_in={use.node for use in features.uses()} - readers)
+    return dataclasses.replace(lowered, model=model)
+
+
+def test_edges_that_a_vendor_pads_with_zeros_are_seen() -> None:
+    """An operator that the vendor compiles without a word and computes otherwise."""
+    written, compiled = (shifted_at_the_edge(padded(), mode) for mode in ("edge", "constant"))
+    for of, holds in ((written, True), (compiled, False)):
+        record = dataclasses.replace(written, state_maps=())
+        runner = Runner(written, Simulator(of), 1)
+        tensors, _ = run_loop(runner, record, calls_of(written, 8), lambda done, total: None)
+        found = findings_of(tensors.values())
+        assert all(each.holds for each in found.values()) == holds
+    logits = found["simulator.sqnr_db", "logits"]
+    assert logits.measured is not None and logits.measured < 30
