@@ -10,7 +10,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import onnx_ir as ir
 
@@ -26,7 +26,7 @@ from compiler.targets.environment import Environment
 from compiler.targets.qnn.environment import ENVIRONMENT
 from compiler.targets.qnn.lint import require_taken
 from compiler.targets.qnn.socs import Soc, soc_of
-from compiler.targets.static_graphs import Prepared, prepare_static, write_prepared
+from compiler.targets.static_graphs import Prepared, prepare_static, write_prepared, write_static
 from compiler.targets.toolchain import Toolchain
 from compiler.targets.weights_file import WeightsFile
 from runtime_lite.format.canonical_json import canonical_json
@@ -36,9 +36,6 @@ FOLDER = "qnn"
 
 CODE_BITS: Mapping[str, int | None] = {"float16": None, "a16w8": 16, "a8w8": 8}
 """By precision the bits that values are rounded to; None where the HTP computes in half precision."""
-
-FLOAT_SOC = "SM8550"
-"""An SoC that takes graphs in floating point."""
 
 COMPILE_S, COMPILE_BYTES = 1800.0, 8 << 30
 """Limits of the compiler for all graph files of a bundle; a graph of 13 MB takes some seconds and 0.3 GB."""
@@ -104,8 +101,8 @@ class Qnn(Target):
         return True
 
     def unrounded(self) -> Self:
-        """Return the target whose graph files are in float32, and opened as such."""
-        return dataclasses.replace(self, precision="float16", soc=self.soc if self.device.takes_float else FLOAT_SOC)
+        """Return a target whose graph files are in float32, for ONNX Runtime alone: no device has to take them."""
+        return cast(Self, _InFloat32(forms=self.forms, search_s=self.search_s))
 
     def passes(self, sizes: Mapping[str, int]) -> tuple[Pass, ...]:
         """Return every target's passes, and those that write what the HTP has no operator for."""
@@ -208,3 +205,13 @@ class Qnn(Target):
             cure="write them with other operators in the model, or build for another target",
             place=Location(stage=self.name, node=first, op=named[0][1], source=graphs.source_of(node)),
         )
+
+
+class _InFloat32(Qnn):
+    """What the graphs were before the target rounded them."""
+
+    def emit(
+        self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]], weights: WeightsFile | None = None
+    ) -> Built:
+        """Freeze and write every combination of bucket sizes."""
+        return write_static(self, lowered, buckets, weights=weights)

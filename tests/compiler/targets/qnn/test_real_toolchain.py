@@ -18,7 +18,7 @@ from compiler.targets.qnn.socs import SOCS
 from compiler.targets.qnn.target import Qnn
 from compiler.targets.toolchain import Toolchain
 from runtime_lite.executors.toolchain_folder import toolchains_folder
-from tests.compiler.targets.qnn.recipes import for_the_npu
+from tests.compiler.targets.qnn.recipes import calibrate_on_random_caches, for_the_npu, on_integers
 from tests.kit.graphs import parse
 from tests.kit.models.project import Project
 from tests.kit.patience import PATIENCE_S
@@ -100,6 +100,27 @@ def test_the_recogniser_of_one_screen_runs_in_a_closed_loop_in_the_simulator(
     assert any("2 calls again with NaN" in each["detail"] for each in ended.report["gates"])
     verified = project.run("verify", "npu")
     assert (verified.code, "in the vendor's simulator" in verified.out) == (0, True), verified.err
+
+
+@pytest.mark.parametrize(
+    ("precision", "least_db", "soc"), [("a16w8", 30.0, 57), ("a16w8", 30.0, 35), ("a8w8", 15.0, 35)]
+)
+def test_it_runs_on_integers_also_where_there_is_nothing_else(
+    precision: str, least_db: float, soc: int, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLIPWAY_TOOLCHAINS", str(HERE))
+    ended = on_integers(project, precision, least_db, soc).build("--strict", out="npu")
+    assert ended.code == 0, ended.err
+    measured = [each["measured"] for each in ended.report["gates"] if each["gate"] == "simulator.sqnr_db"]
+    assert min(measured) > least_db
+    assert any("2 calls again with NaN" in each["detail"] for each in ended.report["gates"])
+
+
+def test_ranges_of_random_caches_do_not_pass(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIPWAY_TOOLCHAINS", str(HERE))
+    calibrate_on_random_caches(monkeypatch)
+    ended = on_integers(project, "a16w8", 30.0).build("--strict", out="npu")
+    assert (ended.code, (project.folder / "npu").exists()) == (4, False), ended.err
 
 
 @pytest.mark.slow

@@ -12,9 +12,11 @@ import pytest
 
 import runtime_lite
 from compiler.errors import RecipeError, Refused
+from compiler.graph.stages import Lowered
 from compiler.targets.qnn.environment import ENVIRONMENT
 from compiler.targets.qnn.target import Qnn
 from tests.compiler.targets.qnn.recipes import calibrate_on_random_caches, for_the_npu, on_integers
+from tests.kit.calibration import with_streams
 from tests.kit.graphs import parse
 from tests.kit.models.project import TIMES, Ended, Project, digest_of
 from tests.kit.models.shared import shared_project
@@ -203,6 +205,19 @@ def test_on_integers_every_value_of_every_bucket_has_codes(
         ]
     second = plain.build(out="two")
     assert second.code == 0 and digest_of(plain.folder / "npu", TIMES) == digest_of(plain.folder / "two", TIMES)
+
+
+def test_before_it_is_rounded_a_graph_need_not_be_one_that_the_device_takes() -> None:
+    """Half precision takes no edges, which codes do; what codes are compared with is neither."""
+    body = 'pads = Constant<value = int64[4] {0, 1, 0, 1}>()  y = Pad<mode = "edge">(x, pads)'
+    model = parse(f"(float[batch,4] x) => (float[batch,6] y) {{ {body} }}", {})
+    streams = [[{"x": np.ones((1, 4), np.float32)}]]
+    graph = with_streams(Lowered("net", model, batch_axis="batch", data_outputs=("y",)), *streams)
+    for target in (Qnn(precision="a16w8", soc=35), Qnn(precision="a16w8", soc=35).unrounded()):
+        built = target.emit(graph, {"batch": (1,)})
+        assert len(built.artifacts) == 1
+    with pytest.raises(Refused, match="Pad with mode=edge"):
+        Qnn().emit(graph, {"batch": (1,)})
 
 
 def test_ranges_of_random_caches_do_not_pass(plain: Project, monkeypatch: pytest.MonkeyPatch) -> None:
