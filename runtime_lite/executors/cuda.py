@@ -191,6 +191,14 @@ class Cuda(Protocol):
         """Queue the moment that an event is to hold."""
         ...
 
+    def wait_for(self, event: int, stream: int) -> None:
+        """Let what is queued from now on begin behind the moment that an event holds, of this or another queue."""
+        ...
+
+    def synchronize_event(self, event: int) -> None:
+        """Wait until the moment that an event holds has passed; errors of work before it are raised here."""
+        ...
+
     def elapsed_ms(self, first: int, second: int) -> float:
         """Time between the moments of two events, both passed."""
         ...
@@ -341,6 +349,12 @@ class CudaPython:
     def record(self, event: int, stream: int) -> None:
         self._check(self._cuda.cudaEventRecord(self._events[event], self._streams[stream]))
 
+    def wait_for(self, event: int, stream: int) -> None:
+        self._check(self._cuda.cudaStreamWaitEvent(self._streams[stream], self._events[event], 0))
+
+    def synchronize_event(self, event: int) -> None:
+        self._check(self._cuda.cudaEventSynchronize(self._events[event]))
+
     def elapsed_ms(self, first: int, second: int) -> float:
         return float(self._check(self._cuda.cudaEventElapsedTime(self._events[first], self._events[second])))
 
@@ -486,6 +500,12 @@ class PyCuda:
 
     def record(self, event: int, stream: int) -> None:
         self._events[event].record(self._streams[stream])
+
+    def wait_for(self, event: int, stream: int) -> None:
+        self._streams[stream].wait_for_event(self._events[event])
+
+    def synchronize_event(self, event: int) -> None:
+        self._events[event].synchronize()
 
     def elapsed_ms(self, first: int, second: int) -> float:
         return float(self._events[first].time_till(self._events[second]))

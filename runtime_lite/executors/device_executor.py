@@ -1,8 +1,9 @@
 """Runs the buckets of one graph of a bundle on the machine's CUDA device; what each bucket runs is a subclass's.
 
-A bucket is opened at its first use. Runs follow each other. States that lie on the device are read and written there;
-everything else is copied from the caller's arrays and into them. Runs at the same addresses are launched as CUDA
-graphs, unless the environment says `RUNTIME_LITE_CUDA_GRAPHS=0`; pycuda has none.
+A bucket is opened at its first use. Runs follow each other on the device, and what a run takes from the host is copied
+there while others run. States that lie on the device are read and written there; everything else is copied from the
+caller's arrays and into them. Runs at the same addresses are launched as CUDA graphs, unless the environment says
+`RUNTIME_LITE_CUDA_GRAPHS=0`; pycuda has none.
 """
 
 import abc
@@ -51,7 +52,7 @@ class DeviceExecutor(abc.ABC):
 
     @abc.abstractmethod
     def _open(self, artifact: Artifact, cuda: Cuda, captures: bool) -> DeviceRun:
-        """Open a bucket on the device, which is active.
+        """Open a bucket on the device, which is active; it shares the queue and the lock of all work.
 
         Raises:
             EngineAbsent: it cannot be opened on this machine.
@@ -72,33 +73,42 @@ class DeviceExecutor(abc.ABC):
             ExecutorFailed: there was too little memory, the device is gone, or a state lies in another one.
             InternalError: the device failed.
         """
-        bucket = bucket_name(sizes)
         on_device = {name: place for name, place in outputs.items() if isinstance(place, DeviceArray)}
         for array in inputs.values():
             if isinstance(array, DeviceArray):
                 self.memory.require(array)
-        with self._lock:
-            cuda = self._opened_device()
-            with cuda.active():
-                if bucket not in self._opened:
-                    captures = cuda.captures and os.environ.get(GRAPHS_SWITCH) != "0"
-                    self._opened[bucket] = self._open(self._artifacts[bucket], cuda, captures)
-                found, _ = self._opened[bucket].run(inputs, on_device)
+        cuda, run = self._opened_run(bucket_name(sizes))
+        with cuda.active():
+            found, _ = run.run(inputs, on_device)
         self.memory.count(inputs.values(), outputs.values())
         for name, array in found.items():
             np.copyto(outputs[name], array, casting="no")
+
+    def _opened_run(self, bucket: str) -> tuple[Cuda, DeviceRun]:
+        """The device and what a bucket runs there, opened at the first use; else no other run is waited for."""
+        cuda, run = self._cuda, self._opened.get(bucket)
+        if cuda is None or run is None:
+            with self._lock:
+                cuda = self._opened_device()
+                with cuda.active():
+                    if bucket not in self._opened:
+                        captures = cuda.captures and os.environ.get(GRAPHS_SWITCH) != "0"
+                        self._opened[bucket] = self._open(self._artifacts[bucket], cuda, captures)
+                    run = self._opened[bucket]
+        return cuda, run
 
     def close(self) -> None:
         """Close all buckets, then the device; a second call does nothing. A device that is gone has nothing to free."""
         with self._lock:
             cuda, self._cuda = self._cuda, None
             gone = contextlib.suppress(ExecutorFailed)
-            with gone:
-                self.memory.close()
             if cuda is not None:
                 with gone, cuda.active():
                     while self._opened:
                         self._opened.popitem()[1].close()
+            with gone:
+                self.memory.close()
+            if cuda is not None:
                 with gone:
                     cuda.close()
 

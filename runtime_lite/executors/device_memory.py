@@ -157,8 +157,10 @@ class DeviceMemory:
 
     def release(self, content: DeviceBytes) -> None:
         with self._lock:
-            if self._reserved.pop(content.pointer, None) is not None:
+            if content.pointer in self._reserved:
                 with self._active() as cuda:
+                    cuda.synchronize(self._stream)  # a copy from it or to it may be queued
+                    del self._reserved[content.pointer]
                     cuda.free(content.pointer)
 
     def arrays(self, holder: Holder, places: Sequence[Place]) -> dict[str, DeviceArray]:
@@ -191,8 +193,7 @@ class DeviceMemory:
                 self._write(cuda, target, source)
 
     def copy_of(self, buffer: DeviceArray) -> DeviceArray:
-        place = Place("", buffer.shape, buffer.dtype, 0)
-        copied = self.empty(Layout((place,), max(buffer.nbytes, 1)))[place.name]
+        copied = self._empty_as(buffer)
         self.copy(copied, buffer)
         return copied
 
@@ -209,9 +210,11 @@ class DeviceMemory:
         with self._active() as cuda:
             self.require(buffer)
             array = np.empty(buffer.shape, buffer.dtype)
-            with self._contiguous(cuda, buffer) as flat:
-                cuda.copy_to_host(array, flat.address, self._stream)
-                cuda.synchronize(self._stream)
+            flat = self._contiguous(buffer)
+            if flat is not buffer:
+                self._copy(cuda, flat, buffer)
+            cuda.copy_to_host(array, flat.address, self._stream)
+            cuda.synchronize(self._stream)
         self.count((), (array,))
         return array
 
@@ -229,6 +232,7 @@ class DeviceMemory:
             reserved, self._reserved = self._reserved, {}  # at once: of a device that is gone nothing can be freed
             if cuda is not None:
                 with cuda.active():
+                    cuda.synchronize(self._stream)
                     while reserved:
                         cuda.free(reserved.popitem()[0])
                     cuda.free_stream(self._stream)
@@ -236,11 +240,11 @@ class DeviceMemory:
     def _write(self, cuda: Cuda, target: DeviceArray, source: Array) -> None:
         """Copy an array of the host, and wait: it may be written by whoever has it."""
         array = np.ascontiguousarray(np.broadcast_to(source, target.shape), target.dtype)
-        with self._contiguous(cuda, target, is_read=False) as flat:
-            cuda.copy_to_device(flat.address, array, self._stream)
-            if flat is not target:
-                self._copy(cuda, target, flat)
-            cuda.synchronize(self._stream)
+        flat = self._contiguous(target)
+        cuda.copy_to_device(flat.address, array, self._stream)
+        if flat is not target:
+            self._copy(cuda, target, flat)
+        cuda.synchronize(self._stream)
         self.count((array,), ())
 
     def _copy(self, cuda: Cuda, target: DeviceArray, source: DeviceArray) -> None:
@@ -255,20 +259,13 @@ class DeviceMemory:
                 self._stream,
             )
 
-    @contextlib.contextmanager
-    def _contiguous(self, cuda: Cuda, array: DeviceArray, *, is_read: bool = True) -> Iterator[DeviceArray]:
-        """An array whose entries lie one after the other: the same, or a copy for as long as the block lasts."""
-        if array.is_contiguous:
-            yield array
-            return
-        pointer = cuda.alloc(max(array.nbytes, 1))
-        try:
-            flat = DeviceArray(array.holder, pointer, _layout(array.shape, array.dtype))
-            if is_read:
-                self._copy(cuda, flat, array)
-            yield flat
-        finally:
-            cuda.free(pointer)
+    def _contiguous(self, array: DeviceArray) -> DeviceArray:
+        """An array whose entries lie one after the other: the same, or one that holds anything."""
+        return array if array.is_contiguous else self._empty_as(array)
+
+    def _empty_as(self, array: DeviceArray) -> DeviceArray:
+        place = Place("", array.shape, array.dtype, 0)
+        return self.empty(Layout((place,), max(array.nbytes, 1)))[place.name]
 
     def require(self, array: DeviceArray) -> None:
         """Refuse an array whose memory is gone, or another's.

@@ -8,6 +8,7 @@ of the nodes.
 
 import contextlib
 import io
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -117,7 +118,8 @@ class OnnxCudaExecutor(DeviceExecutor):
         self._require_placement(file.where, session)
         check_session(file.where, session, self._graph, artifact)
         tensors = tensors_of(self._graph, artifact)
-        return SessionRun(cuda, session, tensors, self.provider.device, file.where, self.memory.stream, captures)
+        queue = self.memory.stream, captures, self._lock
+        return SessionRun(cuda, session, tensors, self.provider.device, file.where, *queue)
 
     def _require_placement(self, where: str, session: Any) -> None:
         """Refuse a session that leaves nodes to another provider.
@@ -194,6 +196,7 @@ class SessionRun(DeviceRun):
         where: for messages.
         stream: the queue of all copies.
         captures: whether the session was opened to capture graphs.
+        lock: held while something is put into the queue of all work; None for one of its own.
     """
 
     def __init__(
@@ -205,12 +208,13 @@ class SessionRun(DeviceRun):
         where: str,
         stream: int,
         captures: bool,
+        lock: "threading.RLock | None" = None,
     ) -> None:
         """Bind nothing yet."""
         self._session, self._device, self._where = session, device, where
         self._bindings: dict[int, Any] = {}
         self._numbers = 0
-        super().__init__(cuda, tensors, stream, captures)
+        super().__init__(cuda, tensors, stream, captures, lock)
 
     def _enqueue(self, addresses: tuple[int, ...]) -> None:
         self._run(self._bound(addresses), _NO_GRAPH)

@@ -98,7 +98,7 @@ class TensorrtExecutor(DeviceExecutor):
             try_engine(content, self._host_code, where)
         opened = self._with_kernels(open_engine(self._trt, content, self._host_code, where), content)
         check_tensors(where, opened.tensors, self._graph, artifact)
-        return StaticEngine(cuda, opened, self.memory.stream, captures)
+        return StaticEngine(cuda, opened, self.memory.stream, captures, self._lock)
 
     def _with_kernels(self, opened: OpenedEngine, content: bytes) -> OpenedEngine:
         """The engine as contexts are made of it."""

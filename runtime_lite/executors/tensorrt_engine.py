@@ -13,17 +13,18 @@ import importlib.util
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from runtime_lite.errors import FRONT_DOOR, EngineAbsent, InternalError, show
-from runtime_lite.executors.cuda import Array, Cuda, DeviceArray, signal_name
-from runtime_lite.executors.device_run import GRAPHS_SWITCH, DeviceRun, DeviceTensor
+from runtime_lite.executors.cuda import Array, Cuda, signal_name
+from runtime_lite.executors.device_run import GRAPHS_SWITCH, DeviceRun, DeviceTensor, Staging
 
 REASON_CHARACTERS = 300
 
@@ -189,7 +190,7 @@ class OpenedEngine:
         """
         if holds:
             return
-        said = f" ({show(self.logger.errors[0])})" if self.logger.errors else ""
+        said = f" ({show(self.logger.errors[-1])})" if self.logger.errors else ""
         raise InternalError(
             f"{self.where}: expected {expected}, got {got}{said}; build the engine again on this machine"
         )
@@ -203,12 +204,20 @@ class StaticEngine(DeviceRun):
         opened: the engine.
         stream: the queue of all work; None for one of its own.
         captures: whether runs are captured as CUDA graphs.
+        lock: held while something is put into the queue of all work; None for one of its own.
 
     Raises:
         InternalError: the library refuses a context or a shape; nothing stays reserved.
     """
 
-    def __init__(self, cuda: Cuda, opened: OpenedEngine, stream: int | None = None, captures: bool = False) -> None:
+    def __init__(
+        self,
+        cuda: Cuda,
+        opened: OpenedEngine,
+        stream: int | None = None,
+        captures: bool = False,
+        lock: "threading.RLock | None" = None,
+    ) -> None:
         """Make the context, and what measures a run."""
         self._opened = opened
         self._context = opened.context()
@@ -216,20 +225,31 @@ class StaticEngine(DeviceRun):
         missing = list(self._context.infer_shapes())
         opened.require(not missing, "fixed shapes", f"open ones of {missing}")
         self._addresses: dict[str, int] = {}
-        super().__init__(cuda, opened.tensors, stream, captures)
+        self._started: dict[Staging, int] = {}
+        super().__init__(cuda, opened.tensors, stream, captures, lock)
 
-    def queue(
-        self, feeds: Mapping[str, Array | DeviceArray], places: Mapping[str, DeviceArray] = MappingProxyType({})
-    ) -> None:
-        """Queue one run; what an earlier one logged is forgotten."""
-        self._opened.logger.errors.clear()
-        super().queue(feeds, places)
-        self._require_silence()
+    def start(self, staging: Staging) -> None:
+        """Queue one run; what was logged before it is forgotten, unless a run that is not answered may be why."""
+        with self._lock:
+            errors = self._opened.logger.errors
+            if not self._started:
+                errors.clear()
+            self._started[staging] = before = len(errors)
+            try:
+                super().start(staging)
+                self._require_silence(staging)
+            except BaseException:
+                del self._started[staging]
+                del errors[before:]  # they are of this run
+                raise
 
-    def answer(self) -> tuple[dict[str, Array], float]:
-        """Wait for the run, during which the library must have logged no error."""
-        answer = super().answer()
-        self._require_silence()
+    def answer(self, staging: Staging) -> tuple[dict[str, Array], float]:
+        """Wait for a run, since whose start the library must have logged no error."""
+        try:
+            answer = super().answer(staging)
+            self._require_silence(staging)
+        finally:
+            del self._started[staging]
         return answer
 
     def _enqueue(self, addresses: tuple[int, ...]) -> None:
@@ -269,8 +289,9 @@ class StaticEngine(DeviceRun):
         self._context = None
         self._addresses.clear()
 
-    def _require_silence(self) -> None:
-        self._opened.require(not self._opened.logger.errors, "a run without errors", "one with")
+    def _require_silence(self, staging: Staging) -> None:
+        errors = self._opened.logger.errors[self._started[staging] :]
+        self._opened.require(not errors, "a run without errors", "one with")
 
 
 def open_engine(trt: Any, content: bytes, host_code: HostCode, where: str) -> OpenedEngine:

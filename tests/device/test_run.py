@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runtime_lite.executors.cuda import probe
-from runtime_lite.executors.device_run import GRAPHS_SWITCH
+from runtime_lite.executors.device_run import GRAPHS_SWITCH, Staging
 from runtime_lite.executors.onnx_cuda import SessionRun
 from tests.device import run as command
 from tests.runtime_lite.engines import use_cpu_for_cuda, use_doubles, write_cuda_bundle
@@ -43,8 +43,8 @@ def test_every_step_holds_on_the_double(tmp_path: Path) -> None:
 def test_a_wrong_answer_fails_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = SessionRun.answer
 
-    def wrong(self: SessionRun) -> Any:
-        outputs, elapsed_ms = answer(self)
+    def wrong(self: SessionRun, staging: Staging) -> Any:
+        outputs, elapsed_ms = answer(self, staging)
         return {name: array + 1 for name, array in outputs.items()}, elapsed_ms
 
     monkeypatch.setattr(SessionRun, "answer", wrong)

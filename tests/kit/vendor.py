@@ -7,9 +7,14 @@ signatures that our code uses exist in the genuine bindings is the question of t
 import base64
 import ctypes
 import enum
+import functools
 import io
+import itertools
 import json
+import random
+import threading
 import types
+from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -55,7 +60,7 @@ class Memory:
 
     def part(self, pointer: int, size_bytes: int) -> memoryview:
         """Bytes from a pointer on, which have to lie in one block."""
-        first = max((start for start in self.blocks if start <= pointer), default=0)
+        first = max((start for start in list(self.blocks) if start <= pointer), default=0)
         block = self.blocks.get(first, bytearray())
         assert pointer - first + size_bytes <= len(block), "an address outside of what is allocated"
         return memoryview(block)[pointer - first : pointer - first + size_bytes]
@@ -80,6 +85,92 @@ CAPTURES: dict[int, list[Callable[[], None]]] = {}
 """What is recorded of queues that are being captured, by their number; nothing of it is done."""
 
 
+class Queues:
+    """What a device has been given and has not done yet: each queue in order, the queues beside each other.
+
+    A queue goes on when somebody waits, and otherwise when `hurries` says so, at random by default. So what is
+    overwritten before it is read, and what is read before it is written, shows in what comes out.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._given: dict[int, deque[Callable[[], bool]]] = {}
+        self._moments: dict[int, tuple[int, int]] = {}  # of an event: how often it was recorded, and has passed
+        self._random = random.Random(0)
+        self.hurries: Callable[[], bool] = lambda: self._random.random() < 0.3
+
+    def open(self, stream: int) -> None:
+        self._given[stream] = deque()
+        QUEUES_OF[stream] = self
+
+    def close(self, stream: int) -> None:
+        self.wait(stream)
+        del self._given[stream], QUEUES_OF[stream]
+
+    def give(self, stream: int, work: Callable[[], object]) -> None:
+        """Queue work."""
+
+        def step() -> bool:
+            work()
+            return True
+
+        self._add(stream, step)
+
+    def record(self, event: int, stream: int) -> None:
+        """Queue the moment of an event."""
+        recorded, passed = self._moments.get(event, (0, 0))
+        self._moments[event] = recorded + 1, passed
+
+        def step() -> bool:
+            self._moments[event] = self._moments[event][0], self._moments[event][1] + 1
+            return True
+
+        self._add(stream, step)
+
+    def wait_for(self, event: int, stream: int) -> None:
+        """Hold a queue up until an event has passed as often as it has been recorded by now."""
+        recorded, _ = self._moments.get(event, (0, 0))
+        self._add(stream, lambda: self._has_passed(event, recorded))
+
+    def _has_passed(self, event: int, times: int) -> bool:
+        return self._moments.get(event, (0, 0))[1] >= times
+
+    def _add(self, stream: int, step: Callable[[], bool]) -> None:
+        """Queue a step, which is done when it returns true, and is tried again otherwise."""
+        with self._lock:
+            self._given[stream].append(step)
+            if self.hurries():
+                queue = self._given[self._random.choice(list(self._given))]
+                while queue and queue[0]():
+                    queue.popleft()
+
+    def wait(self, stream: int) -> None:
+        """Let the device go on until a queue is empty."""
+        self._until(lambda: not self._given[stream])
+
+    def wait_for_event(self, event: int) -> None:
+        """Let the device go on until an event has passed as often as it was recorded."""
+        recorded, _ = self._moments.get(event, (0, 0))
+        self._until(lambda: self._has_passed(event, recorded))
+
+    def _until(self, is_done: Callable[[], bool]) -> None:
+        """Let queues go on, a step at a time, in random order."""
+        with self._lock:
+            while not is_done():
+                queues = [queue for queue in self._given.values() if queue]
+                self._random.shuffle(queues)
+                ready = next((queue for queue in queues if queue[0]()), None)
+                assert ready is not None, "queues that wait for each other"
+                ready.popleft()
+
+
+QUEUES_OF: dict[int, Queues] = {}
+"""By the number of a queue."""
+
+NUMBERS = itertools.count(8)
+"""Of queues, events and graphs."""
+
+
 class GraphOfCuda:
     """What a queue was given while it was captured: calls with the addresses that they had then."""
 
@@ -95,7 +186,27 @@ class Error(enum.Enum):
 
 
 class CudaRuntime(types.ModuleType):
-    """`cuda.bindings.runtime`: every call returns a tuple with the error first."""
+    """`cuda.bindings.runtime`: every call returns a tuple with the error first.
+
+    Attributes:
+        fail: calls that fail.
+        calls_to_fault: the call of this number from now on fails; 0 for none.
+        gone: whether the device is taken away.
+        failed: how often each call has failed.
+        crossed: bytes that were copied, by direction.
+    """
+
+    RELEASES: ClassVar[frozenset[str]] = frozenset(
+        {
+            "cudaFree",
+            "cudaFreeHost",
+            "cudaStreamDestroy",
+            "cudaEventDestroy",
+            "cudaGraphDestroy",
+            "cudaGraphExecDestroy",
+        }
+    )
+    """These may return the error of earlier work, by NVIDIA's documentation: what they release is released."""
 
     cudaError_t = Error  # noqa: N815
     cudaStreamCaptureMode = enum.Enum("cudaStreamCaptureMode", "cudaStreamCaptureModeThreadLocal")  # noqa: N815
@@ -106,26 +217,38 @@ class CudaRuntime(types.ModuleType):
     def __init__(self, memory: Memory = MEMORY) -> None:
         super().__init__("cuda.bindings.runtime")
         self.memory, self.fail = memory, set[str]()
-        self.gone = False
+        self.gone, self.calls_to_fault = False, 0
+        self.crossed, self.failed = Counter[str](), Counter[str]()
         self.host: dict[int, Array] = {}
         self.live: list[Any] = []
-        self.count = 7
+        self.queues = Queues()
 
     def __getattribute__(self, name: str) -> Any:
-        is_call = name.startswith("cuda") and not name.endswith(("Kind", "Mode", "_t"))
-        if is_call and object.__getattribute__(self, "__dict__").get("gone"):
+        found = object.__getattribute__(self, name)
+        if not name.startswith("cuda") or not callable(found) or isinstance(found, type):
+            return found
+        if self.gone:
             return lambda *_: (Error.cudaErrorLaunchFailure, None)
-        if name.startswith("cuda") and name in object.__getattribute__(self, "fail"):
-            if name == "cudaStreamEndCapture":  # a queue is captured no longer, whatever the answer
-                return lambda stream: (Error.cudaErrorStreamCaptureInvalidated, CAPTURES.pop(int(stream)) and None)
-            return lambda *_: (Error.cudaErrorMemoryAllocation, None)
-        return object.__getattribute__(self, name)
+        self.calls_to_fault -= 1
+        if name not in self.fail and self.calls_to_fault:
+            return found
+        self.failed[name] += 1
+        if name == "cudaStreamEndCapture":  # a queue is captured no longer, whatever the answer
+            return lambda stream: (Error.cudaErrorStreamCaptureInvalidated, CAPTURES.pop(int(stream)) and None)
+        if name in self.RELEASES:
+            return lambda handle: (found(handle) and Error.cudaErrorMemoryAllocation, None)
+        return lambda *_: (Error.cudaErrorMemoryAllocation, None)
+
+    @classmethod
+    def calls(cls) -> list[str]:
+        """The names of all calls."""
+        found = {name: getattr(cls, name) for name in dir(cls) if name.startswith("cuda")}
+        return [name for name, call in found.items() if callable(call) and not isinstance(call, type)]
 
     def cudaSetDevice(self, device: int) -> tuple[Any, ...]:  # noqa: N802
         return (Error.cudaSuccess,)
 
     def cudaMalloc(self, size: int) -> tuple[Any, ...]:  # noqa: N802
-        assert not CAPTURES, "memory is reserved while a queue is captured"
         if sum(map(len, self.memory.blocks.values())) + size > self.memory.most:
             return Error.cudaErrorMemoryAllocation, None
         return Error.cudaSuccess, self.memory.alloc(size)
@@ -145,31 +268,47 @@ class CudaRuntime(types.ModuleType):
 
     def cudaMemcpyAsync(self, to: int, source: int, count: int, kind: Any, stream: Any) -> tuple[Any, ...]:  # noqa: N802
         assert stream in self.live
+        self.crossed[kind.name] += count
         if kind is self.cudaMemcpyKind.cudaMemcpyHostToDevice:
-            self.memory.write(to, ctypes.string_at(source, count))
+            content = None if self._is_pinned(source) else ctypes.string_at(source, count)
+            self.queues.give(stream, lambda: self.memory.write(to, content or ctypes.string_at(source, count)))
         else:
-            ctypes.memmove(to, self.memory.read(source, count), count)
+            self.queues.give(stream, lambda: ctypes.memmove(to, self.memory.read(source, count), count))
+            if not self._is_pinned(to):
+                self.queues.wait(stream)
         return (Error.cudaSuccess,)
+
+    def _is_pinned(self, address: int) -> bool:
+        """Whether a copy from or to the host goes on when the call has returned."""
+        return any(start <= address < start + len(array) for start, array in list(self.host.items()))
 
     def cudaMemcpy2DAsync(  # noqa: N802
         self, to: int, to_pitch: int, source: int, source_pitch: int, width: int, height: int, kind: Any, stream: Any
     ) -> tuple[Any, ...]:
         assert stream in self.live
         assert kind is self.cudaMemcpyKind.cudaMemcpyDeviceToDevice
-        self.memory.copy_rows(to, to_pitch, source, source_pitch, width, height)
+        self.queues.give(stream, lambda: self.memory.copy_rows(to, to_pitch, source, source_pitch, width, height))
         return (Error.cudaSuccess,)
 
     def _made(self) -> tuple[Any, ...]:
-        self.count += 1
-        self.live.append(Handle(self.count))
+        self.live.append(Handle(next(NUMBERS)))
         return Error.cudaSuccess, self.live[-1]
 
     def _dropped(self, handle: Any) -> tuple[Any, ...]:
         self.live.remove(handle)
         return (Error.cudaSuccess,)
 
-    cudaStreamCreate = cudaEventCreate = _made  # noqa: N815
-    cudaStreamDestroy = cudaEventDestroy = cudaGraphDestroy = cudaGraphExecDestroy = _dropped  # noqa: N815
+    cudaEventCreate = _made  # noqa: N815
+    cudaEventDestroy = cudaGraphDestroy = cudaGraphExecDestroy = _dropped  # noqa: N815
+
+    def cudaStreamCreate(self) -> tuple[Any, ...]:  # noqa: N802
+        made = self._made()
+        self.queues.open(made[1])
+        return made
+
+    def cudaStreamDestroy(self, stream: Any) -> tuple[Any, ...]:  # noqa: N802
+        self.queues.close(stream)
+        return self._dropped(stream)
 
     def cudaStreamBeginCapture(self, stream: Any, mode: Any) -> tuple[Any, ...]:  # noqa: N802
         assert stream in self.live
@@ -190,17 +329,30 @@ class CudaRuntime(types.ModuleType):
         assert stream in self.live
         self.memory.log.append("launch")
         for call in graph.calls:
-            call()
+            self.queues.give(stream, call)
         return (Error.cudaSuccess,)
 
     def cudaStreamSynchronize(self, stream: Any) -> tuple[Any, ...]:  # noqa: N802
         assert stream in self.live
         assert int(stream) not in CAPTURES
+        self.queues.wait(stream)
+        return (Error.cudaSuccess,)
+
+    def cudaStreamWaitEvent(self, stream: Any, event: Any, flags: int) -> tuple[Any, ...]:  # noqa: N802
+        assert event in self.live
+        assert stream in self.live
+        self.queues.wait_for(event, stream)
         return (Error.cudaSuccess,)
 
     def cudaEventRecord(self, event: Any, stream: Any) -> tuple[Any, ...]:  # noqa: N802
         assert event in self.live
         assert stream in self.live
+        self.queues.record(event, stream)
+        return (Error.cudaSuccess,)
+
+    def cudaEventSynchronize(self, event: Any) -> tuple[Any, ...]:  # noqa: N802
+        assert event in self.live
+        self.queues.wait_for_event(event)
         return (Error.cudaSuccess,)
 
     def cudaEventElapsedTime(self, first: Any, second: Any) -> tuple[Any, ...]:  # noqa: N802
@@ -297,10 +449,18 @@ class PyCudaDriver(types.ModuleType):
         return PyCudaCopy(self.memory)
 
     def Stream(self) -> Any:  # noqa: N802
-        return types.SimpleNamespace(handle=99, synchronize=lambda: self.memory.log.append("synchronize"))
+        log = self.memory.log
+        return types.SimpleNamespace(
+            handle=next(NUMBERS),
+            synchronize=lambda: log.append("synchronize"),
+            wait_for_event=lambda event: log.append("wait"),
+        )
 
     def Event(self) -> Any:  # noqa: N802
-        return types.SimpleNamespace(record=lambda stream: None, time_till=lambda other: 0.25)
+        log = self.memory.log
+        return types.SimpleNamespace(
+            record=lambda stream: None, time_till=lambda other: 0.25, synchronize=lambda: log.append("event")
+        )
 
 
 # TensorRT. `genuine` names the class of the vendor that a double stands for.
@@ -574,7 +734,11 @@ class ExecutionContext:
             CAPTURES[stream_handle].append(lambda: self._compute(addresses))
             return True
         MEMORY.log.append("enqueue")
-        self._compute(addresses)
+        work = functools.partial(self._compute, addresses)
+        if stream_handle in QUEUES_OF:
+            QUEUES_OF[stream_handle].give(stream_handle, work)
+        else:
+            work()
         return True
 
     def _compute(self, addresses: dict[str, int]) -> None:

@@ -1,6 +1,7 @@
 """States that stay on the device, through the runtime, on doubles of CUDA and TensorRT: answers, bytes, faults."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from runtime_lite.executors.device_memory import DeviceMemory
 from runtime_lite.executors.device_run import GRAPHS_SWITCH
 from runtime_lite.executors.onnx_cuda import SessionRun
 from runtime_lite.format.arrays import Array
+from runtime_lite.model import Model
 from runtime_lite.serving.trace import Trace
 from tests.kit import vendor
 from tests.runtime_lite.bundles import STEP, WIDTH, WINDOW, write_streaming_bundle
@@ -24,12 +26,18 @@ from tests.runtime_lite.in_place_graph import TIMES, WRITTEN_IN_PLACE, write_in_
 
 STREAMS = 16
 FAULTS = {
+    "cudaEventCreate": 3,
+    "cudaEventElapsedTime": 10,
+    "cudaEventRecord": 10,
+    "cudaEventSynchronize": 10,
     "cudaMalloc": 10,
     "cudaMallocHost": 1,
-    "cudaMemcpyAsync": 10,
     "cudaMemcpy2DAsync": 10,
-    "cudaEventRecord": 10,
-    "cudaStreamSynchronize": 10,
+    "cudaMemcpyAsync": 10,
+    "cudaSetDevice": 10,
+    "cudaStreamCreate": 3,
+    "cudaStreamSynchronize": 2,
+    "cudaStreamWaitEvent": 10,
 }
 """Calls of CUDA that may fail, and how often a test meets them at least."""
 
@@ -246,6 +254,77 @@ def test_a_fault_of_the_device_changes_no_stream(pair: Pair, cuda: Any, fault: s
             cuda.fail.clear()
     pair.compare()
     assert failed >= least
+
+
+@pytest.mark.parametrize("target", ["tensorrt", "onnx_cuda"], indirect=True)
+def test_streams_of_runs_that_overlap_answer_as_on_the_host(cuda: Any, device: Path, host: Path, name: str) -> None:
+    """Four threads, three runs in flight: a run is uploaded while others are at work."""
+    rng, frames = np.random.default_rng(0), STEP if name == "streaming" else 1
+    chunks = rng.standard_normal((4, 6, 1, frames, WIDTH)).astype(np.float32)
+
+    def lives(model: Model, chunks: Array) -> list[Array]:
+        answers = []
+        for _ in range(3):
+            with model.open_stream() as stream:
+                answers += [stream.push({"x": chunk})["y"] for chunk in chunks]
+        return answers
+
+    answers = []
+    for bundle in (device, host):
+        with Runtime(workers=3) as runtime, ThreadPoolExecutor(4) as threads:
+            answers.append(list(threads.map(lives, [runtime.load(bundle)] * 4, chunks)))
+    np.testing.assert_array_equal(*answers)
+
+
+def test_every_call_of_cuda_has_its_fault() -> None:
+    assert {*FAULTS, *FAULTS_OF_GRAPHS, *vendor.CudaRuntime.RELEASES} == set(vendor.CudaRuntime.calls())
+
+
+@pytest.mark.slow
+def test_faults_at_any_call_change_no_stream_and_leave_nothing(pair: Pair, cuda: Any, target: str) -> None:
+    faults, failed = np.random.default_rng(1), 0
+    for call in range(1000):
+        cuda.calls_to_fault = int(faults.integers(1, 40)) if faults.random() < 0.5 else 0
+        before = list(pair.streams)
+        try:
+            pair.turn()
+            if call % 20 == 0:
+                pair.device.trim()
+        except (InternalError, ExecutorFailed):
+            failed += 1
+            pair.streams = before
+        finally:
+            cuda.calls_to_fault = 0
+        if call % 100 == 0:
+            pair.compare()
+    pair.compare()
+    assert failed > 100
+    never = {"cudaFreeHost", "cudaEventDestroy", "cudaStreamDestroy"}  # at the end alone
+    once = {"cudaEventCreate", "cudaMallocHost", "cudaStreamCreate"}  # each call of them is the first of its kind
+    of_graphs = (
+        set[str]() if target == "tensorrt" else {name for name in cuda.calls() if "Graph" in name or "Capture" in name}
+    )
+    assert set(cuda.failed) >= set(cuda.calls()) - never - once - of_graphs
+    pair.streams.clear()
+    pair.device.trim()
+    assert not memory_of(pair)._reserved
+
+
+@pytest.mark.parametrize("name", ["streaming"], indirect=True)
+def test_a_fault_at_any_call_of_the_first_push_is_over_with_the_next(cuda: Any, device: Path) -> None:
+    chunk = {"x": np.ones((1, STEP, WIDTH), np.float32)}
+    number = failed = 0
+    while failed == number:
+        number += 1
+        with Runtime() as runtime, runtime.load(device).open_stream() as stream:
+            cuda.calls_to_fault = number
+            try:
+                stream.push(chunk)
+            except (InternalError, ExecutorFailed):
+                failed += 1
+            cuda.calls_to_fault = 0
+            stream.push(chunk)
+    assert number > 25
 
 
 def test_a_snapshot_crosses_and_goes_on_elsewhere(pair: Pair) -> None:

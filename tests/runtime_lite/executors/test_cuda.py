@@ -59,6 +59,7 @@ def test_bytes_go_to_the_device_and_come_back(cuda: Any, memory: Memory) -> None
         assert type(pointer) is int
         assert type(stream) is int
         cuda.copy_to_device(pointer, sent, stream)
+        cuda.synchronize(stream)
         assert bytes(memory.blocks[pointer]) == sent.tobytes()
         cuda.copy_to_host(back, pointer, stream)
         cuda.synchronize(stream)
@@ -73,6 +74,7 @@ def test_rows_are_copied_on_the_device(cuda: Any, memory: Memory) -> None:
         stream, first, second = cuda.stream(), cuda.alloc(64), cuda.alloc(64)
         memory.write(first, bytes(range(64)))
         cuda.copy_on_device(second + 8, first, 8, 16, 8, 3, stream)
+        cuda.synchronize(stream)
         wanted = bytes(8) + bytes([*range(8), *range(16, 24), *range(32, 40)]) + bytes(32)
         assert bytes(memory.blocks[second]) == wanted
         cuda.free(second)
@@ -86,7 +88,25 @@ def test_moments_are_measured_between_events_that_are_used_again(cuda: Any) -> N
         for _ in range(3):
             cuda.record(first, stream)
             cuda.record(second, stream)
+            cuda.synchronize_event(second)
             assert cuda.elapsed_ms(first, second) == 0.25
+    cuda.close()
+
+
+def test_a_queue_waits_for_a_moment_of_another(cuda: Any, memory: Memory) -> None:
+    with cuda.active():
+        uploads, work, moment = cuda.stream(), cuda.stream(), cuda.event()
+        sent, back = (cuda.pinned((4,), np.dtype(np.uint8)) for _ in range(2))
+        pointer = cuda.alloc(4)
+        for value in range(20):
+            sent[:] = value
+            cuda.copy_to_device(pointer, sent, uploads)
+            cuda.record(moment, uploads)
+            cuda.wait_for(moment, work)
+            cuda.copy_to_host(back, pointer, work)
+            cuda.synchronize(work)
+            assert (back == value).all()
+        cuda.free(pointer)
     cuda.close()
 
 
@@ -107,6 +127,7 @@ def test_what_is_captured_is_done_when_it_is_launched(cuda: Any) -> None:
         assert done == []
         for _ in range(2):
             cuda.launch(graph, stream)
+        cuda.synchronize(stream)
         assert done == ["work", "work"]
         cuda.free_graph(graph)
         with pytest.raises(ZeroDivisionError):

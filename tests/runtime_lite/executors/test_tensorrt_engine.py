@@ -127,13 +127,33 @@ def test_an_error_that_is_logged_fails_its_own_run_and_no_other(library: Any, mo
 
 def test_contexts_of_one_engine_are_queued_beside_each_other(library: Any) -> None:
     shared = open_engine(library, ENGINE, HostCode.LIBRARY, "e")
-    first, second = (StaticEngine(CudaPython(), shared) for _ in range(2))
+    engines = [StaticEngine(CudaPython(), shared) for _ in range(2)]
     vendor.MEMORY.log.clear()
-    first.queue(FEEDS)
-    second.queue({**FEEDS, "x": FEEDS["x"] + 1})
+    stagings = [engine.upload({**FEEDS, "x": FEEDS["x"] + number}) for number, engine in enumerate(engines)]
+    for engine, staging in zip(engines, stagings, strict=True):
+        engine.start(staging)
     assert vendor.MEMORY.log.count("enqueue") == 2, "neither has waited"
-    np.testing.assert_array_equal(first.answer()[0]["y"], 2 * FEEDS["x"])
-    np.testing.assert_array_equal(second.answer()[0]["y"], 2 * FEEDS["x"] + 2)
+    for number, (engine, staging) in enumerate(zip(engines, stagings, strict=True)):
+        np.testing.assert_array_equal(engine.answer(staging)[0]["y"], 2 * (FEEDS["x"] + number))
+
+
+def test_an_error_that_is_logged_while_runs_are_at_work_fails_these_and_no_other(library: Any) -> None:
+    engine = opened(library)
+    logger, severity = engine._opened.logger, library.ILogger.Severity
+    first, second = engine.upload(FEEDS), engine.upload(FEEDS)
+    engine.start(first)
+    logger.log(severity.ERROR, "misaligned address")
+    engine.start(second)
+    np.testing.assert_array_equal(engine.answer(second)[0]["y"], 2 * FEEDS["x"])
+    with pytest.raises(InternalError, match="misaligned address"):
+        engine.answer(first)
+    engine.run(FEEDS)
+    first, second = engine.upload(FEEDS), engine.upload(FEEDS)
+    engine.start(first)
+    engine._context.execute_async_v3 = lambda _: logger.log(severity.ERROR, "of the second")
+    with pytest.raises(InternalError, match="of the second"):
+        engine.start(second)
+    np.testing.assert_array_equal(engine.answer(first)[0]["y"], 2 * FEEDS["x"])
 
 
 class OnDevice:

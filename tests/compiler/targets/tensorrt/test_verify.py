@@ -13,7 +13,7 @@ from compiler.graph.stages import Lowered
 from compiler.targets.tensorrt import verify
 from compiler.targets.tensorrt.builder import build_one
 from compiler.targets.tensorrt.target import Tensorrt
-from compiler.targets.tensorrt.verify import Trial, main
+from compiler.targets.tensorrt.verify import RUNS, WARM_UP_RUNS, Trial, main
 from runtime_lite.errors import EngineAbsent
 from runtime_lite.executors.cuda import CudaPython, Device
 from runtime_lite.executors.tensorrt_engine import HostCode
@@ -23,7 +23,10 @@ from tests.kit.graphs import parse
 from tests.runtime_lite.engines import use_doubles
 
 T4 = Device("Tesla T4", "7.5", "12.4")
-STEPS = ["build", "build again with the timing cache", "layers", "accuracy", "latency", "two contexts", "refit"]
+STEPS = [
+    "build", "build again with the timing cache", "layers", "accuracy", "latency", "latency with CUDA graphs",
+    "two contexts", "refit",
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -46,7 +49,9 @@ def tried(bundle: Path, library: Any) -> list[dict[str, Any]]:
 
 
 def test_every_step_of_every_engine_is_tried(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = tried(bundle, use_doubles(monkeypatch))
+    library = use_doubles(monkeypatch)
+    vendor.MEMORY.log.clear()
+    steps = tried(bundle, library)
     assert [step["step"] for step in steps] == ["copies", *[*STEPS, "version_compatible"] * 2]
     assert [step for step in steps if not step["ok"]] == []
     by_name = {(step["step"], step.get("bucket", "")): step for step in steps}
@@ -55,6 +60,7 @@ def test_every_step_of_every_engine_is_tried(bundle: Path, monkeypatch: pytest.M
     assert by_name["accuracy", "batch=2"]["max_error"] == {"y": 0.0}
     assert by_name["latency", "batch=1"]["device_p50_ms"] == 0.25
     assert by_name["latency", "batch=1"]["context_bytes"] == 4096
+    assert vendor.MEMORY.log.count("launch") == 2 * (RUNS + WARM_UP_RUNS - 1)
     assert by_name["build", "batch=1"]["bytes"] > 0
 
 
@@ -100,7 +106,7 @@ def test_two_contexts_of_one_engine_work_beside_each_other(bundle: Path, monkeyp
     library = use_doubles(monkeypatch)
     opened: list[vendor.CudaEngine] = []
     order: list[str] = []
-    make, wait = vendor.CudaEngine.create_execution_context, vendor.CudaRuntime.cudaStreamSynchronize
+    make, wait = vendor.CudaEngine.create_execution_context, vendor.CudaRuntime.cudaEventSynchronize
     enqueue = vendor.ExecutionContext.execute_async_v3
 
     def context(self: vendor.CudaEngine, strategy: Any) -> vendor.ExecutionContext:
@@ -111,13 +117,13 @@ def test_two_contexts_of_one_engine_work_beside_each_other(bundle: Path, monkeyp
         order.append(f"queue {stream}")
         return enqueue(self, stream)
 
-    def synchronize(self: vendor.CudaRuntime, stream: Any) -> Any:
-        order.append(f"wait {stream}")
-        return wait(self, stream)
+    def synchronize(self: vendor.CudaRuntime, event: Any) -> Any:
+        order.append(f"wait {event}")
+        return wait(self, event)
 
     monkeypatch.setattr(vendor.CudaEngine, "create_execution_context", context)
     monkeypatch.setattr(vendor.ExecutionContext, "execute_async_v3", queue)
-    monkeypatch.setattr(vendor.CudaRuntime, "cudaStreamSynchronize", synchronize)
+    monkeypatch.setattr(vendor.CudaRuntime, "cudaEventSynchronize", synchronize)
     trial = Trial(library, CudaPython(), T4, bundle, bundle)
     content = build_one(library, bundle, plan(bundle)["builder"], plan(bundle)["engines"][0], bundle / "c").content
     trial._two_contexts(content, HostCode.LIBRARY, {"x": np.ones((1, 2), np.float32)})
@@ -167,11 +173,11 @@ def test_the_report_is_written_and_the_exit_code_says_whether_all_held(
     monkeypatch.setattr(verify, "probe_builder", lambda: "10.99.0")
     arguments = ["--bundle", str(bundle), "--report", str(bundle / "report.json")]
     assert main(arguments) == 0
-    assert "17 of 17 steps held" in capsys.readouterr().out
+    assert "19 of 19 steps held" in capsys.readouterr().out
     report = json.loads((bundle / "report.json").read_text())
     assert report["device"] == {"name": "Tesla T4", "capability": "7.5", "driver": "12.4"}
     assert report["providers"] == {"used": "cuda-python", "known": ["cuda-python", "pycuda"]}
-    assert len(report["steps"]) == 17
+    assert len(report["steps"]) == 19
     assert report["not_tried"]
     (bundle / "graphs/net.batch1.onnx").write_bytes(b"")
     assert main(arguments) == 4
