@@ -5,6 +5,7 @@ opened here a process of its own has opened it, so that a driver or a version th
 crash.
 """
 
+import re
 from types import ModuleType
 
 from runtime_lite.errors import FRONT_DOOR, BundleRefused, EngineAbsent, show
@@ -88,7 +89,21 @@ class TensorrtExecutor(DeviceExecutor):
         self._trt = self._library()
 
     def _library(self) -> ModuleType:
-        return import_tensorrt(self._host_code)
+        """The installed library, which opens engines of the version that built these.
+
+        Raises:
+            EngineAbsent: there is none, or its version is another.
+        """
+        library = import_tensorrt(self._host_code)
+        built, here = self._engine.built_with.get("tensorrt", ""), str(library.__version__)
+        is_compatible = self._host_code is not HostCode.LIBRARY
+        if here != built and not (is_compatible and _opens(here, built)):
+            later = f", or a later version {built.partition('.')[0]}" if is_compatible else ""
+            raise EngineAbsent(
+                f"{self._where}: expected TensorRT {show(built)}, which built its engines{later}, got {here}; install "
+                f"that version, or run `{FRONT_DOOR} finish` on this machine"
+            )
+        return library
 
     def _open(self, artifact: Artifact, cuda: Cuda, captures: bool) -> StaticEngine:
         file = self._engine.files[artifact.file]
@@ -103,6 +118,12 @@ class TensorrtExecutor(DeviceExecutor):
     def _with_kernels(self, opened: OpenedEngine, content: bytes) -> OpenedEngine:
         """The engine as contexts are made of it."""
         return opened
+
+
+def _opens(here: str, built: str) -> bool:
+    """Whether a version opens version-compatible engines of another: later ones of the same major version do."""
+    later, earlier = (tuple(map(int, re.findall(r"\d+", version))) for version in (here, built))
+    return later[:1] == earlier[:1] and later >= earlier
 
 
 def _number(capability: str) -> tuple[int, ...]:

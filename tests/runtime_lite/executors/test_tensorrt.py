@@ -81,6 +81,33 @@ def test_the_device_is_the_one_that_engines_were_built_for(
             runtime.load(directory)
 
 
+@pytest.mark.parametrize(
+    ("flags", "here", "fits"),
+    [
+        ((), "10.99.0", True),
+        ((), "10.99.1", False),
+        (("VERSION_COMPATIBLE",), "10.100.0", True),
+        (("VERSION_COMPATIBLE",), "10.99.0.post1", True),
+        (("VERSION_COMPATIBLE",), "10.9.0", False),
+        (("VERSION_COMPATIBLE",), "11.0.0", False),
+    ],
+)
+def test_the_version_is_the_one_that_engines_were_built_with_or_a_later_one_where_they_say_so(
+    flags: tuple[str, ...], here: str, fits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library: Any = use_doubles(monkeypatch)
+    library.__version__ = here
+    directory = write_engine_bundle(tmp_path / "b", flags=flags)
+    with Runtime() as runtime:
+        model = runtime.load(directory, allow_host_code=True)
+        if fits:
+            model.run(feeds(1))
+            return
+        later = ", or a later version 10" if flags else ""
+        with pytest.raises(EngineAbsent, match=rf"TensorRT '10\.99\.0', which built its engines{later}, got {here}; "):
+            model.run(feeds(1))
+
+
 def test_an_engine_with_other_inputs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use_doubles(monkeypatch)
     directory = write_engine_bundle(tmp_path / "b")
