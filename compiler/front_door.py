@@ -191,6 +191,8 @@ def _finish(options: argparse.Namespace) -> int:
     for finding in finished.layers:
         if finding.holds is None:
             print(f"{finding.graph} {finding.subject}: {finding.detail}")
+    for choice in finished.choices:
+        print(choice)
     for row in finished.speed:
         print(f"{row.graph} {row.sizes}: p50 {row.p50_ms:.3f} ms, p95 {row.p95_ms:.3f} ms")
     done = "built, verified and timed" if finished.speed else "built and verified"

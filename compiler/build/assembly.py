@@ -210,7 +210,7 @@ def finish_engines(assembly: Assembly, caches: Path) -> Assembly:
         record.speed += finished.speed
         done = "verified and timed" if target.times_here else "verified"
         ended = done if finished.not_run is None else f"built and not run: {finished.not_run}"
-        handle.end(detail=f"engines of {len(waiting)} graphs, {ended}")
+        handle.end(detail="; ".join([f"engines of {len(waiting)} graphs, {ended}", *finished.choices]))
     if finished.not_run is not None:
         record.engines = tuple(
             EngineRow(graph, "built", finished.not_run, "built", _built_by(assembly, graph)) for graph in waiting

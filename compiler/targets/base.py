@@ -342,6 +342,17 @@ class Target(abc.ABC):
         """
         raise InternalError(f"expected a target with a compiler of its vendor, got {self.name} for {bundle}")
 
+    def alternatives(self, bundle: Path) -> Mapping[str, Mapping[str, Content]]:
+        """Return graph files from which engines may be built in place of those of a bundle, where these are faster.
+
+        Args:
+            bundle: the bundle's folder, which is not changed.
+
+        Returns:
+            By the name of the alternative, every graph file that differs.
+        """
+        return {}
+
     def cannot_run(self) -> str | None:
         """Return why this machine, which has built engines, cannot run them; None where it can."""
         return None

@@ -160,7 +160,7 @@ WINGS = (
     Wing("recipe", ("base", "graph"), RUNTIME,
          ("tree", "field_types", "written_numbers", "graph_parts", "gates", "graph", "wiring", "latencies", "options",
           "record", "load", "not_lowered", "pass_order", "stage_inputs", "user_code")),
-    Wing("targets", ("base", "graph", "proof", "numerics", "passes"), RUNTIME),
+    Wing("targets", ("base", "graph", "proof", "calib", "numerics", "passes"), RUNTIME),
     Wing("compression", ("base", "graph", "rewriting", "passes", "recipe")),
     Wing("build", ("base", "graph", "proof", "states", "checker", "calib", "numerics", "rewriting", "passes", "recipe",
                    "targets", "compression"), RUNTIME,

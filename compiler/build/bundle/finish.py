@@ -6,12 +6,12 @@ The compiler writes elsewhere: whatever happens to it, the bundle is the one bef
 import dataclasses
 import hashlib
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import onnx_ir as ir
 
-from compiler.base.pieces import write_files
+from compiler.base.pieces import Content, write_files
 from compiler.base.records.build_report import SpeedRow
 from compiler.base.records.findings import Finding
 from compiler.build.bundle.recipe_of import recipe_of
@@ -19,7 +19,7 @@ from compiler.build.bundle.staged_folder import check_bundle_or_nothing, copy_fi
 from compiler.build.bundle.target_of import target_of
 from compiler.build.verify.gates.budget import check_budget
 from compiler.build.verify.gates.engine_layers import engine_findings
-from compiler.errors import GateFailed, InternalError, ToolchainAbsent
+from compiler.errors import GateFailed, InternalError, Refused, ToolchainAbsent
 from compiler.recipe.gates import BudgetGate
 from compiler.targets.base import Compiled, Target, missing
 from runtime_lite.bench import bench_model
@@ -53,12 +53,14 @@ class Finished:
         speed: their times; none of those that were not run, or whose times mean nothing here.
         not_run: the reason why engines were not run; None where they ran and gave the recorded outputs.
         layers: findings about the layers of those engines whose compiler describes them.
+        choices: for every alternative of the target a sentence on the graphs whose engines were built from it.
         simulated: whether the vendor's simulator has run them, in the place of the device.
     """
 
     speed: list[SpeedRow]
     not_run: str | None
     layers: Sequence[Finding] = ()
+    choices: Sequence[str] = ()
     simulated: bool = False
 
 
@@ -129,11 +131,30 @@ def build_engines(target: Target, folder: Path, engines: Path, caches: Path) -> 
         GateFailed: a node computes in another type than planned, or an engine does not reproduce the recorded outputs.
     """
     compiled = target.compile(folder, engines, caches)
-    layers = list(_layer_findings(folder, compiled))
+    with read_bundle(folder) as bundle:
+        manifest = bundle.manifest
+    layers = list(_layer_findings(manifest, folder, compiled))
     _enter(folder, engines, compiled)
     not_run = target.cannot_run()
     if not_run is not None:
         return Finished([], not_run, layers)
+    speed = _measured(target, folder)
+    if not target.times_here:
+        return Finished([], None, layers, simulated=True)
+    choices = []
+    for name, files in target.alternatives(folder).items():
+        speed, choice = _with_faster(target, folder, caches, name, files, speed)
+        choices.append(choice)
+    write_costs(folder, speed)
+    return Finished(speed, None, layers, choices)
+
+
+def _measured(target: Target, folder: Path) -> list[SpeedRow]:
+    """Compare the engines of a bundle with the recorded outputs; return their times, if these are meaningful here.
+
+    Raises:
+        GateFailed: an engine does not reproduce the recorded outputs.
+    """
     with Runtime() as runtime:
         model = runtime.load(folder, target.executor)
         failed = [comparison for comparison in verify_model(model) if not comparison.holds]
@@ -144,23 +165,81 @@ def build_engines(target: Target, folder: Path, engines: Path, caches: Path) -> 
                 cure=f"{look}loosen the lossy limits if its figures allow it",
             )
         if not target.times_here:
-            return Finished([], None, layers, simulated=True)
-        speed = [
+            return []
+        return [
             SpeedRow(timing.graph, timing.bucket, timing.p50_ms, timing.p95_ms, 1)
             for timing in bench_model(model, TIMED_RUNS, WARM_UP_RUNS)
         ]
-    write_costs(folder, speed)
-    return Finished(speed, None, layers)
 
 
-def _layer_findings(folder: Path, engines: Mapping[str, Compiled]) -> Iterator[Finding]:
+def _with_faster(
+    target: Target, folder: Path, caches: Path, name: str, files: Mapping[str, Content], planned: list[SpeedRow]
+) -> tuple[list[SpeedRow], str]:
+    """Build the engines of an alternative, and put those into the bundle that hold the gates and are faster.
+
+    Args:
+        target: target whose compiler is installed.
+        folder: folder of the bundle, with engines.
+        caches: as in `build_engines`.
+        name: of the alternative.
+        files: the graph files that differ.
+        planned: times of the engines in the bundle.
+
+    Returns:
+        The times of the engines that the bundle then has, and a sentence.
+    """
+    with read_bundle(folder) as bundle:
+        manifest = bundle.manifest
+    with tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch:
+        source, trial, engines = (Path(scratch) / part for part in ("source", "trial", "engines"))
+        copy_files(folder, source)
+        write_files(source, files)
+        copy_files(folder, trial)
+        try:
+            compiled = {
+                plan: dataclasses.replace(each, built_with={**each.built_with, "computes in": name})
+                for plan, each in target.compile(source, engines, caches).items()
+            }
+            list(_layer_findings(manifest, source, compiled))
+            _enter(trial, engines, compiled)
+            speed = _measured(target, trial)
+        except (Refused, GateFailed) as error:
+            return planned, f"{name} is not taken: {error.message}"
+        faster = faster_graphs(planned, speed)
+        _enter(folder, engines, compiled, faster)
+    rows = [row for row in planned if row.graph not in faster] + [row for row in speed if row.graph in faster]
+    sums = [f"{graph} {fast:.3f} ms against {slow:.3f} ms" for graph, (fast, slow) in faster.items()]
+    return rows, f"{name} is faster and taken for {', '.join(sums)}" if sums else f"{name} is not faster"
+
+
+def faster_graphs(planned: Sequence[SpeedRow], other: Sequence[SpeedRow]) -> dict[str, tuple[float, float]]:
+    """Return the graphs whose other engines are faster: their medians, added over all buckets, are less.
+
+    Args:
+        planned: times of the engines of the graphs as planned.
+        other: times of other engines of the same graphs and buckets.
+
+    Returns:
+        By graph, the sums of the other engines and of the planned ones, in milliseconds.
+    """
+    sums: dict[str, list[float]] = {}
+    for place, rows in enumerate((other, planned)):
+        for row in rows:
+            sums.setdefault(row.graph, [0.0, 0.0])[place] += row.p50_ms
+    return {graph: (fast, slow) for graph, (fast, slow) in sums.items() if fast < slow}
+
+
+def _layer_findings(manifest: Manifest, folder: Path, engines: Mapping[str, Compiled]) -> Iterator[Finding]:
     """Yield the findings of the layer gate for engines with a description.
+
+    Args:
+        manifest: of the bundle.
+        folder: where the graph files lie that the engines were built from.
+        engines: the engines, by the plan's file.
 
     Raises:
         GateFailed: a node computes in another type than planned.
     """
-    with read_bundle(folder) as bundle:
-        manifest = bundle.manifest
     described = {file: engine for finished in engines.values() for file, engine in finished.described.items()}
     for name, graph in manifest.graphs.items():
         for artifact in graph.artifacts:
@@ -169,13 +248,18 @@ def _layer_findings(folder: Path, engines: Mapping[str, Compiled]) -> Iterator[F
                 yield from engine_findings(name, bucket_name(artifact.sizes), model, described[artifact.file])
 
 
-def _enter(folder: Path, made: Path, engines: Mapping[str, Compiled]) -> None:
-    """Copy engines into the bundle and write the manifest that lists them."""
+def _enter(folder: Path, made: Path, engines: Mapping[str, Compiled], names: Collection[str] | None = None) -> None:
+    """Copy engines into the bundle and write the manifest that lists them: those of some graphs, or of all."""
     with read_bundle(folder) as bundle:
         manifest = bundle.manifest
-    files = {name: (made / name).read_bytes() for each in engines.values() for name in each.files.values()}
+    built = {
+        name: _built(graph.engine.plan, engines)
+        for name, graph in manifest.graphs.items()
+        if graph.engine is not None and (names is None or name in names)
+    }
+    files = {name: (made / name).read_bytes() for engine in built.values() for name in engine.files.values()}
     graphs = {
-        name: graph if graph.engine is None else dataclasses.replace(graph, engine=_built(graph.engine.plan, engines))
+        name: dataclasses.replace(graph, engine=built.get(name, graph.engine))
         for name, graph in manifest.graphs.items()
     }
     entries = {name: FileEntry(len(c), hashlib.sha256(c).hexdigest()) for name, c in files.items()}

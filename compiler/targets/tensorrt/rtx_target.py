@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import onnx_ir as ir
 
-from compiler.base.pieces import write_files
+from compiler.base.pieces import Content, write_files
 from compiler.errors import Location, RecipeError, Refused
 from compiler.graph.runners.session import Session, session_of
 from compiler.graph.stages import Lowered, Pass
@@ -24,7 +24,7 @@ from compiler.targets.tensorrt import trial
 from compiler.targets.tensorrt.lint import require_buildable
 from compiler.targets.tensorrt.parts import rtx_parts, trial_part
 from compiler.targets.tensorrt.rule import DeviceLimits
-from compiler.targets.tensorrt.target import SYMMETRIC, engine_plan, for_the_builder, require_numbers
+from compiler.targets.tensorrt.target import SYMMETRIC, engine_plan, for_the_builder, in_real_numbers, require_numbers
 from compiler.targets.weights_file import WeightsFile
 from runtime_lite.errors import EngineAbsent
 from runtime_lite.executors import cuda
@@ -145,6 +145,10 @@ class TensorrtRtx(Target):
             f"expected a device of compute capability {', '.join(self.compute_capabilities)}, got {device.name} of "
             f"{device.capability}"
         )
+
+    def alternatives(self, bundle: Path) -> Mapping[str, Mapping[str, Content]]:
+        """Return the graphs without their rounding to int8, in the types that are then left: half precision."""
+        return in_real_numbers(bundle)
 
     def trial_builder(self, out: Path) -> TrialBuilder | None:
         """Return the builder of the engines that ship; None where it is missing."""

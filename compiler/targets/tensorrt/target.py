@@ -17,8 +17,11 @@ from typing import Any, ClassVar
 
 import onnx_ir as ir
 
+from compiler.base.pieces import Content
+from compiler.calib.quantized_pairs import without_pairs
 from compiler.errors import RecipeError, Refused
-from compiler.graph.runners.session import Session, session_of
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import Session, session_of, with_constants_dequantized
 from compiler.graph.stages import Lowered, Pass
 from compiler.numerics.quantization.placement import Placement
 from compiler.passes.eliminate_outputs import EliminateOutputs
@@ -44,7 +47,7 @@ from runtime_lite.executors.executor import Executor, make_trusted_executor
 from runtime_lite.format import atomic_file
 from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.manifest import Engine, bucket_name
-from runtime_lite.format.reader import Bundle
+from runtime_lite.format.reader import Bundle, read_bundle
 
 FOLDER = "tensorrt"
 
@@ -230,6 +233,10 @@ class Tensorrt(Target):
         made = json.loads((out / "built.json").read_text(encoding="utf-8"))
         return {plan: Compiled(**each) for plan, each in made.items()}
 
+    def alternatives(self, bundle: Path) -> Mapping[str, Mapping[str, Content]]:
+        """Return the graphs without their rounding to int8, in the types that are then left: half precision."""
+        return in_real_numbers(bundle)
+
     def executor(self, bundle: Bundle, name: str, threads: int) -> Executor:
         """Return the device's executor, which trusts the host code of engines built here."""
         return make_trusted_executor(bundle, name, threads)
@@ -298,6 +305,22 @@ class Tensorrt(Target):
             command += [switches[flag] for flag in self._flags()]
             lines.append(f'trtexec --onnx="$bundle"/{shlex.quote(engine["graph"])} {shlex.join(command)}')
         return "\n".join(lines) + "\n"
+
+
+def in_real_numbers(bundle: Path) -> Mapping[str, Mapping[str, Content]]:
+    """Return the quantised graph files of a bundle without their Q/DQ pairs, as an alternative; none without any.
+
+    Weights stay as they were rounded, and are stored as what they stand for.
+    """
+    with read_bundle(bundle) as opened:
+        files = sorted({each.file for graph in opened.manifest.graphs.values() for each in graph.artifacts})
+    found: dict[str, Content] = {}
+    for file in files:
+        model = ir.load(bundle / file)
+        if any(graphs.is_op(node, "QuantizeLinear") for node in model.graph):
+            plain = with_constants_dequantized(without_pairs(ir.external_data.load_to_model(model)))
+            found[file] = ir.serde.serialize_model(plain).SerializeToString()
+    return {"real numbers": found} if found else {}
 
 
 def engine_plan(emitted: Emitted) -> dict[str, Any]:

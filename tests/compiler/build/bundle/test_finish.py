@@ -2,18 +2,24 @@
 
 import json
 import platform
+import re
+import shutil
 from pathlib import Path
 
+import onnx
 import pytest
 
 import build
+from compiler.base.records.build_report import SpeedRow
 from compiler.build.bundle import finish as module
-from compiler.build.bundle.finish import finish_bundle, require_toolchain, unfinished
+from compiler.build.bundle.finish import faster_graphs, finish_bundle, require_toolchain, unfinished
 from compiler.errors import GateFailed, InternalError, Refused, ToolchainAbsent
 from compiler.targets.tensorrt.target import Tensorrt
-from runtime_lite import BadInput, read_bundle
+from runtime_lite import BadInput, Runtime, read_bundle
+from runtime_lite.bench import Timing
 from runtime_lite.errors import EngineAbsent
 from runtime_lite.format.manifest import bucket_name, static_shape
+from runtime_lite.verify import verify_model
 from tests.kit.models.project import digest_of
 from tests.kit.placeholder import shared_library
 from tests.kit.vendor import DRIVER_CODE, write_packages
@@ -172,6 +178,80 @@ def test_the_budget_of_the_recipe_is_checked_on_the_device(
     with pytest.raises(GateFailed, match="expected a call within 1e-05 ms"):
         finish_bundle(bundle, tmp_path / "timing")
     assert digest_of(bundle) == before
+
+
+def altered(bundle: Path, operator: str) -> dict[str, bytes]:
+    """The graph files of a bundle, their answers behind one more operator."""
+    files = {}
+    for item in plain_graph().artifacts:
+        model = onnx.load(bundle / item.file)
+        (answer,) = model.graph.output
+        last = next(node for node in model.graph.node if answer.name in node.output)
+        last.output[list(last.output).index(answer.name)] = "before"
+        model.graph.node.add(op_type=operator, input=["before"], output=[answer.name])
+        files[item.file] = model.SerializeToString()
+    return files
+
+
+def timed(monkeypatch: pytest.MonkeyPatch, *p50_ms: float) -> None:
+    """Let every bucket take so long, as planned and as altered."""
+    times = iter(p50_ms)
+    buckets = [bucket_name(item.sizes) for item in plain_graph().artifacts]
+
+    def bench(*_: object) -> list[Timing]:
+        time_ms = next(times)
+        return [Timing("plain", bucket, 9.0, time_ms, time_ms, time_ms) for bucket in buckets]
+
+    monkeypatch.setattr(module, "bench_model", bench)
+
+
+@pytest.mark.parametrize(
+    ("operator", "times", "is_taken", "choice"),
+    [
+        ("Identity", (2.0, 1.0), True, r"real numbers is faster and taken for plain 4\.000 ms against 8\.000 ms"),
+        ("Identity", (1.0, 1.0), False, "real numbers is not faster"),
+        ("Neg", (2.0, 1.0), False, "real numbers is not taken: expected engines that reproduce the recorded outputs"),
+        ("Det", (2.0, 1.0), False, r"real numbers is not taken: .*no tactic for Det"),
+    ],
+)
+def test_the_faster_of_two_engines_that_holds_is_shipped(
+    operator: str,
+    times: tuple[float, float],
+    is_taken: bool,
+    choice: str,
+    bundle: Path,
+    machine: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    finish_bundle(shutil.copytree(bundle, tmp_path / "plain"), tmp_path / "timing")
+    monkeypatch.setattr(Tensorrt, "alternatives", lambda self, folder: {"real numbers": altered(folder, operator)})
+    timed(monkeypatch, *times)
+    finished = finish_bundle(bundle, tmp_path / "timing")
+    assert re.search(choice, " ".join(finished.choices))
+    assert {row.p50_ms for row in finished.speed} == {times[is_taken]}
+    with read_bundle(bundle) as ended, read_bundle(tmp_path / "plain") as planned:
+        engine = ended.manifest.graphs["plain"].engine
+        assert engine is not None
+        assert engine.built_with.get("computes in") == ("real numbers" if is_taken else None)
+        for file in engine.files.values():
+            assert (ended.read_file(file) == planned.read_file(file)) != is_taken
+        assert {cost.p50_ms for cost in ended.costs["plain"].values()} == {times[is_taken]}
+    with Runtime() as runtime:
+        assert all(comparison.holds for comparison in verify_model(runtime.load(bundle)))
+
+
+def test_a_graph_whose_buckets_take_less_in_all_is_faster() -> None:
+    def rows(**times: tuple[float, float]) -> list[SpeedRow]:
+        return [
+            SpeedRow(graph, f"batch={at}", time_ms, 9.0, 1)
+            for graph, pair in times.items()
+            for at, time_ms in enumerate(pair)
+        ]
+
+    planned = rows(encoder=(1.0, 2.0), decoder=(1.0, 1.0), joiner=(1.0, 1.0))
+    other = rows(encoder=(1.5, 1.0), decoder=(0.5, 1.5), joiner=(0.5, 1.75))
+    assert faster_graphs(planned, other) == {"encoder": (2.5, 3.0)}
 
 
 def test_a_bundle_of_an_older_schema_is_refused_before_the_compiler_runs(tmp_path: Path) -> None:
