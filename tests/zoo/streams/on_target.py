@@ -6,6 +6,7 @@ What comes of them are rows of the target's page. Artefacts are executed in the 
 """
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -16,6 +17,7 @@ from typing import Any
 import yaml
 
 from compiler.targets import TARGETS
+from runtime_lite.executors.toolchain_folder import FOLDER_VARIABLE, toolchains_folder
 from tests.kit.models.project import Project
 from tests.zoo.streams.__main__ import rows_of
 from tests.zoo.streams.families import FAMILIES
@@ -121,6 +123,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("target", choices=TARGETS)
     parser.add_argument("steps", nargs="+", choices=[family.name for family in FAMILIES], metavar="STEP")
     options = parser.parse_args(arguments)
+    os.environ[FOLDER_VARIABLE] = str(toolchains_folder())  # builds run in folders of their own
     page = PAGES / f"streaming_zoo_{options.target}.md"
     for family in FAMILIES:
         if family.name in options.steps:
