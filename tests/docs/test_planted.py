@@ -77,7 +77,7 @@ def test_output_that_no_command_prints_is_seen(tmp_path: Path) -> None:
         ("`.venv/bin/python build.py docter`", "docter: unknown to build.py"),
         ("`python -m runtime_lite test x`", "test: unknown to python -m runtime_lite"),
         ("`python -m tests.docs.nothing`", "tests.docs.nothing is no module"),
-        ("`make build RECIPE=gpu.yaml`", "gpu.yaml is no recipe"),
+        ("`make build RECIPE=tpu.yaml`", "tpu.yaml is no recipe"),
         ("[here](docs/x.md)", "docs/x.md is linked to and is not there"),
         ("[here](#elsewhere)", "#elsewhere is linked to, and the page has no such heading"),
     ],

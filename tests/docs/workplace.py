@@ -18,6 +18,7 @@ NOT_RUN = {
     "make build RECIPE=full_cpu.yaml": "builds for minutes, and the measurements behind it are not run",
     "make build RECIPE=full_edge.yaml": "builds for minutes, and the measurements behind it are not run",
     ".venv/bin/python build.py --recipe full_edge.yaml": "builds for minutes",
+    ".venv/bin/python build.py --recipe gpu.yaml": "builds for minutes",
     ".venv/bin/python build.py --recipe t4.yaml": "builds for minutes",
     ".venv/bin/python -m tests.device.crossing": "takes that bundle; tests/device/test_crossing.py counts small ones",
     ".gpu/bin/": "needs a device, and an environment for it",
