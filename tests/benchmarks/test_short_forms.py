@@ -109,6 +109,7 @@ ELSEWHERE = {
     ("benchmarks.serving", "transcripts"): "tests/examples/streaming_asr/test_bundle.py, of the trained recogniser",
     ("benchmarks.chunk_step", ""): "tests/benchmarks/test_chunk_step.py, but for the processes of its contenders",
     ("benchmarks.engines", ""): "tests/benchmarks/test_engines.py, and with the builder tests/rtx/test_recipes.py",
+    ("benchmarks.kernels", ""): "tests/benchmarks/test_kernels.py",
     ("benchmarks.levers", ""): "tests/benchmarks/test_levers.py",
     ("benchmarks.streaming_conformer", ""): "tests/zoo/streams/test_conformer.py",
     ("benchmarks.cpu_runtimes", "--nncf"): "an environment of its own with another quantiser",
