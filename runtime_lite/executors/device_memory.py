@@ -111,6 +111,7 @@ class DeviceMemory:
         self._cuda: Cuda | None = None
         self._stream = 0
         self._reserved = dict[int, int]()
+        self._leaving = list[int]()
         self._lent = dict[weakref.ref[_Lent], tuple[int, DeviceBytes]]()
         self._back = deque[weakref.ref[_Lent]]()
         self._kept = dict[int, list[DeviceBytes]]()
@@ -157,11 +158,18 @@ class DeviceMemory:
 
     def release(self, content: DeviceBytes) -> None:
         with self._lock:
-            if content.pointer in self._reserved:
-                with self._active() as cuda:
-                    cuda.synchronize(self._stream)  # a copy from it or to it may be queued
-                    del self._reserved[content.pointer]
-                    cuda.free(content.pointer)
+            self._leaving.append(content.pointer)
+            self._free_leaving()
+
+    def _free_leaving(self) -> None:
+        """Free what nobody uses any more; what a fault of the device leaves is freed with the next."""
+        if not self._reserved.keys().isdisjoint(self._leaving):
+            with self._active() as cuda:
+                cuda.synchronize(self._stream)  # copies from it or to it may be queued
+                while self._leaving:
+                    pointer = self._leaving.pop()
+                    if self._reserved.pop(pointer, None) is not None:
+                        cuda.free(pointer)
 
     def arrays(self, holder: Holder, places: Sequence[Place]) -> dict[str, DeviceArray]:
         pointer = holder.content.pointer
@@ -221,13 +229,14 @@ class DeviceMemory:
     def trim(self) -> None:
         with self._lock:
             self._take_back()
-            while self._kept:
-                for content in self._kept.popitem()[1]:
-                    self.release(content)
+            self._leaving += [content.pointer for contents in self._kept.values() for content in contents]
+            self._kept.clear()
+            self._free_leaving()
 
     def close(self) -> None:
         with self._lock:
             self._kept.clear()
+            self._leaving.clear()
             cuda, self._cuda = self._cuda, None
             reserved, self._reserved = self._reserved, {}  # at once: of a device that is gone nothing can be freed
             if cuda is not None:

@@ -300,12 +300,14 @@ def test_faults_at_any_call_change_no_stream_and_leave_nothing(pair: Pair, cuda:
     pair.compare()
     assert failed > 100
     never = {"cudaFreeHost", "cudaEventDestroy", "cudaStreamDestroy"}  # at the end alone
-    once = {"cudaEventCreate", "cudaMallocHost", "cudaStreamCreate"}  # each call of them is the first of its kind
+    once = {"cudaEventCreate", "cudaMallocHost", "cudaStreamCreate"}  # at the first run of a bucket
+    seldom = {"cudaGraphDestroy", "cudaGraphExecDestroy"}
     of_graphs = (
         set[str]() if target == "tensorrt" else {name for name in cuda.calls() if "Graph" in name or "Capture" in name}
     )
-    assert set(cuda.failed) >= set(cuda.calls()) - never - once - of_graphs
+    assert set(cuda.failed) >= set(cuda.calls()) - never - once - seldom - of_graphs
     pair.streams.clear()
+    before.clear()
     pair.device.trim()
     assert not memory_of(pair)._reserved
 
