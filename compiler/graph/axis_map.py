@@ -21,6 +21,7 @@ from compiler.graph.operators.pads import pad_of
 from compiler.graph.operators.reductions import reduction_of
 from compiler.graph.operators.slices import slice_of
 from compiler.graph.operators.traits import ENTRYWISE, REDUCTIONS
+from compiler.graph.operators.windows import window_of
 
 
 class NotMapped(Exception):
@@ -277,15 +278,14 @@ def _is_reversed(node: ir.Node, axis: int) -> bool:
 
 
 def _windowed(node: ir.Node) -> AxisMap:
-    """Return the map of a convolution or pooling: channels mix; a spatial axis stays where the kernel has size 1."""
-    shape = dims(node.inputs[0])
-    if graphs.is_op(node, "Conv"):
-        kernel: Sequence[Dim] = dims(node.inputs[1])[2:]
-    else:
-        kernel = graphs.ints_attribute(node, "kernel_shape")
-    kept = [at for at in range(2, len(shape)) if kernel[at - 2] == 1 and shape[at] == dims(node.outputs[0])[at]]
-    axes = {at: {0: at} if at in kept or at == 0 else {} for at in range(len(shape))}
-    return AxisMap((0,), axes, tuple({0: at} for at in range(1, len(shape)) if at not in kept))
+    """Return the map of a convolution or pooling: channels mix; spatial axes of which windows hold one entry stay."""
+    rank = len(dims(node.inputs[0]))
+    window = window_of(node, rank)
+    if window is None:
+        raise NotMapped(f"no rule says what {node.op_type} does along time")
+    kept = [0, *(axis for axis in range(2, rank) if window.keeps(axis - 2))]
+    axes = {axis: {0: axis} if axis in kept else {} for axis in range(rank)}
+    return AxisMap((0,), axes, tuple({0: axis} for axis in range(1, rank) if axis not in kept))
 
 
 def _made(node: ir.Node) -> AxisMap:

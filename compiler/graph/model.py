@@ -191,6 +191,22 @@ def makers_of(values: Iterable[ir.Value]) -> set[ir.Node]:
     return makers
 
 
+def contents_behind(values: Iterable[ir.Value | None]) -> set[str]:
+    """Return the names of the graph inputs whose contents some values depend on; their sizes are no contents."""
+    names, seen, waiting = set[str](), set[ir.Value](), list(values)
+    while waiting:
+        value = waiting.pop()
+        if value is None or value in seen:
+            continue
+        seen.add(value)
+        node = value.producer()
+        if value.is_graph_input():
+            names.add(str(value.name))
+        elif node is not None and not is_op(node, "Shape", "Size"):
+            waiting += [*node.inputs, *read_inside(node)]
+    return names
+
+
 def outputs_named(model: ir.Model) -> dict[str, ir.Value]:
     """Return the graph outputs by name."""
     return {str(value.name): value for value in model.graph.outputs}

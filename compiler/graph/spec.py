@@ -1,12 +1,10 @@
 """Checks that a graph is legal at the boundary between two stages; names the first value that is not."""
 
-from collections.abc import Iterable
-
 import onnx
 import onnx_ir as ir
 
 from compiler.errors import InternalError, Location, Refused
-from compiler.graph.model import source_of
+from compiler.graph.model import contents_behind, source_of
 from compiler.graph.runners.structure import check_structure
 from compiler.graph.stages import Lowered
 
@@ -80,17 +78,4 @@ def _sizing_inputs(node: ir.Node) -> list[str]:
 
     Most operators whose output size depends on contents read the size after their first input.
     """
-    return _inputs_behind(node.inputs[1:]) or _inputs_behind(node.inputs)
-
-
-def _inputs_behind(values: Iterable[ir.Value | None]) -> list[str]:
-    waiting, seen, found = list(values), set[ir.Value](), list[str]()
-    while waiting:
-        value = waiting.pop()
-        if value is None or value in seen:
-            continue
-        seen.add(value)
-        maker = value.producer()
-        waiting += [] if maker is None else maker.inputs
-        found += [str(value.name)] if value.is_graph_input() else []
-    return found
+    return sorted(contents_behind(node.inputs[1:]) or contents_behind(node.inputs))

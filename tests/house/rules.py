@@ -602,15 +602,8 @@ NAMING_AXES = frozenset({"CumSum", "Pad", "Squeeze", "Unsqueeze"})
 
 STILL_READING = frozenset(
     {
-        "compiler/proof/rules/convolution.py",
-        "compiler/proof/rules/kernel_windows.py",
-        "compiler/proof/rules/resampling.py",
         "compiler/proof/batching/rules/along_axes.py",
         "compiler/build/capture/onnx_source/opset_conversion.py",
-        "compiler/proof/derivation/delays.py",
-        "compiler/proof/derivation/reading.py",
-        "compiler/rewriting/simplification/rules.py",
-        "compiler/graph/sizes/inference.py",
     }
 )
 """Files that still read such attributes themselves; no file is added, and one that need not be here is taken out."""

@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from compiler.graph import model as graphs
 from compiler.graph.operators.axes import axis_of
-from compiler.graph.runners.session import open_model
+from compiler.graph.runners.part import Part
 from compiler.graph.stages import Array, Lowered
 
 FIRST_CALLS = 1 << 16
@@ -81,7 +81,7 @@ def lookups_by_counts(lowered: Lowered) -> list[Lookup]:
             continue
         dims = graphs.dims_of(node.inputs[0])
         entries = None if dims is None else dims[axis_of(node, len(dims))]
-        reached = _inputs_behind(node.inputs[1])
+        reached = graphs.contents_behind([node.inputs[1]])
         if not isinstance(entries, int) or not reached & counts.keys():
             continue
         lookup = Lookup(str(node.name), graphs.source_of(node), entries)
@@ -91,24 +91,6 @@ def lookups_by_counts(lowered: Lowered) -> list[Lookup]:
         else:
             lookups.append(_measured(lowered, node.inputs[1], lookup, counts))
     return lookups
-
-
-def _inputs_behind(value: ir.Value) -> set[str]:
-    """Return the graph inputs whose contents a value depends on; shapes do not count."""
-    seen: set[ir.Value] = set()
-    input_names: set[str] = set()
-    waiting = [value]
-    while waiting:
-        current = waiting.pop()
-        if current in seen:
-            continue
-        seen.add(current)
-        node = current.producer()
-        if node is None:
-            input_names |= {str(current.name)} if current.is_graph_input() else set()
-        elif not graphs.is_op(node, "Shape", "Size"):
-            waiting += [read for read in (*node.inputs, *graphs.read_inside(node)) if read is not None]
-    return input_names
 
 
 def _measured(lowered: Lowered, indices: ir.Value, lookup: Lookup, counts: Mapping[str, int]) -> Lookup:
@@ -141,15 +123,8 @@ class _Indices:
 
     def __init__(self, lowered: Lowered, indices: ir.Value, counts: Mapping[str, int]) -> None:
         self.lowered, self.counts = lowered, counts
-        model = graphs.clone(lowered.model)
-        wanted = next(out for node in model.graph for out in node.outputs if out.name == indices.name)
-        model.graph.outputs[:] = [wanted]
-        graphs.prune(model)
-        read = {value for node in model.graph for each in (node.inputs, graphs.read_inside(node)) for value in each}
-        model.graph.inputs[:] = [value for value in model.graph.inputs if value in read]
-        self.inputs = list(model.graph.inputs)
+        self.part = Part(lowered.model.graph, [indices])
         self.rank = len(graphs.dims_of(indices) or ())
-        self.session = open_model(model)
 
     def calls_beyond(self, calls: Array, entries: int) -> Array:
         """Return which of the calls have indices outside a table, ascending.
@@ -160,10 +135,10 @@ class _Indices:
             return next(
                 (call for call in np.split(calls, calls.size) if self.calls_beyond(call, entries).size), calls[:0]
             )
-        feed = {str(value.name): self._given(value, calls) for value in self.inputs}
+        feed = {name: self._given(value, calls) for name, value in self.part.inputs.items()}
         if not calls.size:
             return calls
-        (got,) = self.session.run(None, feed)
+        (got,) = self.part.run(feed)
         if got.ndim == 0 or got.shape[0] != calls.size:  # the same for all rows
             return calls[:1] if ((got < -entries) | (got >= entries)).any() else calls[:0]
         rows = got.reshape(calls.size, -1)

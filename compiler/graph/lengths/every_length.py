@@ -6,8 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler.graph import model as graphs
-from compiler.graph.runners.instrumented import values_named
-from compiler.graph.runners.session import session_of
+from compiler.graph.runners.part import Part
 from compiler.graph.stages import Array
 from runtime_lite.format.cache_axis import CacheAxis
 
@@ -40,26 +39,13 @@ class EveryLength:
         return self.known[value]
 
     def _computed(self, value: ir.Value) -> Array | None:
-        named = {*self.settled, self.cache.length_input, self.cache.mask_input}
-        read_values = (operand for node in graphs.makers_of([value]) for operand in node.inputs if operand is not None)
-        if any(
-            read_value.is_graph_input() and str(read_value.name) not in named for read_value in (value, *read_values)
-        ):
+        if value.graph is not self.model.graph or value.is_initializer():
             return None
-        copy = graphs.clone(self.model)
-        copy.graph.outputs[:] = list(values_named(copy, [str(value.name)]).values())
-        graphs.prune(copy)
-        read = {graph_input for graph_input in copy.graph.inputs if graph_input.uses() or graph_input.is_graph_output()}
-        if any(str(graph_input.name) not in named for graph_input in read) or not copy.graph.outputs:
+        part, by_length = Part(self.model.graph, [value]), list[Array]()
+        if part.inputs.keys() - {*self.settled, self.cache.length_input, self.cache.mask_input}:
             return None
-        for graph_input in list(copy.graph.inputs):
-            if graph_input not in read:
-                copy.graph.inputs.remove(graph_input)
-        session, by_length = session_of(copy), []
         for length in range(self.count):
-            by_length.append(
-                session.run(None, {str(graph_input.name): self._feed(graph_input, length) for graph_input in read})[0]
-            )
+            by_length += part.run({name: self._feed(fed, length) for name, fed in part.inputs.items()})
         if not by_length[0].ndim or not all(
             np.array_equal(array, np.broadcast_to(array[:1], array.shape)) for array in by_length
         ):

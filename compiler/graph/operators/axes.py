@@ -38,8 +38,8 @@ DFT_AXIS_AS_OPERAND = 20
 AXIS_OPERANDS: Mapping[str, int] = {"CumProd": 1, "CumSum": 1, "DFT": 2}
 """The operand that names the axis; of DFT since operator set 20, before it an attribute does."""
 
-AXES_OPERANDS: Mapping[str, int] = {"Pad": 3}
-"""The operand that names several axes; of all others the second."""
+AXES_OPERANDS: Mapping[str, int] = {"Pad": 3, "Resize": 4}
+"""The operand that names several axes, behind the last one where only an attribute does; of all others the second."""
 
 
 def axis_operand(node: ir.Node) -> ir.Value | None:
@@ -105,6 +105,17 @@ def named_axes(node: ir.Node, read: Reader, rank: int) -> tuple[int, ...] | None
 def moment_axes(node: ir.Node, rank: int) -> tuple[int, ...]:
     """Return the axes of a MeanVarianceNormalization, by default all but the channels of an image."""
     return named_axes(node, lambda value: None, rank) or tuple(axis for axis in (0, 2, 3) if axis < rank)
+
+
+def resized_axes(node: ir.Node, rank: int) -> tuple[int, ...]:
+    """Return the axes that scales or sizes of a Resize belong to, by default all."""
+    return named_axes(node, lambda value: None, rank) or tuple(range(rank))
+
+
+def keeps_split_axis(node: ir.Node) -> bool:
+    """Whether the pieces of a SplitToSequence of single entries keep the axis that is split."""
+    stated = node.attributes.get("keepdims")
+    return stated is None or bool(stated.as_int())
 
 
 def changed_axes(node: ir.Node, read: Reader) -> tuple[int, ...] | None:

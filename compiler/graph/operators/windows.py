@@ -5,10 +5,14 @@ MaxPool<kernel_shape = [3], pads = [2, 0]>(x):                                  
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 import onnx_ir as ir
 
-WINDOWED = frozenset({"AveragePool", "Conv", "ConvTranspose", "LpPool", "MaxPool"})
+WEIGHTS = {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "QLinearConv": 3}
+"""Convolutions, and the operand that holds their weights."""
+
+WINDOWED = frozenset({"AveragePool", "LpPool", "MaxPool", *WEIGHTS})
 """A list of its own: operators whose spatial axes, from the third on, a window slides over."""
 
 
@@ -23,6 +27,8 @@ class Window:
         pads: entries that are added in front and behind, removed by ConvTranspose; None where they follow from sizes.
         groups: into how many groups the channels of a convolution fall.
         rounds_up: whether a last window that is not covered entirely gives an entry.
+        automatic: name of the rule by which pads follow from sizes, as `SAME_UPPER`; empty where they are numbers.
+        output_padding: entries that a ConvTranspose adds behind its result.
     """
 
     kernel: tuple[int | None, ...]
@@ -31,11 +37,18 @@ class Window:
     pads: tuple[tuple[int, int], ...] | None
     groups: int
     rounds_up: bool
+    automatic: str = ""
+    output_padding: tuple[int, ...] = ()
 
     @property
     def is_pointwise(self) -> bool:
         """Whether every entry of the result is computed of the entries at its own place."""
         return bool(self.kernel) and set(self.kernel) | set(self.strides) == {1} and not self.has_pads
+
+    def keeps(self, axis: int) -> bool:
+        """Whether, along a spatial axis, every entry of the result is computed of the entry at its own place."""
+        pads = (0, 0) if self.pads is None else self.pads[axis]  # pads by name add nothing to windows of one entry
+        return (self.kernel[axis], self.strides[axis], pads) == (1, 1, (0, 0))
 
     @property
     def has_pads(self) -> bool:
@@ -44,7 +57,7 @@ class Window:
 
 
 def window_of(node: ir.Node | None, rank: int) -> Window | None:
-    """Return the view of a convolution or pool; None for other nodes.
+    """Return the view of a convolution or pool; None for other nodes, and where attributes are not of this rank.
 
     Args:
         node: any node.
@@ -55,33 +68,43 @@ def window_of(node: ir.Node | None, rank: int) -> Window | None:
     spatial = rank - 2
     kernel = _integers(node, "kernel_shape") or _of_weights(node, spatial)
     strides, dilations = (_integers(node, name) or (1,) * spatial for name in ("strides", "dilations"))
-    is_one = set(kernel) | set(strides) == {1}
+    stated = node.attributes.get("auto_pad")
+    named = "NOTSET" if stated is None else stated.as_string()
+    automatic = "" if named in ("NOTSET", "VALID") else named
+    is_known = not automatic or set(kernel) | set(strides) == {1}  # one entry that moves by one needs no pads
+    amounts = (_integers(node, "pads") if named == "NOTSET" else ()) or (0,) * 2 * spatial
+    output_padding = _integers(node, "output_padding") or (0,) * spatial
+    if not spatial == len(kernel) == len(strides) == len(dilations) == len(output_padding) == len(amounts) / 2:
+        return None
     return Window(
         kernel=kernel,
         strides=strides,
         dilations=dilations,
-        pads=_pads(node, spatial, is_one=is_one),
+        pads=tuple(zip(amounts[:spatial], amounts[spatial:], strict=True)) if is_known else None,
         groups=_integer(node, "group", 1),
         rounds_up=bool(_integer(node, "ceil_mode", 0)),
+        automatic=automatic,
+        output_padding=output_padding,
     )
 
 
+def with_pads(node: ir.Node, pads: Sequence[tuple[int, int]]) -> list[ir.Attr]:
+    """Return the attributes of a convolution or pool, with other pads.
+
+    Args:
+        node: the convolution or pool.
+        pads: entries that are added in front of and behind each spatial axis.
+    """
+    others = [attribute for name, attribute in node.attributes.items() if name not in ("auto_pad", "pads")]
+    return [*others, ir.AttrInt64s("pads", [*(front for front, _ in pads), *(behind for _, behind in pads)])]
+
+
 def _of_weights(node: ir.Node, spatial: int) -> tuple[int | None, ...]:
-    weights = node.inputs[1] if len(node.inputs) > 1 else None
+    operand = WEIGHTS.get(node.op_type, 0)
+    weights = node.inputs[operand] if 0 < operand < len(node.inputs) else None
     shape = None if weights is None else weights.shape
     sizes = (None,) * spatial if shape is None else tuple(shape)[2:]
     return tuple(size if isinstance(size, int) else None for size in sizes)
-
-
-def _pads(node: ir.Node, spatial: int, *, is_one: bool) -> tuple[tuple[int, int], ...] | None:
-    """Return the pads; of a window of one entry that moves by one, none are needed to keep sizes."""
-    stated = node.attributes.get("auto_pad")
-    automatic = "NOTSET" if stated is None else stated.as_string()
-    if automatic not in ("NOTSET", "VALID") and not is_one:
-        return None
-    amounts = _integers(node, "pads") if automatic == "NOTSET" else ()
-    amounts = amounts or (0,) * 2 * spatial
-    return tuple(zip(amounts[:spatial], amounts[spatial:], strict=True))
 
 
 def _integers(node: ir.Node, name: str) -> tuple[int, ...]:

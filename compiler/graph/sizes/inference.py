@@ -13,8 +13,9 @@ import sympy
 from onnx_ir import _symbolic_shapes as _sizes_as_text
 from onnx_shape_inference import ShapeInferenceContext, _broadcast, _registry, _symbolic_shapes
 
-from compiler.graph.operators.axes import axis_of
+from compiler.graph.operators.axes import axis_of, keeps_split_axis
 from compiler.graph.operators.slices import FAR, AxisSlice, Reader, Slice, slice_of
+from compiler.graph.operators.windows import window_of
 from compiler.graph.sizes.expressions import (
     Dim,
     bounds_of_slice,
@@ -330,12 +331,12 @@ def _limit_to_axis(output: ir.Value, shape: ir.Shape, axis_slices: Sequence[Axis
 
 def _pool(context: ShapeInferenceContext, node: ir.Node) -> None:
     """Infer one position per stride for a pooling with auto_pad SAME, which the library leaves open."""
-    auto, data = node.attributes.get("auto_pad"), node.inputs[0]
-    if auto is None or not auto.as_string().startswith("SAME") or data is None or data.shape is None:
+    data = node.inputs[0]
+    window = None if data is None or data.shape is None else window_of(node, len(data.shape))
+    if window is None or data is None or data.shape is None or not window.automatic.startswith("SAME"):
         return
-    dims, given = list(data.shape), node.attributes.get("strides")
-    strides = [1] * (len(dims) - 2) if given is None else list(given.as_ints())
-    for at, stride in enumerate(strides, start=2):
+    dims = list(data.shape)
+    for at, stride in enumerate(window.strides, start=2):
         dims[at] = context.new_symbolic_dim() if _number(dims[at]) is None else _dim_of(_places(dims[at], stride))
     for value in node.outputs:
         value.shape = ir.Shape(dims)
@@ -431,8 +432,7 @@ def _piece(context: ShapeInferenceContext, node: ir.Node) -> None:
     axis = axis_of(source, len(dims))
     split_sizes = source.inputs[1] if len(source.inputs) > 1 else None
     if split_sizes is None:
-        keepdims = source.attributes.get("keepdims")
-        dims[axis : axis + 1] = [] if keepdims and not keepdims.as_int() else [1]
+        dims[axis : axis + 1] = [1] if keeps_split_axis(source) else []
     else:
         sizes = None if split_sizes.shape is None else context.get_symbolic_value(split_sizes)
         if sizes is None or split_sizes.shape is None:

@@ -28,6 +28,7 @@ from compiler.graph.model import Dim
 from compiler.graph.operators.axes import axis_of
 from compiler.graph.operators.slices import slice_of
 from compiler.graph.operators.traits import VIEWS
+from compiler.graph.operators.windows import window_of, with_pads
 from compiler.proof.derivation.prefixes import before_frames, start_of
 from compiler.proof.derivation.reading import pads_of
 from compiler.proof.derivation.regrouping import regrouped
@@ -289,15 +290,15 @@ def _with_pads(
     insert: graphs.Inserter, node: ir.Node, axis: int, operand: "ir.Value | _Delay | None", front: int, behind: int
 ) -> ir.Value | None:
     """Return a convolution with more zeros in front of an axis or fewer behind; None where a pad would be negative."""
-    half = len(dims(node.outputs[0])) - 2
-    pads = list(graphs.ints_attribute(node, "pads") or (0,) * 2 * half)
-    pads[axis - 2] += front
-    pads[axis - 2 + half] += behind
-    if min(pads) < 0 or str(graphs.attribute(node, "auto_pad", "NOTSET")) != "NOTSET":
+    window = window_of(node, len(dims(node.outputs[0])))
+    if window is None or window.pads is None:
+        return None
+    pads = list(window.pads)
+    pads[axis - 2] = (pads[axis - 2][0] + front, pads[axis - 2][1] + behind)
+    if min(pads[axis - 2]) < 0:
         return None
     data = _rebuilt(insert, operand, operand.value) if isinstance(operand, _Delay) else operand
-    others = [attribute for attribute in node.attributes.values() if attribute.name != "pads"]
-    return _copied(insert, node, [data, *node.inputs[1:]], [*others, ir.AttrInt64s("pads", pads)])
+    return _copied(insert, node, [data, *node.inputs[1:]], with_pads(node, pads))
 
 
 def _rebuilt(insert: graphs.Inserter, delay: _Delay, value: ir.Value) -> ir.Value:

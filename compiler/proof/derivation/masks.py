@@ -14,8 +14,8 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from compiler.graph import model as graphs
-from compiler.graph.axis_map import dims
-from compiler.graph.operators.axes import axis_of, perm_of
+from compiler.graph.axis_map import axis_map_of, dims
+from compiler.graph.operators.axes import axis_of
 from compiler.graph.operators.traits import VIEWS
 from compiler.proof.derivation.contents import Contents, Tables, beginning_behind, combined, moved, triangle, uniform
 from compiler.proof.derivation.dependence import Dependence, Kind, Outside
@@ -183,10 +183,9 @@ class Masks:
         before, after = self.judging.of(operand).along, self.judging.of(node.outputs[0]).along
         if node.op_type in VIEWS or node.op_type == "Slice":
             return dict(zip(sorted(after), sorted(before), strict=True)) if len(before) == len(after) else None
-        if node.op_type == "Transpose":
-            return dict(enumerate(perm_of(node, rank)))
-        own = len(dims(operand))
-        return {at + rank - own: at for at in range(own)} if node.op_type == "Expand" else None
+        if node.op_type not in ("Expand", "Transpose"):
+            return None
+        return {new: operand_axes[0] for new, operand_axes in axis_map_of(node).axes.items() if operand_axes}
 
     def _behind_prefixes(self, node: ir.Node, given: Contents) -> Contents:
         before, after = (self.judging.of(each).along for each in (node.inputs[0], node.outputs[0]))

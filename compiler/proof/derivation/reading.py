@@ -13,6 +13,7 @@ import onnx_ir as ir
 from compiler.graph import model as graphs
 from compiler.graph.axis_map import NotMapped, dims
 from compiler.graph.operators.pads import pad_of
+from compiler.graph.operators.windows import window_of, with_pads
 from compiler.proof.derivation.dependence import EVERYWHERE, HERE, Along, Reach
 from compiler.proof.derivation.first_states import first_state
 from compiler.proof.facts.executed_index_map import pad_value
@@ -48,25 +49,23 @@ def reach_along(node: ir.Node, axis: int) -> Reach:
         if axis or graphs.int_attribute(node, "layout", 0):
             raise NotMapped(f"{node.op_type} goes along another axis than time")
         return ways[str(graphs.attribute(node, "direction", "forward"))]
-    spatial_axis, count = axis - 2, len(dims(node.inputs[0])) - 2
+    spatial_axis = axis - 2
     if spatial_axis < 0:
         raise NotMapped(f"{node.op_type} reads all channels, and frames are among them")
-    kernel = dims(node.inputs[1])[2:] if node.op_type == "Conv" else graphs.ints_attribute(node, "kernel_shape")
-    taps = kernel[spatial_axis]
-    if taps == 1 and dims(node.inputs[0])[axis] == dims(node.outputs[0])[axis]:
-        return HERE
-    strides, dilations = (graphs.ints_attribute(node, name) or (1,) * count for name in ("strides", "dilations"))
-    if (
-        not isinstance(taps, int)
-        or strides[spatial_axis] != 1
-        or dims(node.inputs[0])[axis] != dims(node.outputs[0])[axis]
-    ):
+    window = window_of(node, len(dims(node.inputs[0])))
+    taps = None if window is None else window.kernel[spatial_axis]
+    if window is None or taps is None or window.strides[spatial_axis] != 1 or _is_resized(node, axis):
         raise NotMapped(f"{node.op_type} makes another number of frames")
-    reach = dilations[spatial_axis] * (taps - 1)
-    pads = graphs.ints_attribute(node, "pads") or (0,) * 2 * count
-    same = {"SAME_UPPER": reach // 2, "SAME_LOWER": reach - reach // 2}
-    before = same.get(str(graphs.attribute(node, "auto_pad", "NOTSET")), pads[spatial_axis])
-    return Reach(-before, reach - before)
+    reach = window.dilations[spatial_axis] * (taps - 1)
+    if window.pads is not None:
+        before = window.pads[spatial_axis][0]
+    else:
+        before = reach // 2 if window.automatic == "SAME_UPPER" else reach - reach // 2
+    return Reach(-before, reach - before) if reach or before else HERE
+
+
+def _is_resized(node: ir.Node, axis: int) -> bool:
+    return dims(node.inputs[0])[axis] != dims(node.outputs[0])[axis]
 
 
 def _moved_back(node: ir.Node, axis: int) -> Reach:
@@ -98,7 +97,7 @@ def require_kept(node: ir.Node, along: Along) -> None:
     Raises:
         NotMapped: they cannot; the message has the reason.
     """
-    is_plain = str(graphs.attribute(node, "auto_pad", "NOTSET")) == "NOTSET"
+    is_plain = node.op_type != "Conv" or _pads_of_convolution(node) is not None
     weights = node.inputs[1:4] if node.op_type in RECURRENT else node.inputs[1:2]
     if node.op_type not in {"Conv", "Pad", *RECURRENT} or not is_plain:
         raise NotMapped(f"no rule says what steps of {node.op_type} along time keep")
@@ -133,8 +132,11 @@ def without_pads(node: ir.Node, axis: int) -> list[ir.Attr]:
         node: a Conv.
         axis: the axis of frames.
     """
-    pads = list(graphs.ints_attribute(node, "pads"))
-    half = len(pads) // 2
-    pads = [0 if at % half == axis - 2 else each for at, each in enumerate(pads)]
-    others = [each for each in node.attributes.values() if each.name != "pads"]
-    return [*others, ir.AttrInt64s("pads", pads)]
+    pads = _pads_of_convolution(node)
+    assert pads is not None  # as `require_kept` has found
+    return with_pads(node, [(0, 0) if spatial == axis - 2 else pair for spatial, pair in enumerate(pads)])
+
+
+def _pads_of_convolution(node: ir.Node) -> tuple[tuple[int, int], ...] | None:
+    window = window_of(node, len(dims(node.inputs[0])))
+    return None if window is None else window.pads

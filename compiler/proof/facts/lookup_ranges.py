@@ -21,7 +21,7 @@ import onnx_ir as ir
 from compiler.errors import Location, Refused
 from compiler.graph import model as graphs
 from compiler.graph.operators.axes import axis_of
-from compiler.graph.runners.session import Session, open_model
+from compiler.graph.runners.part import Part
 
 Array = npt.NDArray[Any]
 Ranges = dict[str, tuple[int, int]]
@@ -146,7 +146,8 @@ def _states_of(model: ir.Model, carried: Mapping[str, Carried], followed: Collec
     """Return the states whose next values depend on these inputs, on sizes and on such states alone."""
     outputs = graphs.outputs_named(model)
     found = {name: each for name, each in carried.items() if each.output in outputs}
-    while lost := [n for n, each in found.items() if not _read(outputs[each.output]) <= {*followed, *found}]:
+    behind = {name: graphs.contents_behind([outputs[each.output]]) for name, each in found.items()}
+    while lost := [name for name in found if not behind[name] <= {*followed, *found}]:
         found = {name: each for name, each in found.items() if name not in lost}
     return found
 
@@ -160,25 +161,9 @@ def _lookups(model: ir.Model, inputs: Collection[str]) -> Iterator[_Lookup]:
         dims = None if data is None else graphs.dims_of(data)
         if not dims or places is None or graphs.array_of(places) is not None:
             continue
-        entries, read = dims[axis_of(node, len(dims))], _read(places)
+        entries, read = dims[axis_of(node, len(dims))], graphs.contents_behind([places])
         if isinstance(entries, int) and read and read <= set(inputs):
             yield _Lookup(node, places, entries, frozenset(read))
-
-
-def _read(value: ir.Value) -> set[str]:
-    """Return the inputs whose contents a value depends on; inputs of which only sizes are read are left out."""
-    input_names, pending, seen = set[str](), [value], set[ir.Value]()
-    while pending:
-        current = pending.pop()
-        maker = current.producer()
-        if current in seen or graphs.is_op(maker, "Shape", "Size"):
-            continue
-        seen.add(current)
-        if current.is_graph_input():
-            input_names.add(str(current.name))
-        elif maker is not None:
-            pending += [read for read in (*maker.inputs, *graphs.read_inside(maker)) if read is not None]
-    return input_names
 
 
 class _Places:
@@ -204,13 +189,11 @@ class _Places:
     ) -> None:
         self.lookups, self.states, self.sizes = lookups, states, sizes
         self.largest = max(lookup.entries for lookup in lookups)
-        self.wanted = list(dict.fromkeys(str(lookup.places.name) for lookup in lookups))
-        self.wanted += [state.output for state in states.values() if state.output not in self.wanted]
-        self.part = _part_of(model, self.wanted)
-        self.inputs = graphs.inputs_named(self.part)
-        self.session: Session = open_model(self.part)
-        self.noted = _numbers_in(self.part)
-        self.asked = [name for name in (*asked, *states, *others) if name in self.inputs]
+        outputs = graphs.outputs_named(model)
+        next_states = [outputs[state.output] for state in states.values()]
+        self.part = Part(model.graph, list(dict.fromkeys([*(lookup.places for lookup in lookups), *next_states])))
+        self.noted = _numbers_in(self.part.model)
+        self.asked = [name for name in (*asked, *states, *others) if name in self.part.inputs]
         self.others = dict.fromkeys(others, EITHER)
 
     def legal(self, name: str, known: Ranges) -> tuple[int, int]:
@@ -289,8 +272,8 @@ class _Places:
 
     def _found(self, ranges: Ranges) -> dict[str, Array]:
         """Return indices and next states for all integers of some ranges, by name; empty where not computable."""
-        rows = _rows_of([value for name, value in self.inputs.items() if name in self.asked])
-        row = sum(math.prod(self._shape(value, {}, OTHER_SIZES[0])[1:]) for value in self.inputs.values())
+        rows = _rows_of([value for name, value in self.part.inputs.items() if name in self.asked])
+        row = sum(math.prod(self._shape(value, {}, OTHER_SIZES[0])[1:]) for value in self.part.inputs.values())
         most = MOST_CALLS if rows is None else max(min(MOST_TRIED, MOST_ENTRIES // max(row, 1)), MOST_CALLS)
         table = _combined([_tried(*ranges.get(name, (0, 0)), self.noted, most) for name in self.asked])
         for size in OTHER_SIZES:
@@ -298,14 +281,14 @@ class _Places:
             calls = [table] if rows is not None else [table[row : row + 1] for row in range(len(table))]
             try:
                 results = [
-                    self.session.run(None, {n: self._filled(v, call, sizes, size) for n, v in self.inputs.items()})
+                    self.part.run({n: self._filled(v, call, sizes, size) for n, v in self.part.inputs.items()})
                     for call in calls
                 ]
             except Exception:  # noqa: BLE001 - of sizes that the graph does not take
                 continue
             return {
                 name: np.concatenate([call_results[number].reshape(-1) for call_results in results])
-                for number, name in enumerate(self.wanted)
+                for number, name in enumerate(self.part.names)
             }
         return {}
 
@@ -327,19 +310,6 @@ class _Places:
 def _place(lookup: _Lookup) -> Location:
     node = lookup.node
     return Location(node=str(node.name), op=node.op_type, source=graphs.source_of(node))
-
-
-def _part_of(model: ir.Model, names: Collection[str]) -> ir.Model:
-    """Return the part of a model that computes some values, with only the inputs that it reads."""
-    part = graphs.clone(model)
-    values = {str(value.name): value for node in part.graph for value in node.outputs} | graphs.inputs_named(part)
-    part.graph.outputs.clear()
-    insert = graphs.Inserter(part, "lookup_ranges")
-    for name in names:
-        part.graph.outputs.append(insert.op("Identity", [values[name]], name="places", dtype=values[name].dtype))
-    graphs.prune(part)
-    part.graph.inputs[:] = [value for value in part.graph.inputs if value.uses()]
-    return part
 
 
 def _numbers_in(model: ir.Model) -> list[int]:

@@ -17,9 +17,10 @@ import numpy as np
 import onnx_ir as ir
 import sympy
 
+from compiler.graph.axis_map import NotMapped, axis_map_of
 from compiler.graph.lengths.symbolic_values import is_placeholder, quotient, same, symbolic_values_of
 from compiler.graph.model import Dim, array_of, dims_of, int_attribute, integers_of, is_op, symbol
-from compiler.graph.operators.axes import axis_of, changed_axes, perm_of
+from compiler.graph.operators.axes import axis_of, perm_of
 from compiler.graph.operators.reductions import reduction_of
 from compiler.graph.operators.slices import AxisSlice, slice_of
 from compiler.graph.operators.traits import CASTS, OF_POSITIONS, VIEWS
@@ -368,7 +369,7 @@ def _kept(plan: Plan, axis: int, first: Dim, stride: int, layout: Axis) -> Plan:
                     later, step if stride == 1 else Sizes((by * stride,), (), plan.dtype), frames, plan.dtype
                 )
         case Apply(node=node, operands=operands):
-            places = [_place_in(node, number, axis, len(plan.sizes)) for number in range(len(operands))]
+            places = [_place_in(node, number, axis) for number in range(len(operands))]
             if None not in places:
                 moved = tuple(
                     operand_plan if operand_axis < 0 else _kept(operand_plan, operand_axis, first, stride, layout)
@@ -386,22 +387,15 @@ def _resized(sizes: Sequence[Dim], axis: int, layout: Axis) -> tuple[Dim, ...]:
     return (*sizes[:axis], size_of(layout), *sizes[axis + 1 :])
 
 
-def _place_in(node: ir.Node, operand: int, axis: int, rank: int) -> int | None:
+def _place_in(node: ir.Node, operand: int, axis: int) -> int | None:
     """Return the operand's axis behind a result's axis: -1 where it has size 1 or none, None where unknown."""
-    operand_dims = _dims(node, operand)
-    if is_op(node, *OF_POSITIONS, "Expand"):
-        operand_axis = axis - rank + len(operand_dims)
-        return operand_axis if operand_axis >= 0 and operand_dims[operand_axis] != 1 else -1
-    if is_op(node, "Concat"):
-        return None if axis_of(node, rank) == axis else axis
-    if is_op(node, "Transpose"):
-        return perm_of(node, rank)[axis]
-    if is_op(node, "Unsqueeze"):
-        added = changed_axes(node, integers_of)
-        if added is None:
-            return None
-        return -1 if axis in added else axis - sum(added_axis < axis for added_axis in added)
-    return None
+    if not is_op(node, *OF_POSITIONS, "Concat", "Expand", "Transpose", "Unsqueeze"):
+        return None
+    try:
+        axis_map = axis_map_of(node)
+    except NotMapped:
+        return None
+    return axis_map.sources(axis).get(operand, -1) if axis in axis_map.axes else None
 
 
 def _reversed(plan: Plan, axis: int) -> Plan:

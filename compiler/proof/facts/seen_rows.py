@@ -22,7 +22,7 @@ import onnx_ir as ir
 from compiler.graph import model as graphs
 from compiler.graph.operators.axes import axis_of
 from compiler.graph.operators.traits import MOVING
-from compiler.graph.runners.session import session_of
+from compiler.graph.runners.part import Part
 from compiler.graph.stages import Array, Lowered
 from runtime_lite.format.cache_axis import CacheAxis
 
@@ -151,27 +151,22 @@ class SeenRows:
             return "its scores have no type"
         fed = frozenset(name for length_input in self.lengths for name in length_input.inputs)
         axis, most = axis_of(node, len(scores.shape)), float(scores.dtype.min) / 2
-        copy = _of_no_data(self.frozen, scores, fed, most)
-        if copy is None:
+        part = _of_no_data(self.frozen, scores, fed, most)
+        if part is None:
             return "it does not follow from sizes how many there are"
-        read = {str(read_input.name): read_input for read_input in _read_from_outside(copy.graph.outputs[0])}
-        if set(read) - fed:
-            return f"what hides scores follows from {min(set(read) - fed)}"
-        used, session = (
-            [length_input for length_input in self.lengths if set(length_input.inputs) & set(read)],
-            session_of(copy),
-        )
+        if part.inputs.keys() - fed:
+            return f"what hides scores follows from {min(part.inputs.keys() - fed)}"
+        used = [length_input for length_input in self.lengths if part.inputs.keys() & set(length_input.inputs)]
         padded = self._padded(named)
         for lengths in itertools.product(*_tried([length_input.lengths for length_input in used], scores)):
             by_axis = {length_input.axis: length for length_input, length in zip(used, lengths, strict=True)}
-            held = (
-                (name, length_input, by_axis[length_input.axis])
-                for length_input in used
-                for name in length_input.inputs
-                if name in read
-            )
-            (scores_computed,) = session.run(
-                None, {name: length_input.held_by(read[name], length) for name, length_input, length in held}
+            (scores_computed,) = part.run(
+                {
+                    name: length_input.held_by(part.inputs[name], by_axis[length_input.axis])
+                    for length_input in used
+                    for name in length_input.inputs
+                    if name in part.inputs
+                }
             )
             blind = ~(np.asarray(scores_computed, np.float64).max(axis=axis, keepdims=True) > most)
             for index, name in padded.items():
@@ -201,8 +196,8 @@ def _tried(lengths: Sequence[range], scores: ir.Value) -> list[list[int]]:
     return [[each[at] for at in places] for each, places in zip(lengths, spread, strict=True)]
 
 
-def _of_no_data(model: ir.Model, scores: ir.Value, fed: frozenset[str], most: float) -> ir.Model | None:
-    """Return a copy of a graph that computes scores with zeros in place of data; None where a shape is unknown.
+def _of_no_data(model: ir.Model, scores: ir.Value, fed: frozenset[str], most: float) -> Part | None:
+    """Return the part of a graph that computes scores with zeros in place of data; None where a shape is unknown.
 
     Args:
         model: a graph with numbers as sizes; not changed.
@@ -235,11 +230,7 @@ def _of_no_data(model: ir.Model, scores: ir.Value, fed: frozenset[str], most: fl
         if node.graph is not copy.graph and node.graph is not None and node in makers:
             node.graph.remove(node)
             copy.graph.append(node)
-    copy.graph.outputs[:] = [twin]
-    graphs.prune(copy)
-    for operand in [graph_input for graph_input in copy.graph.inputs if not graph_input.uses()]:
-        copy.graph.inputs.remove(operand)
-    return copy
+    return Part(copy.graph, [twin])
 
 
 def _read_from_outside(value: ir.Value) -> set[ir.Value]:

@@ -9,12 +9,11 @@ from typing import TypeAlias
 
 import numpy as np
 import onnx_ir as ir
-import onnxruntime
 import sympy
 
 from compiler.graph.model import array_of, dims_of, dims_read, has_body, is_op
 from compiler.graph.operators.traits import RANDOM
-from compiler.graph.runners.session import open_session
+from compiler.graph.runners.part import Part
 from compiler.graph.sizes.expressions import Dim, normal_form
 from compiler.graph.sizes.growth import function_of
 from compiler.proof.facts.layout import symbols_of
@@ -43,9 +42,11 @@ class ShapeOnly:
         self.names = sorted({name for dims in self.read.values() for dim in dims for name in symbols_of(dim)}, key=str)
 
     @functools.cached_property
-    def session(self) -> onnxruntime.InferenceSession:
-        """Return the session that computes the values."""
-        return _session(self.nodes, list(self.read), self.values)
+    def part(self) -> Part:
+        """Return the part of the graph that computes the values from sizes."""
+        graph = self.values[0].graph
+        assert isinstance(graph, ir.Graph)
+        return Part(graph, self.values, self.read)
 
     def _ancestors(self, values: Sequence[ir.Value]) -> list[ir.Node]:
         """Return the nodes that the values are computed from, down to the sizes that are read."""
@@ -75,16 +76,14 @@ class ShapeOnly:
         Raises:
             ValueError: the graph does not run for these lengths.
         """
-        feeds = {}
-        for value, dims in self.read.items():
-            feeds[str(value.name)] = np.array([_value(dim, self.names, lengths) for dim in dims], np.int64)
-        options = onnxruntime.RunOptions()
-        options.log_severity_level = 4  # lengths that do not run are expected
+        feeds = {
+            str(value.name): np.array([_value(dim, self.names, lengths) for dim in dims], np.int64)
+            for value, dims in self.read.items()
+        }
         try:
-            results = self.session.run(None, feeds, options)
+            return self.part.run(feeds)
         except Exception as error:
             raise ValueError(str(error)) from error
-        return [np.asarray(result) for result in results]
 
 
 def _known(value: ir.Value | None) -> tuple[Dim, ...]:
@@ -104,45 +103,3 @@ def _value(dim: Dim, names: Sequence[sympy.Symbol], lengths: Lengths) -> int:
 
 
 _function = functools.lru_cache(maxsize=4096)(function_of)
-
-
-def _session(
-    nodes: Sequence[ir.Node], read: Sequence[ir.Value], values: Sequence[ir.Value]
-) -> onnxruntime.InferenceSession:
-    """Return a session that computes some values from others."""
-    copies: dict[ir.Value, ir.Value] = {}
-    constants: list[ir.Value] = []
-
-    def copy_of(old: ir.Value | None) -> ir.Value | None:
-        if old is None:
-            return None
-        if old not in copies:
-            copies[old] = ir.Value(name=str(old.name), type=old.type)
-            array = array_of(old)
-            if array is not None and old not in read:
-                copies[old].const_value = ir.tensor(array, name=old.name)
-                copies[old].shape, copies[old].dtype = ir.Shape(array.shape), ir.DataType.from_numpy(array.dtype)
-                constants.append(copies[old])
-        return copies[old]
-
-    inputs = []
-    for old in read:
-        new = copy_of(old)
-        assert new is not None
-        rank = len(dims_of(old) or ())
-        new.shape, new.dtype = ir.Shape([None] * rank), old.dtype or ir.DataType.INT64
-        inputs.append(new)
-    new_nodes = []
-    for node in nodes:
-        operands = [copy_of(operand) for operand in node.inputs]
-        outputs = [copy_of(output) for output in node.outputs]
-        attributes = list(node.attributes.values())
-        outputs_named = [output for output in outputs if output is not None]
-        new_nodes.append(
-            ir.Node(node.domain, node.op_type, operands, attributes, outputs=outputs_named, version=node.version)
-        )
-    results = [result for value in values if (result := copy_of(value)) is not None]
-    graph = next((node.graph for node in nodes if node.graph is not None), None)
-    opsets = dict(graph.opset_imports) if graph is not None else {"": 20}
-    whole = ir.Graph(inputs, results, nodes=new_nodes, initializers=constants, opset_imports=opsets, name="shape_only")
-    return open_session(ir.serde.serialize_model(ir.Model(whole, ir_version=10)).SerializeToString())

@@ -20,7 +20,15 @@ from compiler.proof.facts.facts import Fact, Region, Verdict, refuse
 from compiler.proof.facts.interval import ANYTHING, ZERO, Interval
 from compiler.proof.facts.layout import Axis, Frames, Segment, Side, joined
 from compiler.proof.facts.registry import Table, named_refusal
-from compiler.proof.rules.kernel_windows import Slid, Window, regions_read, slide, stated, windows_of
+from compiler.proof.rules.kernel_windows import (
+    Slid,
+    Window,
+    operator_view,
+    regions_read,
+    slide,
+    stated,
+    windows_of,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,33 +234,21 @@ def _transposed_windows(case: Case, kernel: tuple[int, ...]) -> tuple[list[Windo
     Raises:
         Refused: the pads depend on the size, or runtimes read the attributes differently.
     """
-    count = len(kernel)
-    extra = case.ints_attribute("output_padding") or (0,) * count
-    strides = case.ints_attribute("strides") or (1,) * count
-    dilations = case.ints_attribute("dilations") or (1,) * count
-    pads = case.ints_attribute("pads") or (0,) * (2 * count)
-    auto = str(case.attribute("auto_pad", "NOTSET"))
+    view = operator_view(case)
     if case.ints_attribute("output_shape"):
         raise refuse("ConvTranspose with an output shape", "give pads and output_padding as numbers")
-    if auto == "VALID":
-        pads = (0,) * (2 * count)
-    elif auto in ("SAME_UPPER", "SAME_LOWER"):
-        totals = [
-            dilations[number] * (kernel[number] - 1) + 1 + extra[number] - strides[number] for number in range(count)
-        ]
-        if min(totals) < 0 or max(dilations) > 1 or max(extra) > 0:
+    extra, pads = view.output_padding, view.pads
+    if pads is None:
+        totals = [size - stride for size, stride in zip(kernel, view.strides, strict=True)]
+        if min(totals) < 0 or max(view.dilations) > 1 or max(extra) > 0:
             raise refuse(
-                f"ConvTranspose with auto_pad {auto} and gaps between what entries add", "give pads as numbers"
+                f"ConvTranspose with auto_pad {view.automatic} and gaps between what entries add",
+                "give pads as numbers",
             )
-        small, large = [total // 2 for total in totals], [total - total // 2 for total in totals]
-        pads = (*small, *large) if auto == "SAME_UPPER" else (*large, *small)
-    elif auto != "NOTSET":
-        raise refuse(f"ConvTranspose with auto_pad {auto!r}", "give pads as numbers")
-    windows = [
-        Window(kernel[number], strides[number], dilations[number], pads[number], pads[number + count])
-        for number in range(count)
-    ]
-    return windows, tuple(extra)
+        halves = [(total // 2, total - total // 2) for total in totals]
+        pads = tuple(pair if view.automatic == "SAME_UPPER" else pair[::-1] for pair in halves)
+    each_axis = zip(kernel, view.strides, view.dilations, pads, strict=True)
+    return [Window(size, stride, dilation, *pair) for size, stride, dilation, pair in each_axis], extra
 
 
 def _spread(case: Case, at: int, window: Window, extra: int) -> Slid | None:

@@ -11,6 +11,7 @@ import sympy
 
 from compiler.graph.lengths.symbolic_values import same
 from compiler.graph.model import Dim
+from compiler.graph.operators import windows
 from compiler.graph.sizes.expressions import normal_form
 from compiler.proof.facts.case import Case
 from compiler.proof.facts.facts import Fact, Region, refuse
@@ -105,30 +106,35 @@ def windows_of(case: Case, kernel: tuple[int, ...]) -> tuple[Window, ...]:
     Raises:
         Refused: the padding is automatic and depends on sizes, or attributes contradict each other.
     """
-    count = len(kernel)
-    strides = case.ints_attribute("strides") or (1,) * count
-    dilations = case.ints_attribute("dilations") or (1,) * count
-    pads = case.ints_attribute("pads") or (0,) * (2 * count)
-    auto = str(case.attribute("auto_pad", "NOTSET"))
-    if auto not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
-        raise refuse(f"{case.op} with auto_pad {auto!r}", "give pads as numbers")
-    if not count == len(strides) == len(dilations) or len(pads) != 2 * count or min(pads, default=0) < 0:
+    view = operator_view(case)
+    if view.pads is None:
+        dims = case.dims()[2:]
+        return tuple(
+            _same(case, view.automatic, *sizes_of_axis)
+            for sizes_of_axis in zip(dims, kernel, view.strides, view.dilations, strict=True)
+        )
+    return tuple(
+        Window(size, stride, dilation, *pair, view.rounds_up and stride > 1)
+        for size, stride, dilation, pair in zip(kernel, view.strides, view.dilations, view.pads, strict=True)
+    )
+
+
+def operator_view(case: Case) -> windows.Window:
+    """Return the view of a convolution or pool.
+
+    Raises:
+        Refused: attributes contradict each other or the rank, a pad is negative, or pads follow from sizes in a way
+            that is not known.
+    """
+    view = windows.window_of(case.node, case.rank())
+    if view is None or any(min(pair) < 0 for pair in view.pads or ()):
         raise refuse(
-            f"{case.op} with kernel {kernel}, strides {strides}, dilations {dilations}, pads {pads}",
+            f"{case.op} whose attributes do not fit {case.rank() - 2} spatial axes, or with negative pads",
             "give one kernel size, stride and dilation of 1 or more and two pads per spatial axis",
         )
-    dims = case.dims()[2:]
-    if auto.startswith("SAME"):
-        return tuple(
-            _same(case, auto, *sizes_of_axis) for sizes_of_axis in zip(dims, kernel, strides, dilations, strict=True)
-        )
-    if auto == "VALID":
-        pads = (0,) * (2 * count)
-    ceil = bool(case.int_attribute("ceil_mode", 0))
-    return tuple(
-        Window(kernel[axis], strides[axis], dilations[axis], pads[axis], pads[axis + count], ceil and strides[axis] > 1)
-        for axis in range(count)
-    )
+    if view.automatic not in ("", "SAME_UPPER", "SAME_LOWER"):
+        raise refuse(f"{case.op} with auto_pad {view.automatic!r}", "give pads as numbers")
+    return view
 
 
 def _same(case: Case, auto: str, size: Dim, kernel: int, stride: int, dilation: int) -> Window:

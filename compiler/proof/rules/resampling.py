@@ -13,6 +13,7 @@ import sympy
 
 from compiler.graph.lengths.symbolic_values import symbolic_values_of
 from compiler.graph.model import Dim
+from compiler.graph.operators.axes import resized_axes
 from compiler.graph.sizes.expressions import normal_form
 from compiler.proof.facts import interval as iv
 from compiler.proof.facts.case import Case
@@ -154,8 +155,7 @@ def _scales(case: Case) -> dict[int, Fraction | None]:
         Refused: a tracked axis is not stretched by a short fraction, whatever its size.
     """
     rank = case.rank()
-    named = case.ints_attribute("axes")
-    axes = [axis % rank for axis in named] if named else list(range(rank))
+    axes = resized_axes(case.node, rank)
     scale_of: dict[int, Fraction | None] = dict.fromkeys(range(rank), Fraction(1))
     scales = case.array(2) if case.has(2) else None
     if scales is not None and scales.size == len(axes):

@@ -16,7 +16,7 @@ from compiler.errors import Refused
 from compiler.graph import model as graphs
 from compiler.graph.model import Dim
 from compiler.graph.runners.instrumented import values_named
-from compiler.graph.runners.session import session_of
+from compiler.graph.runners.part import Part
 from compiler.graph.stages import Feed
 from compiler.rewriting.attention.attention import Attention, Heads
 from compiler.rewriting.attention.rows import rows_projected
@@ -28,7 +28,7 @@ CLOSE = 1e-4
 """Largest relative difference between what a matrix says and what float32 nodes give."""
 
 
-class Part:
+class Probed:
     """The part of a graph behind a value, up to another.
 
     Args:
@@ -39,27 +39,16 @@ class Part:
     """
 
     def __init__(self, model: ir.Model, given: str, wanted: str, feed: Feed) -> None:
-        self.given, self.feed = given, feed
-        self.shape = _shape_in(model, values_named(model, [given])[given], feed)
-        copy = graphs.clone(model)
-        values = values_named(copy, [given, wanted])
-        stand_in = ir.Value(name=f"given.{given}", type=values[given].type, shape=values[given].shape)
-        copy.graph.inputs.append(stand_in)
-        for use in list(values[given].uses()):
-            use.node.replace_input_with(use.idx, stand_in)
-        shown = stand_in if wanted == given else values[wanted]
-        self.wanted = str(shown.name)
-        copy.graph.outputs[:] = [shown]
-        graphs.prune(copy)
-        self.session = session_of(copy)
-        self.inputs = {str(value.name) for value in copy.graph.inputs}
+        values = values_named(model, [given, wanted])
+        self.given = given
+        self.shape = _shape_in(model, values[given], feed)
+        self.part = Part(model.graph, [values[wanted]], [values[given]])
+        self.feed = {name: feed[name] for name in self.part.inputs if name != given}
 
     def __call__(self, array: Real) -> Real:
         """Run the part on an array of `shape` and return its result."""
-        feed = {name: each for name, each in self.feed.items() if name in self.inputs}
-        feed[f"given.{self.given}"] = array.astype(np.float32)
-        found: Real = self.session.run([self.wanted], feed)[0].astype(np.float64)
-        return found
+        (result,) = self.part.run({**self.feed, self.given: array.astype(np.float32)})
+        return result.astype(np.float64)
 
 
 def _shape_in(model: ir.Model, value: ir.Value, feed: Feed) -> tuple[int, ...]:
@@ -98,7 +87,7 @@ def projection(model: ir.Model, heads: Heads, feed: Feed) -> Affine:
     Raises:
         Refused: the map differs between frames, or is not affine.
     """
-    part = Part(model, str(rows_projected(heads).value.name), str(heads.value.name), feed)
+    part = Probed(model, str(rows_projected(heads).value.name), str(heads.value.name), feed)
 
     def run(rows: Real) -> Real:
         result = part(rows.reshape(part.shape))
@@ -110,7 +99,7 @@ def projection(model: ir.Model, heads: Heads, feed: Feed) -> Affine:
 
 def output_projection(model: ir.Model, attention: Attention, feed: Feed) -> Affine:
     """Return the affine map from the context [batch, heads, time, d] to the output, channels of a head side by side."""
-    part = Part(model, str(attention.context.outputs[0].name), str(attention.output.outputs[0].name), feed)
+    part = Probed(model, str(attention.context.outputs[0].name), str(attention.output.outputs[0].name), feed)
     _, count, frames, size = part.shape
 
     def run(rows: Real) -> Real:
@@ -159,7 +148,7 @@ def turning(model: ir.Model, heads: Heads, feed: Feed, axes: tuple[int, int, int
     Raises:
         Refused: the map differs between heads, or is not linear.
     """
-    part = Part(model, str(heads.value.name), str(heads.operand.name), feed)
+    part = Probed(model, str(heads.value.name), str(heads.operand.name), feed)
 
     laid_out = (heads.batch_axis, heads.heads_axis, heads.time_axis)
 

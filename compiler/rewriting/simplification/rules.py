@@ -38,11 +38,12 @@ import sympy
 
 from compiler.graph import model as graphs
 from compiler.graph.lengths.symbolic_values import MOST, SymbolicValues, symbolic_values_of
-from compiler.graph.operators.axes import axis_of, order_of
+from compiler.graph.operators.axes import axis_of, keeps_split_axis, order_of
 from compiler.graph.operators.pads import pad_of
 from compiler.graph.operators.reshapes import copies_zeros
 from compiler.graph.operators.slices import Number, slice_of
 from compiler.graph.operators.traits import RECURRENCES
+from compiler.graph.operators.windows import window_of, with_pads
 from compiler.graph.sizes.expressions import Dim
 from compiler.graph.sizes.growth import never_negative
 from compiler.rewriting.simplification.constants import constant_of, fold
@@ -282,30 +283,22 @@ def _padded_less(candidate: Candidate) -> ir.Value | None:
     """Fold a Slice of the first entries of a convolution, as many as its input has, into its pads."""
     convolution, view = candidate.alone(0, "Conv"), slice_of(candidate.node)
     sliced = None if view is None else view.only_axis_slice(lambda bounds: numbers(bounds, candidate))
-    if convolution is None or sliced is None or (sliced.start, sliced.step) != (0, 1) or not _is_plain(convolution):
+    if convolution is None or sliced is None or (sliced.start, sliced.step) != (0, 1):
         return None
     value = convolution.inputs[0]
-    dims, kernel = (None if operand is None else graphs.dims_of(operand) for operand in convolution.inputs[:2])
-    if dims is None or kernel is None or sliced.axis < 2:
+    dims = None if value is None else graphs.dims_of(value)
+    window = None if dims is None else window_of(convolution, len(dims))
+    if dims is None or window is None or window.pads is None or sliced.axis < 2:
         return None
-    size, taps, count, spatial_axis = dims[sliced.axis], kernel[sliced.axis], len(dims) - 2, sliced.axis - 2
-    strides, dilations = (graphs.ints_attribute(convolution, name) or (1,) * count for name in ("strides", "dilations"))
-    pads = list(graphs.ints_attribute(convolution, "pads") or (0,) * 2 * count)
-    needed = dilations[spatial_axis] * (taps - 1) - pads[spatial_axis] if isinstance(taps, int) else -1
-    if (
-        strides[spatial_axis] != 1
-        or not 0 <= needed <= pads[spatial_axis + count]
-        or not _is_count(candidate, sliced.end, size)
-    ):
+    pads, spatial_axis = list(window.pads), sliced.axis - 2
+    (front, behind), taps = pads[spatial_axis], window.kernel[spatial_axis]
+    needed = -1 if taps is None else window.dilations[spatial_axis] * (taps - 1) - front
+    is_plain = window.strides[spatial_axis] == 1 and 0 <= needed <= behind
+    if not is_plain or not _is_count(candidate, sliced.end, dims[sliced.axis]):
         return None
-    pads[spatial_axis + count] = needed
-    attributes = [attribute for name, attribute in convolution.attributes.items() if name != "pads"]
-    node = ir.Node("", "Conv", convolution.inputs, [*attributes, ir.AttrInt64s("pads", pads)], num_outputs=1)
+    pads[spatial_axis] = (front, needed)
+    node = ir.Node("", "Conv", convolution.inputs, with_pads(convolution, pads), num_outputs=1)
     return _placed(candidate, node, f"{convolution.outputs[0].name}_uncut", None if value is None else value.dtype)
-
-
-def _is_plain(node: ir.Node) -> bool:
-    return str(graphs.attribute(node, "auto_pad", "NOTSET")) == "NOTSET"
 
 
 def _is_count(candidate: Candidate, end: Number | None, size: Dim) -> bool:
@@ -375,22 +368,18 @@ def conv(candidate: Candidate) -> ir.Value | None:
     value = None if pad is None else pad.inputs[0]
     if pad is None or value is None or value.shape is None or kernel is None or not np.isfinite(kernel).all():
         return None
-    amounts = _amounts(pad, rank=len(value.shape))
-    if amounts is None or not _is_plain(candidate.node):
+    amounts, window = _amounts(pad, rank=len(value.shape)), window_of(candidate.node, len(value.shape))
+    if amounts is None or window is None or window.pads is None:
         return None
-    rank = len(value.shape)
-    outside = [*amounts[:2], *amounts[rank : rank + 2]]
-    inside = [*amounts[2:rank], *amounts[rank + 2 :]]
-    if any(outside) or min(inside, default=-1) < 0:
+    outside, inside = amounts[:2], amounts[2:]
+    if any(map(any, outside)) or min((min(pair) for pair in inside), default=-1) < 0:
         return None
-    present = graphs.ints_attribute(candidate.node, "pads") or (0,) * len(inside)
-    attributes = {name: attribute for name, attribute in candidate.node.attributes.items() if name != "pads"}
-    pads = ir.AttrInt64s("pads", [a + b for a, b in zip(present, inside, strict=True)])
-    node = ir.Node("", "Conv", [value, *candidate.node.inputs[1:]], [*attributes.values(), pads], num_outputs=1)
+    pads = [(front + more, behind + rest) for (front, behind), (more, rest) in zip(window.pads, inside, strict=True)]
+    node = ir.Node("", "Conv", [value, *candidate.node.inputs[1:]], with_pads(candidate.node, pads), num_outputs=1)
     return _placed(candidate, node, f"{candidate.node.outputs[0].name}_padded", value.dtype)
 
 
-def _amounts(pad: ir.Node, rank: int) -> list[int] | None:
+def _amounts(pad: ir.Node, rank: int) -> list[tuple[int, int]] | None:
     """Return the sizes that a Pad of positive zeros adds before and behind every axis; None for other Pads."""
     view = pad_of(pad, _whole_numbers, rank)
     fill = np.zeros(1) if view is None or view.value is None else constant_of(view.value)
@@ -398,8 +387,7 @@ def _amounts(pad: ir.Node, rank: int) -> list[int] | None:
         return None
     if fill.size != 1 or fill.reshape(-1)[0] != 0 or np.signbit(fill).any():
         return None
-    added = [view.numbers.get(axis, (0, 0)) for axis in range(rank)]
-    return [*(front for front, _ in added), *(behind for _, behind in added)]
+    return [view.numbers.get(axis, (0, 0)) for axis in range(rank)]
 
 
 def _whole_numbers(value: ir.Value) -> list[int] | None:
@@ -414,8 +402,8 @@ def average_pool(candidate: Candidate) -> ir.Value | None:
     """
     node, value = candidate.node, candidate.value(0)
     counts = graphs.int_attribute(node, "count_include_pad", 0) and graphs.int_attribute(node, "ceil_mode", 0)
-    pads = any(graphs.ints_attribute(node, "pads")) or graphs.attribute(node, "auto_pad", "NOTSET") != "NOTSET"
-    if value is None or not counts or pads:
+    window = None if value is None or value.shape is None else window_of(node, len(value.shape))
+    if value is None or not counts or window is None or window.has_pads:
         return None
     attributes = [attribute for name, attribute in node.attributes.items() if name != "count_include_pad"]
     plain = ir.Node("", "AveragePool", [value], attributes, num_outputs=1)
@@ -485,7 +473,7 @@ def sequence_at(candidate: Candidate) -> ir.Value | None:
     insert = graphs.Inserter(candidate.model, candidate.stamp, before=candidate.node, source=graphs.source_of(source))
     bounds = [insert.int64s(bound) for bound in (start, start + size, axis)]
     piece = insert.op("Slice", [data, *bounds], name="piece", dtype=dtype_of(candidate))
-    is_kept = is_sized or graphs.int_attribute(source, "keepdims", 1)
+    is_kept = is_sized or keeps_split_axis(source)
     return piece if is_kept else insert.op("Squeeze", [piece, bounds[-1]], name="entry")
 
 

@@ -14,8 +14,7 @@ import onnx_ir as ir
 
 from compiler.errors import Location, Refused
 from compiler.graph import model as graphs
-from compiler.graph.runners.instrumented import FORCED, forced, values_named
-from compiler.graph.runners.session import Session, session_of
+from compiler.graph.runners.part import Part
 from compiler.graph.stages import Array, Lowered, PaddedAxis, State, right_aligned
 from runtime_lite.format.cache_axis import CacheAxis
 
@@ -83,13 +82,12 @@ def _at_slots(
 
     None where the value depends on more than true lengths and sizes, or has no entries for the slots.
     """
-    part, chunk_axis = _part(lowered, value), _of_call(lowered, cache)
+    part, chunk_axis = Part(lowered.model.graph, [value]), _of_call(lowered, cache)
     counted = [padded_axis for padded_axis in lowered.padded_axes if is_behind or padded_axis is chunk_axis]
-    read, told = _read(part), {cache.length_input, *(padded_axis.length_input for padded_axis in counted)}
-    if not all(name in told or _is_measured(graphs.inputs_named(part)[name]) for name in read):
+    told = {cache.length_input, *(padded_axis.length_input for padded_axis in counted)}
+    if graphs.contents_behind([value]) - told:
         return None
-    _keep(part, read)
-    session, fewest, runs = session_of(part), _fewest(lowered, cache), []
+    fewest, runs = _fewest(lowered, cache), list[tuple[Array, Array]]()
     ahead = AHEAD if set(counted) - {chunk_axis} else (0,)
     for (places, cached), more in itertools.product(_places_tried(chunk_axis, fewest, valid), ahead):
         sizes = {
@@ -106,7 +104,7 @@ def _at_slots(
             for padded_axis in counted
         }
         feed |= {name: numbers[name].astype(feed[name].dtype) for name in numbers.keys() & feed.keys()}
-        (evaluated,) = session.run(None, feed)
+        (evaluated,) = part.run(feed)
         start = evaluated.shape[axis] - cache.slots - places if is_behind else 0
         if start < 0 or evaluated.shape[axis] < start + cache.slots:
             return None
@@ -123,14 +121,6 @@ def _places_tried(own: PaddedAxis | None, fewest: int, valid: Sequence[int]) -> 
     return [*((places, valid) for places in near), (most, sorted({valid[0], valid[len(valid) // 2], valid[-1]}))]
 
 
-def _part(lowered: Lowered, value: ir.Value) -> ir.Model:
-    """Return the nodes that compute a value, as a graph."""
-    copy = graphs.clone(lowered.model)
-    copy.graph.outputs[:] = list(values_named(copy, [str(value.name)]).values())
-    graphs.prune(copy)
-    return copy
-
-
 def require_new_frames(lowered: Lowered, cache: CacheAxis, state: State, new: ir.Value) -> None:
     """Run the computation of the next state, and require that it is the cached frames followed by a value's.
 
@@ -143,17 +133,13 @@ def require_new_frames(lowered: Lowered, cache: CacheAxis, state: State, new: ir
     Raises:
         Refused: the next state differs.
     """
-    part = forced(lowered, [str(new.name)]).model
-    part.graph.outputs[:] = [graphs.outputs_named(part)[state.output]]
-    graphs.prune(part)
+    part = Part(lowered.model.graph, [graphs.outputs_named(lowered.model)[state.output]], [new])
     padded, fewest = _of_call(lowered, cache), _fewest(lowered, cache)
     told = {cache.length_input, *([] if padded is None else [padded.length_input])}
-    known = {state.input, f"{FORCED}{new.name}", *told}
-    read = _read(part)
-    if others := [name for name in read - known if not _is_measured(graphs.inputs_named(part)[name])]:
+    (next_state,) = part.model.graph.outputs
+    if others := graphs.contents_behind([next_state]) - {state.input, str(new.name), *told}:
         raise _refused(state, f"it is made of {min(others)!r}, too")
-    _keep(part, read)
-    run = _Run(session_of(part), part, lowered, cache, state, f"{FORCED}{new.name}")
+    run = _Run(part, lowered, cache, state, str(new.name))
     more = () if padded is None else [count for count in CALLS if count > fewest]
     for places in (fewest, *more):
         for calls in _calls(cache, fewest, places):
@@ -183,8 +169,7 @@ def _calls(cache: CacheAxis, fewest: int, places: int) -> Iterator[Sequence[tupl
 class _Run:
     """Runs the part of a graph that makes a next state."""
 
-    session: Session
-    part: ir.Model
+    part: Part
     lowered: Lowered
     cache: CacheAxis
     state: State
@@ -200,7 +185,7 @@ class _Run:
         axis = self.state.frames_axis
         assert axis is not None
         rows = [self._row(feed, row, axis - 1, call) for row, call in enumerate(calls)]
-        (found,) = self.session.run(None, feed)
+        (found,) = self.part.run(feed)
         return np.array_equal(found, np.stack(rows))
 
     def _row(self, feed: Mapping[str, Array], row: int, axis: int, call: tuple[int, int]) -> Array:
@@ -223,11 +208,11 @@ def _fewest(lowered: Lowered, cache: CacheAxis) -> int:
     return cache.step if own is None else own.minimum
 
 
-def _feed(model: ir.Model, lowered: Lowered, places: Mapping[str, int], rows: int) -> dict[str, Array]:
+def _feed(part: Part, lowered: Lowered, places: Mapping[str, int], rows: int) -> dict[str, Array]:
     """Return arrays for every input of a part, with these numbers of slots and rows and other axes at their minimum."""
     sizes = {each.axis: each.minimum for each in lowered.padded_axes}
     sizes |= {**places, str(lowered.batch_axis): rows}
-    return {name: _filled(value, sizes) for name, value in graphs.inputs_named(model).items()}
+    return {name: _filled(value, sizes) for name, value in part.inputs.items()}
 
 
 def _filled(value: ir.Value, sizes: Mapping[str, int]) -> Array:
@@ -240,18 +225,3 @@ def _filled(value: ir.Value, sizes: Mapping[str, int]) -> Array:
     numbers = 1 + np.arange(int(np.prod(shape)), dtype=np.int64)
     dtype = value.dtype.numpy()
     return (numbers if dtype.itemsize >= 4 else 1 + numbers % 97).astype(dtype).reshape(shape)
-
-
-def _read(model: ir.Model) -> set[str]:
-    """Return the inputs that a graph reads."""
-    return {str(each.name) for each in model.graph.inputs if each.uses() or each in model.graph.outputs}
-
-
-def _keep(model: ir.Model, names: set[str]) -> None:
-    """Remove all inputs but these."""
-    model.graph.inputs[:] = [each for each in model.graph.inputs if each.name in names]
-
-
-def _is_measured(value: ir.Value) -> bool:
-    """Whether only the shape of an input is read."""
-    return all(graphs.is_op(use.node, "Shape") for use in value.uses())

@@ -135,6 +135,7 @@ OPERATORS = """
 (float[2,3] x) => (float[1,2,3,1] y) <int64[2] a = {0, -1}> { y = Unsqueeze(x, a) }
 (float[2,3,6] x, float[5,3,3] w) => (float[2,5,4] y) { y = Conv(x, w) }
 (float[2,3,6] x, float[5,3,1] w) => (float[2,5,6] y) { y = Conv(x, w) }
+(float[2,3,5] x, float[4,3,1] w) => (float[2,4,5] y) { y = Conv<strides = [2], pads = [2, 2]>(x, w) }
 (float[2,3,6,4] x, float[5,3,1,3] w) => (float[2,5,6,4] y) { y = Conv<pads = [0, 1, 0, 1]>(x, w) }
 (float[2,3,6,4] x, float[5,3,1,1] w) => (float[2,5,3,4] y) { y = Conv<strides = [2, 1]>(x, w) }
 (float[2,3,6] x) => (float[2,3,5] y) { y = MaxPool<kernel_shape = [2]>(x) }

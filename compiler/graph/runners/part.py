@@ -1,0 +1,67 @@
+"""Runs the part of a graph that computes some of its values, from its inputs or from other values in their place.
+
+Part(graph, [y])             runs every node that y depends on, and is fed the inputs of the graph that these read
+Part(graph, [y], [sizes])    runs the nodes between sizes and y, and is fed sizes
+"""
+
+import functools
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import onnx_ir as ir
+
+from compiler.graph import model as graphs
+from compiler.graph.runners.session import Session, session_of
+from compiler.graph.stages import Array
+
+
+class Part:
+    """The nodes between some values of a graph, as a graph of their own.
+
+    Args:
+        graph: the graph; it is not changed.
+        values: values of that graph which are computed; names of results are theirs.
+        given: values of that graph which are fed, whatever computes them in the graph.
+
+    Attributes:
+        inputs: the values that are fed, by name: the given ones, and the inputs of the graph that are read besides.
+        model: the part, with names of the graph.
+        names: names of the computed values, in their order.
+    """
+
+    def __init__(self, graph: ir.Graph, values: Sequence[ir.Value], given: Collection[ir.Value] = ()) -> None:
+        self.inputs = {str(value.name): value for value in (*given, *_read(values, given))}
+        extracted = ir.convenience.extract(graph, list(self.inputs.values()), list(dict.fromkeys(values)))
+        self.model = ir.Model(extracted, ir_version=10)
+        self.names = [str(value.name) for value in values]
+
+    @functools.cached_property
+    def session(self) -> Session:
+        """Return the session that runs the part."""
+        return session_of(self.model)
+
+    def run(self, feeds: Mapping[str, Array]) -> list[Array]:
+        """Return the values, in their order.
+
+        Args:
+            feeds: an array for each of `inputs`.
+
+        Raises:
+            Exception: ONNX Runtime does not run the part on these arrays, or does not know one of its nodes.
+        """
+        return self.session.run(self.names, dict(feeds))
+
+
+def _read(values: Iterable[ir.Value], given: Collection[ir.Value]) -> list[ir.Value]:
+    """Return what some values are computed from besides the given ones and constants."""
+    read, seen, waiting = list[ir.Value](), set(given), list(values)
+    while waiting:
+        value = waiting.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        node = value.producer()
+        if node is not None:
+            waiting += [operand for operand in (*node.inputs, *graphs.read_inside(node)) if operand is not None]
+        elif not value.is_initializer():
+            read.append(value)
+    return read
