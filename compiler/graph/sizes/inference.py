@@ -24,7 +24,7 @@ from compiler.graph.sizes.expressions import (
     normal_form,
     remainder_by,
 )
-from compiler.graph.sizes.growth import never_negative, truncated
+from compiler.graph.sizes.growth import lengths_for, never_negative, truncated, values_of
 from compiler.graph.sizes.held_numbers import can_hold
 
 Size = int | ir.SymbolicDim
@@ -138,12 +138,31 @@ def _together(first: Size, second: Size) -> Size | None:
 
     Of two sizes that it cannot compare the library takes the first: of Min(1, time) and time that is the wrong one.
     """
-    for one, other in ((first, second), (second, first)):
-        if isinstance(one, ir.SymbolicDim) and isinstance(other, ir.SymbolicDim) and one.value is not None:
-            size = _expression(one)
-            if isinstance(size, sympy.Min) and any(each.is_number and each <= 1 for each in size.args):
-                return other
+    if isinstance(first, ir.SymbolicDim) and isinstance(second, ir.SymbolicDim) and first.value and second.value:
+        return _of_names(first.value, second.value) or _meet(first, second)
     return _meet(first, second)  # type: ignore[no-any-return]
+
+
+@functools.lru_cache(maxsize=100_000)
+def _of_names(first: str, second: str) -> Size | None:
+    """Return the size of two broadcast axes whose sizes follow from one length; None where the library may choose.
+
+    At lengths where both have entries, sizes that differ are broadcast only if one of them is 1: the larger one counts.
+    """
+    sizes = [sympy.sympify(expression(text)) for text in (first, second)]
+    for one, other in ((0, 1), (1, 0)):
+        if isinstance(sizes[one], sympy.Min) and any(part.is_number and part <= 1 for part in sizes[one].args):
+            return _dim_of(sizes[other])
+    names = sizes[0].free_symbols | sizes[1].free_symbols
+    tried = lengths_for(sizes, 1) if len(names) == 1 else None
+    if tried is None:
+        return None
+    one, other = (values_of(size, next(iter(names)), tried[0]) for size in sizes)
+    differ = (one != other) & (one > 0) & (other > 0)
+    is_one = [bool((values[differ] == 1).all()) for values in (one, other)]
+    if not differ.any() or not ((one == 1) | (other == 1))[differ].all():
+        return None
+    return _dim_of(sizes[1] if is_one[0] else sizes[0] if is_one[1] else sympy.Max(*sizes))
 
 
 _set = ShapeInferenceContext.set_shape

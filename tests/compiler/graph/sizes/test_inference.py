@@ -187,6 +187,30 @@ def test_the_last_entry_meets_all_of_an_axis(body: str) -> None:
     assert str(model.graph.outputs[0].shape) == "[batch,time,4]"
 
 
+BROADCAST = {
+    ("floor(Min(2, time)/2)", "Min(2, time)"): "Min(2, time)",
+    ("Min(1, time)", "time"): "time",
+    ("Min(3, time)", "Max(1, Min(3, time) - 2)"): "Min(3, time)",
+    ("Max(1, 4 - time)", "Max(1, time - 4)"): "Max(1, 4 - time, time - 4)",
+    ("time", "later"): None,
+    ("time", "time - 1"): None,
+    ("floor(time/4)", "floor(time/3)"): None,
+}
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["in order", "in reverse"])
+@pytest.mark.parametrize("sizes", BROADCAST, ids=" and ".join)
+def test_of_two_sizes_of_one_length_the_one_that_is_broadcast_against_counts(
+    sizes: tuple[str, str], *, reverse: bool
+) -> None:
+    # regression: the library took the first of floor(Min(2, time)/2), which is 1 from two frames on, and Min(2, time)
+    first, second = reversed(sizes) if reverse else sizes
+    model = parse(f"""(float[batch,"{first}"] x, float[batch,"{second}"] z) => (float[p,q] y) {{ y = Add(x, z) }}""")
+    graphs.infer_shapes(model)
+    _, size = graphs.dims_of(model.graph.outputs[0]) or ()
+    assert size == expression(BROADCAST[sizes] or first)
+
+
 ROUNDED_UP = {
     "r = Range(first, c, step)  f = Cast<to = 1>(r)  y = Unsqueeze(f, zero)": "every second of a window, counted",
     "f = Unsqueeze(a, zero)  y = Reshape(f, merged)": "every second of a window, merged with the rows",
