@@ -72,6 +72,7 @@ class PadAxes:
         work.write(derivation)
         least = _least_lengths(original, axes, work.at_least_one, limits, _sizes(original, derivation))
         most = longest_lengths(limits, axes.sides)
+        _require_lengths(least, most)
         _check_slots(lowered.caches, most)
         for cache in lowered.caches:
             check_empty(least[cache.axis], cache)
@@ -157,6 +158,23 @@ def _limited(axis: PaddedAxis, most: Mapping[str, Longest]) -> PaddedAxis:
         if is_narrower or longest is None
         else dataclasses.replace(axis, maximum=longest.slots, limited_by=str(longest))
     )
+
+
+def _require_lengths(least: Mapping[str, int], most: Mapping[str, Longest]) -> None:
+    """Require that every axis has a length that is long enough and short enough; of none a proof would say nothing.
+
+    Raises:
+        Refused: an axis has none.
+    """
+    for axis, longest in most.items():
+        if longest.slots < least[axis]:
+            node = longest.node
+            raise Refused(
+                f"expected a length of {axis} for which everything is proved, got none: at least {least[axis]} are "
+                f"needed, and at most {longest.slots} are allowed: {longest}",
+                cure="slice by numbers that follow from one length in one way, or give the table more entries",
+                place=Location(axis=axis, node=str(node.name), op=node.op_type, source=graphs.source_of(node)),
+            )
 
 
 def _check_slots(caches: Sequence[CacheAxis], most: Mapping[str, Longest]) -> None:

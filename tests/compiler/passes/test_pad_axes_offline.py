@@ -84,6 +84,12 @@ def test_rows_of_any_length_are_as_alone(name: str) -> None:
 
 
 REFUSED = {
+    "a length that is too short for one node and too long for another": (
+        """n = Shape<start = 1, end = 2>(x)  rows = Slice(table, zero, n, one)  a = Add(x, rows)
+        forty = Shape<start = 1, end = 2>(table)  late = Sub(n, forty)  d = Cast<to = 1>(late)  r = Reciprocal(d)
+        y = Mul(a, r)""",
+        "Slice", "at most 40 are allowed",
+    ),
     "rows mixed by a mean": ("y = ReduceMean<keepdims = 1>(x, zero)", "ReduceMean", "batch"),
     "rows mixed by attention": (
         "t = Transpose<perm = [1, 0, 2]>(x)  u = Transpose<perm = [1, 2, 0]>(x)  s = MatMul(t, u)  "
