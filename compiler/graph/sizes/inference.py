@@ -7,6 +7,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 import onnx_ir as ir
 import onnx_shape_inference
 import sympy
@@ -157,10 +158,10 @@ def _of_names(first: str, second: str) -> Size | None:
     tried = lengths_for(sizes, 1) if len(names) == 1 else None
     if tried is None:
         return None
-    one, other = (values_of(size, next(iter(names)), tried[0]) for size in sizes)
-    differ = (one != other) & (one > 0) & (other > 0)
-    is_one = [bool((values[differ] == 1).all()) for values in (one, other)]
-    if not differ.any() or not ((one == 1) | (other == 1))[differ].all():
+    values = np.stack([values_of(size, next(iter(names)), tried[0]) for size in sizes])
+    differ = (values[0] != values[1]) & (values > 0).all(axis=0)
+    is_one = (values[:, differ] == 1).all(axis=1)
+    if not differ.any() or not (values[:, differ] == 1).any(axis=0).all():
         return None
     return _dim_of(sizes[1] if is_one[0] else sizes[0] if is_one[1] else sympy.Max(*sizes))
 
