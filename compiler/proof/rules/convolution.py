@@ -81,8 +81,11 @@ def convolution(case: Case) -> Verdict:
     axes = {**_outer(case.fact()), **{axis: slide_of_axis.axis for axis, slide_of_axis in slid.items()}}
     out = case.output(axes, _content(case, weights, windows, set(slid)))
     sizes = [size for slide_of_axis in slid.values() for size in slide_of_axis.least]
+    # ONNX Runtime convolves no axis without entries, not even one entry at a time.
+    sizes += [frames.size for axis in slid if (frames := case.simple_frames(0, axis)) is not None]
     if all(windows[axis - 2].is_point for axis in slid):
-        return case.verdict("CV3", "every entry is convolved by itself", out, pointwise=True)
+        reason = "every entry is convolved by itself"
+        return case.verdict("CV3", reason, out, pointwise=True, at_least_one=sizes)
     if any(slide_of_axis.sees_padding for slide_of_axis in slid.values()):
         return case.verdict("CV5", "behind the valid entries lie zeros, as alone", out, at_least_one=sizes)
     return case.verdict("CV4", "no valid place reads padding", out, at_least_one=sizes)

@@ -32,6 +32,19 @@ def test_padded_rows_are_as_alone(body: str) -> None:
     verify_offline(offline(graph(body), WEIGHTS), tolerance=1e-4)
 
 
+@pytest.mark.parametrize(
+    "convolved",
+    [
+        "y = Conv<pads = [1, 1]>(c, kernel)",
+        "first = Slice(kernel, zero, one, two)  y = Conv<dilations = [2]>(c, first)",
+    ],
+)
+def test_what_is_convolved_has_an_entry(convolved: str) -> None:
+    # regression: a convolution of single entries was claimed for an axis without entries, which ONNX Runtime refuses
+    late = offline(graph(f"s = Slice(x, two, end, one)  c = Transpose<perm = [0, 2, 1]>(s)  {convolved}"), WEIGHTS)
+    assert PadAxes().apply(late).lowered.padded_axes[0].minimum == 3
+
+
 REFUSED = {
     "y = Conv(x, kernel)": "channel|sums",
 }
