@@ -29,9 +29,13 @@ class Part:
     """
 
     def __init__(self, graph: ir.Graph, values: Sequence[ir.Value], given: Collection[ir.Value] = ()) -> None:
-        self.inputs = {str(value.name): value for value in (*given, *_read(values, given))}
-        extracted = ir.convenience.extract(graph, list(self.inputs.values()), list(dict.fromkeys(values)))
+        read = _read(values, given)
+        known = [value for value in read if graphs.array_of(value) is not None]
+        fed = (*given, *(value for value in read if value not in set(known)))
+        self.inputs = {str(value.name): value for value in fed}
+        extracted = ir.convenience.extract(graph, [*fed, *known], list(dict.fromkeys(values)))
         self.model = ir.Model(extracted, ir_version=10)
+        _fix(extracted, {str(value.name) for value in known})
         self.names = [str(value.name) for value in values]
 
     @functools.cached_property
@@ -52,7 +56,10 @@ class Part:
 
 
 def _read(values: Iterable[ir.Value], given: Collection[ir.Value]) -> list[ir.Value]:
-    """Return what some values are computed from besides the given ones and constants."""
+    """Return what some values are computed from besides the given ones and initializers.
+
+    The way back ends at values whose content inference has found, too: a size that is a number reads no input.
+    """
     read, seen, waiting = list[ir.Value](), set(given), list(values)
     while waiting:
         value = waiting.pop()
@@ -60,8 +67,17 @@ def _read(values: Iterable[ir.Value], given: Collection[ir.Value]) -> list[ir.Va
             continue
         seen.add(value)
         node = value.producer()
-        if node is not None:
+        if node is not None and graphs.array_of(value) is not None and node.op_type != "Constant":
+            read.append(value)
+        elif node is not None:
             waiting += [operand for operand in (*node.inputs, *graphs.read_inside(node)) if operand is not None]
         elif not value.is_initializer():
             read.append(value)
     return read
+
+
+def _fix(graph: ir.Graph, names: Collection[str]) -> None:
+    """Make initializers of the inputs whose content is known."""
+    for value in [value for value in graph.inputs if value.name in names]:
+        graph.inputs.remove(value)
+        graph.register_initializer(value)

@@ -58,6 +58,21 @@ def test_what_bodies_read_is_fed_as_well() -> None:
     assert part.run({"x": np.ones(2, np.float32), "when": np.array(True)})[0].tolist() == [-1, -1]
 
 
+def test_sizes_that_are_numbers_read_no_input() -> None:
+    model = parse(
+        """(float[3,4] x, float[batch,4] z) => (int64[1] y)
+        <int64[1] zero = {0}> { sizes = Shape(x)  first = Gather(sizes, zero)  y = Add(first, first) }"""
+    )
+    graphs.infer_shapes(model)
+    for node in list(model.graph)[:2]:
+        value = node.outputs[0]
+        value.const_value = ir.tensor(np.array([3, 4][: 2 if value.name == "sizes" else 1]), name=value.name)
+    part = Part(model.graph, of(model, "y"))
+    assert not part.inputs
+    assert part.run({})[0].tolist() == [6]
+    assert Part(model.graph, of(model, "first")).run({})[0].tolist() == [3]
+
+
 def test_what_does_not_run_raises() -> None:
     model = parse(TEXT)
     part = Part(model.graph, of(model, "shifted"))
