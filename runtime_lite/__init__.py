@@ -10,6 +10,8 @@ A model without states is run: `outputs = asr.run({"features": x})`, rows of sev
 `asr.run({"features": x}, lengths={"time": [900, 512]})` or `asr.run_many([{"features": x}, {"features": y}])`.
 """
 
+from runtime_lite.decoding.generation import Generation
+from runtime_lite.decoding.sampling import Sampling
 from runtime_lite.errors import (
     BadInput,
     BundleRefused,
@@ -48,6 +50,7 @@ __all__ = [
     "EngineAbsent",
     "ExecutorFailed",
     "GateFailed",
+    "Generation",
     "InternalError",
     "Manifest",
     "Model",
@@ -55,6 +58,7 @@ __all__ = [
     "Responses",
     "Runtime",
     "RuntimeLiteError",
+    "Sampling",
     "ServiceClass",
     "Snapshot",
     "Stream",

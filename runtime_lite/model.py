@@ -15,6 +15,8 @@ import numpy as np
 from runtime_lite.calls.feeds import Feed, RowLengths
 from runtime_lite.calls.graph_runner import GraphRunner
 from runtime_lite.calls.pipeline import Pipeline, Runnable
+from runtime_lite.decoding.generation import Generation
+from runtime_lite.decoding.sampling import Sampling
 from runtime_lite.errors import BadInput, show
 from runtime_lite.executors.executor import ExecutorFactory, is_simulated
 from runtime_lite.format.arrays import Array
@@ -241,6 +243,63 @@ class Model:
                 return Stream(self._server, self._server.open_stream(version, runner, rows, options))
 
         return self._with_version(graph, serve, latency)
+
+    def generate(
+        self,
+        feeds: Mapping[str, Array],
+        sampling: Sampling,
+        *,
+        tokens: str,
+        scores: str,
+        graph: str | None = None,
+        service: ServiceClass = CHUNK,
+        priority: int = 0,
+        deadline_ms: float | None = None,
+        room: int | None = None,
+    ) -> Generation:
+        """Generate a sequence: draw a token of the scores of each call, and feed it as the next one.
+
+        Args:
+            feeds: the first call, of one row, with the prompt at `tokens`; other inputs are fed again in every call.
+            sampling: how tokens are drawn, and when the sequence ends.
+            tokens: integer input of shape [rows, count] that tokens are fed to.
+            scores: output whose last row has the scores of the next token.
+            graph: name of the graph of one step; needed when the bundle has several.
+            service: service class of the steps.
+            priority: as for `submit`.
+            deadline_ms: for the whole sequence, from now on.
+            room: number of tokens that may be unread, at which generation pauses; by default none is too many.
+
+        Returns:
+            The tokens to come: iterate over it, `async for` it, or take all of them with `result`.
+
+        Raises:
+            BadInput: a feed, a name or a setting is wrong, the graph has no states, or the model is closed.
+            Overloaded: no stream can be opened, or the runtime drains.
+        """
+
+        def serve(version: Version, runner: Runnable) -> Generation:
+            where = f"{runner.name}.generate"
+            if not isinstance(sampling, Sampling):
+                _refuse(where, "sampling as a Sampling", show(sampling), "pass Sampling(max_tokens=...)")
+            if not isinstance(runner, GraphRunner) or not runner.has_states:
+                _refuse(where, "one graph with states", "wired graphs, or one without", "name the graph of one step")
+            hard = deadline_at(where, self._server.clock(), deadline_ms)
+            options = StreamOptions(self._service(where, service, priority), 1, None, None)
+            unread = sampling.max_tokens if room is None else room
+            with Shield():
+                live, close = self._server.open_stream(version, runner, 1, options), self._server.close_stream
+                try:
+                    generation = Generation(
+                        self._server, where, live, feeds, tokens, scores, sampling, self._server.clock, close, unread
+                    )
+                    self._server.submit(generation, version, [generation.first(hard)])
+                except BaseException:
+                    close(live)
+                    raise
+                return generation
+
+        return self._with_version(graph, serve)
 
     @property
     def latencies(self) -> Mapping[str, Mapping[str, str]]:

@@ -327,6 +327,12 @@ class LiveStreams:
                 "push every chunk once and in order"
             )
 
+    def extend(self, stream: LiveStream, part: Part) -> None:
+        """Append a chunk that follows from the answer of the one before, for the same request."""
+        part.request.parts = [part]
+        stream.waiting.append(part)
+        stream.sent += 1
+
     def advance(self, stream: LiveStream, now: int) -> None:
         """Queue the next chunk of a stream, if none is in flight and the caller reads its responses."""
         while stream.flying is None and stream.waiting:

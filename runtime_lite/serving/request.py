@@ -86,6 +86,8 @@ class LiveRequest(Generic[Answer]):
         is_known: whether its caller has learned that it has no answer.
         loss: if its chunk was lost and the caller does not know of it yet, the stream and the number of the loss.
         has_responses: whether its caller reads the answer of every part as it comes.
+        is_continued: whether parts follow from the answers of parts, as in generation: `prepare` and `following` are
+            called then.
     """
 
     number = 0
@@ -100,6 +102,7 @@ class LiveRequest(Generic[Answer]):
     is_known = False
     loss: "tuple[LiveStream, int] | None" = None
     has_responses = False
+    is_continued = False
 
     def __init__(
         self,
@@ -124,6 +127,13 @@ class LiveRequest(Generic[Answer]):
         self.outputs[index] = outputs
         self.missing -= 1
         return self.missing == 0
+
+    def prepare(self, part: "Part", outputs: Outputs) -> None:
+        """Compute what follows from the answer of a part; called without the lock by the thread that has run it."""
+
+    def following(self) -> "Part | None":
+        """Return the part that follows the last one, once; called by the server under its lock."""
+        return None
 
     def end(self, outcome: Outcome, reason: str, error: BaseException | None) -> None:
         """End the request; called by the server, once."""

@@ -162,6 +162,7 @@ class Runs:
                 raise torn
             finally:
                 del torn
+        answers = [(part, _prepared(part, answer)) for part, answer in answers]
         with self._lock:
             now = self._clock()
             failed = [answer for _, answer in answers if isinstance(answer, Exception)]
@@ -279,6 +280,8 @@ class Runs:
             else:
                 self._tracker.put(request, part.index, outputs, now)
         if stream is not None:
+            if request.is_continued and request.outcome is None and (following := request.following()) is not None:
+                self._streams.extend(stream, following)
             self._streams.advance(stream, now)
 
     def _abandon(self, batch: Batch, worker: Worker[Batch]) -> None:
@@ -326,6 +329,18 @@ class Runs:
         else:
             self._failures += 1
             self._last_fault = f"{batch.run.key.model}: {type(faults[0]).__name__}: {faults[0]}"
+
+
+def _prepared(part: Part, answer: Answered) -> Answered:
+    """Return the answer of a part once what follows from it is computed, or the error of that."""
+    request = part.request
+    if not request.is_continued or isinstance(answer, Exception) or request.outcome is not None:
+        return answer
+    try:
+        request.prepare(part, answer[0][0])
+    except Exception as error:  # noqa: BLE001 - it ends this request, and no other of the run
+        return error
+    return answer
 
 
 def run_parts(parts: Sequence[Part], run: Callable[[Sequence[Part]], list[Answered]]) -> list[tuple[Part, Answered]]:

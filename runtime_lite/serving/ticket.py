@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from runtime_lite.errors import BadInput, show
 from runtime_lite.scheduling.clock import NS_PER_MS
@@ -21,6 +21,9 @@ from runtime_lite.serving.shield import Shield
 
 if TYPE_CHECKING:
     from asyncio import Future
+
+Item = TypeVar("Item")
+"""A response."""
 
 
 class Ticket(LiveRequest[Answer]):
@@ -142,8 +145,8 @@ def _set(future: "Future[None]") -> None:
         future.set_result(None)
 
 
-class Responses(Ticket[list[Outputs]]):
-    """A request with one response per part, in order; it pauses while `room` responses are unread.
+class ResponseQueue(Ticket[list[Item]], Generic[Item]):
+    """A request with several responses, in order; it pauses while `room` responses are unread.
 
     Each response is delivered to one reader. After the last one iteration ends, or raises the error of the request.
     """
@@ -152,17 +155,11 @@ class Responses(Ticket[list[Outputs]]):
 
     def __init__(self, owner: Owner, where: str, service: str, parts: int, room: int) -> None:
         """Start without responses."""
-        super().__init__(owner, where, service, lambda outputs: [each for part in outputs for each in part], parts)
+        super().__init__(owner, where, service, lambda outputs: [], parts)
         if type(room) is not int or room < 1:
             raise BadInput(f"{where}: expected room for at least 1 response, got {show(room)}; leave it out")
         self._room = room
-        self._ring: deque[Outputs] = deque()
-
-    def put(self, index: int, outputs: list[Outputs]) -> bool:
-        """Append a response; called by the server, but not while `is_full`."""
-        self._ring += outputs
-        self.missing -= 1
-        return self.missing == 0
+        self._ring: deque[Item] = deque()
 
     def end(self, outcome: Outcome, reason: str, error: BaseException | None) -> None:
         """End the request; called by the server. Unread responses stay readable unless the caller cancels."""
@@ -175,24 +172,24 @@ class Responses(Ticket[list[Outputs]]):
         """Whether the caller must read a response before the next one is made."""
         return len(self._ring) >= self._room
 
-    def result(self, timeout: float | None = None) -> list[Outputs]:
+    def result(self, timeout: float | None = None) -> list[Item]:
         """Read all unread responses; the timeout applies to each of them."""
         found = []
         while (response := self._next(timeout)) is not None:
             found.append(response)
         return found
 
-    def __iter__(self) -> Iterator[Outputs]:
+    def __iter__(self) -> Iterator[Item]:
         """Yield the responses as they come."""
         while (response := self._next(None)) is not None:
             yield response
 
-    async def __aiter__(self) -> AsyncIterator[Outputs]:
+    async def __aiter__(self) -> AsyncIterator[Item]:
         """Yield the responses as they come; if the coroutine is cancelled, the request is cancelled, too."""
         while (response := await _Next(self)) is not None:
             yield response
 
-    def __await__(self) -> Generator[Any, None, list[Outputs]]:
+    def __await__(self) -> Generator[Any, None, list[Item]]:
         """Wait for all unread responses."""
         found = []
         while (response := (yield from _Next(self).__await__())) is not None:
@@ -202,7 +199,7 @@ class Responses(Ticket[list[Outputs]]):
     def _ready(self) -> bool:
         return bool(self._ring) or self.done()
 
-    def _next(self, timeout: float | None) -> Outputs | None:
+    def _next(self, timeout: float | None) -> Item | None:
         """Wait for the next response and return it; None after the last."""
         while True:
             self._wait(self._ready, timeout)
@@ -217,7 +214,7 @@ class Responses(Ticket[list[Outputs]]):
             if taken is not None:
                 return taken[0]
 
-    def _take(self) -> tuple[Outputs | None] | None:
+    def _take(self) -> tuple[Item | None] | None:
         """Take the next response, as a tuple; `(None,)` after the last, None if another reader was quicker.
 
         Raises:
@@ -233,13 +230,23 @@ class Responses(Ticket[list[Outputs]]):
         return None if response is None and not ended else (response,)
 
 
-class _Next:
+class Responses(ResponseQueue[Outputs]):
+    """A request with one response per part: the outputs of a chunk."""
+
+    def put(self, index: int, outputs: list[Outputs]) -> bool:
+        """Append a response; called by the server, but not while `is_full`."""
+        self._ring += outputs
+        self.missing -= 1
+        return self.missing == 0
+
+
+class _Next(Generic[Item]):
     """Awaits the next response of a request."""
 
-    def __init__(self, responses: Responses) -> None:
+    def __init__(self, responses: ResponseQueue[Item]) -> None:
         self._responses = responses
 
-    def __await__(self) -> Generator[Any, None, Outputs | None]:
+    def __await__(self) -> Generator[Any, None, Item | None]:
         while True:
             yield from self._responses._wait_in_loop(self._responses._ready)
             if taken := self._responses._take():

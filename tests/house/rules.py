@@ -228,6 +228,17 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     (
+        "runtime_lite.decoding",
+        (
+            "runtime_lite.errors",
+            "runtime_lite.format",
+            "runtime_lite.scheduling",
+            "runtime_lite.calls",
+            "runtime_lite.serving",
+            "runtime_lite.decoding",
+        ),
+    ),
+    (
         "runtime_lite.stream",
         (
             "runtime_lite.errors",
@@ -246,6 +257,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "runtime_lite.scheduling",
             "runtime_lite.calls",
             "runtime_lite.serving",
+            "runtime_lite.decoding",
             "runtime_lite.stream",
             "runtime_lite.model",
         ),

@@ -1,0 +1,1 @@
+"""Autoregressive generation: tokens are drawn and fed back within the runtime, step by step."""
