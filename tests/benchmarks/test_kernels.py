@@ -1,5 +1,6 @@
 """kernels: a row for every form of a recipe's graph, counted after fusion; the builder of engines is a double."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def test_every_form_that_changes_the_graph_has_a_row(recipe: str, capsys: pytest
 def test_layers_of_engines_stand_beside_them_or_why_there_are_none(
     recipe: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    built = iter(
+    built: Iterator[TrialEngine | Refused] = iter(
         [TrialEngine("RTX", "8.6", "", 1, (LAYER,) * 3), Refused("too odd"), TrialEngine("RTX", "8.6", "", 1, None)]
     )
 

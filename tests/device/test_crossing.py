@@ -4,18 +4,19 @@ from pathlib import Path
 
 import pytest
 
+from runtime_lite.executors.cuda import CudaPython
 from tests.device import crossing
 from tests.runtime_lite.bundles import STEP, WIDTH, WINDOW
-from tests.runtime_lite.engines import write_cuda_bundle
+from tests.runtime_lite.engines import use_cpu_for_cuda, use_doubles, write_cuda_bundle
 from tests.runtime_lite.in_place_graph import WRITTEN_IN_PLACE
 
 
 @pytest.mark.parametrize("name", ["streaming", *(kind.update for kind in WRITTEN_IN_PLACE)])
 def test_features_masks_and_answers_alone_cross_where_states_stay(name: str, tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        crossing.use_doubles(patched)
-        crossing.use_cpu_for_cuda(patched)
-        found = list(crossing.crossing(write_cuda_bundle(tmp_path / "bundle", name), crossing.CudaPython()._cuda))
+        use_doubles(patched)
+        use_cpu_for_cuda(patched)
+        found = list(crossing.crossing(write_cuda_bundle(tmp_path / "bundle", name), CudaPython()._cuda))
     assert found
     for moved in found:
         assert moved.on_device == moved.data

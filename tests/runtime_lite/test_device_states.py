@@ -273,7 +273,8 @@ def test_streams_of_runs_that_overlap_answer_as_on_the_host(cuda: Any, device: P
     for bundle in (device, host):
         with Runtime(workers=3) as runtime, ThreadPoolExecutor(4) as threads:
             answers.append(list(threads.map(lives, [runtime.load(bundle)] * 4, chunks)))
-    np.testing.assert_array_equal(*answers)
+    on_device, on_host = answers
+    np.testing.assert_array_equal(on_device, on_host)
 
 
 def test_every_call_of_cuda_has_its_fault() -> None:

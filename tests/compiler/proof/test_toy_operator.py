@@ -48,11 +48,12 @@ def padded() -> tuple[Lowered, Outcome]:
 
 @pytest.fixture(autouse=True)
 def sizes_of_the_operator() -> None:
-    @inference._extended().register(*OPERATOR, since_version=1)
     def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
         entries = node.inputs[0]
         assert entries is not None
         context.set_shape_and_dtype(node.outputs[0], entries.shape, entries.dtype)
+
+    inference._extended().register(*OPERATOR, since_version=1)(infer)
 
 
 def test_without_a_rule_it_is_refused_by_name() -> None:
@@ -62,7 +63,8 @@ def test_without_a_rule_it_is_refused_by_name() -> None:
 
 def require_checked(origin: Lowered, outcome: Outcome) -> None:
     certificate = json.loads(json.dumps(outcome.records[0]))
-    check(*(ir.serde.serialize_model(each.model) for each in (origin, outcome.lowered)), certificate)
+    before, after = (ir.serde.serialize_model(lowered.model) for lowered in (origin, outcome.lowered))
+    check(before, after, certificate)
 
 
 def test_a_rule_is_all_that_padding_needs(monkeypatch: pytest.MonkeyPatch) -> None:

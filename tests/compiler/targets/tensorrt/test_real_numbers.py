@@ -25,7 +25,7 @@ def test_pairs_are_left_out_and_weights_are_what_they_stand_for(tmp_path: Path) 
     bundle, rng = write_engine_bundle(tmp_path / "bundle"), np.random.default_rng(0)
     assert in_real_numbers(bundle) == {}
     codes = rng.integers(-128, 128, (4, 4)).astype(np.int8)
-    constants = {"codes": codes, "s": np.array(0.125, np.float16), "z": np.array(0, np.int8)}
+    constants: dict[str, np.ndarray] = {"codes": codes, "s": np.array(0.125, np.float16), "z": np.array(0, np.int8)}
     file = "graphs/plain.batch1.frames2.onnx"
     replace_hashed(bundle, file, ir.serde.serialize_model(parse(QUANTISED, constants)).SerializeToString())
     ((name, files),) = in_real_numbers(bundle).items()
