@@ -159,7 +159,7 @@ def _input_of_tokens(where: str, graph: Graph, name: str) -> Tensor:
         for tensor in graph.inputs
         if tensor.role == "data" and tensor.dtype in ("int32", "int64") and len(tensor.shape) == 2
     ]
-    found = next((tensor for tensor in inputs if tensor.name == name), None)
+    found = next((tensor for tensor in inputs if isinstance(name, str) and tensor.name == name), None)
     if found is None:
         names = ", ".join(repr(tensor.name) for tensor in inputs) or "none"
         raise BadInput(
@@ -175,7 +175,7 @@ def _require_scores(where: str, graph: Graph, name: str) -> None:
         for tensor in graph.outputs
         if tensor.role == "data" and tensor.dtype.startswith("float") and tensor.shape
     ]
-    if name not in outputs:
+    if not isinstance(name, str) or name not in outputs:
         names = ", ".join(map(repr, outputs)) or "none"
         raise BadInput(
             f"{where}: scores: expected an output of floats (there is {names}), got {show(name)}; name the output that "

@@ -1,6 +1,7 @@
 """Odd values in every argument of every public function: our own error with a sentence, or an answer."""
 
 import contextlib
+import dataclasses
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import runtime_lite
-from runtime_lite import Model, Runtime, RuntimeLiteError, Stream
+from runtime_lite import Model, Runtime, RuntimeLiteError, Sampling, Stream
 from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.bundles import (
     random_chunks,
@@ -20,6 +21,7 @@ from tests.runtime_lite.bundles import (
     write_streaming_bundle,
     write_wired_bundle,
 )
+from tests.runtime_lite.token_bundle import write_token_bundle
 
 
 class Odd:
@@ -169,6 +171,28 @@ OTHERS: dict[str, Call] = {
     "manifest_from_json": lambda path, odd: runtime_lite.manifest_from_json(odd),
     "json_from_manifest": lambda path, odd: runtime_lite.json_from_manifest(odd),
 }
+
+
+def generated(name: str) -> Call:
+    """Generate with an odd argument of that name."""
+
+    def call(model: Model, odd: Any) -> object:
+        given = {"feeds": {"tokens": np.array([[3]])}, "sampling": Sampling(max_tokens=2), name: odd}
+        feeds, sampling = given.pop("feeds"), given.pop("sampling")
+        return model.generate(feeds, sampling, **{"tokens": "tokens", "scores": "scores", **given}).result(PATIENCE_S)
+
+    return on_model(call)
+
+
+def sampled(name: str) -> Call:
+    return lambda path, odd: Sampling(**{"max_tokens": 4, name: odd})
+
+
+GENERATING: dict[str, Call] = {
+    f"generate {name}": generated(name)
+    for name in ("feeds", "sampling", "tokens", "scores", "graph", "service", "priority", "deadline_ms", "room")
+}
+SAMPLING: dict[str, Call] = {f"Sampling {field.name}": sampled(field.name) for field in dataclasses.fields(Sampling)}
 CLOSED: dict[str, Callable[[Runtime, Model, Stream], object]] = {
     "load": lambda runtime, model, stream: runtime.load("x"),
     "run": lambda runtime, model, stream: model.run({}),
@@ -202,13 +226,15 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "ragged": write_ragged_bundle(folder / "ragged"),
         "streaming": write_streaming_bundle(folder / "streaming"),
         "wired": write_wired_bundle(folder / "wired"),
+        "tokens": write_token_bundle(folder / "tokens"),
     }
 
 
 CALLS = {
     **{name: ("ragged", call) for name, call in RAGGED.items()},
     **{name: ("wired", call) for name, call in WIRED.items()},
-    **{name: ("streaming", call) for name, call in (STREAMING | OTHERS).items()},
+    **{name: ("streaming", call) for name, call in (STREAMING | OTHERS | SAMPLING).items()},
+    **{name: ("tokens", call) for name, call in GENERATING.items()},
 }
 
 

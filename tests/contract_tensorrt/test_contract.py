@@ -103,7 +103,7 @@ def found(
 
 def test_our_code_runs_from_graph_to_output_on_the_names_of_every_version(found: dict[str, Any]) -> None:
     assert found["failed"] == []
-    assert found["steps"] == 9
+    assert found["steps"] == 10
     assert found["parser refusal"] == "BuildRefused"
 
 

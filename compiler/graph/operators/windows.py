@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-WEIGHTS = {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "QLinearConv": 3}
+WEIGHTS = {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "FusedConv": 1, "QLinearConv": 3}
 """Convolutions, and the operand that holds their weights."""
 
 WINDOWED = frozenset({"AveragePool", "LpPool", "MaxPool", *WEIGHTS})
@@ -63,7 +63,8 @@ def window_of(node: ir.Node | None, rank: int) -> Window | None:
         node: any node.
         rank: rank of the data.
     """
-    if node is None or node.op_type not in WINDOWED or node.domain not in ("", "ai.onnx"):
+    domains = ("com.microsoft",) if node is not None and node.op_type == "FusedConv" else ("", "ai.onnx")
+    if node is None or node.op_type not in WINDOWED or node.domain not in domains:
         return None
     spatial = rank - 2
     kernel = _integers(node, "kernel_shape") or _of_weights(node, spatial)

@@ -36,7 +36,7 @@ def test_padded_rows_are_as_alone(body: str) -> None:
     "convolved",
     [
         "y = Conv<pads = [1, 1]>(c, kernel)",
-        "first = Slice(kernel, zero, one, two)  y = Conv<dilations = [2]>(c, first)",
+        "point = Slice(kernel, zero, one, two)  y = Conv<dilations = [2]>(c, point)",
     ],
 )
 def test_what_is_convolved_has_an_entry(convolved: str) -> None:
