@@ -219,11 +219,12 @@ def finish_engines(assembly: Assembly, caches: Path) -> Assembly:
     opened = assembly.opened_with(target.executor)
     reached: Literal["run", "simulated"] = "run" if target.times_here else "simulated"
     if reached == "simulated":
-        shipped = dataclasses.replace(opened.shipped, simulated=True, graphs=_graphs_again(assembly))
+        shipped = dataclasses.replace(opened.shipped, simulated=target.simulated, graphs=_graphs_again(assembly))
         opened = dataclasses.replace(opened, shipped=shipped)
     checked = opened.check("engines")
     enter_receipts(assembly.folder, checked.receipts)
-    record.engines = tuple(EngineRow(graph, "built", reached=reached) for graph in waiting)
+    by = target.simulated if reached == "simulated" else ""
+    record.engines = tuple(EngineRow(graph, "built", reached=reached, by=by) for graph in waiting)
     return checked
 
 

@@ -2,6 +2,7 @@
 
 from compiler.numerics.quantization.placement import Placement
 from compiler.targets.base import Target
+from compiler.targets.ethos_u.target import EthosU
 from compiler.targets.null import Null
 from compiler.targets.onnx_cuda import OnnxCuda
 from compiler.targets.onnx_static import OnnxStatic
@@ -11,7 +12,7 @@ from compiler.targets.tensorrt.rtx_target import TensorrtRtx
 from compiler.targets.tensorrt.target import Tensorrt
 
 TARGETS: dict[str, type[Target]] = {
-    each.name: each for each in (Null, OnnxCuda, OnnxStatic, Openvino, Qnn, Tensorrt, TensorrtRtx)
+    each.name: each for each in (EthosU, Null, OnnxCuda, OnnxStatic, Openvino, Qnn, Tensorrt, TensorrtRtx)
 }
 
 

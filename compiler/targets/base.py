@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from compiler.base.pieces import Content
+from compiler.base.records.build_report import SIMULATED
 from compiler.errors import InternalError, RecipeError
 from compiler.graph.runners.session import Session
 from compiler.graph.spec import check_static
@@ -75,11 +76,13 @@ class Compiled:
         files: engine file by graph file, relative to the output folder.
         built_with: versions and device by name.
         described: descriptions of the engines built just now, by graph file, where the compiler gives them.
+        besides: other files that belong to the engines and ship with them.
     """
 
     files: Mapping[str, str]
     built_with: Mapping[str, str]
     described: "Mapping[str, TrialEngine]" = dataclasses.field(default_factory=dict)
+    besides: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,6 +185,7 @@ class Target(abc.ABC):
         ships: whether there is a bundle.
         packages: distributions that `emit` and `open` need besides those that every build needs.
         times_here: whether what runs a finished artefact on this machine takes the time that it takes where it ships.
+        simulated: where that is a simulator, what it executes, in words for the verdict.
         pass_options: options of the recipe's passes, by pass, where the recipe leaves them out.
         placement: its rules for QuantizeLinear and DequantizeLinear, where it has any.
         trial: script of the bundle that tries on the device what cannot be tried without it; empty where none ships.
@@ -191,6 +195,7 @@ class Target(abc.ABC):
     ships: ClassVar[bool] = True
     packages: ClassVar[tuple[str, ...]] = ("onnx", "onnx-ir", "onnxruntime")
     times_here: ClassVar[bool] = True
+    simulated: ClassVar[str] = SIMULATED
     pass_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {"pack_states": {"most": None}}
     placement: ClassVar[Placement | None] = None
     trial: ClassVar[str] = ""

@@ -2,10 +2,11 @@
 
 import importlib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 from runtime_lite.errors import FRONT_DOOR, EngineAbsent, show
-from runtime_lite.executors import qnn
+from runtime_lite.executors import ethos_u, qnn
 from runtime_lite.executors.openvino import OpenvinoExecutor
 from runtime_lite.executors.tensorrt import TensorrtExecutor
 from runtime_lite.executors.tensorrt_rtx import TensorrtRtxExecutor
@@ -93,12 +94,29 @@ def _qnn(bundle: Bundle, name: str, threads: int, allow_host_code: bool) -> Exec
     python = qnn.toolchain_python()
     if not python.exists():
         raise qnn.absent(f"{bundle.path}: graph {name!r}")
+    return _in_simulator(bundle, name, threads, f"{qnn.__name__}:QnnExecutor", python)
+
+
+def _ethos_u(bundle: Bundle, name: str, threads: int, allow_host_code: bool) -> Executor:
+    """Return the executor of the vendor's reference model.
+
+    Raises:
+        EngineAbsent: it is not on this machine.
+    """
+    python = ethos_u.toolchain_python()
+    if not python.exists():
+        raise ethos_u.absent(f"{bundle.path}: graph {name!r}")
+    return _in_simulator(bundle, name, threads, f"{ethos_u.__name__}:EthosUExecutor", python)
+
+
+def _in_simulator(bundle: Bundle, name: str, threads: int, executors: str, python: Path) -> Executor:
     found = importlib.import_module("runtime_lite.executors.simulator")  # it has executors of this module
-    made: Executor = found.SimulatorExecutor(bundle, name, threads, f"{qnn.__name__}:QnnExecutor", python)
+    made: Executor = found.SimulatorExecutor(bundle, name, threads, executors, python)
     return made
 
 
 EXECUTORS: Mapping[str, Callable[[Bundle, str, int, bool], Executor]] = {
+    "ethos_u": _ethos_u,
     "qnn": _qnn,
     "tensorrt": _tensorrt,
     "tensorrt_rtx": _tensorrt_rtx,

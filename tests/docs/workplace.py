@@ -21,6 +21,7 @@ NOT_RUN = {
     ".venv/bin/python build.py --recipe gpu.yaml": "builds for minutes",
     ".venv/bin/python build.py --recipe t4.yaml": "builds for minutes",
     ".venv/bin/python -m tests.device.crossing": "takes that bundle; tests/device/test_crossing.py counts small ones",
+    ".venv/bin/python build.py doctor --install ethos_u": "fetches 286 MB and installs for minutes",
     ".gpu/bin/": "needs a device, and an environment for it",
     ".venv/bin/pip": "changes the environment",
     ".venv/bin/python -m pip": "changes the environment",

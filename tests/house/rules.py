@@ -313,6 +313,8 @@ def import_cycles(root: Path) -> list[str]:
 VENDOR = frozenset(
     {
         "cuda",
+        "ethosu",
+        "executorch",
         "onnxruntime_qnn",
         "openvino",
         "prometheus_client",
@@ -320,6 +322,8 @@ VENDOR = frozenset(
         "ray",
         "tensorrt",
         "tensorrt_rtx",
+        "torchao",
+        "tosa_reference_model",
         "triton_python_backend_utils",
         "tritonclient",
     }
@@ -342,6 +346,7 @@ FRAMEWORK_FILES = (
     "compiler/build/capture/traced_recurrences.py",
     "compiler/build/capture/unsteady_original.py",
     "compiler/compression/training.py",
+    "compiler/targets/ethos_u/worker.py",
     "compiler/targets/torch_graphs/module.py",
     "compiler/targets/torch_graphs/operators.py",
 )
@@ -367,7 +372,7 @@ def unwanted_libraries(root: Path) -> list[str]:
 
 def named_vendors(root: Path) -> list[str]:
     """A vendor is known in its own folder, in the one list of targets, and to what runs its engines."""
-    vendors = {path.parent.name for path in (root / "compiler" / "targets").glob("*/*.py")}
+    vendors = {path.parent.name for path in (root / "compiler" / "targets").glob("*/target.py")}
     shared = (Path("compiler/targets/__init__.py"), Path("runtime_lite/executors"))
     wrong = []
     for path in python_files(root):

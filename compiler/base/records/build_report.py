@@ -108,7 +108,8 @@ class EngineRow:
         reason: why it holds none, or why nobody has run them.
         reached: how far its engines were looked at: `linted` by rules of ours alone, `built` by a vendor's builder,
             `simulated`, that is executed in the vendor's simulator and compared, or `run` on a device and compared.
-        by: for `built` which builder, for what; for `linted` why no builder, where one could be had.
+        by: for `built` which builder, for what; for `simulated` what was executed in what; for `linted` why no builder,
+            where one could be had.
     """
 
     graph: str
@@ -121,7 +122,7 @@ class EngineRow:
     def words(self) -> str:
         """Say in words how thoroughly the graph's engines were checked."""
         linted = f"linted, not built ({self.by})" if self.by else "linted, not built"
-        return {"linted": linted, "built": self.by, "simulated": SIMULATED, "run": "built and run"}[self.reached]
+        return {"linted": linted, "built": self.by, "simulated": self.by, "run": "built and run"}[self.reached]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -257,7 +257,8 @@ def _enter(folder: Path, made: Path, engines: Mapping[str, Compiled], names: Col
         for name, graph in manifest.graphs.items()
         if graph.engine is not None and (names is None or name in names)
     }
-    files = {name: (made / name).read_bytes() for engine in built.values() for name in engine.files.values()}
+    parts = [name for engine in built.values() for name in (*engine.files.values(), *engines[engine.plan].besides)]
+    files = {name: (made / name).read_bytes() for name in parts}
     graphs = {
         name: dataclasses.replace(graph, engine=built.get(name, graph.engine))
         for name, graph in manifest.graphs.items()

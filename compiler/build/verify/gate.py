@@ -148,7 +148,8 @@ class Shipped:
         open: opens what stands for an artefact, by the path of its main file.
         executors: opens the bundle's graphs for the runtime.
         speed: times of calls, once they are measured.
-        simulated: whether the executors are those of a vendor's simulator, which takes seconds for a call.
+        simulated: what a vendor's simulator executes, where the executors are its: it takes seconds for a call; else
+            empty.
         name: the checked graph; empty for the whole bundle.
     """
 
@@ -159,7 +160,7 @@ class Shipped:
     open: Callable[[Path], Session]
     executors: ExecutorFactory
     speed: tuple[SpeedRow, ...] = ()
-    simulated: bool = False
+    simulated: str = ""
     name: str = ""
 
     def alone(self) -> "list[Shipped]":

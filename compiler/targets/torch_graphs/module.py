@@ -6,15 +6,20 @@ Exported, the module is a flat list of torch operators in the order of the graph
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import onnx_ir as ir
 import torch
 from torch import Tensor, nn
+from torch.fx import traceback
 
 from compiler.errors import Refused
 from compiler.graph import model as graphs
 from compiler.graph.spec import check_static
 from compiler.targets.torch_graphs.operators import CURE, TYPES, compute, refused_nodes
+
+NODE = "node"
+"""Under this key the operators of an exported module have, in their `custom` metadata, the name of their node."""
 
 
 class GraphModule(nn.Module):
@@ -59,7 +64,8 @@ class GraphModule(nn.Module):
             if node.op_type == "Constant":
                 continue
             operands = [None if value is None else held[value] for value in node.inputs]
-            held.update(zip(node.outputs, compute(node, operands), strict=False))
+            with traceback.annotate({NODE: str(node.name)}):
+                held.update(zip(node.outputs, compute(node, operands), strict=False))
         return tuple(held[value] for value in self._model.graph.outputs)
 
 
@@ -68,6 +74,22 @@ def example_inputs(model: ir.Model) -> tuple[Tensor, ...]:
     shapes = [[int(str(size)) for size in value.shape or ()] for value in model.graph.inputs]
     kinds = [TYPES[value.dtype or ir.DataType.FLOAT] for value in model.graph.inputs]
     return tuple(torch.ones(shape, dtype=kind) for shape, kind in zip(shapes, kinds, strict=True))
+
+
+def export_module(model: ir.Model, name: str, path: Path) -> None:
+    """Write a static graph as a program that `torch.export.load` reads.
+
+    Args:
+        model: the graph.
+        name: the graph's name, for messages.
+        path: the file, by custom `.pt2`.
+
+    Raises:
+        Refused: as `GraphModule` says.
+    """
+    module = GraphModule(model, name).eval()
+    with torch.no_grad(), traceback.preserve_node_meta():
+        torch.export.save(torch.export.export(module, example_inputs(model)), path)
 
 
 def _constants(model: ir.Model) -> Sequence[ir.Value]:

@@ -237,8 +237,9 @@ def _parted(call: Call) -> tuple[Tensor, ...]:
     whole = [size for size in along if isinstance(size, int)]
     if len(whole) < len(call.node.outputs):
         raise call.refused("gives sizes that are not known")
-    starts = itertools.accumulate(whole, initial=0)
-    return tuple(call[0].narrow(call.axis, start, size) for start, size in zip(starts, whole, strict=False))
+    bounds = itertools.pairwise(itertools.accumulate(whole, initial=0))
+    front = [slice(None)] * call.axis
+    return tuple(call[0][(*front, slice(start, end))] for start, end in bounds)
 
 
 def _sliced(call: Call) -> Tensor:
@@ -337,15 +338,20 @@ def _log_softmax(call: Call) -> Tensor:
 
 def _layer_norm(call: Call) -> Tensor:
     sizes, bias = list(call[0].shape[call.axis :]), call.optional(2)
-    scale = call[1].expand(sizes)
+    scale = _in_sizes(call[1], sizes)
     return functional.layer_norm(
-        call[0], sizes, scale, None if bias is None else bias.expand(sizes), _float(call, "epsilon", 1e-5)
+        call[0], sizes, scale, None if bias is None else _in_sizes(bias, sizes), _float(call, "epsilon", 1e-5)
     )
 
 
 def _rms_norm(call: Call) -> Tensor:
     sizes = list(call[0].shape[call.axis :])
-    return functional.rms_norm(call[0], sizes, call[1].expand(sizes), _float(call, "epsilon", 1e-5))
+    return functional.rms_norm(call[0], sizes, _in_sizes(call[1], sizes), _float(call, "epsilon", 1e-5))
+
+
+def _in_sizes(weight: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Expand a weight where that is needed: a compiler takes one that is expanded for computed."""
+    return weight if list(weight.shape) == list(sizes) else weight.expand(sizes)
 
 
 def _batch_norm(call: Call) -> Tensor:

@@ -49,6 +49,6 @@ def test_engines_that_this_runtime_does_not_know_are_not_run(tmp_path: Path) -> 
     edit_manifest(path, lambda manifest: manifest["graphs"]["plain"].update(target="abacus"))
     with (
         Runtime() as runtime,
-        pytest.raises(EngineAbsent, match=r"this runtime runs \(qnn, tensorrt, tensorrt_rtx\), got those of"),
+        pytest.raises(EngineAbsent, match=r"this runtime runs \(ethos_u, qnn, tensorrt, tensorrt_rtx\), got those of"),
     ):
         runtime.load(path)

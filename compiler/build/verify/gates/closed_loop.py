@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from compiler.base.records.build_report import SIMULATED
 from compiler.base.records.findings import Finding, at_most
 from compiler.build.verify.bucket_runner import BucketRunners
 from compiler.build.verify.differences import Difference, Tally
@@ -193,12 +192,14 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
     findings = [each for tensor in tensors.values() for each in tensor.findings(name, graph.limits)]
     poison = f"{calls} calls again with {', '.join(POISONS)} in hidden places, no bit changed"
     findings.append(Finding("simulator.poison", name, holds=True, detail=poison))
-    return Checked(findings, f"{len(steps)} chunks, {poison}", {"closed_loop": _receipt(tensors, calls)})
+    return Checked(
+        findings, f"{len(steps)} chunks, {poison}", {"closed_loop": _receipt(shipped.simulated, tensors, calls)}
+    )
 
 
-def _receipt(tensors: Mapping[str, TensorInLoop], calls: int) -> dict[str, Any]:
+def _receipt(words: str, tensors: Mapping[str, TensorInLoop], calls: int) -> dict[str, Any]:
     return {
-        "words": SIMULATED,
+        "words": words,
         "chunks": max((len(each.sqnr_db) for each in tensors.values()), default=0),
         "poisoned_calls": calls,
         "tensors": {
@@ -214,7 +215,7 @@ def _receipt(tensors: Mapping[str, TensorInLoop], calls: int) -> dict[str, Any]:
 
 
 def _wanted(recipe: Recipe, shipped: Shipped) -> bool:
-    return shipped.simulated and bool(shipped.graph.lowered.states)
+    return bool(shipped.simulated and shipped.graph.lowered.states)
 
 
 CLOSED_LOOP = Gate(

@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from compiler.base.records.build_report import (
+    SIMULATED,
     BuildReport,
     EngineRow,
 )
@@ -112,6 +113,7 @@ def test_empty_report_shows_only_where_the_bundle_is() -> None:
 
 def test_engines_of_a_simulator_are_told_from_those_of_a_device() -> None:
     terminal = Terminal()
-    terminal.progress.show(BuildReport("r.yaml", "dist/x", engines=(EngineRow("head", "built", reached="simulated"),)))
+    row = EngineRow("head", "built", reached="simulated", by=SIMULATED)
+    terminal.progress.show(BuildReport("r.yaml", "dist/x", engines=(row,)))
     words = " ".join(" ".join(terminal.lines()).split())
     assert "head built artefact executed in the vendor's simulator not measured: a simulator's time" in words

@@ -1,5 +1,7 @@
 """module: a static graph exported from torch answers as the graph does, chunk after chunk."""
 
+from pathlib import Path
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -10,7 +12,7 @@ from compiler.graph import model as graphs
 from compiler.passes.freeze_axes import FreezeAxes
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
-from compiler.targets.torch_graphs.module import GraphModule, example_inputs
+from compiler.targets.torch_graphs.module import NODE, GraphModule, example_inputs, export_module
 from tests.kit.graphs import copy_of, parse, streaming
 from tests.kit.whole_sequences import session
 
@@ -55,3 +57,21 @@ def test_all_operators_that_are_missing_are_named() -> None:
     model = parse("(float[4] x) => (float[4] y) { a = Atan(x) b = Acosh(a) y = Atan(b) }")
     with pytest.raises(Refused, match="graph net: expected operators that torch computes, got Acosh, Atan;"):
         GraphModule(model, "net")
+
+
+def test_a_program_names_the_node_of_every_operator(tmp_path: Path) -> None:
+    model = parse("(float[1,4] x) => (float[1,2] y) { a, b = Split<axis = 1, num_outputs = 2>(x)  y = Add(a, b) }")
+    export_module(model, "net", tmp_path / "net.pt2")
+    operators = [each for each in torch.export.load(tmp_path / "net.pt2").graph.nodes if each.op == "call_function"]
+    assert [(str(each.target), each.meta["custom"][NODE]) for each in operators] == [
+        ("aten.slice.Tensor", "a_split"),
+        ("aten.slice.Tensor", "a_split"),
+        ("aten.add.Tensor", "y_add"),
+    ]
+
+
+def test_a_weight_of_full_size_is_handed_on_as_it_is() -> None:
+    text = "(float[2,3] x) => (float[2,3] y) <float[3] w = {1, 2, 3}> { y = LayerNormalization<axis = -1>(x, w) }"
+    model = parse(text)
+    exported = torch.export.export(GraphModule(model, "net"), example_inputs(model))
+    assert "expand" not in str(exported.graph)
