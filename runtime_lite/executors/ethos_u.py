@@ -70,7 +70,8 @@ class Border(NamedTuple):
         """Return numbers in float32 as integers, the nearest ones, cut off at the ends."""
         bounds = np.iinfo(self.dtype)
         steps = np.round(array * np.float32(1.0 / self.scale)) + np.float32(self.zero_point)
-        return np.clip(steps, bounds.min, bounds.max).astype(self.dtype)
+        found: Array = np.clip(steps, bounds.min, bounds.max).astype(self.dtype)
+        return found
 
     def numbers(self, array: Array) -> Array:
         """Return what integers stand for, in float32."""

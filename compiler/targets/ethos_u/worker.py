@@ -479,7 +479,7 @@ def command_stream(tosa: bytes, request: Mapping[str, Any]) -> tuple[bytes, dict
         said = [" ".join(line.split()) for line in (ended.stdout + ended.stderr).splitlines() if line.strip()]
         if ended.returncode < 0:
             raise Refusal(f"Vela ended by signal {-ended.returncode}")
-        (stream,) = [*folder.glob("out/*.npz")] or [None]
+        stream = next(folder.glob("out/*.npz"), None)
         if ended.returncode or stream is None:
             errors = [line for line in said if "rror" in line] or said or ["no reason"]
             raise Refusal(f"Vela refuses it: {errors[-1][:400]}")
