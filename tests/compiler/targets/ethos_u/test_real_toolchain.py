@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -28,7 +29,7 @@ pytestmark = [
 ]
 
 
-def bundle_with(folder: Path, model: ir.Model, calls: Mapping[str, np.ndarray], **plan: object) -> Path:
+def bundle_with(folder: Path, model: ir.Model, calls: Mapping[str, Any], **plan: object) -> Path:
     """What lies in a bundle of one graph before its engines are built."""
     for name in ("graphs", "ethos_u"):
         (folder / name).mkdir(parents=True)

@@ -100,14 +100,18 @@ def test_estimates_that_vela_leaves_out_are_left_out() -> None:
 class Layers(nn.Module):
     """Products with constant matrices, with and without a bias, and one of two computed values."""
 
+    w: torch.Tensor
+    b: torch.Tensor
+    v: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         for name, shape in (("w", (4, 6)), ("b", (6,)), ("v", (6, 6))):
             self.register_buffer(name, torch.linspace(-1, 1, math.prod(shape)).reshape(shape))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        wide = torch.matmul(x, self.w) + self.b  # type: ignore[operator]
-        alone = torch.matmul(wide, self.v)  # type: ignore[arg-type]
+        wide = torch.matmul(x, self.w) + self.b
+        alone = torch.matmul(wide, self.v)
         return torch.matmul(alone, wide.transpose(1, 2)) + 1.0
 
 
@@ -154,12 +158,13 @@ def test_tosa_gets_integers_and_gives_numbers_under_the_names_of_the_program(mon
 def test_calls_carry_their_states_and_begin_each_stream_anew(tmp_path: Path) -> None:
     sides = split_sides(attention(), LENGTHS)
     (tmp_path / "host.onnx").write_bytes(graphs.serialized(sides.host))
-    np.savez(
-        tmp_path / "feeds.npz",
-        starts=np.array([True, False, True]),
-        **{"feed x": np.zeros((3, 1, 4, 16), np.float32), "feed mask": np.ones((3, 1, 12), np.float32)},
-        **{"initial cache": np.full((1, 8, 16), 7.0, np.float32)},
-    )
+    recorded: dict[str, Any] = {
+        "starts": np.array([True, False, True]),
+        "feed x": np.zeros((3, 1, 4, 16), np.float32),
+        "feed mask": np.ones((3, 1, 12), np.float32),
+        "initial cache": np.full((1, 8, 16), 7.0, np.float32),
+    }
+    np.savez(tmp_path / "feeds.npz", **recorded)
     program = {
         "feeds": str(tmp_path / "feeds.npz"),
         "host": str(tmp_path / "host.onnx"),
