@@ -14,6 +14,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
+from compiler.base.records.build_report import SIMULATED
 from compiler.base.records.findings import Finding
 from compiler.build.bundle.replay_proofs import verify_proofs
 from compiler.build.verify import gates
@@ -106,7 +107,7 @@ def test_a_recipe_is_emitted_compiled_and_verified_through_the_simulator(made: M
     ended, bundle = made.ended, made.project.folder / "bundle"
     assert ended.code == 0, ended.err
     assert ended.report["engines"] == [
-        {"graph": "net", "status": "built", "reason": "", "reached": "simulated", "by": ""}
+        {"graph": "net", "status": "built", "reason": "", "reached": "simulated", "by": SIMULATED}
     ]
     assert ended.report["verdict"] == "all gates hold; artefact executed in the vendor's simulator"
     assert any(row["figures"].get("reference_max", 0.0) > 0.5 for row in ended.report["gates"])

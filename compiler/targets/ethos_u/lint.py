@@ -9,7 +9,6 @@ from compiler.graph import model as graphs
 from compiler.graph.stages import Lowered
 from compiler.targets.ethos_u.host_side import Sides, require_numbers, split_sides
 from compiler.targets.ethos_u.masks import Limits, hidden_scores, write_masks
-from compiler.targets.torch_graphs.operators import refused_nodes
 
 STAGE = "ethos_u"
 
@@ -31,6 +30,8 @@ def require_taken(lowered: Lowered) -> None:
             )
     device = sides_of(lowered, {str(node.name): Limits(0.0, -1.0) for node in hidden_scores(lowered.model)}).device
     require_numbers(device, graph, STAGE)
+    from compiler.targets.torch_graphs.operators import refused_nodes  # it loads the framework
+
     for node in refused_nodes(device):
         raise Refused(
             f"expected an operator that has a counterpart in torch, where the vendor's tools begin, got {node.op_type}",

@@ -30,7 +30,6 @@ from compiler.targets.ethos_u.lint import lengths_of, require_taken, sides_of, s
 from compiler.targets.ethos_u.masks import Limits
 from compiler.targets.static_graphs import write_static
 from compiler.targets.toolchain import Toolchain
-from compiler.targets.torch_graphs.module import export_module
 from compiler.targets.weights_file import WeightsFile
 from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.manifest import Engine, bucket_name
@@ -293,6 +292,8 @@ def _write_sides(bundle: Path, graph: str, program: Mapping[str, Any], scratch: 
     limits = {name: Limits(**each) for name, each in program["limits"].items()}
     sides = sides_of_model(ir.load(bundle / program["graph"]), limits, program["lengths"])
     stem = Path(program["graph"]).stem
+    from compiler.targets.torch_graphs.module import export_module  # it loads the framework
+
     module, host = scratch / f"{stem}.pt2", scratch / f"{stem}.onnx"
     export_module(sides.device, graph, module)
     if program["host"]:
