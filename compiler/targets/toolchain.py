@@ -163,3 +163,14 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def build_plans(bundle: Path, folder: str) -> dict[str, dict[str, Any]]:
+    """Return the plans of a bundle's engines, by file relative to the bundle, in the order of their names.
+
+    Args:
+        bundle: folder of the bundle.
+        folder: the vendor's folder in it.
+    """
+    files = sorted((bundle / folder).glob("*.build_plan.json"))
+    return {f"{folder}/{file.name}": json.loads(file.read_text(encoding="utf-8")) for file in files}

@@ -87,13 +87,13 @@ class Generation(ResponseQueue[int]):
         Raises:
             BadInput: the feeds are not those of the graph, or have more than one row.
         """
-        part = self._part(self._feeds, hard)
-        self._feeds = part.feeds[0].arrays  # copies: the caller's arrays are the caller's again
+        part = self._part(self._feeds, hard, copy=True)
+        self._feeds = part.feeds[0].arrays  # the caller's arrays are the caller's again
         return part
 
-    def _part(self, feeds: Mapping[str, Array], hard: int | None) -> Part:
+    def _part(self, feeds: Mapping[str, Array], hard: int | None, *, copy: bool = False) -> Part:
         live = self._live
-        feed = self._runner.check(self.where, feeds, 1, copy=True)
+        feed = self._runner.check(self.where, feeds, 1, copy=copy)
         if feed.rows != 1:
             raise BadInput(f"{self.where}: expected 1 row, got {feed.rows}; generate each sequence by itself")
         for cache in self._runner.graph.caches:

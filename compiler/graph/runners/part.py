@@ -29,9 +29,8 @@ class Part:
     """
 
     def __init__(self, graph: ir.Graph, values: Sequence[ir.Value], given: Collection[ir.Value] = ()) -> None:
-        read = _read(values, given)
-        known = [value for value in read if graphs.array_of(value) is not None]
-        fed = (*given, *(value for value in read if value not in set(known)))
+        read, known = _read(values, given)
+        fed = (*given, *read)
         self.inputs = {str(value.name): value for value in fed}
         extracted = ir.convenience.extract(graph, [*fed, *known], list(dict.fromkeys(values)))
         self.model = ir.Model(extracted, ir_version=10)
@@ -55,12 +54,15 @@ class Part:
         return self.session.run(self.names, dict(feeds))
 
 
-def _read(values: Iterable[ir.Value], given: Collection[ir.Value]) -> list[ir.Value]:
+def _read(values: Iterable[ir.Value], given: Collection[ir.Value]) -> tuple[list[ir.Value], list[ir.Value]]:
     """Return what some values are computed from besides the given ones and initializers.
 
-    The way back ends at values whose content inference has found, too: a size that is a number reads no input.
+    Returns:
+        The inputs; and the computed values whose content is known, at which the way back ends: a size that is a number
+        reads no input.
     """
-    read, seen, waiting = list[ir.Value](), set(given), list(values)
+    read, known = list[ir.Value](), list[ir.Value]()
+    seen, waiting = set(given), list(values)
     while waiting:
         value = waiting.pop()
         if value in seen:
@@ -68,12 +70,12 @@ def _read(values: Iterable[ir.Value], given: Collection[ir.Value]) -> list[ir.Va
         seen.add(value)
         node = value.producer()
         if node is not None and graphs.array_of(value) is not None and node.op_type != "Constant":
-            read.append(value)
+            known.append(value)
         elif node is not None:
             waiting += [operand for operand in (*node.inputs, *graphs.read_inside(node)) if operand is not None]
         elif not value.is_initializer():
             read.append(value)
-    return read
+    return read, known
 
 
 def _fix(graph: ir.Graph, names: Collection[str]) -> None:

@@ -29,7 +29,7 @@ from compiler.targets.ethos_u.host_side import Sides
 from compiler.targets.ethos_u.lint import lengths_of, require_taken, sides_of, sides_of_model
 from compiler.targets.ethos_u.masks import Limits
 from compiler.targets.static_graphs import write_static
-from compiler.targets.toolchain import Toolchain
+from compiler.targets.toolchain import Toolchain, build_plans
 from compiler.targets.weights_file import WeightsFile
 from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.manifest import Engine, bucket_name
@@ -178,10 +178,7 @@ class EthosU(Target):
                 graph computes otherwise than the quantised one.
             ToolchainAbsent: the environment is not here.
         """
-        plans = {
-            f"{FOLDER}/{path.name}": json.loads(path.read_text(encoding="utf-8"))
-            for path in sorted((bundle / FOLDER).glob("*.build_plan.json"))
-        }
+        plans = build_plans(bundle, FOLDER)
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{out.name}-sides-", dir=out.parent) as scratch:
             requests = [

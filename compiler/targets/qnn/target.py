@@ -27,7 +27,7 @@ from compiler.targets.qnn.environment import ENVIRONMENT
 from compiler.targets.qnn.lint import require_taken
 from compiler.targets.qnn.socs import Soc, soc_of
 from compiler.targets.static_graphs import Prepared, prepare_static, write_prepared, write_static
-from compiler.targets.toolchain import Toolchain
+from compiler.targets.toolchain import Toolchain, build_plans
 from compiler.targets.weights_file import WeightsFile
 from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.manifest import Engine, bucket_name
@@ -171,10 +171,7 @@ class Qnn(Target):
             Refused: the vendor's compiler leaves a node to the CPU, refuses a graph, crashes, or reaches a limit.
             ToolchainAbsent: the environment is not here.
         """
-        plans = {
-            f"{FOLDER}/{path.name}": json.loads(path.read_text(encoding="utf-8"))
-            for path in sorted((bundle / FOLDER).glob("*.build_plan.json"))
-        }
+        plans = build_plans(bundle, FOLDER)
         request = {
             "task": "compile",
             "bundle": str(bundle.resolve()),

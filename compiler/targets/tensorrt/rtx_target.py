@@ -6,7 +6,6 @@ TensorRT-RTX 1.7.1.
 """
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,6 +24,7 @@ from compiler.targets.tensorrt.lint import require_buildable
 from compiler.targets.tensorrt.parts import rtx_parts, trial_part
 from compiler.targets.tensorrt.rule import DeviceLimits
 from compiler.targets.tensorrt.target import SYMMETRIC, engine_plan, for_the_builder, in_real_numbers, require_numbers
+from compiler.targets.toolchain import build_plans
 from compiler.targets.weights_file import WeightsFile
 from runtime_lite.errors import EngineAbsent
 from runtime_lite.executors import cuda
@@ -174,8 +174,7 @@ class TensorrtRtx(Target):
             ToolchainAbsent: the builder is not installed.
         """
         compiled = {}
-        for path in sorted((bundle / FOLDER).glob("*.build_plan.json")):
-            plan = json.loads(path.read_text(encoding="utf-8"))
+        for file, plan in build_plans(bundle, FOLDER).items():
             capabilities = plan["compute_capabilities"]
             described = {
                 engine["graph"]: _built_into(out, bundle, plan["builder"], engine, capabilities)
@@ -184,7 +183,7 @@ class TensorrtRtx(Target):
             }
             files = {engine["graph"]: engine["engine"] for engine in plan["engines"]}
             built_with = {"tensorrt_rtx": trial.VERSION, "compute capabilities": ", ".join(capabilities)}
-            compiled[f"{FOLDER}/{path.name}"] = Compiled(files, built_with, described)
+            compiled[file] = Compiled(files, built_with, described)
         return compiled
 
 
