@@ -27,6 +27,7 @@ import onnx_ir as ir
 
 from compiler.errors import Location, Refused
 from compiler.graph import model as graphs
+from compiler.graph.operators.attributes import stated_attributes
 from compiler.graph.operators.axes import axis_of, perm_of
 from compiler.graph.operators.slices import slice_of
 from compiler.graph.operators.traits import BROADCASTING, ENTRYWISE, PICKING, REARRANGING
@@ -343,7 +344,7 @@ class _Keys:
     def _node_key(self, node: ir.Node) -> str:
         if graphs.has_body(node):
             return _digest(f"{id(self)} {node.name}")  # a body may read values that are no inputs: equal to no other
-        attributes = sorted((name, str(attribute.value)) for name, attribute in node.attributes.items())
+        attributes = [(name, str(attribute.value)) for name, attribute in stated_attributes(node).items()]
         operands = [self.of(value) for value in node.inputs]
         if node.op_type in ENTRYWISE and any(self._is_of_constants(value) for value in node.inputs):
             operands = [self._bare(value) for value in node.inputs]

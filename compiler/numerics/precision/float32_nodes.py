@@ -7,13 +7,13 @@ states are choosable, too: data keep the caller's float32, a state has one type 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
-import onnx
 import onnx_ir as ir
 
 from compiler.base.records.precision import Pin
 from compiler.calib.magnitudes import HALF_MAX
 from compiler.graph import model as graphs
 from compiler.graph.operator_costs import Rates, bytes_of, multiply_adds
+from compiler.graph.operators.attributes import schema_of
 from compiler.graph.operators.traits import MAKING
 from compiler.graph.stages import Lowered
 from compiler.numerics.precision.cut import Carried, Choosable, choose_float32
@@ -55,9 +55,8 @@ def typed_operands(node: ir.Node, kind: ir.DataType) -> Operands | None:
         return Operands(tuple(inputs), tuple(outputs))
     if graphs.is_op(node, *SPECTRA):
         return None
-    try:
-        schema = onnx.defs.get_schema(node.op_type, node.version or 20, node.domain)
-    except onnx.defs.SchemaError:
+    schema = schema_of(node)
+    if schema is None:
         return None
     half = f"tensor({kind.name.lower()})"
     allowed = {constraint.type_param_str: set(constraint.allowed_type_strs) for constraint in schema.type_constraints}

@@ -3,6 +3,7 @@
 import onnx_ir as ir
 
 from compiler.graph import model as graphs
+from compiler.graph.operators.attributes import stated_attributes
 from compiler.graph.operators.traits import RANDOM
 
 MOST_SHARED = 1024
@@ -23,7 +24,7 @@ def key_of(node: ir.Node) -> Key | None:
     if node.domain not in ("", "ai.onnx") or node.op_type in NEVER_EQUAL:
         return None
     attributes = []
-    for name, attribute in sorted(node.attributes.items()):
+    for name, attribute in stated_attributes(node).items():
         content = _content(attribute)
         if content is None:
             return None
