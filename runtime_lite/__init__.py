@@ -23,6 +23,7 @@ from runtime_lite.errors import (
     InternalError,
     Overloaded,
     RuntimeLiteError,
+    StreamLost,
 )
 from runtime_lite.executors.child import in_child
 from runtime_lite.format.manifest import Manifest
@@ -62,6 +63,7 @@ __all__ = [
     "ServiceClass",
     "Snapshot",
     "Stream",
+    "StreamLost",
     "Ticket",
     "in_child",
     "json_from_manifest",
