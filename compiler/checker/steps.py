@@ -16,8 +16,9 @@ and there. Other axes are as long as is told, as short as may be, and of a lengt
 """
 
 import dataclasses
+import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -26,7 +27,7 @@ import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper  # noqa: TID251 - nothing of the prover's vocabulary
 
-from compiler.checker.graph import STOPPED, Opened, Rejected, Unanswered, Weights, opened, read_by
+from compiler.checker.graph import STOPPED, Opened, Rejected, Unanswered, Weights, numbers_of, opened, read_by
 
 Array = npt.NDArray[Any]
 
@@ -40,6 +41,13 @@ they cancel to nearly nothing, their rounding is that of the numbers that they a
 COARSE = {onnx.TensorProto.FLOAT16: 2.0**-6, onnx.TensorProto.BFLOAT16: 2.0**-3}
 """The same where a graph computes in one of these types, sixteen times what separates two numbers that follow each
 other: one rounding of an intermediate result is more than all the reordered sums of float32."""
+
+ROUNDINGS = 16
+"""Two programs of a value may differ by as many times what one rounding of every weight moves it: of phases, which are
+sums over all frames so far, little is left of the precision of their operands."""
+
+MOST_MOVED = 1.0e-2
+"""That, relative to the value's largest number, at most: what roundings move further may not differ as far."""
 
 FRAMES = 23
 """Of the sequences that are run; fewer where the certificate holds for fewer."""
@@ -79,6 +87,8 @@ of the first; or the state of a recurrence, or how many frames there were."""
 class _Graphs:
     whole: Opened
     steps: Opened
+    rounded: Callable[[], Opened]
+    """Opens the whole graph with weights that are one rounding away."""
 
 
 def check_steps(
@@ -113,7 +123,8 @@ def check_steps(
     named = [value["value"] for value in values if value["value"] not in _outputs(whole)]
     named += [cache["value"] for cache in certificate["caches"]]
     of_steps = [value["step"] for value in values]
-    graphs = _Graphs(_session(whole, named, weights), _session(steps, of_steps, weights))
+    rounded = functools.cache(lambda: _session(*_with_rounded_weights(whole, named, weights)))
+    graphs = _Graphs(_session(whole, named, weights), _session(steps, of_steps, weights), rounded)
     for seed in range(seeds + bool(_other_axes(whole, certificate))):
         _Replay(whole, steps, certificate, graphs, seed).run()
     return len(values)
@@ -171,6 +182,7 @@ class _Replay:
         self.ranges: Mapping[str, tuple[int, int]] = certificate.get("ranges", {})  # of older ones none is told
         self.rounding = _rounding(whole)
         self.answers = self._begun(seed)
+        self.moved: dict[str, Array] = {}
 
     def _dims(self, value: onnx.ValueInfoProto) -> list[str | int]:
         return [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim]
@@ -332,8 +344,10 @@ class _Replay:
                 )
                 continue
             if which == "last":
-                zeros = np.zeros_like(expected.take(range(1), axis)).repeat(before, axis)
-                expected = np.concatenate([zeros, expected], axis).take(range(at + count, at + count + before), axis)
+                zeros, end = np.zeros_like(expected.take(range(1), axis)).repeat(before, axis), (at + count) * inner
+                if expected.shape[axis] != self.frames * inner:
+                    raise Rejected(f"{told['value']!r} has no {inner} entries per frame along axis {axis}")
+                expected = np.concatenate([zeros, expected], axis).take(range(end, end + before), axis)
                 continue
             if which not in PARTS or expected.shape[axis] % ((before + self.frames) * inner):
                 raise Rejected(f"the part of {told['value']!r} along axis {axis} is told as {which!r} of {inside}")
@@ -345,11 +359,26 @@ class _Replay:
             split = [*expected.shape[:axis], -1, before + self.frames, inner, *expected.shape[axis + 1 :]]
             taken = expected.reshape(split).take(places, axis + 1)
             expected = taken.reshape([*expected.shape[:axis], -1, *expected.shape[axis + 1 :]])
-        if expected.shape != part.shape or not _agree(expected, part, self.rounding, whole):
+        if expected.shape != part.shape or not (
+            _agree(expected, part, self.rounding, whole) or self._is_rounding(told["value"], expected, part, whole)
+        ):
             raise Rejected(
                 f"{told['step']!r} is not the part of {told['value']!r} for places {at} to {at + count - 1}: "
                 f"{_difference(expected, part)}"
             )
+
+    def _is_rounding(self, name: str, expected: Array, part: Array, whole: Array) -> bool:
+        """Whether a part of a value differs by no more than roundings of the weights move that value."""
+        if expected.dtype.kind != "f":
+            return False
+        if not self.moved:
+            names, session = self.graphs.whole.outputs, self.graphs.rounded()
+            self.moved = dict(zip(names, session.run(names, dict(self.feeds)), strict=True))
+        with np.errstate(invalid="ignore"):
+            moved = _largest(np.abs(self.moved[name].astype(np.float64) - whole))
+            differences = np.abs(expected.astype(np.float64) - part)
+        allowed = min(ROUNDINGS * moved, MOST_MOVED * _largest(whole))
+        return bool(np.all((differences <= allowed) | (expected == part) | (np.isnan(expected) & np.isnan(part))))
 
     def _entries(self, sizes: Sequence[str]) -> int:
         """Return the product of sizes, each of them a product of numbers and axis names."""
@@ -514,6 +543,31 @@ def _session(model: onnx.ModelProto, names: Sequence[str], weights: Weights) -> 
     known = _outputs(model)
     copy.graph.output.extend(onnx.ValueInfoProto(name=name) for name in dict.fromkeys(names) if name not in known)
     return opened(copy, weights)
+
+
+def _with_rounded_weights(
+    model: onnx.ModelProto, names: Sequence[str], weights: Weights
+) -> tuple[onnx.ModelProto, Sequence[str], Weights]:
+    """Return a graph whose weights are one rounding away from a graph's, up or down at random."""
+    random, copy = np.random.default_rng(0), onnx.ModelProto()
+    copy.CopyFrom(model)
+
+    def rounded(array: Array) -> Array:
+        if array.dtype not in (np.float16, np.float32, np.float64) or array.size == 1:
+            return array  # single numbers are exponents and bounds, too: no power of -1 is known but whole ones
+        signs = np.where(random.random(array.shape) < 0.5, -1, 1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(array * (1 + signs * np.finfo(array.dtype).eps), array.dtype)
+
+    elsewhere = {}
+    for tensor in copy.graph.initializer:
+        array = rounded(numbers_of(tensor, weights))
+        if tensor.external_data:
+            elsewhere[tensor.name] = array
+            tensor.external_data[0].value = tensor.name
+        else:
+            tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+    return copy, names, elsewhere
 
 
 def _within(span: Sequence[int], shape: Sequence[int], random: np.random.Generator) -> Array:

@@ -114,6 +114,17 @@ def spoken() -> Iterator[list[Feed]]:
     yield from _pieces_of_speech(3)
 
 
+def spoken_in_packets() -> Iterator[list[Feed]]:
+    """Yield the same pieces cut into packets: the first as a bundle begins, some of any length, then whole ones."""
+    for number, (piece,) in enumerate(_pieces_of_speech(3)):
+        lengths = [generation.FIRST_CODES, *np.random.default_rng(number).integers(1, generation.PACKET_CODES, 3)]
+        frames = piece["codes"].shape[1]
+        lengths += [generation.PACKET_CODES] * (frames // generation.PACKET_CODES)
+        ends = [int(end) for end in np.cumsum(lengths) if end < frames]
+        packets = {name: np.split(array, ends, axis=1) for name, array in piece.items()}
+        yield [dict(zip(packets, packet, strict=True)) for packet in zip(*packets.values(), strict=True)]
+
+
 def calibration_spoken() -> Iterator[list[Feed]]:
     """Yield streams of other pieces of the prompts, and other noise."""
     yield from _pieces_of_speech(7)

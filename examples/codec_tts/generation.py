@@ -3,6 +3,7 @@
 The original models and a bundle of them use the same code; the caller passes a function that returns the next scores.
 """
 
+import itertools
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -22,6 +23,12 @@ CODE_SAMPLES = 320
 
 LONGEST_FRAMES = 300
 """A sentence that has not ended after 6 s is cut off."""
+
+FIRST_CODES = 5
+"""Codes of the first sound, 0.1 s."""
+
+PACKET_CODES = 25
+"""Codes of later sounds, 0.5 s."""
 
 Codes = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
@@ -84,6 +91,14 @@ def generate(first: Scores, following: Callable[[int], Scores], pick: Pick) -> I
         yield code
         if spoken < LONGEST_FRAMES:
             code = pick(following(code))
+
+
+def packets(codes: Iterator[int]) -> Iterator[list[int]]:
+    """Group codes as they come: `FIRST_CODES`, then `PACKET_CODES` again and again, finally the rest."""
+    count = FIRST_CODES
+    while packet := list(itertools.islice(codes, count)):
+        yield packet
+        count = PACKET_CODES
 
 
 def noise(frames: int, seed: int) -> npt.NDArray[np.float32]:

@@ -22,12 +22,6 @@ import soundfile
 import runtime_lite
 from examples.codec_tts import generation, prompt, wish
 
-FIRST_CODES = 5
-"""Codes of the first sound, 0.1 s."""
-
-PACKET_CODES = 25
-"""Codes of later sounds, 0.5 s."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Spoken:
@@ -111,9 +105,7 @@ class Speaker:
             yield from generation.generate(following(*heard), following, pick)
 
     def sound(self, codes: Iterator[int], seed: int = 0) -> Iterator[prompt.Samples]:
-        """Decode codes to a waveform, packet by packet.
-
-        The decoder reads earlier frames only, so that a packet is the end of the waveform of all codes so far.
+        """Decode codes to a waveform, packet by packet, as one stream of the decoder.
 
         Args:
             codes: codes of the first codebook.
@@ -123,20 +115,12 @@ class Speaker:
             float32 [codes * 320], 16 kHz: of 5 codes, then of 25, finally of the remaining ones.
         """
         noise = generation.noise(generation.LONGEST_FRAMES, seed)
-        given: list[int] = []
         done = 0
-        for code in codes:
-            given.append(code)
-            if len(given) - done == (PACKET_CODES if done else FIRST_CODES):
-                yield self._end(given, noise, done)
-                done = len(given)
-        if len(given) > done:
-            yield self._end(given, noise, done)
-
-    def _end(self, codes: list[int], noise: prompt.Samples, done: int) -> prompt.Samples:
-        feed = {"codes": np.array(codes)[None, :, None], "noise": noise[None, : len(codes)]}
-        waveform = self.model.run(feed, "codec")["waveform"][0]
-        return np.asarray(waveform[done * generation.CODE_SAMPLES :], np.float32)
+        with self.model.open_stream(graph="codec") as stream:
+            for packet in generation.packets(codes):
+                feed = {"codes": np.array(packet)[None, :, None], "noise": noise[None, done : done + len(packet)]}
+                yield np.asarray(stream.push(feed)["waveform"][0], np.float32)
+                done += len(packet)
 
 
 def main() -> int:

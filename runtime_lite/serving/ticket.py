@@ -51,7 +51,7 @@ class Ticket(LiveRequest[Answer]):
             raise BadInput(f"{self.where}: expected something to call, got {show(call)}; pass a function")
         with self._owner.lock:
             if not self.done():
-                self.wakers.append(lambda: self.when_done(call))  # one that is full wakes, too
+                self.wakers.append(lambda: self.when_done(call))  # a response wakes too
                 return
         try:
             call()
@@ -72,7 +72,7 @@ class Ticket(LiveRequest[Answer]):
             RuntimeLiteError: a run of the request failed.
         """
         if self.outcome is None or timeout is not None:
-            self._wait(self.done, self.wakers, timeout)
+            self._wait(self.done, timeout)
         return self.answer()
 
     def __await__(self) -> Generator[Any, None, Answer]:
@@ -81,11 +81,10 @@ class Ticket(LiveRequest[Answer]):
         Raises:
             Cancelled, Dropped, RuntimeLiteError: as `result` does.
         """
-        yield from self._wait_in_loop(self.done, self.wakers)
+        yield from self._wait_in_loop(self.done)
         return self.answer()
 
-    def _wait(self, ready: Callable[[], bool], wakers: list[Callable[[], object]], timeout: float | None) -> None:
-        """Wait until `ready`, which is asked again after each call of a function in `wakers`."""
+    def _wait(self, ready: Callable[[], bool], timeout: float | None) -> None:
         if timeout is not None:
             check_seconds(self.where, "timeout", timeout)
         until = None if timeout is None else time.monotonic() + timeout
@@ -95,18 +94,16 @@ class Ticket(LiveRequest[Answer]):
             with self._owner.lock:
                 if ready():
                     return
-                wakers.append(answered.release)
+                self.wakers.append(answered.release)
             left = -1.0 if until is None else max(0.0, until - time.monotonic())
             if not answered.acquire(timeout=left):
                 with self._owner.lock:
                     if ready():
                         return
-                    wakers[:] = [waker for waker in wakers if waker != answered.release]
+                    self.wakers = [waker for waker in self.wakers if waker != answered.release]
                 raise TimeoutError(f"{self.where}: not ready after {timeout} s; wait longer, or cancel it")
 
-    def _wait_in_loop(
-        self, ready: Callable[[], bool], wakers: list[Callable[[], object]]
-    ) -> Generator[Any, None, None]:
+    def _wait_in_loop(self, ready: Callable[[], bool]) -> Generator[Any, None, None]:
         import asyncio  # a third of the time of importing everything else, and most callers use threads
 
         loop = asyncio.get_running_loop()
@@ -120,7 +117,7 @@ class Ticket(LiveRequest[Answer]):
             with self._owner.lock:
                 if ready():
                     return
-                wakers.append(wake)
+                self.wakers.append(wake)
             try:
                 yield from future
             except asyncio.CancelledError:
@@ -177,13 +174,10 @@ class ResponseQueue(Ticket[list[Item]], Generic[Item]):
 
     def result(self, timeout: float | None = None) -> list[Item]:
         """Read all unread responses; the timeout applies to each of them."""
-        found: list[Item] = []
-        while True:
-            if timeout is None and not self._ring:  # nobody looks at one before the last: wake once for many
-                self._wait(self._is_for_all, self.wakers, None)
-            if (response := self._next(timeout)) is None:
-                return found
+        found = []
+        while (response := self._next(timeout)) is not None:
             found.append(response)
+        return found
 
     def __iter__(self) -> Iterator[Item]:
         """Yield the responses as they come."""
@@ -197,25 +191,18 @@ class ResponseQueue(Ticket[list[Item]], Generic[Item]):
 
     def __await__(self) -> Generator[Any, None, list[Item]]:
         """Wait for all unread responses."""
-        found: list[Item] = []
-        while True:
-            if not self._ring:
-                yield from self._wait_in_loop(self._is_for_all, self.wakers)
-            if (response := (yield from _Next(self).__await__())) is None:
-                return found
+        found = []
+        while (response := (yield from _Next(self).__await__())) is not None:
             found.append(response)
+        return found
 
     def _ready(self) -> bool:
         return bool(self._ring) or self.done()
 
-    def _is_for_all(self) -> bool:
-        """Whether who reads all responses has something to do."""
-        return self.is_full or self.done()
-
     def _next(self, timeout: float | None) -> Item | None:
         """Wait for the next response and return it; None after the last."""
         while True:
-            self._wait(self._ready, self.readers, timeout)
+            self._wait(self._ready, timeout)
             taken = None
             try:
                 with Shield():
@@ -235,11 +222,10 @@ class ResponseQueue(Ticket[list[Item]], Generic[Item]):
                 read.
         """
         with self._owner.lock:
-            was_full, ended = self.is_full, self.done()
-            response = self._ring.popleft() if self._ring else None
+            response, ended = (self._ring.popleft() if self._ring else None), self.done()
         if response is None:
             self.check()
-        elif was_full and not ended:
+        elif not ended:
             self._owner.response_taken(self)
         return None if response is None and not ended else (response,)
 
@@ -262,6 +248,6 @@ class _Next(Generic[Item]):
 
     def __await__(self) -> Generator[Any, None, Item | None]:
         while True:
-            yield from self._responses._wait_in_loop(self._responses._ready, self._responses.readers)
+            yield from self._responses._wait_in_loop(self._responses._ready)
             if taken := self._responses._take():
                 return taken[0]

@@ -17,6 +17,8 @@ import onnxruntime
 
 from compiler.graph import model as graphs
 from compiler.proof.facts.lengths import infer_settled
+from tests.kit.rated_chains import CHAIN_SPOILERS, LINKS, RatedChains
+from tests.kit.rated_chains import WIDTH as CHAINED
 from tests.kit.single_operators import SINGLES, SingleOperators
 from tests.kit.spelled_masks import FAR_MASK_SPOILERS, NEAR_SPOILERS, SpelledMasks
 
@@ -166,6 +168,7 @@ class Drawing:
         is_returned: whether frames with one entry are a result, too.
         begun: what recurrences begin with, or nothing, where it is zeros.
         single: an operator in front of all attention that computes of every frame alone.
+        chain: layers behind all attention that make more entries of every frame, and fewer again.
     """
 
     positions: str = "none"
@@ -195,6 +198,7 @@ class Drawing:
     is_returned: bool = False
     begun: str = ""
     single: str = ""
+    chain: tuple[str, ...] = ()
 
     @property
     def has_memory(self) -> bool:
@@ -361,6 +365,14 @@ def drawn_operators(seed: int, *, spoiled: bool) -> Drawing:
         forgets=bool(random.integers(2)),
         single=single,
     )
+
+
+def drawn_chains(seed: int, *, spoiled: bool) -> Drawing:
+    """A random drawing with a chain of layers at several rates; spoiled, the last reads later entries, or all."""
+    random = np.random.default_rng([seed, 8])
+    chain = tuple(str(link) for link in random.choice(LINKS, int(random.integers(1, 6))))
+    spoiler = CHAIN_SPOILERS[seed // 2 % len(CHAIN_SPOILERS)] if spoiled else ""
+    return Drawing(layers=int(random.integers(6) == 0), spoiler=spoiler, seed=seed, chain=chain)
 
 
 def drawn_masks(seed: int, *, spoiled: bool) -> Drawing:
@@ -947,7 +959,13 @@ class _Writer:
             x = self.op(
                 "Slice", x, self.op("Unsqueeze", self.letters, self.ints(0)), self.ints(2**63 - 1), self.ints(1)
             )
-        scores = self.op("MatMul", self.normal(x), self.weights(WIDTH, LABELS))
+        if self.drawing.chain:
+            narrow = self.op("MatMul", x, self.weights(WIDTH, CHAINED))
+            spoiler = self.drawing.spoiler if self.drawing.spoiler in CHAIN_SPOILERS else ""
+            fine = RatedChains(self).of(narrow, self.drawing.chain, spoiler)
+            scores = self.op("MatMul", fine, self.weights(CHAINED, LABELS))
+        else:
+            scores = self.op("MatMul", self.normal(x), self.weights(WIDTH, LABELS))
         if self.drawing.rate:
             if self.drawing.is_returned:
                 self.model.graph.outputs.append(self.op("Identity", scores))

@@ -12,9 +12,10 @@ declared range or none, and spoiled, a range goes beyond it; of the kind `rates`
 frame, and spoiled, these know later ones; of the kind `recurrences`, these begin with other states than zeros, and
 spoiled, with such that no stream knows; of the kind `spelled`, a sliding mask is written in one of many ways, and
 spoiled, shows more near by or far behind the longest sequence that is asked about; of the kind `operators`, one of many
-operators computes of every frame alone, and spoiled, along time. A graph counts as unsound when steps are derived whose
-answers differ from the whole graph's, as disputed when the checker refuses what was derived, and as broken where
-anything ends in an error, or not within `--seconds`.
+operators computes of every frame alone, and spoiled, along time; of the kind `chains`, layers behind another make more
+entries of every frame and fewer again, and spoiled, the last reads later ones. A graph counts as unsound when steps
+are derived whose answers differ from the whole graph's, as disputed when the checker refuses what was derived, and as
+broken where anything ends in an error, or not within `--seconds`.
 """
 
 import argparse
@@ -45,6 +46,7 @@ from tests.kit.whole_sequences import (
     Drawing,
     drawn,
     drawn_at_rates,
+    drawn_chains,
     drawn_in_chunks,
     drawn_masks,
     drawn_operators,
@@ -75,6 +77,7 @@ KINDS: Mapping[str, Callable[..., Drawing]] = {
     "recurrences": drawn_recurrences,
     "spelled": drawn_spelled,
     "operators": drawn_operators,
+    "chains": drawn_chains,
 }
 """What is drawn, by the name on the command line."""
 

@@ -15,6 +15,7 @@ from compiler.graph import model as graphs
 from compiler.graph.model import Dim
 from compiler.proof.derivation import (
     any_length,
+    delays,
     emission,
     first_states,
     judging,
@@ -28,8 +29,10 @@ from compiler.proof.derivation import (
 )
 from compiler.proof.derivation.dependence import Outside, Reach, frames_kept
 from compiler.proof.derivation.placed import Array
+from compiler.proof.derivation.reading import Read
 from compiler.proof.derivation.written_sizes import STAMP, Part, Sizes
 from compiler.proof.facts.shape_only import ShapeOnly
+from tests.kit.rated_chains import CHAIN_SPOILERS, LINKS
 from tests.kit.single_operators import SINGLES
 from tests.kit.spelled_masks import NEAR_SPOILERS
 from tests.kit.whole_sequences import (
@@ -83,6 +86,19 @@ def test_tokens_are_held_to_their_table(seed: int) -> None:
 def test_steps_of_several_entries_per_frame_are_refused_or_right(seed: int) -> None:
     found = tried(drawn_at_rates(seed, spoiled=seed % 2 == 1))
     assert found.verdict == "accepted" if seed % 2 == 0 else found.verdict == "refused", found
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_layers_of_several_entries_per_frame_have_steps(link: str) -> None:
+    for seed in (0, 1, 2):
+        found = tried(Drawing(layers=0, chain=("spread", link, "conv"), seed=seed))
+        assert found.verdict == "accepted", found
+
+
+@pytest.mark.parametrize("spoiler", CHAIN_SPOILERS)
+def test_layers_that_read_later_entries_are_refused(spoiler: str) -> None:
+    found = tried(Drawing(layers=0, chain=("spread", "moved"), spoiler=spoiler, seed=1))
+    assert found.verdict == "refused", found
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -222,14 +238,24 @@ def _turned_round(array: Array, row: int, column: int) -> Array | None:
 
 
 def _summed_alone(
-    self: emission.Emission, value: ir.Value, parts: Mapping[int, Part], more: Mapping[int, Part]
+    self: emission.Emission, node: ir.Node, value: ir.Value, parts: Mapping[int, Part], axis: int
 ) -> ir.Value:
-    node = value.producer()
-    assert node is not None
-    summed, axis = node.inputs
+    summed, axes = node.inputs
     assert summed is not None
-    assert axis is not None
-    return self._node(node, [self.part(summed, parts), self.part(axis, {})], value, parts)
+    assert axes is not None
+    return self._node(node, [self.part(summed, parts), self.part(axes, {})], value, parts)
+
+
+RIGHT_SPREAD, RIGHT_SEEN = reading._spread, delays._seen_through
+
+
+def _spread_of_fewer(*given: Any) -> Read:
+    read = RIGHT_SPREAD(*given)
+    return dataclasses.replace(read, back=max(read.back - 1, 0))
+
+
+def _spread_of_none_ahead(*given: Any) -> Read:
+    return dataclasses.replace(RIGHT_SPREAD(*given), ahead=0)
 
 
 RIGHT_STATES = reading.first_states
@@ -311,8 +337,32 @@ WEAKNESSES: dict[str, tuple[contextlib.AbstractContextManager[Any], Drawing]] = 
         Drawing(positions="looked_up", spoiler="length_bias"),
     ),
     "sums begin anew in every call": (
-        mock.patch.object(emission.Emission, "_slice_to", _summed_alone),
+        mock.patch.object(emission.Emission, "_summed", _summed_alone),
         Drawing(positions="summed"),
+    ),
+    "transposed convolutions keep too little": (
+        mock.patch.object(reading, "_spread", _spread_of_fewer),
+        Drawing(layers=0, chain=("spread",), seed=1),
+    ),
+    "transposed convolutions look ahead unseen": (
+        mock.patch.object(reading, "_spread", _spread_of_none_ahead),
+        Drawing(layers=0, chain=("conv",), spoiler="spread_ahead"),
+    ),
+    "transposed convolutions begin anew in every call": (
+        mock.patch.object(emission, "behind_kept", lambda node, axis, count: list(node.attributes.values())),
+        Drawing(layers=0, chain=("spread",), seed=1),
+    ),
+    "strides look ahead unseen": (
+        mock.patch.object(Read, "reach", property(lambda read: Reach(-math.inf, min(read.ahead, 0)))),
+        Drawing(layers=0, chain=("repeat",), spoiler="down_ahead"),
+    ),
+    "entries are repeated however they are resized": (
+        mock.patch.object(reading, "_repeated", lambda node, axis, rate: Read(rate=rate, is_resized=True)),
+        Drawing(layers=0, chain=("conv",), spoiler="linear"),
+    ),
+    "zeros behind what is cut off are taken for frames": (
+        mock.patch.object(delays, "_seen_through", lambda delay, has_all=False: RIGHT_SEEN(delay)),
+        Drawing(layers=0, chain=("moved",), spoiler="conv_ahead", seed=3),
     ),
     "tables are turned round": (mock.patch.object(placing, "by_distance", _turned_round), Drawing(mask="packed")),
     "new places begin at 0": (
@@ -320,15 +370,15 @@ WEAKNESSES: dict[str, tuple[contextlib.AbstractContextManager[Any], Drawing]] = 
         Drawing(positions="looked_up"),
     ),
     "convolutions begin anew in every call": (
-        mock.patch.object(emission, "without_pads", lambda node, axis: list(node.attributes.values())),
+        mock.patch.object(emission, "behind_kept", lambda node, axis, count: list(node.attributes.values())),
         Drawing(local="conv"),
     ),
     "convolutions look ahead unseen": (
-        mock.patch.object(judging, "reach_along", return_value=Reach(-1, 0)),
+        mock.patch.object(judging, "read_along", return_value=Read(1, 0)),
         Drawing(local="conv", spoiler="conv_ahead"),
     ),
     "recurrences go backwards unseen": (
-        mock.patch.object(judging, "reach_along", return_value=Reach(-math.inf, 0)),
+        mock.patch.object(judging, "read_along", return_value=Read(math.inf, 0)),
         Drawing(local="gru", spoiler="backwards"),
     ),
     "frames come back too early": (

@@ -26,7 +26,6 @@ from runtime_lite.format.manifest import (
     Sources,
     State,
     Tensor,
-    Voice,
     Wire,
 )
 from runtime_lite.format.manifest_json import json_from_manifest, manifest_from_json
@@ -288,12 +287,7 @@ def entry_of(content: bytes) -> FileEntry:
     return FileEntry(len(content), hashlib.sha256(content).hexdigest())
 
 
-def manifest_of(
-    graphs: Mapping[str, Graph],
-    files: Mapping[str, bytes],
-    wiring: tuple[Wire, ...] = (),
-    voice: Voice | None = None,
-) -> Manifest:
+def manifest_of(graphs: Mapping[str, Graph], files: Mapping[str, bytes], wiring: tuple[Wire, ...] = ()) -> Manifest:
     """Return a manifest of graphs and files."""
     return Manifest(
         name="tiny",
@@ -305,16 +299,11 @@ def manifest_of(
         recipe="recipe.yaml",
         files={name: entry_of(content) for name, content in files.items()},
         wiring=wiring,
-        voice=voice,
     )
 
 
 def write_bundle(
-    directory: Path,
-    graphs: Mapping[str, Graph],
-    files: Mapping[str, bytes],
-    wiring: tuple[Wire, ...] = (),
-    voice: Voice | None = None,
+    directory: Path, graphs: Mapping[str, Graph], files: Mapping[str, bytes], wiring: tuple[Wire, ...] = ()
 ) -> Path:
     """Write a bundle directory and return it; files that no graph names are left out."""
     named = {path for graph in graphs.values() for item in graph.artifacts for path in (item.file, *item.files)}
@@ -328,7 +317,7 @@ def write_bundle(
     for name, content in kept.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_bytes(content)
-    (directory / "manifest.json").write_bytes(json_from_manifest(manifest_of(graphs, kept, wiring, voice)))
+    (directory / "manifest.json").write_bytes(json_from_manifest(manifest_of(graphs, kept, wiring)))
     return directory
 
 

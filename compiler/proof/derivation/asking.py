@@ -70,6 +70,8 @@ class Asking:
             return self.shifted_from(node, parts)
         if node in self.judging.kept and node.inputs[0] is not None:
             return [(node.inputs[0], {self.judging.kept[node][0]: Part.NEW})]
+        if node in self.judging.resized and node.inputs[0] is not None:
+            return [(node.inputs[0], dict(parts))]
         axis_map = axis_map_of(node) if self.judging.of(value).along or self.reads_time(node) else None
         for number, operand in enumerate(node.inputs):
             if operand is not None and graphs.array_of(operand) is None and not self.judging.is_number(operand):
@@ -107,7 +109,7 @@ class Asking:
         """Return the axes of a result of which a node computes more entries than needed, with that larger part."""
         if (
             node.op_type in VIEWS
-            or node in {**self.judging.shifted, **self.judging.kept}
+            or node in {*self.judging.shifted, *self.judging.kept, *self.judging.resized}
             or not parts
             or value in self.judging.tables
         ):

@@ -26,7 +26,7 @@ class CachedValue:
         output: of the derived graph, with all frames.
         reach: the frames that its entries read.
         before: entries of the value in front of the frames, which are not cached.
-        kept: how many frames are kept, zeros in front of the first; 0 where all are.
+        kept: how many entries of the newest frames are kept, zeros in front of the first; 0 where all frames are.
         is_state: whether it is a recurrence's state behind the last frame, instead of frames.
         is_count: whether it is how many frames there were, of each row, and none of them.
         begins: one row of a state's value before the first frame, or a zero for all of it.
@@ -88,7 +88,7 @@ class Caches:
         """Return the operand that a node maps or moves frame by frame, and its time axis; None for other nodes."""
         timed = [operand for operand in node.inputs if self.judging.of(operand).along]
         others = [operand for operand in node.inputs if operand is not None and operand not in timed]
-        if len(timed) != 1 or node.op_type not in ENTRYWISE | {"CumSum", "Expand", "Transpose", *VIEWS}:
+        if len(timed) != 1 or node.op_type not in ENTRYWISE | {"Expand", "Transpose", *VIEWS}:
             return None
         if node.op_type in ENTRYWISE and any(graphs.array_of(operand) is None for operand in others):
             return None
@@ -100,15 +100,17 @@ class Caches:
         return operand, next(iter(along))
 
     def can_hold(self, value: ir.Value) -> bool:
-        """Whether a value can be cached: every axis but that of frames is a number or an axis of some input.
-
-        A running sum cannot: it is continued from its cached operand.
-        """
-        if graphs.is_op(value.producer(), "CumSum") or value.dtype == ir.DataType.BOOL:  # no truths are selected by row
+        """Whether a value can be cached: every axis but that of frames is a number or an axis of some input."""
+        if value.dtype == ir.DataType.BOOL:  # no truths are selected by row
             return False
         return all(
-            isinstance(dim, int) or dim.is_Symbol or self._is_alone(value, at) for at, dim in enumerate(dims(value))
+            isinstance(dim, int) or dim.is_Symbol or self._is_of_frames(value, at) for at, dim in enumerate(dims(value))
         )
+
+    def _is_of_frames(self, value: ir.Value, axis: int) -> bool:
+        """Whether an axis has entries of frames alone, of which the newest can be kept, behind a prefix at most."""
+        along = self.judging.of(value).along
+        return axis in along and (along[axis].is_alone or along[axis].rate is not None)
 
     def _is_alone(self, value: ir.Value, axis: int) -> bool:
         along = self.judging.of(value).along
@@ -126,7 +128,7 @@ class Caches:
         Args:
             value: the value to cache, of the graph over whole sequences.
             axis: its axis of frames.
-            kept: number of newest frames to keep; 0 keeps all.
+            kept: number of the newest frames' entries to keep; 0 keeps all frames.
         """
         along = self.judging.of(value).along[axis]
         shape = [

@@ -3,13 +3,15 @@
 Before:
     Concat(0, Slice(x, 0, -c)),  Slice(Pad(x, (c, 0)), 0, T),  Slice(Transpose(Concat(0, x)), 0, -c)
     Slice(Relu(Conv(x, pads (c, c))), 0, -c),  Conv(Pad(x, (c, 0)), pads (0, 0))
+    Slice(ConvTranspose(x, pads (0, 0)), a, -b),  CumSum<exclusive>(x)
 After:
     Pad(x, (c, -c)): frame t is frame t - c of x, and zeros before the first
     Conv(x, pads (c, 0))
+    ConvTranspose(x, pads (a, b)),  Pad(CumSum(x), (1, -1))
 
 Entries that are added in front of the frames, and those that are cut off behind them, are counted from a value back to
 the value with the frames; operators that compute every frame by itself may lie between. Where the first frames are not
-zeros, they are selected by their places.
+zeros, they are selected by their places. An axis may hold several entries of every frame.
 
 Source: a cut at the end commutes with operators that work frame by frame, and zeros in front commute with movements.
 """
@@ -37,6 +39,9 @@ from compiler.proof.facts.executed_index_map import pad_value, uniform
 
 MOVED = frozenset({"Concat", "Pad", "Slice"})
 """A list of its own: operators that add entries in front of frames, or cut some off."""
+
+CONVOLUTIONS = ("Conv", "ConvTranspose")
+"""A list of its own: operators with pads that may take up what is cut off of them."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -104,6 +109,9 @@ def _written(model: ir.Model, node: ir.Node, frames: sympy.Symbol) -> Iterator[i
     try:
         if node.op_type in MOVED:
             yield from (_as_pad(insert, node, axis, delay, frames) for axis, delay in _ending_in(node, frames))
+            yield from (_trimmed(insert, node, axis) for axis in range(2, len(dims(node.outputs[0]))))
+        elif graphs.is_op(node, "CumSum"):
+            yield _inclusive(insert, node, frames)
         elif graphs.is_op(node, "Conv") and node.inputs[0] is not None:
             shape = dims(node.inputs[0])
             yield from (_in_pads(insert, node, axis) for axis in range(2, len(shape)) if _is_of(shape[axis], frames))
@@ -120,12 +128,21 @@ def _ending_in(node: ir.Node, frames: sympy.Symbol) -> Iterator[tuple[int, _Dela
 
 
 def _is_of(size: Dim, frames: sympy.Symbol) -> bool:
-    """Whether a size is the number of frames plus a constant number of entries."""
-    return not isinstance(size, int) and before_frames(size, frames) is not None
+    """Whether a size is the number of frames, or a multiple, plus a constant number of entries."""
+    if isinstance(size, int) or before_frames(size, frames) is not None:
+        return not isinstance(size, int)
+    rate = sympy.expand(size).coeff(frames)
+    rest = graphs.normal_form(size - rate * frames)
+    return bool(rate.is_Integer) and rate > 0 and isinstance(rest, int) and rest >= 0
 
 
-def _seen_through(delay: _Delay) -> _Delay:
-    """Follow a delay back through movements and framewise nodes; return the furthest that ends in a movement."""
+def _seen_through(delay: _Delay, *, has_all: bool = False) -> _Delay:
+    """Follow a delay back through movements and framewise nodes; return the furthest that ends in a movement.
+
+    Args:
+        delay: from where to follow it.
+        has_all: whether to return the furthest of those that lack no frame at the end.
+    """
     reached = current = delay
     while True:
         node = current.value.producer()
@@ -133,11 +150,12 @@ def _seen_through(delay: _Delay) -> _Delay:
             return reached
         moved = _moved(current) if node.op_type in MOVED else None
         if moved is not None:
-            reached = current = moved
+            current = moved
+            reached = reached if has_all and moved.removed > 0 else moved
             continue
         further = _by_frame(node, current)
         if further is None:
-            return current if graphs.is_op(node, "Conv") else reached
+            return current if graphs.is_op(node, *CONVOLUTIONS) and not has_all else reached
         current = further
 
 
@@ -192,7 +210,7 @@ def _joined(node: ir.Node, delay: _Delay) -> _Delay | None:
 def _by_frame(node: ir.Node, delay: _Delay) -> _Delay | None:
     """Return the delay of a node's operand where the node treats every frame alike; None elsewhere."""
     is_view = node.op_type in VIEWS
-    if len(node.outputs) != 1 or node.op_type in ("Conv", *MOVED):
+    if len(node.outputs) != 1 or node.op_type in (*CONVOLUTIONS, *MOVED):
         return None
     try:
         source = _view_of(node, delay.axis) if is_view else _linked(node, delay.axis)
@@ -241,10 +259,10 @@ def _difference(first: Dim, second: Dim) -> int | None:
 def _as_pad(insert: graphs.Inserter, node: ir.Node, axis: int, delay: _Delay, frames: sympy.Symbol) -> ir.Value | None:
     """Return a Pad that writes a delay of frames, or a convolution that pads fewer zeros behind the last frame."""
     maker, count = delay.value.producer(), delay.count
-    if not count and delay.removed > 0 and maker is not None and graphs.is_op(maker, "Conv"):
+    if not count and delay.removed > 0 and maker is not None and graphs.is_op(maker, *CONVOLUTIONS):
         shorter = _with_pads(insert, maker, delay.axis, maker.inputs[0], 0, -delay.removed)
         return None if shorter is None else _rebuilt(insert, delay, shorter)
-    is_written_so = not delay.between and graphs.is_op(node, "Pad") and delay.is_of_zeros
+    is_written_so = delay.value is node.inputs[0] and graphs.is_op(node, "Pad") and delay.is_of_zeros
     if not 0 < count == delay.removed or is_written_so or not _is_of(dims(delay.value)[delay.axis], frames):
         return None
     first = delay.front[0][1]
@@ -258,6 +276,40 @@ def _as_pad(insert: graphs.Inserter, node: ir.Node, axis: int, delay: _Delay, fr
     back = insert.op("Pad", [delay.value, insert.int64s(*pads)], name="moved_back", shape=delay.value.shape)
     delayed = _rebuilt(insert, delay, back)
     return delayed if delay.is_of_zeros else _started(insert, axis, delay, delayed, first)
+
+
+def _trimmed(insert: graphs.Inserter, node: ir.Node, axis: int) -> ir.Value | None:
+    """Return a ConvTranspose that cuts off itself what a node cuts off in front of its result, and behind."""
+    operand, pads = node.inputs[0], pads_of(node) if graphs.is_op(node, "Pad") else None
+    maker = None if operand is None else operand.producer()
+    if operand is None or maker is None or not graphs.is_op(maker, "ConvTranspose") or graphs.is_op(node, "Concat"):
+        return None
+    gone = _difference(dims(operand)[axis], dims(node.outputs[0])[axis])
+    if pads is not None:
+        front = -pads.pop(axis, (0, 0))[0] if not any(pair != (0, 0) for at, pair in pads.items() if at != axis) else 0
+    else:
+        view = slice_of(node)
+        sliced = None if view is None else view.only_axis_slice(symbolic_values_of)
+        start = sliced.start if sliced is not None and (sliced.axis, sliced.step) == (axis, 1) else None
+        front = start if isinstance(start, int) else 0
+    if gone is None or not 0 < front <= gone:
+        return None
+    return _with_pads(insert, maker, axis, maker.inputs[0], -front, front - gone)
+
+
+def _inclusive(insert: graphs.Inserter, node: ir.Node, frames: sympy.Symbol) -> ir.Value | None:
+    """Return a running sum without its own entry as one with it, moved back; None for other sums."""
+    axes, value = graphs.integers_of(node.inputs[1]), node.outputs[0]
+    if not graphs.int_attribute(node, "exclusive", 0) or axes is None or not isinstance(axes[0], int):
+        return None
+    axis = axes[0] % len(dims(value))
+    if graphs.int_attribute(node, "reverse", 0) or not _is_of(dims(value)[axis], frames):
+        return None
+    sums = _copied(insert, node, node.inputs, [])
+    sums.shape = value.shape
+    pads = [0] * 2 * len(dims(value))
+    pads[axis], pads[axis + len(pads) // 2] = 1, -1
+    return insert.op("Pad", [sums, insert.int64s(*pads)], name="moved_back", shape=value.shape, dtype=value.dtype)
 
 
 def _started(insert: graphs.Inserter, axis: int, delay: _Delay, value: ir.Value, first: float | ir.Value) -> ir.Value:
@@ -278,10 +330,13 @@ def _started(insert: graphs.Inserter, axis: int, delay: _Delay, value: ir.Value,
 
 
 def _in_pads(insert: graphs.Inserter, node: ir.Node, axis: int) -> ir.Value | None:
-    """Return a convolution that pads the zeros which a delay puts in front of its frames; None where it cannot."""
+    """Return a convolution that pads the zeros which a delay puts in front of its frames; None where it cannot.
+
+    Behind frames that are cut off, a convolution reads zeros, and no convolution over all frames does.
+    """
     assert node.inputs[0] is not None
-    delay = _seen_through(_Delay(node.inputs[0], axis))
-    if not delay.is_of_zeros or not delay.is_moved_alone or (not delay.front and delay.removed >= 0):
+    delay = _seen_through(_Delay(node.inputs[0], axis), has_all=True)
+    if not delay.is_of_zeros or not delay.is_moved_alone or not (delay.front or delay.removed):
         return None
     return _with_pads(insert, node, axis, delay, delay.count, -delay.removed)
 
@@ -289,12 +344,15 @@ def _in_pads(insert: graphs.Inserter, node: ir.Node, axis: int) -> ir.Value | No
 def _with_pads(
     insert: graphs.Inserter, node: ir.Node, axis: int, operand: "ir.Value | _Delay | None", front: int, behind: int
 ) -> ir.Value | None:
-    """Return a convolution with more zeros in front of an axis or fewer behind; None where a pad would be negative."""
+    """Return a convolution with more zeros in front of an axis or fewer behind; None where a pad would be negative.
+
+    A ConvTranspose cuts its pads off: one with fewer entries behind has a larger pad there.
+    """
     window = window_of(node, len(dims(node.outputs[0])))
-    if window is None or window.pads is None:
+    if window is None or window.pads is None or "output_shape" in node.attributes:
         return None
-    pads = list(window.pads)
-    pads[axis - 2] = (pads[axis - 2][0] + front, pads[axis - 2][1] + behind)
+    pads, sign = list(window.pads), -1 if graphs.is_op(node, "ConvTranspose") else 1
+    pads[axis - 2] = (pads[axis - 2][0] + sign * front, pads[axis - 2][1] + sign * behind)
     if min(pads[axis - 2]) < 0:
         return None
     data = _rebuilt(insert, operand, operand.value) if isinstance(operand, _Delay) else operand

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import sympy
 
 from compiler.graph.sizes.expressions import Dim
 
@@ -98,6 +99,41 @@ class Along:
     def is_alone(self) -> bool:
         """Whether frames and their prefix share their axis with nothing else."""
         return len(self.factors) == 1
+
+    @property
+    def rate(self) -> int | None:
+        """Return the entries of each frame on its axis; None where frames share it with rows, or lie behind a prefix.
+
+        A frame of rate 4 has the entries 4 * t .. 4 * t + 3.
+        """
+        if self.before != 0:
+            return None
+        entries = [size for size in self.factors[1:] if isinstance(size, int)]
+        return math.prod(entries) if len(entries) == len(self.factors) - 1 else None
+
+
+def at_rate(size: Dim, frames: Dim) -> tuple[Dim, ...] | None:
+    """Return the factors of an axis that holds equally many entries of every frame; None where it does not.
+
+    Args:
+        size: the size of the axis.
+        frames: the number of frames.
+    """
+    rate = sympy.cancel(sympy.sympify(size) / frames)
+    if not (rate.is_Integer and rate > 0):
+        return None
+    return (frames,) if rate == 1 else (frames, int(rate))
+
+
+def joined_factors(factors: Iterable[Dim]) -> tuple[Dim, ...]:
+    """Return the factors of an axis with neighbouring numbers multiplied: entries of entries are entries."""
+    joined: list[Dim] = []
+    for size in factors:
+        if joined and isinstance(size, int) and isinstance(joined[-1], int):
+            joined[-1] *= size
+        else:
+            joined.append(size)
+    return tuple(joined)
 
 
 Kind: TypeAlias = Literal["zero", "low"]

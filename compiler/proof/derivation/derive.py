@@ -192,7 +192,7 @@ def _certificate(judging: Judging, emission: Emission, time: str, past: str, lon
         for step, (value, parts) in standing.items()
     ]
     values += [
-        {"step": str(left.name), "value": str(cached.value.name), "parts": [_left(cached)],
+        {"step": str(left.name), "value": str(cached.value.name), "parts": [_left(judging, cached)],
          "reach": {str(cached.axis): str(cached.reach)}}
         for cached, left in zip(emission.caches.cached, emission.caches.left, strict=True)
     ]  # fmt: skip
@@ -232,16 +232,19 @@ def _around(judging: Judging, value: ir.Value, axis: int) -> tuple[list[str], st
     return [str(each) for each in along.factors[at + 1 :]], graphs.written(along.before)
 
 
-def _left(each: CachedValue) -> list[Any]:
+def _left(judging: Judging, each: CachedValue) -> list[Any]:
     """Return how a certificate writes a cached value.
 
-    That is its axis, the kind of part that is kept, factors, and a number of entries.
+    That is its axis, the kind of part that is kept, factors that share its axis with the frames, and a number of
+    entries.
     """
     if each.is_count:
         return [each.axis, "count", [], "0"]
     if each.is_state:
         return [each.axis, "state", [], "0"]
-    return [each.axis, "last" if each.kept else Part.SINCE.value, [], graphs.written(each.kept or each.before)]
+    if each.kept:
+        return [each.axis, "last", _around(judging, each.value, each.axis)[0], graphs.written(each.kept)]
+    return [each.axis, Part.SINCE.value, [], graphs.written(each.before)]
 
 
 def _all_new(judging: Judging, value: ir.Value) -> Parts:

@@ -23,6 +23,7 @@ from compiler.graph import model as graphs
 from compiler.graph.axis_map import AxisMap, axis_map_of, dims
 from compiler.graph.lengths.symbolic_values import symbolic_values_of
 from compiler.graph.model import Dim
+from compiler.graph.operators.axes import resized_axes
 from compiler.graph.operators.traits import VIEWS
 from compiler.proof.derivation.asking import Asking
 from compiler.proof.derivation.caching import Caches
@@ -30,7 +31,7 @@ from compiler.proof.derivation.dependence import Along
 from compiler.proof.derivation.judging import Judging
 from compiler.proof.derivation.placing import Placing
 from compiler.proof.derivation.prefixes import start_of
-from compiler.proof.derivation.reading import first_states, without_pads
+from compiler.proof.derivation.reading import behind_kept, first_states
 from compiler.proof.derivation.regrouping import RULE_CURE
 from compiler.proof.derivation.row_positions import NotByRow, RowPositions
 from compiler.proof.derivation.written_sizes import STAMP, Part, Parts, Sizes, written_size
@@ -181,6 +182,8 @@ class Emission:
             return self._shifted(node, value, parts)
         if node in self.judging.kept:
             return (self._slid if self.judging.kept[node][1] else self._recurred)(node, value, parts)
+        if node in self.judging.resized:
+            return self._resized(node, value, parts)
         axis_map = axis_map_of(node) if self.judging.of(value).along or self.asking.reads_time(node) else None
         special = {"Range": self._range, "ConstantOfShape": self._filled, "Expand": self._expanded}
         if axis_map is not None and node.op_type in special:
@@ -322,9 +325,11 @@ class Emission:
         return result
 
     def _slid(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
-        """Write a convolution or Pad over cached frames followed by the new ones."""
+        """Write a convolution, Pad or running sum over cached frames followed by the new ones."""
         (axis, count), operand = self.judging.kept[node], node.inputs[0]
         assert operand is not None
+        if graphs.is_op(node, "CumSum"):
+            return self._summed(node, value, parts, axis)
         joined = self._newest(operand, axis, count, graphs.source_of(node))
         if graphs.is_op(node, "Pad"):
             insert, name = graphs.Inserter(self.model, STAMP, source=graphs.source_of(node)), str(value.name)
@@ -332,7 +337,37 @@ class Emission:
             shape = [written_size(size) for size in self._shape(value, parts)]
             return insert.op("Slice", [joined, *bounds], name=name, shape=shape, dtype=value.dtype)
         rest = [None if each is None else self.part(each, {}) for each in node.inputs[1:]]
-        return self._node(node, [joined, *rest], value, parts, without_pads(node, axis))
+        return self._node(node, [joined, *rest], value, parts, behind_kept(node, axis, count))
+
+    def _summed(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part], axis: int) -> ir.Value:
+        """Write a running sum that goes on from its last entry: that of it and the new ones, without its own first."""
+        operand = node.inputs[0]
+        assert operand is not None
+        if not self.caches.can_hold(value):
+            raise self._refusal(value, f"sums of shape {[*map(str, dims(value))]} cannot be kept")
+        old, cache_number, name = self.caches.carry(value, axis, 1), len(self.caches.left) - 1, str(value.name)
+        insert = graphs.Inserter(self.model, STAMP, source=graphs.source_of(node))
+        joined = self._op("Concat", [old, self.part(operand, {axis: Part.NEW})], operand, f"{name}_joined", axis=axis)
+        axes = self.part(node.inputs[1], {}) if node.inputs[1] is not None else insert.int64s(axis)
+        sums = insert.op("CumSum", [joined, axes], name=f"{name}_from_last", dtype=value.dtype)
+        ends = [(-1, graphs.END), (1, graphs.END)]
+        bounds = [[insert.int64s(bound) for bound in (*end, axis)] for end in ends]
+        self.caches.left[cache_number] = insert.op(
+            "Slice", [sums, *bounds[0]], name=f"{name}_kept", shape=old.shape, dtype=old.dtype
+        )
+        shape = [written_size(size) for size in self._shape(value, parts)]
+        return insert.op("Slice", [sums, *bounds[1]], name=name, shape=shape, dtype=value.dtype)
+
+    def _resized(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
+        """Write a node that makes another number of entries of every frame, whatever the number of frames."""
+        operand = node.inputs[0]
+        assert operand is not None
+        rest = [None if each is None else self.part(each, {}) for each in node.inputs[1:3]]
+        if graphs.is_op(node, "Resize") and len(node.inputs) > 3 and node.inputs[3] is not None:
+            shape = self._shape(value, parts)
+            sizes = [shape[axis] for axis in resized_axes(node, len(shape))]
+            rest = [*rest, self.sizes.several(sizes, str(value.name))]
+        return self._node(node, [self.part(operand, parts), *rest], value, parts)
 
     def _kept(self, value: ir.Value, axis: int) -> ir.Value:
         """Return the frames of a value that a sliding mask lets rows read."""

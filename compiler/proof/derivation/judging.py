@@ -23,14 +23,16 @@ from compiler.proof.derivation.dependence import (
     Kind,
     Outside,
     Reach,
+    at_rate,
     frames_kept,
     hull,
+    joined_factors,
     reach_of,
 )
 from compiler.proof.derivation.masks import Masks
 from compiler.proof.derivation.placed import NotPlaced, Placed, placed
 from compiler.proof.derivation.prefixes import before_frames, joined_along, kept_along
-from compiler.proof.derivation.reading import READING, reach_along, require_kept
+from compiler.proof.derivation.reading import READING, Read, read_along, require_kept
 from compiler.proof.derivation.regrouping import RULE_CURE, regrouped
 
 SIZES_BEHIND = {
@@ -48,6 +50,9 @@ SIZES_BEHIND = {
 
 SIZED = frozenset({"ConstantOfShape", "Expand", "Range"})
 """A list of its own: operators whose sizes may follow from the length, for they are written anew."""
+
+FILLING = frozenset({"ConstantOfShape", "Expand"})
+"""A list of its own: operators that repeat what they are given, as often as sizes say."""
 
 WITHOUT_RULE = frozenset(
     {"Concat", "GatherElements", "GatherND", "Split", "Slice", "Pad", "Tile", "Hardmax", "ArgMax", "ArgMin"}
@@ -94,8 +99,9 @@ class Judging:
         offences: nodes that read too much, in graph order.
         tables: what values of places hold that no rule follows, where data is computed of them.
         shifted: the axis of frames on which a Concat joins a prefix to them, or a Slice cuts it off, by node.
-        kept: of what reads earlier frames by itself, the axis of frames of its operand, and how many are
-            read, by node; 0 of a recurrence.
+        kept: of what reads earlier frames by itself, the axis of frames of its operand, and how many entries in front
+            of a call are read, by node; 0 of a recurrence. A running sum reads the last entry of its own result.
+        resized: nodes whose result has another number of entries per frame, computed of the frame itself.
         rows: where entries mix under a mask, the axis of the result that has its rows, by node, operand and its axis.
         supports: of the masks under which entries mix.
         recent: where entries mix under a mask, how many frames in front of a call its rows read, and what the mask has
@@ -121,6 +127,7 @@ class Judging:
         self.tables: dict[ir.Value, Placed] = {}
         self.shifted: dict[ir.Node, int] = {}
         self.kept: dict[ir.Node, tuple[int, int]] = {}
+        self.resized: set[ir.Node] = set()
         self.rows: dict[tuple[ir.Node, int, int], int] = {}
         self.supports: list[npt.NDArray[np.bool_]] = []
         self.recent: dict[tuple[ir.Node, int, int], tuple[int, int, Outside]] = {}
@@ -257,33 +264,43 @@ class Judging:
             return fact
         before = [fact.along[at].factors if at in fact.along else (dim,) for at, dim in enumerate(shape)]
         places = regrouped(before, dims(node.outputs[0]), self.frames)
-        along = {places[at][0]: dataclasses.replace(each, factors=places[at][1]) for at, each in fact.along.items()}
+        along = {
+            places[at][0]: dataclasses.replace(each, factors=joined_factors(places[at][1]))
+            for at, each in fact.along.items()
+        }
         return dataclasses.replace(fact, along=along)
 
-    def _reads_around(self, node: ir.Node) -> dict[int, Reach]:
-        """Return the frames that a node reads around each one, by time axis of its operand."""
-        along = self.of(node.inputs[0]).along
-        found = {axis: reach_along(node, axis) for axis in along}
-        return {axis: reach for axis, reach in found.items() if reach != HERE}
+    def _reads_around(self, node: ir.Node) -> dict[int, Read]:
+        """Return what a node reads around each frame, by time axis of its operand; nothing where it reads the frame."""
+        found = {axis: read_along(node, axis, along.rate or 1) for axis, along in self.of(node.inputs[0]).along.items()}
+        return {axis: read for axis, read in found.items() if not read.is_here}
 
-    def _reading(self, node: ir.Node, own: Mapping[int, Reach]) -> Dependence:
-        """Return the dependence of a node that reads other frames: earlier ones are cached, later ones offend."""
+    def _reading(self, node: ir.Node, own: Mapping[int, Read]) -> Dependence:
+        """Return the dependence of a node that reads other frames: earlier ones are cached, later ones offend.
+
+        The result may have another number of entries per frame.
+        """
         fact = self.of(node.inputs[0])
         if graphs.is_op(node, "Pad") and not fact.is_data:
             raise NotMapped("Pad acts along time")  # places that are moved are a table
-        ((axis, reach),) = own.items() if len(own) == 1 else ((0, EVERYWHERE),)
+        ((axis, read),) = own.items() if len(own) == 1 else ((0, Read()),)
+        reach = read.reach if len(own) == 1 else EVERYWHERE
         joined = reach if reach == EVERYWHERE else reach.behind(fact.along[axis].reach, self.chunk)
         why = f"reads frames {joined} around its own"
         if reach == EVERYWHERE:
             why = f"reads all frames of the sequence, {joined}"
         whole = self._offend(node, joined, why) if reach.high > 0 else None
-        if whole is None:
-            require_kept(node, fact.along[axis])
-            self.kept[node] = axis, 0 if math.isinf(reach.low) else int(-reach.low)
+        if whole is None and read.back > 0:
+            require_kept(node, fact, axis)
+            self.kept[node] = axis, 0 if math.isinf(read.back) else int(read.back)
+        elif whole is None:
+            if fact.along[axis].rate is None:
+                raise NotMapped(f"{node.op_type} makes entries of frames that share their axis with others")
+            self.resized.add(node)
         along = {
-            result_axis: Along((dim,), joined)
+            result_axis: Along(factors, joined)
             for result_axis, dim in enumerate(dims(node.outputs[0]))
-            if dim == self.frames
+            if (factors := at_rate(dim, self.frames)) is not None
         }
         return Dependence(along, fact.is_data, fact.whole or (None if along else whole))
 
@@ -380,6 +397,8 @@ class Judging:
                 if node.op_type == "Slice" or any(k in facts for k in axis_map.axes.get(axis, {})):
                     raise NotMapped("an axis as long as the sequence is made of another")
                 along[axis] = Along((dim,), NOWHERE, own_before)
+            elif node.op_type in FILLING and (made := at_rate(dim, self.frames)) is not None:
+                along[axis] = Along(made, NOWHERE)
             elif graphs.mentions(dim, str(self.frames)):
                 raise NotMapped(f"an axis of {dim} entries is made")
         return along
@@ -417,7 +436,10 @@ class Judging:
             return self._running(node, facts, along), whole
         for group in mixed:
             if not all(facts[k].along[operand_axis].is_alone for k, operand_axis in group.items()):
-                raise NotMapped("frames are mixed along an axis that they share with others")
+                along = {axis: dataclasses.replace(axis_along, reach=EVERYWHERE) for axis, axis_along in along.items()}
+                offence = self._offend(node, EVERYWHERE, f"mixes all entries of the sequence, {EVERYWHERE}")
+                whole = whole or (None if along else offence)
+                continue
             masked = self._masked(node, facts, group)
             beyond = hull(facts[k].along[operand_axis].reach for k, operand_axis in group.items())
             if masked is None:
@@ -499,15 +521,19 @@ class Judging:
         return f"{why}, for nothing is known of its mask {value.name}: {reason}"
 
     def _running(self, node: ir.Node, facts: Mapping[int, Dependence], along: Mapping[int, Along]) -> dict[int, Along]:
-        """Return the axes of a running sum: of data, it reads every earlier frame; of positions, it is a table."""
+        """Return the axes of a running sum: of data, it goes on from its last entry; of positions, it is a table."""
         ((axis,),) = (tuple(each.values()) for each in axis_map_of(node).mixed)
-        if not facts[0].is_data or along[axis].factors != (self.frames,):  # nor is there a prefix to go on from
+        is_alone = len(along) == 1 and along[axis].rate is not None and along[axis].factors[0] == self.frames
+        if not facts[0].is_data or not is_alone:  # nor is there a prefix to go on from
             raise NotMapped("a running sum along time")
         backwards = graphs.int_attribute(node, "reverse", 0)
-        own = Reach(0, math.inf) if backwards else Reach(-math.inf, -graphs.int_attribute(node, "exclusive", 0))
-        reach = own.behind(along[axis].reach, self.chunk)
+        reach = (Reach(0, math.inf) if backwards else Reach(-math.inf, 0)).behind(along[axis].reach, self.chunk)
         if backwards:
             self._offend(node, reach, f"reads frames {reach} around its own")
+        elif graphs.int_attribute(node, "exclusive", 0):
+            raise NotMapped("a running sum without its own entry")  # `write_delays` writes those of frames otherwise
+        else:
+            self.kept[node] = axis, 1
         return {**along, axis: dataclasses.replace(along[axis], reach=reach)}
 
     def _offend(self, node: ir.Node, reach: Reach, why: str) -> str:

@@ -187,3 +187,34 @@ def test_a_range_that_the_whole_graph_does_not_answer_is_told_with_a_cure() -> N
 def test_where_no_range_is_told_few_numbers_are_drawn_for_tables() -> None:
     whole, steps, told = derived(Drawing(tokens="offset"))
     assert check_steps(whole, steps, {name: each for name, each in told.items() if name != "ranges"}) > 0
+
+
+PHASES = """(float[batch,time,4] x) => (float[batch,time,4] y)
+    <int64 axis = {1}, float fast = {200.0}, float[4,4] w = {1, 2, 3, -4, -5, 6, 7, -8, 9, 10, -11, -12, 13, 1, 2, 3}>
+    { advance = MatMul(x, w)  total = CumSum(advance, axis)  turns = Mul(total, fast)  y = Sin(turns) }"""
+
+
+@pytest.mark.parametrize(("error", "agrees"), [(0.0, True), (2.0e-7, True), (1.0e-4, False)])
+def test_phases_are_held_to_what_roundings_of_the_weights_move_them(error: float, agrees: bool) -> None:
+    model = parse(PHASES)
+    graphs.infer_shapes(model)
+    made = derive(model, "time", "past", 64)
+    graphs.infer_shapes(made.model)
+    whole, steps = (ir.serde.serialize_model(each) for each in (model, made.model))
+    for tensor in steps.graph.initializer:
+        if list(tensor.dims) == [4, 4]:
+            tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) * np.float32(1 + error), tensor.name))
+    if agrees:
+        check_steps(whole, steps, made.certificate)
+    else:
+        with pytest.raises(Rejected):
+            check_steps(whole, steps, made.certificate)
+
+
+def test_kept_entries_are_those_of_the_newest_frames() -> None:
+    whole, steps, told = derived(Drawing(layers=0, chain=("spread", "conv", "residual"), seed=1))
+    check_steps(whole, steps, told)
+    (kept, *_) = [each for each in told["values"] if each["parts"][0][1] == "last" and each["parts"][0][2]]
+    kept["parts"][0][2] = []
+    with pytest.raises(Rejected, match="entries per frame"):
+        check_steps(whole, steps, told)

@@ -1,5 +1,7 @@
 """Which code follows from its scores, when a sentence ends, and the noise it is heard with."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -70,3 +72,17 @@ def test_longer_noise_begins_with_shorter() -> None:
     np.testing.assert_array_equal(long[:4], short)
     assert not np.array_equal(generation.noise(4, 4), short)
     assert abs(float(long.std()) - 1.0) < 0.1
+
+
+def test_codes_are_grouped_as_they_come() -> None:
+    given: list[int] = []
+
+    def codes() -> Iterator[int]:
+        for code in range(32):
+            given.append(code)
+            yield code
+
+    packets = generation.packets(codes())
+    assert (next(packets), len(given)) == ([0, 1, 2, 3, 4], 5)
+    assert [len(packet) for packet in packets] == [25, 2]
+    assert [*generation.packets(iter(()))] == []

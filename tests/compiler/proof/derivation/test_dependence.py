@@ -3,7 +3,20 @@
 import numpy as np
 import pytest
 
-from compiler.proof.derivation.dependence import EVERYWHERE, HERE, NOWHERE, Reach, chunk_of, frames_kept, hull, reach_of
+from compiler.graph import model as graphs
+from compiler.proof.derivation.dependence import (
+    EVERYWHERE,
+    HERE,
+    NOWHERE,
+    Along,
+    Reach,
+    at_rate,
+    chunk_of,
+    frames_kept,
+    hull,
+    joined_factors,
+    reach_of,
+)
 
 ROWS, COLUMNS = np.indices((12, 12))
 
@@ -103,3 +116,15 @@ def test_chunks_are_the_shortest_that_all_masks_keep_to() -> None:
 )
 def test_as_many_frames_are_kept_as_later_rows_read(support: np.ndarray, chunk: int, kept: int) -> None:
     assert frames_kept(support, chunk) == kept
+
+
+def test_an_axis_holds_as_many_entries_of_each_frame_as_its_rate() -> None:
+    frames, rows = graphs.symbol("time"), graphs.symbol("batch")
+    assert [at_rate(size, frames) for size in (frames, 6 * frames, 6 * frames + 1, frames * rows, frames / 2, 6)] == [
+        (frames,), (frames, 6), None, None, None, None,
+    ]  # fmt: skip
+    assert joined_factors((rows, frames, 2, 3)) == (rows, frames, 6)
+    assert Along((frames,), HERE).rate == 1
+    assert Along((frames, 6), HERE).rate == 6
+    assert Along((rows, frames), HERE).rate is None
+    assert Along((frames + 3,), HERE, 3).rate is None

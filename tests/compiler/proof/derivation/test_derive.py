@@ -40,14 +40,21 @@ def test_a_sliding_mask_lets_caches_forget() -> None:
         (Drawing(mask="band", width=4, positions="looked_up"), "is told by a table of the places up to 24"),
         (Drawing(mask="band", width=4, positions="moved"), "scores by distance are looked up among those of 24 frames"),
         (Drawing(mask=CHUNKED, width=4), "the window tells a chunk that is shorter"),
-        (Drawing(mask="band", width=4, positions="summed"), "all frames of a value are needed"),
     ],
-    ids=["returning", "table", "shifted", "chunks", "summed"],
+    ids=["returning", "table", "shifted", "chunks"],
 )
 def test_streams_end_with_the_window_where_longer_ones_are_not_known(drawing: Drawing, why: str) -> None:
     derived = derive(whole_graph(drawing), "time", "past", LONGEST, chunk=drawing.chunk, forget=True)
     assert why in derived.certificate["why_it_ends"]
     assert any(each.is_joined for each in derived.cached)
+
+
+def test_sums_over_all_frames_go_on_from_their_last_entry() -> None:
+    derived = derive(
+        whole_graph(Drawing(mask="band", width=4, positions="summed")), "time", "past", LONGEST, forget=True
+    )
+    assert derived.certificate["why_it_ends"] == ""
+    assert sorted(each.kept for each in derived.cached) == [0, 1, 3, 3]
 
 
 def test_frames_of_many_channels_are_counted_by_one_of_them() -> None:

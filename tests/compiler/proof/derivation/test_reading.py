@@ -12,7 +12,7 @@ from compiler.graph import model as graphs
 from compiler.graph.axis_map import NotMapped
 from compiler.proof.derivation.dependence import EVERYWHERE, HERE, Reach
 from compiler.proof.derivation.derive import derive
-from compiler.proof.derivation.reading import reach_along
+from compiler.proof.derivation.reading import Read, read_along
 
 WIDTH = 4
 
@@ -28,9 +28,11 @@ def graph(op_type: str, taps: int, frames_first: bool = False, **attributes: Any
     def weights(*sizes: int) -> ir.Value:
         return insert.constant(np.ones(sizes, np.float32), "weights")
 
-    operands = [given]
-    if op_type == "Conv":
+    operands: list[ir.Value | None] = [given]
+    if op_type in ("Conv", "ConvTranspose"):
         operands.append(weights(WIDTH, WIDTH, taps))
+    elif op_type == "Resize":
+        operands += [None, insert.constant(np.array([1, 1, taps], np.float32), "scales")]
     elif op_type == "GRU":
         ways = 2 if attributes["direction"] == "bidirectional" else 1
         operands += [weights(ways, 3 * WIDTH, WIDTH), weights(ways, 3 * WIDTH, WIDTH)]
@@ -63,7 +65,55 @@ READ: dict[str, tuple[ir.Model, int, Reach]] = {
 def test_reach_is_told_exactly(name: str) -> None:
     model, axis, expected = READ[name]
     (node,) = model.graph
-    assert reach_along(node, axis) == expected
+    assert read_along(node, axis).reach == expected
+
+
+SPREAD: dict[str, tuple[int, dict[str, Any], Read]] = {
+    "no overlap": (4, {"strides": [4]}, Read(0, 0, 1, True)),
+    "overlap in front": (8, {"strides": [4], "pads": [0, 4]}, Read(1, 0, 1, True)),
+    "overlap on both sides": (8, {"strides": [4], "pads": [2, 2]}, Read(1, 1, 1, True)),
+    "apart": (4, {"strides": [2], "dilations": [2], "pads": [0, 5]}, Read(3, 0, 1, True)),
+    "an entry behind": (4, {"strides": [2], "pads": [0, 3], "output_padding": [1]}, Read(1, 0, 1, True)),
+}
+
+
+@pytest.mark.parametrize("name", SPREAD)
+def test_a_transposed_convolution_reads_what_reaches_its_entries(name: str) -> None:
+    taps, attributes, expected = SPREAD[name]
+    (node,) = graph("ConvTranspose", taps, **attributes).graph
+    assert read_along(node, 2) == expected
+
+
+def test_what_is_read_at_a_rate_is_counted_in_whole_frames() -> None:
+    (node,) = graph("Conv", 7, pads=[6, 0]).graph
+    assert (read_along(node, 2, 4).reach, read_along(node, 2, 4).back) == (Reach(-2, 0), 6)
+    (node,) = graph("Conv", 3, pads=[1, 1]).graph
+    assert read_along(node, 2, 4).reach == Reach(-1, 1)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        ({"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}, True),
+        ({"mode": "nearest"}, True),
+        ({"mode": "nearest", "nearest_mode": "ceil"}, False),
+        ({"mode": "nearest", "coordinate_transformation_mode": "asymmetric"}, False),
+        ({"mode": "linear"}, False),
+    ],
+)
+def test_a_resize_repeats_entries_or_is_refused(attributes: dict[str, Any], expected: bool) -> None:
+    (node,) = graph("Resize", 3, **attributes).graph
+    if expected:
+        assert read_along(node, 2) == Read(is_resized=True)
+    else:
+        with pytest.raises(NotMapped, match="computes of neighbours"):
+            read_along(node, 2)
+
+
+def test_a_transposed_convolution_that_makes_too_few_entries_says_how_many_it_may() -> None:
+    (node,) = graph("ConvTranspose", 4, strides=[2], pads=[1, 2]).graph
+    with pytest.raises(NotMapped, match=r"makes 2\*time - 1 entries of time.* such that it makes 2\*time"):
+        read_along(node, 2)
 
 
 @pytest.mark.parametrize("name", [name for name, (_, _, reach) in READ.items() if reach.high > 0])
@@ -150,8 +200,8 @@ def test_a_state_that_is_used_hangs_on_the_last_frame() -> None:
 
 def test_strides_make_another_number_of_frames() -> None:
     (node,) = graph("Conv", 3, strides=[2], pads=[1, 1]).graph
-    with pytest.raises(NotMapped, match="another number of frames"):
-        reach_along(node, 2)
+    with pytest.raises(NotMapped, match="makes one entry of 2, and a frame has 1"):
+        read_along(node, 2)
 
 
 def test_one_tap_is_computed_frame_by_frame() -> None:
